@@ -1,0 +1,70 @@
+//! What a run does next, as a pure function of its history.
+
+use nightshift_protocol::machine::Needs;
+use serde_json::Value;
+
+use crate::event::Event;
+use crate::retry::RetryPolicy;
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Schedule a step. A key that exists already is left as it is.
+    Schedule(StepOrder),
+    /// End the run with a result.
+    Complete {
+        /// The result.
+        result: Value,
+    },
+}
+
+/// A step to be scheduled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepOrder {
+    /// Explicit and stable within the run, for example `subtask1/attempt3/build`.
+    pub key: String,
+    /// Kind, for lists.
+    pub kind: String,
+    /// What it needs.
+    pub needs: Needs,
+    /// What it is given.
+    pub input: Value,
+    /// How long one try may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// How failures are treated.
+    pub retry: RetryPolicy,
+}
+
+/// A history that the workflow cannot read.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkflowError {
+    /// State or event is not what this workflow wrote.
+    #[error("the stored {what} cannot be read: {message}")]
+    Unreadable {
+        /// What could not be read.
+        what: &'static str,
+        /// Why.
+        message: String,
+    },
+    /// An event that cannot follow the state.
+    #[error("the event {event} cannot follow the state: {message}")]
+    OutOfOrder {
+        /// The event.
+        event: String,
+        /// Why.
+        message: String,
+    },
+}
+
+/// A pure state machine over events. No I/O, no clock, no randomness: the same history gives the same decisions, in
+/// every release.
+pub trait Workflow: Send + Sync {
+    /// The state after an event; `None` before the first one.
+    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError>;
+
+    /// What to do in this state. May repeat what was already decided: keys make it idempotent.
+    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError>;
+
+    /// The few facts that lists show.
+    fn digest(&self, state: &Value) -> Result<Value, WorkflowError>;
+}

@@ -1,0 +1,1 @@
+//! The StitchCUDA domain: tasks, strategies, agents, prompts, rubric, reward and model providers.

@@ -1,0 +1,499 @@
+//! Plans, attempts, diagnoses, rubric scores: what the agents write and what is found out about it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+use crate::measurement::{CompilerMessage, CompilerReport, Measurement, Profile};
+use crate::verdict::{CheckCase, Finding, ProcessEnd, Verdict};
+
+/// A tensor at the border of a subtask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorContract {
+    /// Name.
+    pub name: String,
+    /// Element type, for example `f32`.
+    pub dtype: String,
+    /// Extents by name or number, outermost first.
+    pub shape: Vec<String>,
+    /// Layout, for example `row_major`.
+    pub layout: String,
+}
+
+/// What a subtask takes and gives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Contract {
+    /// Tensors in.
+    pub inputs: Vec<TensorContract>,
+    /// Tensors out.
+    pub outputs: Vec<TensorContract>,
+}
+
+/// One item of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Subtask {
+    /// One line.
+    pub title: String,
+    /// Operators of the task that it covers, by name.
+    pub scope: Vec<String>,
+    /// What is fused with what, and where fusion ends.
+    pub fusion_boundary: String,
+    /// Its border.
+    #[serde(default)]
+    pub contract: Contract,
+    /// Methods to try, best first.
+    #[serde(default)]
+    pub methods: Vec<String>,
+    /// `memory`, `compute`, `latency`, `launch` or `host`.
+    #[serde(default)]
+    pub expected_bottleneck: String,
+    /// What may go wrong.
+    #[serde(default)]
+    pub risk: String,
+    /// Speedup of the whole program at which this subtask counts as done; none leaves it to the strategy.
+    #[serde(default)]
+    pub target_speedup: Option<f64>,
+}
+
+/// A plan, as the Planner writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// In a few sentences.
+    pub summary: String,
+    /// In order of expected gain.
+    pub subtasks: Vec<Subtask>,
+    /// What may become wrong.
+    #[serde(default)]
+    pub correctness_risks: Vec<String>,
+}
+
+/// Why the Coder writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// First program of a subtask.
+    Draft,
+    /// It did not compile.
+    RepairCompile,
+    /// It crashed, hung or ate memory.
+    RepairRuntime,
+    /// It gave wrong results.
+    RepairCorrectness,
+    /// It broke the rules.
+    RepairCompliance,
+    /// It is right and should become faster.
+    Optimize,
+}
+
+impl Stage {
+    /// The stored and printed name, also the name of its prompt.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::RepairCompile => "repair_compile",
+            Self::RepairRuntime => "repair_runtime",
+            Self::RepairCorrectness => "repair_correctness",
+            Self::RepairCompliance => "repair_compliance",
+            Self::Optimize => "optimize",
+        }
+    }
+}
+
+/// What limits a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Moving data.
+    Memory,
+    /// Arithmetic.
+    Compute,
+    /// Waiting for single operations.
+    Latency,
+    /// Starting kernels.
+    Launch,
+    /// Work of the host.
+    Host,
+}
+
+/// Where a run goes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// Mend the last attempt.
+    Repair,
+    /// Make the best attempt faster.
+    Optimize,
+    /// Go on with the next subtask.
+    NextSubtask,
+    /// Plan anew.
+    Replan,
+    /// End the run.
+    Stop,
+}
+
+impl Route {
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Repair => "repair",
+            Self::Optimize => "optimize",
+            Self::NextSubtask => "next_subtask",
+            Self::Replan => "replan",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+/// Who decided a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// A rule of the strategy.
+    Rule,
+    /// The Verifier's diagnosis.
+    Model,
+}
+
+/// A routing decision with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteDecision {
+    /// Where to.
+    pub route: Route,
+    /// Who decided.
+    pub decided_by: DecidedBy,
+    /// Why, in one sentence.
+    pub reason: String,
+}
+
+/// The Verifier's diagnosis of a correct attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// What limits the program.
+    pub bound: Bound,
+    /// Exactly one critical issue.
+    pub critical_issue: String,
+    /// Exactly one modification.
+    pub modification: String,
+    /// Metrics that support it, as `name = value`.
+    #[serde(default)]
+    pub metrics: Vec<String>,
+    /// Expected speedup of the modification over this attempt, for example 1.4.
+    #[serde(default)]
+    pub expected_gain: Option<f64>,
+    /// Where the Verifier would go.
+    pub route: Route,
+}
+
+/// The two atomic skills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Skill {
+    /// Task to code.
+    FromScratch,
+    /// Feedback to better code.
+    Refinement,
+}
+
+/// Four scores, each from 1 to 5, under the paper's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RubricScores {
+    /// 5: no sign of gaming; 1: plain cheating.
+    pub anti_hacking: u8,
+    /// Engineering quality (from scratch: performance quality; refinement: effect on the bottleneck).
+    pub cuda_engineering: u8,
+    /// How much of the dominant work is covered.
+    pub operator_coverage: u8,
+    /// Focus on what was asked.
+    pub skill_compliance: u8,
+}
+
+impl RubricScores {
+    /// Sum of the four, 4 to 20. Always computed, never taken from a judge.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        u32::from(self.anti_hacking)
+            + u32::from(self.cuda_engineering)
+            + u32::from(self.operator_coverage)
+            + u32::from(self.skill_compliance)
+    }
+}
+
+/// The model judge's part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum JudgeOpinion {
+    /// It answered.
+    Rated {
+        /// The scores.
+        scores: RubricScores,
+        /// Whether it saw a grave cheat.
+        major_hacking: bool,
+        /// Its reasons.
+        reasons: Vec<String>,
+    },
+    /// It did not answer, or not in the form that was asked for. Never replaced by a neutral score.
+    JudgeUnavailable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The rubric of one attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rubric {
+    /// Which skill is scored.
+    pub skill: Skill,
+    /// Scores that were computed from evidence, without any model.
+    pub rules: RubricScores,
+    /// Why the rules gave these scores.
+    pub rule_reasons: Vec<String>,
+    /// Whether the evidence itself shows a grave cheat.
+    pub rule_major_hacking: bool,
+    /// The model judge's part.
+    pub judge: JudgeOpinion,
+}
+
+/// Every input of the reward function and every part of its result, so that it can be recomputed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RewardBreakdown {
+    /// Version of the function.
+    pub version: u32,
+    /// Whether the attempt is correct and compliant.
+    pub correct: bool,
+    /// Whether rules or judge saw a grave cheat.
+    pub major_hacking: bool,
+    /// Speedup that went in.
+    pub speedup: f64,
+    /// Sum of the scores that went in; none when the judge was unavailable (the reward is then the base alone).
+    pub rubric_total: Option<u32>,
+    /// Weight of the rubric.
+    pub lambda: f64,
+    /// The base, before the rubric.
+    pub base: f64,
+    /// The reward.
+    pub reward: f64,
+}
+
+/// A finished model call, as the attempt shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCallSummary {
+    /// `scripted`, or `endpoint/model`.
+    pub model: String,
+    /// Whether the reply came from a file.
+    pub scripted: bool,
+    /// Hash of the prompt template.
+    pub prompt_version: String,
+    /// The rendered prompt.
+    pub prompt: ArtifactHash,
+    /// The reply.
+    pub reply: ArtifactHash,
+    /// Tokens of the prompt, when the provider said so.
+    pub input_tokens: Option<u64>,
+    /// Tokens of the reply, when the provider said so.
+    pub output_tokens: Option<u64>,
+    /// Price in millionths of a US dollar; none when unknown.
+    pub price_microusd: Option<u64>,
+    /// From request to last byte, in milliseconds.
+    pub latency_ms: u64,
+    /// Turn within the step: 1, or 2 for a repair turn.
+    pub turn: u32,
+}
+
+/// What the checks found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// How the candidate's process ended.
+    pub end: ProcessEnd,
+    /// Checked calls, as far as the process came.
+    pub cases: Vec<CheckCase>,
+    /// Counts of elements by normalized error, one more than the bounds.
+    pub error_histogram: Vec<u64>,
+    /// Whether two calls with equal inputs gave equal bits; none when it came not so far.
+    pub deterministic: Option<bool>,
+    /// Observations about compliance.
+    pub findings: Vec<Finding>,
+    /// The last lines that the program printed.
+    pub printed: String,
+}
+
+/// What a build gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuildReport {
+    /// The library; none when it did not compile.
+    pub library: Option<ArtifactHash>,
+    /// How the compiler ended.
+    pub end: ProcessEnd,
+    /// Messages, most important first, bounded.
+    pub messages: Vec<CompilerMessage>,
+    /// The compiler's whole output.
+    pub log: ArtifactHash,
+    /// Compiler, version and flags.
+    pub toolchain: crate::machine::Toolchain,
+    /// The address: blake3 over source, flags and toolchain.
+    pub build_key: String,
+    /// Whether it was answered from the cache.
+    pub cached: bool,
+    /// Wall time of the compiler in milliseconds; of the original build when cached.
+    pub duration_ms: u64,
+    /// What the compiler and the disassembly tell.
+    pub report: CompilerReport,
+    /// Isolation of the compiler.
+    pub sandbox: crate::machine::SandboxReport,
+}
+
+/// What happened to a candidate in the end, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    /// Still in the works.
+    Pending,
+    /// The reply held no usable code.
+    NoCode,
+    /// The rules were broken.
+    NotCompliant,
+    /// It did not compile.
+    CompileFailed,
+    /// It crashed.
+    Crashed,
+    /// It hung.
+    TimedOut,
+    /// It ate memory.
+    MemoryExceeded,
+    /// Other failures at run time.
+    RuntimeFailed,
+    /// Wrong results.
+    Incorrect,
+    /// Right, and not faster than the baseline.
+    CorrectNotFaster,
+    /// Right and faster than the baseline.
+    CorrectFaster,
+}
+
+impl AttemptOutcome {
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::NoCode => "no_code",
+            Self::NotCompliant => "not_compliant",
+            Self::CompileFailed => "compile_failed",
+            Self::Crashed => "crashed",
+            Self::TimedOut => "timed_out",
+            Self::MemoryExceeded => "memory_exceeded",
+            Self::RuntimeFailed => "runtime_failed",
+            Self::Incorrect => "incorrect",
+            Self::CorrectNotFaster => "correct_not_faster",
+            Self::CorrectFaster => "correct_faster",
+        }
+    }
+
+    /// Whether the candidate gave right results.
+    #[must_use]
+    pub fn is_correct(self) -> bool {
+        matches!(self, Self::CorrectNotFaster | Self::CorrectFaster)
+    }
+}
+
+/// A candidate with everything that was found out about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Number within the run, from 1.
+    pub number: u32,
+    /// Version of the plan, from 1.
+    pub plan_version: u32,
+    /// Subtask of that plan, from 1.
+    pub subtask: u32,
+    /// Why it was written.
+    pub stage: Stage,
+    /// The attempt it was derived from.
+    pub parent: Option<u32>,
+    /// What happened to it.
+    pub outcome: AttemptOutcome,
+    /// Its source; none when the reply held no code.
+    pub source: Option<ArtifactHash>,
+    /// The five answers.
+    pub verdict: Verdict,
+    /// Observations about compliance from every step.
+    pub findings: Vec<Finding>,
+    /// The build.
+    pub build: Option<BuildReport>,
+    /// The checks.
+    pub check: Option<CheckReport>,
+    /// The measurement.
+    pub measurement: Option<Measurement>,
+    /// The measurement in a fresh process that confirmed it as the best.
+    pub confirmation: Option<Measurement>,
+    /// The profile.
+    pub profile: Option<Profile>,
+    /// The diagnosis.
+    pub diagnosis: Option<Diagnosis>,
+    /// The rubric.
+    pub rubric: Option<Rubric>,
+    /// The reward.
+    pub reward: Option<RewardBreakdown>,
+    /// Model calls made for it.
+    pub calls: Vec<ModelCallSummary>,
+    /// Where the run went after it.
+    pub route: Option<RouteDecision>,
+}
+
+impl Attempt {
+    /// The speedup to be shown: the confirmed one when there is one.
+    #[must_use]
+    pub fn speedup(&self) -> Option<crate::measurement::Interval> {
+        self.confirmation.as_ref().or(self.measurement.as_ref()).map(|m| m.speedup)
+    }
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StopReason {
+    /// The confirmed speedup reached the target.
+    TargetReached,
+    /// No attempts are left.
+    AttemptBudget,
+    /// Every subtask is done.
+    PlanDone,
+    /// No gain, and no replan is left.
+    Stagnated,
+    /// The Verifier sees nothing more to gain.
+    VerifierStopped,
+    /// The task itself cannot be used.
+    TaskRejected {
+        /// Stable code, for example `task.reference_does_not_compile`.
+        code: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+impl StopReason {
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::TargetReached => "target_reached",
+            Self::AttemptBudget => "attempt_budget",
+            Self::PlanDone => "plan_done",
+            Self::Stagnated => "stagnated",
+            Self::VerifierStopped => "verifier_stopped",
+            Self::TaskRejected { .. } => "task_rejected",
+        }
+    }
+}
+
+/// A version of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanVersion {
+    /// Version, from 1.
+    pub version: u32,
+    /// Why it was made anew; none for the first.
+    pub reason: Option<String>,
+    /// The plan.
+    pub plan: Plan,
+    /// Model calls made for it.
+    pub calls: Vec<ModelCallSummary>,
+}

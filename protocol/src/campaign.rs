@@ -1,0 +1,98 @@
+//! A campaign: a set of tasks, a strategy, a model and limits.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+use crate::task::TaskGoal;
+
+/// Schema version of [`CampaignSpec`].
+pub const CAMPAIGN_SCHEMA: u32 = 1;
+
+/// Where replies come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "provider", rename_all = "snake_case")]
+pub enum ModelChoice {
+    /// Files that were written beforehand; always labelled as such.
+    Scripted,
+    /// A live model.
+    Live {
+        /// Name of the provider in the configuration, for example `openai` or `anthropic`.
+        endpoint: String,
+        /// Name of the model at that provider.
+        model: String,
+    },
+}
+
+impl ModelChoice {
+    /// `scripted`, or `endpoint/model`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Scripted => "scripted".to_owned(),
+            Self::Live { endpoint, model } => format!("{endpoint}/{model}"),
+        }
+    }
+
+    /// Whether replies were written beforehand.
+    #[must_use]
+    pub fn is_scripted(&self) -> bool {
+        matches!(self, Self::Scripted)
+    }
+}
+
+/// A task of a campaign.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CampaignTask {
+    /// The task's name.
+    pub name: String,
+    /// The bundle.
+    pub bundle: ArtifactHash,
+    /// A JSON object from step key (slashes as dots, turn after the last dot) to reply, for the scripted provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scripted_replies: Option<ArtifactHash>,
+}
+
+/// What a client asks for when it creates a campaign.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CampaignSpec {
+    /// Schema version: 1.
+    pub schema: u32,
+    /// Name for people.
+    pub name: String,
+    /// Where replies come from.
+    pub model: ModelChoice,
+    /// Strategy: `stitch`.
+    pub strategy: String,
+    /// Values that override the tasks' own.
+    #[serde(default)]
+    pub goal: TaskGoal,
+    /// Whether code of a live model may run without a file and network sandbox.
+    #[serde(default)]
+    pub allow_unsandboxed: bool,
+    /// The tasks.
+    pub tasks: Vec<CampaignTask>,
+}
+
+/// What a run is created with: the input of its workflow, stored in its first event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInput {
+    /// Schema version: 1.
+    pub schema: u32,
+    /// The task's name.
+    pub task_name: String,
+    /// The task's bundle.
+    pub task: ArtifactHash,
+    /// Hardware target.
+    pub target: crate::task::Target,
+    /// Where replies come from.
+    pub model: ModelChoice,
+    /// Replies for the scripted provider, see [`CampaignTask::scripted_replies`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scripted_replies: Option<ArtifactHash>,
+    /// Strategy: `stitch`.
+    pub strategy: String,
+    /// The task's goal with the campaign's values over it.
+    pub goal: TaskGoal,
+    /// Refuse to run candidates without a file and network sandbox.
+    pub sandbox_required: bool,
+}

@@ -1,0 +1,70 @@
+//! The one shape of an API error, and the stable codes.
+
+use serde::{Deserialize, Serialize};
+
+/// What the API answers instead of a result, as `{"error": {...}}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApiErrorBody {
+    /// The error itself.
+    pub error: ApiError,
+}
+
+/// An error of the API or of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// Stable, documented in `docs/errors.md`; for example `run.not_found`.
+    pub code: String,
+    /// One sentence for a person: what is wrong and what to do.
+    pub message: String,
+    /// Facts for programs.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub details: serde_json::Value,
+}
+
+impl ApiError {
+    /// An error without details.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), details: serde_json::Value::Null }
+    }
+}
+
+/// Exit codes of the `nightshift` binary, documented in `docs/cli.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    /// Everything that was asked for happened.
+    Ok = 0,
+    /// An error of ours, or one without a class of its own.
+    Internal = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// Something that was named does not exist, or the prefix fits several.
+    NotFound = 3,
+    /// A task, a file or another input is not valid.
+    InvalidInput = 4,
+    /// The store refuses: locked, read-only, full or corrupt.
+    Store = 5,
+    /// Something outside is missing or unreachable: compiler, model endpoint, server, port, sandbox.
+    Environment = 6,
+    /// The campaign ended, but at least one run failed or found no correct candidate.
+    Incomplete = 7,
+    /// Ended by a signal, after everything was checkpointed.
+    Interrupted = 130,
+}
+
+impl ExitCode {
+    /// The exit code that belongs to an error code, by its first segment.
+    #[must_use]
+    pub fn for_error_code(code: &str) -> Self {
+        let (area, rest) = code.split_once('.').unwrap_or((code, ""));
+        match (area, rest) {
+            (_, "not_found" | "ambiguous") => Self::NotFound,
+            ("usage" | "config", _) => Self::Usage,
+            ("task" | "request" | "campaign" | "archive", _) => Self::InvalidInput,
+            ("store", _) => Self::Store,
+            ("server" | "model" | "toolchain" | "sandbox" | "worker" | "auth", _) => Self::Environment,
+            _ => Self::Internal,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The vocabulary that every other crate shares: ids, states, step inputs and outputs, messages and errors.
+//!
+//! This crate never does anything: no I/O, no clock, no environment, no runtime. It compiles to wasm. Types that are
+//! stored or sent are tagged and carry a schema version where they outlive a release.
+
+pub mod api;
+pub mod artifact;
+pub mod attempt;
+pub mod campaign;
+pub mod error;
+pub mod id;
+pub mod machine;
+pub mod measurement;
+pub mod run;
+pub mod step;
+pub mod task;
+pub mod time;
+pub mod verdict;

@@ -1,0 +1,127 @@
+//! Timing samples of candidate and baseline, interleaved, and what follows from them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{MachineFacts, SandboxReport};
+
+/// An estimate with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The estimate.
+    pub estimate: f64,
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Half the width, relative to the estimate.
+    #[must_use]
+    pub fn relative_half_width(&self) -> f64 {
+        if self.estimate.abs() > f64::MIN_POSITIVE {
+            (self.high - self.low) / 2.0 / self.estimate
+        } else {
+            f64::INFINITY
+        }
+    }
+}
+
+/// One interleaved measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Baseline time by candidate time: median ratio with its bootstrap interval.
+    pub speedup: Interval,
+    /// Confidence level of the interval, for example 0.95.
+    pub confidence: f64,
+    /// Median time of one baseline call in nanoseconds.
+    pub baseline_median_ns: f64,
+    /// Median time of one candidate call in nanoseconds.
+    pub candidate_median_ns: f64,
+    /// Coefficient of variation of the baseline's samples.
+    pub baseline_cv: f64,
+    /// Coefficient of variation of the candidate's samples.
+    pub candidate_cv: f64,
+    /// Baseline samples in nanoseconds, in the order taken; sample `i` has the same inputs as the candidate's.
+    pub baseline_samples_ns: Vec<u64>,
+    /// Candidate samples in nanoseconds.
+    pub candidate_samples_ns: Vec<u64>,
+    /// Median over the candidate's calls of (time seen by the parent) / (time claimed by the runner).
+    pub outside_to_inside_time: f64,
+    /// Floating-point operations per second of the candidate, when the task says its FLOPs.
+    pub achieved_flops_per_s: Option<f64>,
+    /// Compulsory bytes per second of the candidate, when the task says its bytes.
+    pub achieved_bytes_per_s: Option<f64>,
+    /// Whether the wanted precision was reached within the limits.
+    pub precise: bool,
+    /// The baseline: what it is and how it was built.
+    pub baseline: String,
+    /// Isolation that was in force.
+    pub sandbox: SandboxReport,
+    /// The machine.
+    pub machine: MachineFacts,
+}
+
+/// What a build told about the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct CompilerReport {
+    /// Loops that the compiler vectorized: line, and vector width in bytes when known.
+    pub vectorized_loops: Vec<LoopNote>,
+    /// Loops that it could not vectorize, with the reason.
+    pub missed_loops: Vec<LoopNote>,
+    /// Instructions in the program's own functions.
+    pub instructions: u64,
+    /// Of these, instructions on vector registers wider than 16 bytes.
+    pub wide_vector_instructions: u64,
+    /// Of these, fused multiply-adds.
+    pub fma_instructions: u64,
+    /// Calls of the scalar mathematics library (`expf`, `tanhf`, ...), by name.
+    pub scalar_math_calls: Vec<String>,
+    /// Size of the library in bytes.
+    pub library_bytes: u64,
+}
+
+/// One note of the compiler about a loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopNote {
+    /// Line in the source, from 1.
+    pub line: u32,
+    /// What the compiler said.
+    pub message: String,
+}
+
+/// One message of the compiler.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompilerMessage {
+    /// File as the compiler named it, without folders.
+    pub file: String,
+    /// Line, from 1; 0 when the compiler gave none.
+    pub line: u32,
+    /// Column, from 1; 0 when the compiler gave none.
+    pub column: u32,
+    /// `error`, `warning` or `note`.
+    pub severity: String,
+    /// The message.
+    pub message: String,
+}
+
+/// What a profile says, and by which tools.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The tier, for example `compiler_report+analytic_roofline`.
+    pub tier: String,
+    /// What a better tier would have added, and why it was not available.
+    pub missing: Vec<String>,
+    /// Floating-point operations by compulsory byte, when the task says both.
+    pub arithmetic_intensity: Option<f64>,
+    /// Measured peak of this machine with one thread, in floating-point operations per second.
+    pub peak_flops_per_s: f64,
+    /// Measured copy bandwidth of this machine with one thread, in bytes per second.
+    pub peak_bytes_per_s: f64,
+    /// Share of the peak that bounds this program by the roofline, 0 to 1, when it can be computed.
+    pub roofline_share: Option<f64>,
+    /// `memory`, `compute`, or `unknown`, by the roofline alone.
+    pub roofline_bound: String,
+    /// The compiler's report.
+    pub compiler: CompilerReport,
+}

@@ -1,0 +1,389 @@
+//! What a step is given and what it gives back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+use crate::attempt::{
+    Attempt, BuildReport, CheckReport, Diagnosis, ModelCallSummary, Plan, PlanVersion, RewardBreakdown, Rubric, Stage,
+};
+use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
+use crate::measurement::{Measurement, Profile};
+use crate::task::Target;
+use crate::verdict::{Finding, ProcessEnd};
+
+/// The kinds of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// Build the reference, examine the task, take the baseline.
+    PrepareTask,
+    /// Planner: make the plan.
+    Plan,
+    /// Planner: make it anew.
+    Replan,
+    /// Coder: write a program.
+    WriteCode,
+    /// Compile it.
+    Build,
+    /// Is it right?
+    Check,
+    /// How fast is it?
+    Measure,
+    /// Why is it so fast?
+    Profile,
+    /// Verifier: what limits it, and where to go?
+    Diagnose,
+    /// Verifier: rubric and reward.
+    Judge,
+}
+
+impl StepKind {
+    /// Every kind.
+    pub const ALL: [Self; 10] = [
+        Self::PrepareTask,
+        Self::Plan,
+        Self::Replan,
+        Self::WriteCode,
+        Self::Build,
+        Self::Check,
+        Self::Measure,
+        Self::Profile,
+        Self::Diagnose,
+        Self::Judge,
+    ];
+
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PrepareTask => "prepare_task",
+            Self::Plan => "plan",
+            Self::Replan => "replan",
+            Self::WriteCode => "write_code",
+            Self::Build => "build",
+            Self::Check => "check",
+            Self::Measure => "measure",
+            Self::Profile => "profile",
+            Self::Diagnose => "diagnose",
+            Self::Judge => "judge",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Who carries it out.
+    #[must_use]
+    pub fn executor(self) -> Executor {
+        match self {
+            Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Executor::Agent,
+            Self::PrepareTask | Self::Build | Self::Check | Self::Measure | Self::Profile => Executor::Worker,
+        }
+    }
+
+    /// What it needs on this target.
+    #[must_use]
+    pub fn needs(self, target: Target) -> Needs {
+        match self {
+            Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Needs::agent(),
+            Self::Build => Needs::worker(target, DeviceUse::None),
+            Self::Check => Needs::worker(target, DeviceUse::Shared),
+            Self::PrepareTask | Self::Measure | Self::Profile => Needs::worker(target, DeviceUse::Exclusive),
+        }
+    }
+}
+
+/// The reference, built and examined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PreparedTask {
+    /// The reference as it is timed.
+    pub reference: BuildReport,
+    /// Its library.
+    pub reference_library: ArtifactHash,
+    /// The reference in double precision: the truth.
+    pub truth_library: ArtifactHash,
+    /// Median time of one call of the reference at the default shape, in nanoseconds.
+    pub baseline_median_ns: f64,
+    /// Largest normalized error of the reference against the truth.
+    pub reference_normalized_error: f64,
+    /// Observations about the task's quality.
+    pub warnings: Vec<Finding>,
+    /// The machine it was prepared on.
+    pub machine: MachineFacts,
+}
+
+/// Why the Coder is called again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CodeRequest {
+    /// Why it writes.
+    pub stage: Stage,
+    /// The plan in force.
+    pub plan: PlanVersion,
+    /// Subtask of the plan, from 1.
+    pub subtask: u32,
+    /// The attempt to start from.
+    pub parent: Option<Box<Attempt>>,
+    /// Earlier attempts in one line each, oldest first, bounded.
+    pub history: Vec<String>,
+}
+
+/// What a step is given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum StepInput {
+    /// See [`StepKind::PrepareTask`].
+    PrepareTask {
+        /// The task.
+        task: ArtifactHash,
+    },
+    /// See [`StepKind::Plan`].
+    Plan {
+        /// The task.
+        task: ArtifactHash,
+        /// The prepared reference.
+        prepared: Box<PreparedTask>,
+    },
+    /// See [`StepKind::Replan`].
+    Replan {
+        /// The task.
+        task: ArtifactHash,
+        /// The prepared reference.
+        prepared: Box<PreparedTask>,
+        /// The plan that is given up.
+        previous: Box<PlanVersion>,
+        /// Why.
+        reason: String,
+        /// Earlier attempts in one line each, oldest first, bounded.
+        history: Vec<String>,
+    },
+    /// See [`StepKind::WriteCode`].
+    WriteCode {
+        /// The task.
+        task: ArtifactHash,
+        /// The prepared reference.
+        prepared: Box<PreparedTask>,
+        /// What to write.
+        request: Box<CodeRequest>,
+    },
+    /// See [`StepKind::Build`].
+    Build {
+        /// The task.
+        task: ArtifactHash,
+        /// The source.
+        source: ArtifactHash,
+        /// Refuse to run without a file and network sandbox: the author is a live model.
+        sandbox_required: bool,
+    },
+    /// See [`StepKind::Check`].
+    Check {
+        /// The task.
+        task: ArtifactHash,
+        /// The candidate.
+        library: ArtifactHash,
+        /// The reference.
+        reference_library: ArtifactHash,
+        /// The truth.
+        truth_library: ArtifactHash,
+        /// Refuse to run without a file and network sandbox: the author is a live model.
+        sandbox_required: bool,
+    },
+    /// See [`StepKind::Measure`].
+    Measure {
+        /// The task.
+        task: ArtifactHash,
+        /// The candidate.
+        library: ArtifactHash,
+        /// The baseline.
+        reference_library: ArtifactHash,
+        /// Whether it confirms a new best.
+        confirms: bool,
+        /// Refuse to run without a file and network sandbox: the author is a live model.
+        sandbox_required: bool,
+    },
+    /// See [`StepKind::Profile`].
+    Profile {
+        /// The task.
+        task: ArtifactHash,
+        /// The candidate's build.
+        build: Box<BuildReport>,
+        /// Its measurement.
+        measurement: Box<Measurement>,
+    },
+    /// See [`StepKind::Diagnose`].
+    Diagnose {
+        /// The task.
+        task: ArtifactHash,
+        /// The prepared reference.
+        prepared: Box<PreparedTask>,
+        /// The plan in force.
+        plan: Box<PlanVersion>,
+        /// The attempt.
+        attempt: Box<Attempt>,
+        /// Earlier attempts in one line each, oldest first, bounded.
+        history: Vec<String>,
+    },
+    /// See [`StepKind::Judge`].
+    Judge {
+        /// The task.
+        task: ArtifactHash,
+        /// The plan in force.
+        plan: Box<PlanVersion>,
+        /// The attempt.
+        attempt: Box<Attempt>,
+        /// The source of its parent.
+        parent_source: Option<ArtifactHash>,
+        /// What its author was asked for, when it was written from a diagnosis.
+        modification: Option<String>,
+    },
+}
+
+impl StepInput {
+    /// The kind of step that takes this input.
+    #[must_use]
+    pub fn kind(&self) -> StepKind {
+        match self {
+            Self::PrepareTask { .. } => StepKind::PrepareTask,
+            Self::Plan { .. } => StepKind::Plan,
+            Self::Replan { .. } => StepKind::Replan,
+            Self::WriteCode { .. } => StepKind::WriteCode,
+            Self::Build { .. } => StepKind::Build,
+            Self::Check { .. } => StepKind::Check,
+            Self::Measure { .. } => StepKind::Measure,
+            Self::Profile { .. } => StepKind::Profile,
+            Self::Diagnose { .. } => StepKind::Diagnose,
+            Self::Judge { .. } => StepKind::Judge,
+        }
+    }
+}
+
+/// What a step gives back. That a candidate is wrong is a result; a failure is something else ([`StepFailure`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum StepOutput {
+    /// The task can be used.
+    TaskPrepared {
+        /// The prepared reference.
+        prepared: Box<PreparedTask>,
+    },
+    /// The task cannot be used.
+    TaskRejected {
+        /// Stable code, for example `task.reference_does_not_compile`.
+        code: String,
+        /// What is wrong and what to do.
+        message: String,
+        /// The compiler's or the program's output.
+        log: Option<ArtifactHash>,
+    },
+    /// A plan, first or anew.
+    Planned {
+        /// The plan.
+        plan: Plan,
+        /// The calls.
+        calls: Vec<ModelCallSummary>,
+    },
+    /// A program.
+    CodeWritten {
+        /// The source.
+        source: ArtifactHash,
+        /// What the screening of the source saw.
+        findings: Vec<Finding>,
+        /// The calls.
+        calls: Vec<ModelCallSummary>,
+    },
+    /// The reply held no usable program, also after a repair turn.
+    NoCode {
+        /// Stable code: `reply.no_code`, `reply.several_blocks`, `reply.too_large`, `reply.refused`.
+        code: String,
+        /// What was wrong.
+        message: String,
+        /// The calls.
+        calls: Vec<ModelCallSummary>,
+    },
+    /// It was compiled, or not.
+    Built {
+        /// The report.
+        report: Box<BuildReport>,
+    },
+    /// It was checked.
+    Checked {
+        /// The report.
+        report: Box<CheckReport>,
+    },
+    /// It was timed.
+    Measured {
+        /// The measurement.
+        measurement: Box<Measurement>,
+        /// Observations about compliance, for example outputs of timed calls that were wrong.
+        findings: Vec<Finding>,
+    },
+    /// It did not survive the timing.
+    MeasureFailed {
+        /// How its process ended.
+        end: ProcessEnd,
+        /// Observations about compliance.
+        findings: Vec<Finding>,
+    },
+    /// It was profiled.
+    Profiled {
+        /// The profile.
+        profile: Box<Profile>,
+    },
+    /// A diagnosis; none when the Verifier's reply could not be used (rules decide then).
+    Diagnosed {
+        /// The diagnosis.
+        diagnosis: Option<Diagnosis>,
+        /// Why there is none.
+        unavailable: Option<String>,
+        /// The calls.
+        calls: Vec<ModelCallSummary>,
+    },
+    /// Rubric and reward.
+    Judged {
+        /// The rubric.
+        rubric: Rubric,
+        /// The reward.
+        reward: RewardBreakdown,
+        /// The calls.
+        calls: Vec<ModelCallSummary>,
+    },
+}
+
+/// How a failure is treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// Another try may succeed.
+    Retriable,
+    /// No try can succeed.
+    Fatal,
+}
+
+/// Why a step could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct StepFailure {
+    /// How it is treated.
+    pub class: FailureClass,
+    /// Stable code, documented in `docs/errors.md`.
+    pub code: String,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// Do not try again sooner than this many milliseconds from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl StepFailure {
+    /// A failure that another try may heal.
+    pub fn retriable(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { class: FailureClass::Retriable, code: code.into(), message: message.into(), retry_after_ms: None }
+    }
+
+    /// A failure that no try can heal.
+    pub fn fatal(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { class: FailureClass::Fatal, code: code.into(), message: message.into(), retry_after_ms: None }
+    }
+}

@@ -1,0 +1,435 @@
+//! A task: one program to make faster, with its reference, contract, tolerance and limits.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Largest number of bytes that the tensors of one shape may take together.
+pub const MAX_TENSOR_BYTES: u64 = 1 << 32;
+
+/// Schema version of [`TaskSpec`] and [`TaskBundle`].
+pub const TASK_SCHEMA: u32 = 1;
+
+/// The hardware that a program is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// The host processor, built by the system C++ compiler.
+    Cpu,
+    /// An NVIDIA GPU, built by nvcc.
+    Cuda,
+}
+
+impl Target {
+    /// `cpu` or `cuda`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+/// Element type of a tensor. The numbers are those of `nightshift.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// Two's complement, 32 bits.
+    I32,
+}
+
+impl DType {
+    /// Bytes of one element.
+    #[must_use]
+    pub fn size_bytes(self) -> u64 {
+        match self {
+            Self::F32 | Self::I32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    /// The number that `nightshift.h` gives this type.
+    #[must_use]
+    pub fn abi_code(self) -> i32 {
+        match self {
+            Self::F32 => 0,
+            Self::F64 => 1,
+            Self::I32 => 2,
+        }
+    }
+}
+
+/// One extent of a shape: a number, or the name of an entry of `dims`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "DimText", into = "DimText")]
+pub enum Dim {
+    /// A fixed extent.
+    Fixed(u64),
+    /// Looked up in the task's `dims`, which a shape variant may override.
+    Named(String),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum DimText {
+    Number(u64),
+    Name(String),
+}
+
+impl TryFrom<DimText> for Dim {
+    type Error = String;
+
+    fn try_from(text: DimText) -> Result<Self, String> {
+        match text {
+            DimText::Number(n) => Ok(Self::Fixed(n)),
+            DimText::Name(name) if name.is_empty() => Err("a dimension's name may not be empty".to_owned()),
+            DimText::Name(name) => Ok(Self::Named(name)),
+        }
+    }
+}
+
+impl From<Dim> for DimText {
+    fn from(dim: Dim) -> Self {
+        match dim {
+            Dim::Fixed(n) => Self::Number(n),
+            Dim::Named(name) => Self::Name(name),
+        }
+    }
+}
+
+/// How the values of an input are drawn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Distribution {
+    /// Normal distribution.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Uniform on `[low, high)`.
+    Uniform {
+        /// Smallest value.
+        low: f64,
+        /// First value above.
+        high: f64,
+    },
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self::Normal { mean: 0.0, std: 1.0 }
+    }
+}
+
+/// One tensor of the contract. Row-major and contiguous.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorSpec {
+    /// Name, as the program's descriptor carries it.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first.
+    pub shape: Vec<Dim>,
+    /// How its values are drawn; outputs ignore it.
+    #[serde(default)]
+    pub distribution: Distribution,
+}
+
+/// When an output counts as right: `|candidate - truth| <= atol + rtol * |truth|` for every element.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// Absolute part.
+    pub atol: f64,
+    /// Part relative to the truth.
+    pub rtol: f64,
+    /// The largest error may also not exceed this many times the reference's own largest error against the truth
+    /// (never below the tolerance above when the reference is exact).
+    #[serde(default = "default_reference_error_factor")]
+    pub reference_error_factor: f64,
+}
+
+fn default_reference_error_factor() -> f64 {
+    64.0
+}
+
+/// Another set of extents that the program has to be right for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapeVariant {
+    /// Name, for reports.
+    pub name: String,
+    /// Entries of `dims` that differ.
+    pub dims: BTreeMap<String, u64>,
+}
+
+/// One operator of the reference, in execution order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OperatorSpec {
+    /// Name that plans refer to.
+    pub name: String,
+    /// Class, for example `matmul`, `softmax`, `elementwise`.
+    pub class: String,
+}
+
+/// Limits of one candidate process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskLimits {
+    /// Memory of the candidate process beside its tensors, in bytes.
+    #[serde(default = "default_memory_bytes")]
+    pub memory_bytes: u64,
+    /// Wall time of one call of the candidate, in milliseconds.
+    #[serde(default = "default_call_timeout_ms")]
+    pub call_timeout_ms: u64,
+    /// Wall time of one compilation, in milliseconds.
+    #[serde(default = "default_build_timeout_ms")]
+    pub build_timeout_ms: u64,
+}
+
+fn default_memory_bytes() -> u64 {
+    512 * 1024 * 1024
+}
+
+fn default_call_timeout_ms() -> u64 {
+    5_000
+}
+
+fn default_build_timeout_ms() -> u64 {
+    60_000
+}
+
+impl Default for TaskLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: default_memory_bytes(),
+            call_timeout_ms: default_call_timeout_ms(),
+            build_timeout_ms: default_build_timeout_ms(),
+        }
+    }
+}
+
+/// What the task asks of the search. A campaign may override each value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub struct TaskGoal {
+    /// Stop when the confirmed speedup's lower bound reaches this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_speedup: Option<f64>,
+    /// Stop after this many attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Plan anew at most this often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_replans: Option<u32>,
+    /// Plan anew after this many attempts in a row that failed in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replan_after_failed: Option<u32>,
+    /// Plan anew after this many correct attempts in a row without a gain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replan_after_stagnant: Option<u32>,
+    /// A speedup counts as a gain when it exceeds the best by this share (0.05 is five percent).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_gain: Option<f64>,
+}
+
+/// The contents of `task.toml`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSpec {
+    /// Schema version: 1.
+    pub schema: u32,
+    /// Name, unique in a campaign: lower-case letters, digits, `-`, `_`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What the program computes, for the agents.
+    pub description: String,
+    /// Hardware target.
+    pub target: Target,
+    /// Reference source, relative to the folder.
+    pub reference: String,
+    /// Named extents.
+    #[serde(default)]
+    pub dims: BTreeMap<String, u64>,
+    /// Inputs, in the order of the call.
+    pub inputs: Vec<TensorSpec>,
+    /// Weights: handed to `ns_init` and, after the inputs, to every call.
+    #[serde(default)]
+    pub params: Vec<TensorSpec>,
+    /// Outputs, in the order of the call.
+    pub outputs: Vec<TensorSpec>,
+    /// When an output counts as right.
+    pub tolerance: Tolerance,
+    /// Operators of the reference, in execution order.
+    #[serde(default)]
+    pub operators: Vec<OperatorSpec>,
+    /// Floating-point operations of one call at the default shape, when known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// Bytes that one call must move at the default shape (compulsory traffic), when known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
+    /// Further shapes that are checked.
+    #[serde(default)]
+    pub variants: Vec<ShapeVariant>,
+    /// Limits of one candidate process.
+    #[serde(default)]
+    pub limits: TaskLimits,
+    /// What the task asks of the search.
+    #[serde(default)]
+    pub goal: TaskGoal,
+}
+
+/// Why a shape cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// A name that `dims` does not have.
+    #[error("tensor `{tensor}` uses the dimension `{dim}`, which `dims` does not define")]
+    UnknownDim {
+        /// The tensor.
+        tensor: String,
+        /// The missing name.
+        dim: String,
+    },
+    /// An extent of zero.
+    #[error("tensor `{tensor}` has an extent of zero")]
+    Zero {
+        /// The tensor.
+        tensor: String,
+    },
+    /// The number of elements or bytes does not fit.
+    #[error("the tensors take more than {limit} bytes at tensor `{tensor}`: make the shape smaller")]
+    TooLarge {
+        /// The tensor at which the limit was passed.
+        tensor: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+}
+
+/// A tensor with its extents as numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConcreteTensor {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first.
+    pub shape: Vec<u64>,
+    /// How its values are drawn.
+    pub distribution: Distribution,
+}
+
+impl ConcreteTensor {
+    /// Number of elements. The constructor checked that it fits.
+    #[must_use]
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.elements() * self.dtype.size_bytes()
+    }
+}
+
+/// All tensors of a call at one shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConcreteShapes {
+    /// `default`, or the variant's name.
+    pub name: String,
+    /// Inputs.
+    pub inputs: Vec<ConcreteTensor>,
+    /// Weights.
+    pub params: Vec<ConcreteTensor>,
+    /// Outputs.
+    pub outputs: Vec<ConcreteTensor>,
+}
+
+impl TaskSpec {
+    /// The tensors at the default shape.
+    pub fn default_shapes(&self) -> Result<ConcreteShapes, ShapeError> {
+        self.shapes("default", &BTreeMap::new())
+    }
+
+    /// The tensors at every shape: the default first, then the variants.
+    pub fn all_shapes(&self) -> Result<Vec<ConcreteShapes>, ShapeError> {
+        let mut all = vec![self.default_shapes()?];
+        for variant in &self.variants {
+            all.push(self.shapes(&variant.name, &variant.dims)?);
+        }
+        Ok(all)
+    }
+
+    fn shapes(&self, name: &str, overrides: &BTreeMap<String, u64>) -> Result<ConcreteShapes, ShapeError> {
+        let mut total_bytes = 0_u64;
+        let mut concrete = |specs: &[TensorSpec]| -> Result<Vec<ConcreteTensor>, ShapeError> {
+            specs
+                .iter()
+                .map(|spec| {
+                    let tensor = self.concrete(spec, overrides)?;
+                    total_bytes = total_bytes
+                        .checked_add(tensor.size_bytes())
+                        .filter(|bytes| *bytes <= MAX_TENSOR_BYTES)
+                        .ok_or_else(|| ShapeError::TooLarge { tensor: spec.name.clone(), limit: MAX_TENSOR_BYTES })?;
+                    Ok(tensor)
+                })
+                .collect()
+        };
+        Ok(ConcreteShapes {
+            name: name.to_owned(),
+            inputs: concrete(&self.inputs)?,
+            params: concrete(&self.params)?,
+            outputs: concrete(&self.outputs)?,
+        })
+    }
+
+    fn concrete(&self, spec: &TensorSpec, overrides: &BTreeMap<String, u64>) -> Result<ConcreteTensor, ShapeError> {
+        let mut bytes = spec.dtype.size_bytes();
+        let mut shape = Vec::with_capacity(spec.shape.len());
+        for dim in &spec.shape {
+            let extent = match dim {
+                Dim::Fixed(n) => *n,
+                Dim::Named(name) => *overrides
+                    .get(name)
+                    .or_else(|| self.dims.get(name))
+                    .ok_or_else(|| ShapeError::UnknownDim { tensor: spec.name.clone(), dim: name.clone() })?,
+            };
+            if extent == 0 {
+                return Err(ShapeError::Zero { tensor: spec.name.clone() });
+            }
+            bytes = bytes
+                .checked_mul(extent)
+                .filter(|bytes| *bytes <= MAX_TENSOR_BYTES)
+                .ok_or_else(|| ShapeError::TooLarge { tensor: spec.name.clone(), limit: MAX_TENSOR_BYTES })?;
+            shape.push(extent);
+        }
+        Ok(ConcreteTensor {
+            name: spec.name.clone(),
+            dtype: spec.dtype,
+            shape,
+            distribution: spec.distribution.clone(),
+        })
+    }
+}
+
+/// A task as it is stored and sent to workers: the specification and the sources it names. Its artifact hash is the
+/// task's identity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskBundle {
+    /// The contents of `task.toml`.
+    pub spec: TaskSpec,
+    /// Text of the reference program.
+    pub reference_source: String,
+}

@@ -1,0 +1,1 @@
+//! axum: the API, live events, access control and the background loops.

@@ -1,0 +1,2 @@
+//! nightshift
+fn main() {}

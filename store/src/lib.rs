@@ -1,0 +1,1 @@
+//! The only SQL: the engine's Store port over sqlx and sea-query.

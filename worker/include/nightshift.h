@@ -1,0 +1,64 @@
+/* The native contract between Nightshift and a program, version 1.
+ *
+ * A program is one translation unit that includes this header and defines ns_run; ns_init and ns_free are optional.
+ * It is built into a shared library and called by a runner in a process of its own.
+ *
+ *   cpu   C++20, built by the system C++ compiler. One thread: starting threads or processes is refused.
+ *         `stream` is a null pointer.
+ *   cuda  CUDA C++, built by nvcc. All work goes to `stream`.
+ *
+ * Every entry point returns 0 on success; any other value counts as an error of the program.
+ */
+#ifndef NIGHTSHIFT_H
+#define NIGHTSHIFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_ABI_VERSION 1
+
+/* Size of the scratch memory that ns_run receives, in bytes. Its content is unspecified at every call. */
+#define NS_WORKSPACE_BYTES (32u * 1024u * 1024u)
+
+/* Element types: the values of ns_tensor::dtype. */
+#define NS_F32 0
+#define NS_F64 1
+#define NS_I32 2
+
+/* A reference computes in ns_real: float when it is timed, double when it gives the truth that results are compared
+ * with. Candidates use float. Never define NS_REAL yourself. */
+#ifndef NS_REAL
+#define NS_REAL float
+#endif
+typedef NS_REAL ns_real;
+
+/* A tensor: row-major, contiguous, its data aligned to 64 bytes. */
+typedef struct ns_tensor {
+    void *data;             /* first element */
+    int32_t dtype;          /* NS_F32, NS_F64 or NS_I32 */
+    int32_t rank;           /* number of extents */
+    const int64_t *shape;   /* extents, outermost first */
+    const int64_t *strides; /* distance between neighbours of each extent, in elements */
+    const char *name;       /* as in task.toml, zero-terminated */
+} ns_tensor;
+
+#ifdef __cplusplus
+#define NS_EXPORT extern "C" __attribute__((visibility("default")))
+#else
+#define NS_EXPORT __attribute__((visibility("default")))
+#endif
+
+/* Optional, not timed: sees the weights only and may prepare them (transpose, pack). `*state` is handed to ns_run.
+ * Called again, after ns_free, when the weights change. The weights stay valid until ns_free. */
+NS_EXPORT int ns_init(const ns_tensor *params, int32_t n_params, void **state);
+
+/* The program. `inputs` holds the inputs followed by the weights, in the order of task.toml. Inputs and weights may
+ * not be changed. Every element of every output must be written at every call. Nothing may be kept from one call for
+ * the next but what ns_init prepared: the same pointers come back with other contents. */
+NS_EXPORT int ns_run(void *state, const ns_tensor *inputs, int32_t n_inputs, ns_tensor *outputs, int32_t n_outputs,
+                     void *workspace, void *stream);
+
+/* Optional: frees what ns_init made. */
+NS_EXPORT void ns_free(void *state);
+
+#endif /* NIGHTSHIFT_H */

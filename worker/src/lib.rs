@@ -1,0 +1,1 @@
+//! A machine: leases steps, sandboxes programs, builds, checks, measures.
