@@ -1,1 +1,14 @@
 //! The StitchCUDA domain: tasks, strategies, agents, prompts, rubric, reward and model providers.
+//!
+//! Strategies, reward, rubric rules and screening are pure. Agents talk to models through the [`model::Model`] trait and to the
+//! store through the [`agent::AgentPorts`] trait. Nothing here knows SQL, HTTP servers or processes.
+
+pub mod agent;
+pub mod model;
+pub mod prompt;
+pub mod reply;
+pub mod reward;
+pub mod rubric;
+pub mod screen;
+pub mod strategy;
+pub mod task_file;

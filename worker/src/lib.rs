@@ -1,1 +1,24 @@
-//! A machine: leases steps, sandboxes programs, builds, checks, measures.
+//! A machine: leases steps from the server, builds programs, runs them in throw-away sandboxed processes, checks and
+//! measures them.
+//!
+//! It holds no database credentials and no model keys, and speaks only HTTP to the server. Candidate code never runs
+//! in the worker's own process: the same binary is executed again as `__jail` (compilers) and `__runner` (programs).
+
+pub mod artifacts;
+pub mod build;
+pub mod check;
+pub mod compare;
+pub mod compiler_output;
+pub mod disassembly;
+pub mod execute;
+pub mod inputs;
+pub mod lease;
+pub mod machine;
+pub mod measure;
+pub mod prepare;
+pub mod process;
+pub mod profile;
+pub mod runner;
+pub mod sandbox;
+pub mod statistics;
+pub mod toolchain;
