@@ -1,2 +1,40 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks: `cargo xtask test` runs everything that has to hold before a change lands.
+#![expect(clippy::print_stdout, reason = "a task's output is its purpose")]
+
+mod command;
+mod licences;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+tasks:
+  test [--install] [FILTER]   formatting, lints, licences, unused dependencies, then all tests (or those that FILTER
+                              names); --install allows missing packages to be installed with apt-get
+  licences                    checks every dependency's licence against deny.toml";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test", rest @ ..] => test::run(rest),
+        ["licences"] => licences::check().map(|count| {
+            println!("licences: {count} packages, all allowed");
+            true
+        }),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `cargo xtask test`: what has to hold before a change lands.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::command::{cargo, find_program, for_each_line, succeeds};
+use crate::{licences, tools};
+
+/// Sum over all test programs.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Tally {
+    /// Adds a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
+    fn add(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        for part in rest.split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            let (Some(count), Some(what)) = (words.next().and_then(|n| n.parse::<u64>().ok()), words.next()) else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.skipped += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Runs the task; whether everything held.
+pub(crate) fn run(args: &[&str]) -> Result<bool> {
+    let may_install = args.contains(&"--install");
+    let filter: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--install").collect();
+    tools::ensure(may_install)?;
+
+    let mut failed_checks: Vec<&str> = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
+    if filter.is_empty() {
+        check("formatting", &mut failed_checks, || succeeds(cargo().args(["fmt", "--all", "--", "--check"])))?;
+        check("lints", &mut failed_checks, || {
+            succeeds(cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+        })?;
+        check("licences", &mut failed_checks, || match licences::check() {
+            Ok(count) => {
+                println!("licences: {count} packages, all allowed");
+                Ok(true)
+            }
+            Err(error) => {
+                eprintln!("{error:#}");
+                Ok(false)
+            }
+        })?;
+        for (program, args) in
+            [("cargo-deny", &["deny", "check", "bans", "licenses", "sources"][..]), ("cargo-machete", &["machete"][..])]
+        {
+            if find_program(&[program]).is_some() {
+                check(program, &mut failed_checks, || succeeds(cargo().args(args)))?;
+            } else {
+                notes.push(format!("skipped: {program} is not installed (`cargo install --locked {program}`)"));
+            }
+        }
+    }
+
+    let mut tally = Tally::default();
+    let began = Instant::now();
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    if !filter.is_empty() {
+        tests.arg("--").args(&filter);
+    }
+    let tests_held = for_each_line(&mut tests, |line| tally.add(line))?;
+    println!("\nxtask: tests took {} s", began.elapsed().as_secs());
+    for note in &notes {
+        println!("xtask: {note}");
+    }
+    if !tests_held && tally.failed == 0 {
+        failed_checks.push("tests (a test program did not build or did not finish)");
+    }
+    for name in &failed_checks {
+        println!("xtask: FAILED: {name}");
+    }
+    let failed = tally.failed + u64::try_from(failed_checks.len())?;
+    println!("{} passed, {failed} failed, {} skipped", tally.passed, tally.skipped);
+    Ok(failed == 0)
+}
+
+fn check(name: &'static str, failed: &mut Vec<&'static str>, body: impl FnOnce() -> Result<bool>) -> Result<()> {
+    println!("xtask: {name}");
+    if !body()? {
+        failed.push(name);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_lines_of_all_test_programs_are_added_up() {
+        let mut tally = Tally::default();
+        tally.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s");
+        tally.add("test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.01s");
+        tally.add("running 4 tests");
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (14, 4, 1));
+    }
+}
