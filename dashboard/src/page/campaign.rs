@@ -1,0 +1,56 @@
+//! One campaign with its runs.
+
+use leptos::prelude::*;
+use nightshift_protocol::api::{CampaignDetail, RunSummary};
+
+use crate::format::speedup;
+use crate::shell::{document, model_label};
+
+/// The page.
+pub(crate) fn page(detail: &CampaignDetail) -> String {
+    let summary = &detail.summary;
+    let rows = detail.runs.iter().map(row).collect::<Vec<_>>();
+    document(
+        &summary.name,
+        summary.runs.unfinished() > 0,
+        view! {
+            <h1>{summary.name.clone()}</h1>
+            <p class="quiet">
+                {summary.id.to_string()}" · replies: "{model_label(&summary.model, summary.scripted)}" · strategy: "
+                {detail.spec.strategy.clone()}
+            </p>
+            <div class="scroll">
+                <table>
+                    <thead>
+                        <tr>
+                            <th>"Task"</th><th>"Status"</th><th>"Best speedup"</th><th class="number">"Attempts"</th>
+                            <th>"Now, or why it ended"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+        },
+    )
+}
+
+fn row(run: &RunSummary) -> impl IntoView + use<> {
+    let href = format!("/runs/{}", run.id);
+    let best = run.digest.best_speedup.map_or_else(|| "none yet".to_owned(), speedup);
+    let unconfirmed = (run.digest.best_speedup.is_some() && !run.digest.best_confirmed)
+        .then(|| view! { <span class="tag">"not confirmed"</span> });
+    let ending = match (&run.failure, &run.digest.stop_reason) {
+        (Some(failure), _) => failure.message.clone(),
+        (None, Some(reason)) => reason.as_str().replace('_', " "),
+        (None, None) => run.digest.activity.clone(),
+    };
+    view! {
+        <tr>
+            <td><a href=href>{run.digest.task.clone()}</a></td>
+            <td><span class=format!("tag {}", run.status.as_str())>{run.status.as_str()}</span></td>
+            <td>{best}" "{unconfirmed}</td>
+            <td class="number">{run.digest.attempts}</td>
+            <td class="quiet">{ending}</td>
+        </tr>
+    }
+}
