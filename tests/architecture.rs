@@ -1,0 +1,180 @@
+//! The rules of the house, derived from `cargo metadata` and the sources: who may use whom, what a crate never names,
+//! where unsafe code and processes may live.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first thing that is not as it should be")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test asks cargo about the workspace")]
+fn metadata() -> serde_json::Value {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = std::process::Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON")
+}
+
+/// Package name to the names of its dependencies that are not for tests only.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    metadata()["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| {
+            let names = package["dependencies"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|dependency| dependency["kind"].is_null())
+                .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
+                .collect();
+            (package["name"].as_str().unwrap().to_owned(), names)
+        })
+        .collect()
+}
+
+fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{} holds no sources", folder.display());
+    found
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("nightshift-protocol", &[][..]),
+        ("nightshift-engine", &["nightshift-protocol"][..]),
+        ("nightshift-store", &["nightshift-engine", "nightshift-protocol"][..]),
+        ("nightshift-optimizer", &["nightshift-engine", "nightshift-protocol"][..]),
+        ("nightshift-client", &["nightshift-protocol"][..]),
+        ("nightshift-server", &["nightshift-engine", "nightshift-store", "nightshift-optimizer", "nightshift-protocol"][..]),
+        ("nightshift-worker", &["nightshift-client", "nightshift-protocol"][..]),
+        ("nightshift-dashboard", &["nightshift-client", "nightshift-protocol"][..]),
+    ]);
+    let dependencies = dependencies();
+    for (package, allowed) in allowed {
+        let ours: Vec<&String> = dependencies
+            .get(package)
+            .unwrap_or_else(|| panic!("{package} is no package of the workspace"))
+            .iter()
+            .filter(|name| name.starts_with("nightshift"))
+            .collect();
+        for name in ours {
+            assert!(allowed.contains(&name.as_str()), "{package} may not use {name}");
+        }
+    }
+}
+
+#[test]
+fn no_crate_depends_on_what_it_must_not_know() {
+    let forbidden: [(&str, &[&str]); 7] = [
+        ("nightshift-protocol", &["tokio", "sqlx", "axum", "reqwest"]),
+        ("nightshift-engine", &["sqlx", "sea-query", "axum", "reqwest", "cudarc"]),
+        ("nightshift-store", &["axum", "reqwest"]),
+        ("nightshift-optimizer", &["sqlx", "axum", "cudarc"]),
+        ("nightshift-server", &["cudarc", "sqlx"]),
+        ("nightshift-worker", &["sqlx"]),
+        ("nightshift", &["sqlx", "sea-query"]),
+    ];
+    let dependencies = dependencies();
+    for (package, names) in forbidden {
+        for name in names {
+            assert!(!dependencies[package].contains(*name), "{package} may not use {name}");
+        }
+    }
+}
+
+#[test]
+fn the_pure_crates_name_no_clock_environment_file_or_process() {
+    for folder in ["protocol/src", "engine/src"] {
+        for (path, text) in sources(&root().join(folder)) {
+            for name in ["std::fs", "std::env", "std::process", "SystemTime", "Instant::now", "std::net"] {
+                assert!(!text.contains(name), "{} names {name}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_lives_where_the_system_is_called() {
+    let allowed = ["worker/src/sandbox", "worker/src/runner", "worker/src/process", "worker/src/gpu"];
+    for folder in
+        ["src", "protocol/src", "engine/src", "store/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"]
+    {
+        for (path, text) in sources(&root().join(folder)) {
+            let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+            if allowed.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                assert!(!line.contains("unsafe {") && !line.contains("unsafe fn"), "{name} holds unsafe code: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_workers_process_module_starts_processes() {
+    for folder in ["src", "store/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"] {
+        for (path, text) in sources(&root().join(folder)) {
+            let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+            if name.starts_with("worker/src/process") {
+                continue;
+            }
+            assert!(!text.contains("Command::new(\""), "{name} starts a process");
+            assert!(!text.contains("process::Command"), "{name} names std::process::Command");
+        }
+    }
+}
+
+#[test]
+fn only_the_model_module_names_the_http_client_in_the_optimizer() {
+    for (path, text) in sources(&root().join("optimizer/src")) {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("optimizer/src/model") {
+            assert!(!text.contains("reqwest"), "{name} names reqwest");
+        }
+    }
+}
+
+#[test]
+fn sql_lives_in_the_store() {
+    for folder in ["src", "protocol/src", "engine/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"] {
+        for (path, text) in sources(&root().join(folder)) {
+            for name in ["SELECT ", "INSERT INTO", "DELETE FROM"] {
+                assert!(!text.contains(name), "{} holds SQL: {name}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_module_hides_behind_an_empty_name() {
+    for folder in
+        ["src", "protocol/src", "engine/src", "store/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"]
+    {
+        for (path, _) in sources(&root().join(folder)) {
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            assert!(!["mod", "util", "utils", "helper", "helpers", "manager"].contains(&stem.as_str()), "{}", path.display());
+        }
+    }
+}
