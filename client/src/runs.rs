@@ -1,0 +1,62 @@
+//! Runs, their logs and their steps.
+
+use std::time::Duration;
+
+use nightshift_protocol::api::{
+    Control, ControlAction, Controlled, EventsPage, MAX_WAIT_MS, Page, Retry, RunDetail, RunSummary, StepView,
+};
+use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::run::RunStatus;
+use reqwest::Method;
+
+use crate::error::ClientError;
+use crate::transport::{Client, LONG_POLL_GRACE};
+
+impl Client {
+    /// Runs, newest first; of one campaign, of one status. `before` is the cursor of the page before.
+    pub async fn runs(
+        &self,
+        campaign: Option<&CampaignId>,
+        status: Option<RunStatus>,
+        limit: u32,
+        before: Option<&str>,
+    ) -> Result<Page<RunSummary>, ClientError> {
+        let query = [
+            ("campaign", campaign.map(ToString::to_string)),
+            ("status", status.map(|status| status.as_str().to_owned())),
+            ("limit", Some(limit.to_string())),
+            ("before", before.map(str::to_owned)),
+        ];
+        self.get(self.url(&["runs"], &query)).await
+    }
+
+    /// One run with everything about it.
+    pub async fn run(&self, id: &RunId) -> Result<RunDetail, ClientError> {
+        self.get(self.url(&["runs", id.as_str()], &[])).await
+    }
+
+    /// The run's log after this position. With nothing there yet, the server holds the call for up to `wait_ms`
+    /// (at most [`MAX_WAIT_MS`]).
+    pub async fn run_events(&self, id: &RunId, after: u64, wait_ms: u64) -> Result<EventsPage, ClientError> {
+        let wait_ms = wait_ms.min(MAX_WAIT_MS);
+        let query = [("after", Some(after.to_string())), ("wait_ms", Some(wait_ms.to_string()))];
+        let url = self.url(&["runs", id.as_str(), "events"], &query);
+        self.json(self.request(Method::GET, url).timeout(Duration::from_millis(wait_ms) + LONG_POLL_GRACE)).await
+    }
+
+    /// The run's steps in the order they were scheduled.
+    pub async fn run_steps(&self, id: &RunId) -> Result<Page<StepView>, ClientError> {
+        self.get(self.url(&["runs", id.as_str(), "steps"], &[])).await
+    }
+
+    /// Pauses, resumes or cancels a run.
+    pub async fn control_run(&self, id: &RunId, action: ControlAction) -> Result<Controlled, ClientError> {
+        self.post(self.url(&["runs", id.as_str(), "control"], &[]), &Control { action }).await
+    }
+
+    /// Begins again from the failed steps of a failed run, or from one of them.
+    pub async fn retry_run(&self, id: &RunId, step_key: Option<&str>) -> Result<Controlled, ClientError> {
+        let retry = Retry { step_key: step_key.map(str::to_owned) };
+        self.post(self.url(&["runs", id.as_str(), "retry"], &[]), &retry).await
+    }
+}

@@ -1,0 +1,45 @@
+//! Workers: registration, claims, heartbeats, reports.
+
+use std::time::Duration;
+
+use nightshift_protocol::api::{
+    Claim, Claimed, Heartbeat, HeartbeatReply, Page, RegisterWorker, Report, ReportReply, WorkerRegistered, WorkerView,
+};
+use nightshift_protocol::id::{StepId, WorkerId};
+use reqwest::Method;
+
+use crate::error::ClientError;
+use crate::transport::{Client, LONG_POLL_GRACE};
+
+/// Longest time that a heartbeat may take: an answer that comes later finds the lease gone.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Client {
+    /// Workers, last heard of first.
+    pub async fn workers(&self) -> Result<Page<WorkerView>, ClientError> {
+        self.get(self.url(&["workers"], &[])).await
+    }
+
+    /// Introduces a worker process; gives its id from now on.
+    pub async fn register_worker(&self, request: &RegisterWorker) -> Result<WorkerRegistered, ClientError> {
+        self.post(self.url(&["workers"], &[]), request).await
+    }
+
+    /// Asks for steps. With nothing ready, the server holds the call for up to `claim.wait_ms`.
+    pub async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, ClientError> {
+        let url = self.url(&["workers", worker.as_str(), "claim"], &[]);
+        let timeout = Duration::from_millis(claim.wait_ms).saturating_add(LONG_POLL_GRACE);
+        self.json(self.request(Method::POST, url).timeout(timeout).json(claim)).await
+    }
+
+    /// Extends all leases of a worker.
+    pub async fn heartbeat(&self, worker: &WorkerId, heartbeat: &Heartbeat) -> Result<HeartbeatReply, ClientError> {
+        let url = self.url(&["workers", worker.as_str(), "heartbeat"], &[]);
+        self.json(self.request(Method::POST, url).timeout(HEARTBEAT_TIMEOUT).json(heartbeat)).await
+    }
+
+    /// Reports how a try ended. Repeating a report is safe.
+    pub async fn report(&self, step: &StepId, report: &Report) -> Result<ReportReply, ClientError> {
+        self.post(self.url(&["steps", step.as_str(), "report"], &[]), report).await
+    }
+}
