@@ -1,1 +1,142 @@
-//! (in the works)
+//! The only place that starts processes. Every child is this same binary, executed again as `__jail` or `__runner`; it
+//! restricts itself and then becomes the compiler or the runner.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::verdict::ProcessEnd;
+use serde::{Deserialize, Serialize};
+
+/// Limits of one jailed command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Wall time in milliseconds; then everything is killed.
+    pub wall_ms: u64,
+    /// Processor time of each process in seconds.
+    pub cpu_s: u64,
+    /// Address space of each process in bytes.
+    pub memory_bytes: u64,
+    /// Size of each file that is written, in bytes.
+    pub file_bytes: u64,
+    /// Number of processes (in force where a user namespace is).
+    pub processes: u64,
+    /// Captured output, standard output and error each, in bytes; more kills the command.
+    pub output_bytes: usize,
+}
+
+/// A command to be run in a jail.
+#[derive(Debug, Clone)]
+pub struct JailedCommand {
+    /// Absolute path of the program.
+    pub program: PathBuf,
+    /// Its arguments, without the program's name.
+    pub args: Vec<OsString>,
+    /// Readable paths beside the system's.
+    pub read_only: Vec<PathBuf>,
+    /// Working folder, the only writable one. It has to exist.
+    pub scratch: PathBuf,
+    /// Variables beside `PATH`, `LANG` and `TMPDIR`. Nothing is inherited.
+    pub env: Vec<(String, String)>,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// How a jailed command ended, and what it printed.
+#[derive(Debug, Clone)]
+pub struct ProcessResult {
+    /// `Finished` is exit status 0.
+    pub end: ProcessEnd,
+    /// Standard output, up to the limit.
+    pub stdout: Vec<u8>,
+    /// Standard error, up to the limit.
+    pub stderr: Vec<u8>,
+    /// Wall time in milliseconds, with the preparation of the jail.
+    pub wall_ms: u64,
+    /// Largest resident size of one process, in bytes.
+    pub peak_bytes: u64,
+    /// Isolation that was in force.
+    pub sandbox: SandboxReport,
+}
+
+/// Which means of isolation are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxChoice {
+    /// Everything that the machine allows.
+    #[default]
+    Best,
+    /// Landlock and seccomp, without namespaces: what many containers allow.
+    Landlock,
+    /// Namespaces and seccomp, without Landlock: what older kernels allow.
+    Namespaces,
+    /// Limits only.
+    None,
+}
+
+/// The binary that children are made of, and how they are isolated.
+#[derive(Debug, Clone)]
+pub struct JailHost {
+    /// Our own binary: its `main` calls [`child_main`] first.
+    pub executable: PathBuf,
+    /// Which means are tried.
+    pub means: SandboxChoice,
+}
+
+/// Set from any thread to stop the work of another.
+#[derive(Debug, Clone, Default)]
+pub struct CancelFlag(Arc<AtomicBool>);
+
+impl CancelFlag {
+    /// Asks for the end. It is reached within a few hundredths of a second.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the end was asked for.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Why a process could not be started or watched. That it fails is a [`ProcessResult`].
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The jail could not be set up, or the program could not be executed in it.
+    #[error("the jail could not start the program: {0}")]
+    Setup(String),
+    /// The work was cancelled.
+    #[error("the work was cancelled")]
+    Cancelled,
+}
+
+/// Runs a command in a jail and waits for its end. Blocks: call it from a dedicated thread of the operating system,
+/// since the children are bound to the life of the thread that starts them.
+pub fn run_jailed(
+    host: &JailHost,
+    command: &JailedCommand,
+    cancel: &CancelFlag,
+) -> Result<ProcessResult, ProcessError> {
+    let _ = (host, command, cancel);
+    Err(ProcessError::Setup("not built yet".to_owned()))
+}
+
+/// Has to be called first in `main`, before any thread starts: carries out `__jail` and `__runner` and returns their
+/// exit status; returns nothing for anything else.
+#[must_use]
+pub fn child_main(args: &[OsString]) -> Option<i32> {
+    let _ = args;
+    None
+}
