@@ -275,6 +275,21 @@ pub struct RewardBreakdown {
     pub reward: f64,
 }
 
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum StopCause {
+    /// The model was done.
+    #[default]
+    End,
+    /// The limit of output tokens cut it off.
+    Length,
+    /// The model or its provider refused.
+    Refusal,
+    /// Something else.
+    Other,
+}
+
 /// A finished model call, as the attempt shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCallSummary {
@@ -298,6 +313,9 @@ pub struct ModelCallSummary {
     pub latency_ms: u64,
     /// Turn within the step: 1, or 2 for a repair turn.
     pub turn: u32,
+    /// Why the reply ended.
+    #[serde(default)]
+    pub stop: StopCause,
 }
 
 /// What the checks found.
