@@ -26,9 +26,13 @@ impl Client {
         self.json(self.request(Method::POST, url).header(IDEMPOTENCY_HEADER, idempotency_key).json(request)).await
     }
 
-    /// Campaigns, newest first; `before` is the cursor of the page before.
-    pub async fn campaigns(&self, limit: u32, before: Option<&str>) -> Result<Page<CampaignSummary>, ClientError> {
-        let query = [("limit", Some(limit.to_string())), ("before", before.map(str::to_owned))];
+    /// Campaigns, newest first; without a limit, a page of the server's own size. `before` is the cursor of the page before.
+    pub async fn campaigns(
+        &self,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<CampaignSummary>, ClientError> {
+        let query = [("limit", limit.map(|limit| limit.to_string())), ("before", before.map(str::to_owned))];
         self.get(self.url(&["campaigns"], &query)).await
     }
 

@@ -18,13 +18,13 @@ impl Client {
         &self,
         campaign: Option<&CampaignId>,
         status: Option<RunStatus>,
-        limit: u32,
+        limit: Option<u32>,
         before: Option<&str>,
     ) -> Result<Page<RunSummary>, ClientError> {
         let query = [
             ("campaign", campaign.map(ToString::to_string)),
             ("status", status.map(|status| status.as_str().to_owned())),
-            ("limit", Some(limit.to_string())),
+            ("limit", limit.map(|limit| limit.to_string())),
             ("before", before.map(str::to_owned)),
         ];
         self.get(self.url(&["runs"], &query)).await
@@ -45,7 +45,7 @@ impl Client {
     }
 
     /// The run's steps in the order they were scheduled.
-    pub async fn run_steps(&self, id: &RunId) -> Result<Page<StepView>, ClientError> {
+    pub async fn run_steps(&self, id: &RunId) -> Result<Vec<StepView>, ClientError> {
         self.get(self.url(&["runs", id.as_str(), "steps"], &[])).await
     }
 

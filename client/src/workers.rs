@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Claim, Claimed, Heartbeat, HeartbeatReply, Page, RegisterWorker, Report, ReportReply, WorkerRegistered, WorkerView,
+    Claim, Claimed, Heartbeat, HeartbeatReply, RegisterWorker, Report, ReportReply, WorkerRegistered, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use reqwest::Method;
@@ -16,7 +16,7 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
     /// Workers, last heard of first.
-    pub async fn workers(&self) -> Result<Page<WorkerView>, ClientError> {
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
         self.get(self.url(&["workers"], &[])).await
     }
 
