@@ -71,8 +71,7 @@ pub fn of_parts(
         }
         None => base,
     };
-    let reward =
-        if correct && !major_hacking && shaped.is_finite() { shaped.clamp(0.0, REWARD_CAP) } else { 0.0 };
+    let reward = if correct && !major_hacking && shaped.is_finite() { shaped.clamp(0.0, REWARD_CAP) } else { 0.0 };
     RewardBreakdown {
         version: REWARD_VERSION,
         correct,

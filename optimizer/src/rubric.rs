@@ -34,6 +34,17 @@ pub fn has_violation(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.severity == Severity::Violation)
 }
 
+/// Violations that an honest author commits by mistake: they break the contract, but nobody is deceived by them.
+const HONEST_MISTAKES: [&str; 4] = ["threads", "forbidden_include", "input_modified", "source_too_large"];
+
+/// Whether the findings show a grave cheat: a violation that no honest author commits.
+#[must_use]
+pub fn is_major_hacking(findings: &[Finding]) -> bool {
+    findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Violation && !HONEST_MISTAKES.contains(&finding.code.as_str()))
+}
+
 /// Scores the evidence of an attempt. `modification` is what its author was asked for, when it was written from a
 /// diagnosis.
 #[must_use]
@@ -48,6 +59,6 @@ pub fn rules(
     RulePart {
         scores: RubricScores { anti_hacking: 1, cuda_engineering: 1, operator_coverage: 1, skill_compliance: 1 },
         reasons: Vec::new(),
-        major_hacking: has_violation(&attempt.findings),
+        major_hacking: is_major_hacking(&attempt.findings),
     }
 }

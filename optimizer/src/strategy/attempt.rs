@@ -1,0 +1,227 @@
+//! How results of steps become findings, answers and the outcome of an attempt.
+
+use nightshift_engine::workflow::WorkflowError;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport, Stage};
+use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
+
+use super::state::{AttemptStep, RunState};
+use crate::reward;
+use crate::rubric;
+
+/// What follows a step of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterStep {
+    /// The attempt's next step.
+    Step(AttemptStep),
+    /// The attempt is finished: route.
+    Finished,
+}
+
+/// A new attempt, nothing known about it.
+pub(super) fn opened(number: u32, plan_version: u32, subtask: u32, stage: Stage, parent: Option<u32>) -> Attempt {
+    Attempt {
+        number,
+        plan_version,
+        subtask,
+        stage,
+        parent,
+        outcome: AttemptOutcome::Pending,
+        source: None,
+        verdict: Verdict::default(),
+        findings: Vec::new(),
+        build: None,
+        check: None,
+        measurement: None,
+        confirmation: None,
+        profile: None,
+        diagnosis: None,
+        rubric: None,
+        reward: None,
+        calls: Vec::new(),
+        route: None,
+    }
+}
+
+/// Is it faster than the baseline? Only an interval that lies above 1 as a whole is a yes, only one that lies at or
+/// below 1 as a whole is a no.
+pub(super) fn fast(speedup: &Interval) -> Answer {
+    if speedup.low > 1.0 {
+        Answer::Pass
+    } else if speedup.high <= 1.0 {
+        Answer::Fail
+    } else {
+        Answer::Inconclusive
+    }
+}
+
+impl RunState {
+    /// Takes the result of the open step of the last attempt.
+    pub(super) fn take(&mut self, step: AttemptStep, output: StepOutput) -> Result<AfterStep, WorkflowError> {
+        let best = self.best().and_then(confirmed_estimate);
+        let attempt = self.last_attempt_mut()?;
+        let after = match (step, output) {
+            (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, calls }) => {
+                attempt.source = Some(source);
+                attempt.calls.extend(calls);
+                attempt.findings.extend(findings);
+                unless_violated(attempt, AttemptStep::Build)
+            }
+            (AttemptStep::WriteCode, StepOutput::NoCode { code, message, calls }) => {
+                attempt.calls.extend(calls);
+                attempt.findings.push(note(code, message));
+                failed(attempt, AttemptOutcome::NoCode)
+            }
+            (AttemptStep::Build, StepOutput::Built { report }) => {
+                let built = report.library.is_some();
+                attempt.build = Some(*report);
+                attempt.verdict.compiled = if built { Answer::Pass } else { Answer::Fail };
+                if built { AfterStep::Step(AttemptStep::Check) } else { failed(attempt, AttemptOutcome::CompileFailed) }
+            }
+            (AttemptStep::Check, StepOutput::Checked { report }) => checked(attempt, *report),
+            (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
+                attempt.findings.extend(findings);
+                let beats_best = best.is_none_or(|best| measurement.speedup.estimate > best);
+                timed(attempt, &measurement);
+                attempt.measurement = Some(*measurement);
+                let next = if beats_best { AttemptStep::Confirm } else { AttemptStep::Profile };
+                unless_violated(attempt, next)
+            }
+            (AttemptStep::Confirm, StepOutput::Measured { measurement, findings }) => {
+                attempt.findings.extend(findings);
+                if let Some(first) = &attempt.measurement
+                    && measurement.speedup.high < first.speedup.low
+                {
+                    attempt.findings.push(note(
+                        "confirmation_lower".to_owned(),
+                        format!(
+                            "the fresh process confirmed {:.3}x where the first measurement gave {:.3}x",
+                            measurement.speedup.estimate, first.speedup.estimate
+                        ),
+                    ));
+                }
+                timed(attempt, &measurement);
+                let estimate = measurement.speedup.estimate;
+                attempt.confirmation = Some(*measurement);
+                let after = unless_violated(attempt, AttemptStep::Profile);
+                if after != AfterStep::Finished && best.is_none_or(|best| estimate > best) {
+                    self.best_attempt = Some(attempt.number);
+                }
+                after
+            }
+            (AttemptStep::Measure | AttemptStep::Confirm, StepOutput::MeasureFailed { end, findings }) => {
+                attempt.findings.extend(findings);
+                attempt.findings.push(note(end.code().to_owned(), format!("while it was timed: {}", end.describe())));
+                // What died in the second measurement has not kept what the first one promised.
+                attempt.verdict.fast = Answer::Inconclusive;
+                let outcome = outcome_of(&end);
+                failed(
+                    attempt,
+                    if rubric::has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome },
+                )
+            }
+            (AttemptStep::Profile, StepOutput::Profiled { profile }) => {
+                attempt.profile = Some(*profile);
+                AfterStep::Step(AttemptStep::Diagnose)
+            }
+            (AttemptStep::Diagnose, StepOutput::Diagnosed { diagnosis, unavailable: _, calls }) => {
+                attempt.diagnosis = diagnosis;
+                attempt.calls.extend(calls);
+                AfterStep::Step(AttemptStep::Judge)
+            }
+            (AttemptStep::Judge, StepOutput::Judged { rubric, reward, calls }) => {
+                attempt.rubric = Some(rubric);
+                attempt.reward = Some(reward);
+                attempt.calls.extend(calls);
+                AfterStep::Finished
+            }
+            (step, _) => {
+                return Err(WorkflowError::OutOfOrder {
+                    event: "step_completed".to_owned(),
+                    message: format!("the output is not one of `{}`", step.as_str()),
+                });
+            }
+        };
+        Ok(after)
+    }
+}
+
+/// The speedup that a best attempt is compared by.
+pub(super) fn confirmed_estimate(attempt: &Attempt) -> Option<f64> {
+    attempt.confirmation.as_ref().map(|measurement| measurement.speedup.estimate)
+}
+
+fn checked(attempt: &mut Attempt, report: CheckReport) -> AfterStep {
+    attempt.findings.extend(report.findings.iter().cloned());
+    let wrong = report.cases.iter().any(|case| !case.passed);
+    let complete = report.end == ProcessEnd::Finished && !report.cases.is_empty();
+    attempt.verdict.numerically_correct = match (wrong, complete) {
+        (true, _) => Answer::Fail,
+        (false, true) => Answer::Pass,
+        // A program that did not come to its end proved nothing.
+        (false, false) => Answer::Inconclusive,
+    };
+    let outcome = outcome_of(&report.end);
+    attempt.check = Some(report);
+    if rubric::has_violation(&attempt.findings) {
+        failed(attempt, AttemptOutcome::NotCompliant)
+    } else if complete && wrong {
+        failed(attempt, AttemptOutcome::Incorrect)
+    } else if complete {
+        attempt.verdict.contract_compliant = Answer::Pass;
+        AfterStep::Step(AttemptStep::Measure)
+    } else {
+        failed(attempt, outcome)
+    }
+}
+
+/// What a measurement says about a correct attempt. The share of time in own kernels stays unknown on this road: no
+/// profiler attributes the time, and the mathematics library may have some of it.
+fn timed(attempt: &mut Attempt, measurement: &Measurement) {
+    attempt.verdict.fast = fast(&measurement.speedup);
+    attempt.outcome = if attempt.verdict.fast == Answer::Pass {
+        AttemptOutcome::CorrectFaster
+    } else {
+        AttemptOutcome::CorrectNotFaster
+    };
+}
+
+fn unless_violated(attempt: &mut Attempt, next: AttemptStep) -> AfterStep {
+    if rubric::has_violation(&attempt.findings) {
+        failed(attempt, AttemptOutcome::NotCompliant)
+    } else {
+        AfterStep::Step(next)
+    }
+}
+
+/// Ends an attempt that no agent looks at any more: its reward follows from the failure alone.
+fn failed(attempt: &mut Attempt, outcome: AttemptOutcome) -> AfterStep {
+    attempt.outcome = outcome;
+    if outcome == AttemptOutcome::NotCompliant {
+        attempt.verdict.contract_compliant = Answer::Fail;
+    }
+    let skill = rubric::skill_of(attempt.stage);
+    let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
+    let major_hacking = rubric::is_major_hacking(&attempt.findings);
+    attempt.reward = Some(reward::of_parts(false, major_hacking, speedup, None, reward::lambda(skill)));
+    AfterStep::Finished
+}
+
+fn outcome_of(end: &ProcessEnd) -> AttemptOutcome {
+    match end {
+        ProcessEnd::Crashed { .. } => AttemptOutcome::Crashed,
+        ProcessEnd::TimedOut { .. } => AttemptOutcome::TimedOut,
+        ProcessEnd::MemoryExceeded { .. } => AttemptOutcome::MemoryExceeded,
+        ProcessEnd::Finished
+        | ProcessEnd::Exited { .. }
+        | ProcessEnd::OutputExceeded { .. }
+        | ProcessEnd::ProtocolBroken { .. }
+        | ProcessEnd::LoadFailed { .. }
+        | ProcessEnd::CallFailed { .. } => AttemptOutcome::RuntimeFailed,
+    }
+}
+
+fn note(code: String, message: String) -> Finding {
+    Finding { code, severity: Severity::Note, message, line: None }
+}

@@ -1,0 +1,93 @@
+//! The limits and targets of a run: campaign over task over the defaults here.
+
+use nightshift_protocol::task::TaskGoal;
+
+/// Attempts of a run, unless task or campaign say otherwise.
+pub const DEFAULT_MAX_ATTEMPTS: u32 = 6;
+/// New plans of a run, unless task or campaign say otherwise.
+pub const DEFAULT_MAX_REPLANS: u32 = 2;
+/// Failures of the same kind in a row that give up a plan.
+pub const DEFAULT_REPLAN_AFTER_FAILED: u32 = 2;
+/// Correct attempts without a gain that give up a plan.
+pub const DEFAULT_REPLAN_AFTER_STAGNANT: u32 = 2;
+/// A speedup counts as a gain when it exceeds the best by this share.
+pub const DEFAULT_MIN_GAIN: f64 = 0.05;
+/// Most attempts that a run may have: its state holds all of them.
+pub const MAX_ATTEMPTS: u32 = 200;
+
+/// The goal of a run, with every value filled in but the target, which may be absent: then only the other rules end
+/// the run. Stored in the run's first event, so that a new release with other defaults leaves running runs alone.
+#[must_use]
+pub fn effective_goal(task: &TaskGoal, campaign: &TaskGoal) -> TaskGoal {
+    let limits = Limits::of(&TaskGoal {
+        target_speedup: campaign.target_speedup.or(task.target_speedup),
+        max_attempts: campaign.max_attempts.or(task.max_attempts),
+        max_replans: campaign.max_replans.or(task.max_replans),
+        replan_after_failed: campaign.replan_after_failed.or(task.replan_after_failed),
+        replan_after_stagnant: campaign.replan_after_stagnant.or(task.replan_after_stagnant),
+        min_gain: campaign.min_gain.or(task.min_gain),
+    });
+    TaskGoal {
+        target_speedup: limits.target_speedup,
+        max_attempts: Some(limits.max_attempts),
+        max_replans: Some(limits.max_replans),
+        replan_after_failed: Some(limits.replan_after_failed),
+        replan_after_stagnant: Some(limits.replan_after_stagnant),
+        min_gain: Some(limits.min_gain),
+    }
+}
+
+/// The goal in a form that rules can use: complete and within bounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limits {
+    pub(super) target_speedup: Option<f64>,
+    pub(super) max_attempts: u32,
+    pub(super) max_replans: u32,
+    pub(super) replan_after_failed: u32,
+    pub(super) replan_after_stagnant: u32,
+    pub(super) min_gain: f64,
+}
+
+impl Limits {
+    pub(super) fn of(goal: &TaskGoal) -> Self {
+        Self {
+            target_speedup: goal.target_speedup.filter(|target| target.is_finite()),
+            max_attempts: goal.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS).clamp(1, MAX_ATTEMPTS),
+            // Every plan is followed by an attempt, so more replans than attempts could never happen.
+            max_replans: goal.max_replans.unwrap_or(DEFAULT_MAX_REPLANS).min(MAX_ATTEMPTS),
+            replan_after_failed: goal.replan_after_failed.unwrap_or(DEFAULT_REPLAN_AFTER_FAILED).max(1),
+            replan_after_stagnant: goal.replan_after_stagnant.unwrap_or(DEFAULT_REPLAN_AFTER_STAGNANT).max(1),
+            min_gain: goal.min_gain.filter(|gain| gain.is_finite() && *gain >= 0.0).unwrap_or(DEFAULT_MIN_GAIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_campaign_overrides_the_task_and_the_task_the_defaults() {
+        let task = TaskGoal { target_speedup: Some(2.0), max_attempts: Some(4), ..TaskGoal::default() };
+        let campaign = TaskGoal { max_attempts: Some(9), min_gain: Some(0.1), ..TaskGoal::default() };
+        let goal = effective_goal(&task, &campaign);
+        assert_eq!(goal.target_speedup, Some(2.0));
+        assert_eq!(goal.max_attempts, Some(9));
+        assert_eq!(goal.max_replans, Some(DEFAULT_MAX_REPLANS));
+        assert_eq!(goal.min_gain, Some(0.1));
+    }
+
+    #[test]
+    fn senseless_values_are_brought_within_bounds() {
+        let limits = Limits::of(&TaskGoal {
+            target_speedup: Some(f64::NAN),
+            max_attempts: Some(0),
+            replan_after_failed: Some(0),
+            min_gain: Some(-1.0),
+            ..TaskGoal::default()
+        });
+        assert_eq!(limits.target_speedup, None);
+        assert_eq!((limits.max_attempts, limits.replan_after_failed), (1, 1));
+        assert!((limits.min_gain - DEFAULT_MIN_GAIN).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,108 @@
+//! Earlier attempts in one line each, for the agents: bounded in number and length.
+
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::verdict::Severity;
+
+/// Most lines that an agent is given; older attempts are left out.
+pub const MAX_HISTORY_LINES: usize = 20;
+/// Longest line, in characters.
+pub const MAX_HISTORY_LINE_CHARS: usize = 400;
+
+/// One line for each attempt, oldest first.
+pub(super) fn lines(attempts: &[Attempt]) -> Vec<String> {
+    let skipped = attempts.len().saturating_sub(MAX_HISTORY_LINES);
+    attempts.iter().skip(skipped).map(line).collect()
+}
+
+fn line(attempt: &Attempt) -> String {
+    let mut text = format!(
+        "attempt {} (plan {}, subtask {}, {}",
+        attempt.number,
+        attempt.plan_version,
+        attempt.subtask,
+        attempt.stage.as_str()
+    );
+    if let Some(parent) = attempt.parent {
+        text.push_str(&format!(" from attempt {parent}"));
+    }
+    text.push_str("): ");
+    text.push_str(attempt.outcome.as_str());
+    if let Some(speedup) = attempt.speedup() {
+        let confirmed = if attempt.confirmation.is_some() { "confirmed" } else { "measured once" };
+        text.push_str(&format!(", {:.3}x [{:.3}, {:.3}], {confirmed}", speedup.estimate, speedup.low, speedup.high));
+    }
+    if let Some(cause) = cause(attempt) {
+        text.push_str(": ");
+        text.push_str(&cause);
+    }
+    if let Some(diagnosis) = &attempt.diagnosis {
+        text.push_str(&format!("; issue: {}; advised: {}", diagnosis.critical_issue, diagnosis.modification));
+    }
+    bounded(&text)
+}
+
+/// Why an attempt failed, in a few words.
+pub(super) fn cause(attempt: &Attempt) -> Option<String> {
+    let gravest = attempt.findings.iter().max_by_key(|finding| finding.severity).map(|f| f.message.clone());
+    match attempt.outcome {
+        AttemptOutcome::Pending | AttemptOutcome::CorrectFaster | AttemptOutcome::CorrectNotFaster => None,
+        AttemptOutcome::NoCode => gravest,
+        AttemptOutcome::NotCompliant => {
+            attempt.findings.iter().find(|f| f.severity == Severity::Violation).map(|f| f.message.clone())
+        }
+        AttemptOutcome::CompileFailed => {
+            let build = attempt.build.as_ref()?;
+            let error = build.messages.iter().find(|message| message.severity == "error");
+            Some(
+                error.or_else(|| build.messages.first()).map_or_else(
+                    || build.end.describe(),
+                    |message| format!("line {}: {}", message.line, message.message),
+                ),
+            )
+        }
+        AttemptOutcome::Crashed
+        | AttemptOutcome::TimedOut
+        | AttemptOutcome::MemoryExceeded
+        | AttemptOutcome::RuntimeFailed => {
+            let check = attempt.check.as_ref()?;
+            // A program that survived the checks died while it was timed: the finding tells how.
+            if check.end == nightshift_protocol::verdict::ProcessEnd::Finished {
+                gravest
+            } else {
+                Some(check.end.describe())
+            }
+        }
+        AttemptOutcome::Incorrect => {
+            let case = attempt.check.as_ref()?.cases.iter().find(|case| !case.passed)?;
+            let worst = case.worst.as_ref().map_or_else(String::new, |worst| {
+                let got = worst.candidate.map_or_else(|| "a value that is not finite".to_owned(), |v| v.to_string());
+                format!(", worst {}{:?}: {got} instead of {}", worst.tensor, worst.index, worst.truth)
+            });
+            Some(format!(
+                "shape {}, inputs {}: {} of {} elements wrong{worst}",
+                case.shape, case.inputs, case.wrong_elements, case.elements
+            ))
+        }
+    }
+}
+
+/// One line of at most [`MAX_HISTORY_LINE_CHARS`] characters.
+fn bounded(text: &str) -> String {
+    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match flat.char_indices().nth(MAX_HISTORY_LINE_CHARS) {
+        None => flat,
+        Some(_) => flat.chars().take(MAX_HISTORY_LINE_CHARS - 1).chain(std::iter::once('…')).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_line_and_bounded() {
+        let line = bounded(&"é\n".repeat(MAX_HISTORY_LINE_CHARS));
+        assert_eq!(line.chars().count(), MAX_HISTORY_LINE_CHARS);
+        assert!(!line.contains('\n'));
+    }
+}

@@ -1,0 +1,189 @@
+//! The folded state of a run, as it is stored.
+
+use nightshift_engine::workflow::WorkflowError;
+use nightshift_protocol::attempt::{Attempt, PlanVersion, StopReason, Subtask};
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::step::{PreparedTask, StepKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::goal::Limits;
+
+/// The stored form: the tag names the strategy and the version of its state. A new version becomes a new variant, and
+/// the old one is read forever.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state")]
+enum Stored {
+    #[serde(rename = "stitch.1")]
+    V1(RunState),
+}
+
+/// Everything that is known about a run, and what it waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct RunState {
+    pub(super) input: RunInput,
+    pub(super) prepared: Option<PreparedTask>,
+    pub(super) plans: Vec<PlanVersion>,
+    /// Numbered from 1 without gaps; the last one is in the works while the phase is `Attempting`.
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) best_attempt: Option<u32>,
+    pub(super) phase: Phase,
+}
+
+/// What the run waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub(super) enum Phase {
+    Preparing,
+    Planning,
+    Replanning { reason: String },
+    Attempting { step: AttemptStep },
+    Ended { reason: StopReason },
+}
+
+/// The step of the last attempt that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AttemptStep {
+    WriteCode,
+    Build,
+    Check,
+    Measure,
+    Confirm,
+    Profile,
+    Diagnose,
+    Judge,
+}
+
+impl AttemptStep {
+    /// The last segment of the step's key.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirm",
+            other => other.kind().as_str(),
+        }
+    }
+
+    pub(super) fn kind(self) -> StepKind {
+        match self {
+            Self::WriteCode => StepKind::WriteCode,
+            Self::Build => StepKind::Build,
+            Self::Check => StepKind::Check,
+            Self::Measure | Self::Confirm => StepKind::Measure,
+            Self::Profile => StepKind::Profile,
+            Self::Diagnose => StepKind::Diagnose,
+            Self::Judge => StepKind::Judge,
+        }
+    }
+}
+
+impl RunState {
+    pub(super) fn new(input: RunInput) -> Self {
+        Self {
+            input,
+            prepared: None,
+            plans: Vec::new(),
+            attempts: Vec::new(),
+            best_attempt: None,
+            phase: Phase::Preparing,
+        }
+    }
+
+    pub(super) fn read(state: &Value) -> Result<Self, WorkflowError> {
+        let Stored::V1(state) = Stored::deserialize(state)
+            .map_err(|error| WorkflowError::Unreadable { what: "run state", message: error.to_string() })?;
+        Ok(state)
+    }
+
+    pub(super) fn write(self) -> Result<Value, WorkflowError> {
+        serde_json::to_value(Stored::V1(self))
+            .map_err(|error| WorkflowError::Unreadable { what: "run state", message: error.to_string() })
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits::of(&self.input.goal)
+    }
+
+    pub(super) fn attempt(&self, number: u32) -> Option<&Attempt> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.attempts.get(index)
+    }
+
+    pub(super) fn best(&self) -> Option<&Attempt> {
+        self.best_attempt.and_then(|number| self.attempt(number))
+    }
+
+    /// How many attempts there are, the open one included.
+    pub(super) fn attempt_count(&self) -> u32 {
+        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Plans after the first.
+    pub(super) fn replan_count(&self) -> u32 {
+        u32::try_from(self.plans.len().saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The plan in force.
+    pub(super) fn plan(&self) -> Result<&PlanVersion, WorkflowError> {
+        self.plans.last().ok_or_else(|| broken("it has no plan"))
+    }
+
+    pub(super) fn prepared(&self) -> Result<&PreparedTask, WorkflowError> {
+        self.prepared.as_ref().ok_or_else(|| broken("its task is not prepared"))
+    }
+
+    /// The attempt in the works, or the one that was just finished.
+    pub(super) fn last_attempt(&self) -> Result<&Attempt, WorkflowError> {
+        self.attempts.last().ok_or_else(|| broken("it has no attempt"))
+    }
+
+    pub(super) fn last_attempt_mut(&mut self) -> Result<&mut Attempt, WorkflowError> {
+        self.attempts.last_mut().ok_or_else(|| broken("it has no attempt"))
+    }
+
+    /// Subtask `number` of the plan in force, from 1.
+    pub(super) fn subtask(&self, number: u32) -> Option<&Subtask> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.plans.last()?.plan.subtasks.get(index)
+    }
+
+    /// The key of the step that the run waits for; none when it ended.
+    pub(super) fn open_key(&self) -> Option<String> {
+        match &self.phase {
+            Phase::Preparing => Some("prepare_task".to_owned()),
+            Phase::Planning => Some("plan".to_owned()),
+            Phase::Replanning { .. } => Some(format!("replan{}", self.plans.len() + 1)),
+            Phase::Attempting { step } => {
+                let attempt = self.attempts.last()?;
+                Some(format!("subtask{}/attempt{}/{}", attempt.subtask, attempt.number, step.as_str()))
+            }
+            Phase::Ended { .. } => None,
+        }
+    }
+
+    /// What the run does or waits for, for people.
+    pub(super) fn activity(&self) -> String {
+        match &self.phase {
+            Phase::Preparing => "prepare the task".to_owned(),
+            Phase::Planning => "plan".to_owned(),
+            Phase::Replanning { .. } => format!("replan, version {}", self.plans.len() + 1),
+            Phase::Attempting { step } => match self.attempts.last() {
+                Some(attempt) => format!("subtask {}, attempt {}: {}", attempt.subtask, attempt.number, step.as_str()),
+                None => step.as_str().to_owned(),
+            },
+            Phase::Ended { reason } => format!("ended: {}", reason.as_str()),
+        }
+    }
+
+    pub(super) fn stop_reason(&self) -> Option<&StopReason> {
+        match &self.phase {
+            Phase::Ended { reason } => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// A stored state that this code cannot have written.
+pub(super) fn broken(message: &str) -> WorkflowError {
+    WorkflowError::Unreadable { what: "run state", message: message.to_owned() }
+}

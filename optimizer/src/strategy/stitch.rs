@@ -1,0 +1,204 @@
+//! The StitchCUDA loop as a workflow: prepare, plan, then attempt after attempt, each verified rung by rung and routed.
+//!
+//! ```text
+//! prepare_task -> plan -> write_code -> build -> check -> measure -> confirm -> profile -> diagnose -> judge
+//!                  ^         ^  |         |       |         |  (a new best only)                        |
+//!                  |         |  +---------+-------+---------+- a failed attempt ----------------------> route
+//!                  replan <--+---------------------------------------------------------------------------+--> stop
+//! ```
+//!
+//! One step is open at a time. An event that does not belong to it is refused; events about pausing, retrying and
+//! ending a run change nothing here: the driver handles them.
+
+use nightshift_engine::event::Event;
+use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
+use nightshift_protocol::api::{RunDigest, RunView};
+use nightshift_protocol::attempt::{Plan, PlanVersion, StopReason, Subtask};
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::step::StepOutput;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::attempt::{self, AfterStep};
+use super::order;
+use super::routing::{self, Next};
+use super::state::{AttemptStep, Phase, RunState};
+
+/// Name of this strategy in campaigns.
+pub const STRATEGY: &str = "stitch";
+
+/// Schema of [`RunInput`] that is read.
+const RUN_INPUT_SCHEMA: u32 = 1;
+
+/// The StitchCUDA strategy. Without state of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StitchWorkflow;
+
+impl Workflow for StitchWorkflow {
+    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
+        match (state, event) {
+            (None, Event::RunCreated { input }) => {
+                let input: RunInput = read("run input", input)?;
+                if input.schema != RUN_INPUT_SCHEMA || input.strategy != STRATEGY {
+                    return Err(WorkflowError::Unreadable {
+                        what: "run input",
+                        message: format!(
+                            "strategy `{}` with schema {} is not known: expected `{STRATEGY}` with schema {RUN_INPUT_SCHEMA}",
+                            input.strategy, input.schema
+                        ),
+                    });
+                }
+                RunState::new(input).write()
+            }
+            (None, other) => Err(out_of_order(other, "the run was not created yet")),
+            (Some(_), Event::RunCreated { .. }) => Err(out_of_order(event, "the run was created already")),
+            (Some(state), Event::StepCompleted { key, output }) => {
+                let mut run = RunState::read(&state)?;
+                let open = run.open_key();
+                if open.as_deref() != Some(key.as_str()) {
+                    let waits_for = open.unwrap_or_else(|| "nothing: it ended".to_owned());
+                    return Err(out_of_order(
+                        event,
+                        &format!("`{key}` was completed, but the run waits for {waits_for}"),
+                    ));
+                }
+                run.complete(read("step output", output)?)?;
+                run.write()
+            }
+            (Some(state), _) => Ok(state),
+        }
+    }
+
+    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
+        let run = RunState::read(state)?;
+        Ok(match order::open_step(&run)? {
+            Some(order) => vec![Command::Schedule(order)],
+            None => vec![Command::Complete { result: to_value(&run.digest())? }],
+        })
+    }
+
+    fn digest(&self, state: &Value) -> Result<Value, WorkflowError> {
+        to_value(&RunState::read(state)?.digest())
+    }
+}
+
+/// Everything that a stored state says about its run.
+pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
+    let run = RunState::read(state)?;
+    let stop_reason = run.stop_reason().cloned();
+    Ok(RunView {
+        task: run.input.task,
+        prepared: run.prepared,
+        plans: run.plans,
+        attempts: run.attempts,
+        best_attempt: run.best_attempt,
+        stop_reason,
+    })
+}
+
+/// What lists show before the first decision.
+#[must_use]
+pub fn initial_digest(input: &RunInput) -> RunDigest {
+    RunState::new(input.clone()).digest()
+}
+
+impl RunState {
+    fn digest(&self) -> RunDigest {
+        let best = self.best();
+        RunDigest {
+            task: self.input.task_name.clone(),
+            model: self.input.model.label(),
+            scripted: self.input.model.is_scripted(),
+            attempts: self.attempt_count(),
+            best_attempt: self.best_attempt,
+            best_speedup: best.and_then(nightshift_protocol::attempt::Attempt::speedup),
+            best_confirmed: best.is_some_and(|best| best.confirmation.is_some()),
+            stop_reason: self.stop_reason().cloned(),
+            activity: self.activity(),
+        }
+    }
+
+    fn complete(&mut self, output: StepOutput) -> Result<(), WorkflowError> {
+        match (self.phase.clone(), output) {
+            (Phase::Preparing, StepOutput::TaskPrepared { prepared }) => {
+                self.prepared = Some(*prepared);
+                self.phase = Phase::Planning;
+            }
+            (Phase::Preparing, StepOutput::TaskRejected { code, message, log: _ }) => {
+                self.phase = Phase::Ended { reason: StopReason::TaskRejected { code, message } };
+            }
+            (Phase::Planning, StepOutput::Planned { plan, calls }) => {
+                self.adopt(PlanVersion { version: 1, reason: None, plan: usable(plan), calls });
+            }
+            (Phase::Replanning { reason }, StepOutput::Planned { plan, calls }) => {
+                let version = self.replan_count().saturating_add(2);
+                self.adopt(PlanVersion { version, reason: Some(reason), plan: usable(plan), calls });
+            }
+            (Phase::Attempting { step }, output) => match self.take(step, output)? {
+                AfterStep::Step(next) => self.phase = Phase::Attempting { step: next },
+                AfterStep::Finished => self.go_on()?,
+            },
+            (Phase::Preparing | Phase::Planning | Phase::Replanning { .. } | Phase::Ended { .. }, _) => {
+                return Err(WorkflowError::OutOfOrder {
+                    event: "step_completed".to_owned(),
+                    message: format!("the output does not belong to `{}`", self.open_key().unwrap_or_default()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, plan: PlanVersion) {
+        self.plans.push(plan);
+        let (stage, parent) = routing::first_of_scope(self);
+        self.open_attempt(1, stage, parent);
+    }
+
+    fn go_on(&mut self) -> Result<(), WorkflowError> {
+        let (decision, next) = routing::route(self)?;
+        self.last_attempt_mut()?.route = Some(decision);
+        match next {
+            Next::Attempt { subtask, stage, parent } => self.open_attempt(subtask, stage, parent),
+            Next::Replan { reason } => self.phase = Phase::Replanning { reason },
+            Next::Stop(reason) => self.phase = Phase::Ended { reason },
+        }
+        Ok(())
+    }
+
+    fn open_attempt(&mut self, subtask: u32, stage: nightshift_protocol::attempt::Stage, parent: Option<u32>) {
+        let number = self.attempt_count().saturating_add(1);
+        let plan_version = self.plans.last().map_or(1, |plan| plan.version);
+        self.attempts.push(attempt::opened(number, plan_version, subtask, stage, parent));
+        self.phase = Phase::Attempting { step: AttemptStep::WriteCode };
+    }
+}
+
+/// A plan without subtasks is a plan to write the whole program at once.
+fn usable(mut plan: Plan) -> Plan {
+    if plan.subtasks.is_empty() {
+        plan.subtasks.push(Subtask {
+            title: "The whole program".to_owned(),
+            scope: Vec::new(),
+            fusion_boundary: String::new(),
+            contract: nightshift_protocol::attempt::Contract::default(),
+            methods: Vec::new(),
+            expected_bottleneck: String::new(),
+            risk: String::new(),
+            target_speedup: None,
+        });
+    }
+    plan
+}
+
+fn read<T: DeserializeOwned>(what: &'static str, value: &Value) -> Result<T, WorkflowError> {
+    T::deserialize(value).map_err(|error| WorkflowError::Unreadable { what, message: error.to_string() })
+}
+
+fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, WorkflowError> {
+    serde_json::to_value(value)
+        .map_err(|error| WorkflowError::Unreadable { what: "run state", message: error.to_string() })
+}
+
+fn out_of_order(event: &Event, message: &str) -> WorkflowError {
+    WorkflowError::OutOfOrder { event: event.kind().to_owned(), message: message.to_owned() }
+}
