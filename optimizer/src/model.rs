@@ -1,1 +1,90 @@
-//! (in the works)
+//! Language models behind one trait.
+//!
+//! Two wire formats are spoken here, over `reqwest` and `eventsource-stream`: chat completions as most servers offer
+//! them, and Anthropic's messages. A general client crate was tried on paper and left out: it hides the `Retry-After`
+//! header, the bytes on the wire and the moment at which they arrive, and these are what decides between a reply that
+//! was cut off, a server that is busy, and one that is gone. A campaign that runs unattended has to tell them apart.
+//!
+//! What is in this module: [`Catalog`] knows the endpoints and opens models; [`Model`] answers one request, with bounded
+//! retries of its own for passing trouble; [`ScriptedModel`] answers from texts that were written beforehand;
+//! [`Recorder`] writes replies down so that they can be played back; [`PriceTable`] knows what tokens cost.
+//!
+//! What it never does: keep a key anywhere but in a [`secrecy::SecretString`], write prompts or replies to the log, or
+//! replace an unknown number (tokens, price) by zero.
+
+use async_trait::async_trait;
+
+mod anthropic;
+mod catalog;
+mod chat_completions;
+mod endpoint;
+mod error;
+mod live;
+mod price;
+mod probe;
+mod record;
+mod retry;
+mod retry_after;
+mod scripted;
+mod stream;
+mod transport;
+
+pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_choice};
+pub use self::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints};
+pub use self::error::ModelError;
+pub use self::price::{PriceError, PriceTable};
+pub use self::probe::ProbeReport;
+pub use self::record::{RecordError, Recorder};
+pub use self::retry::{IN_CALL_TRIES, MAX_IN_CALL_WAIT};
+pub use self::scripted::ScriptedModel;
+pub use nightshift_protocol::attempt::StopCause;
+
+/// Longest reply that is accepted, in bytes of text.
+pub const MAX_REPLY_BYTES: usize = 2 * 1024 * 1024;
+
+/// One question to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRequest {
+    /// Who the model is and which rules it keeps.
+    pub system: String,
+    /// The first message.
+    pub user: String,
+    /// Earlier turns: what the model answered and what it is told next.
+    pub earlier: Vec<(String, String)>,
+    /// Limit of the reply, in tokens.
+    pub max_output_tokens: u32,
+    /// Sampling temperature; none leaves it to the endpoint.
+    pub temperature: Option<f32>,
+    /// JSON schema of the reply, for endpoints that can enforce one.
+    pub json_schema: Option<serde_json::Value>,
+    /// Name of the call: the step's key with dots, and `.n` from the second turn on.
+    pub call_name: String,
+}
+
+/// What a model answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelReply {
+    /// The text, without separate reasoning.
+    pub text: String,
+    /// Tokens of the request, when the endpoint said so.
+    pub input_tokens: Option<u64>,
+    /// Tokens of the reply, when the endpoint said so.
+    pub output_tokens: Option<u64>,
+    /// From the request to the last byte of the try that succeeded, in milliseconds.
+    pub latency_ms: u64,
+    /// Why the reply ended.
+    pub stop: StopCause,
+}
+
+/// Something that answers.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// `scripted`, or `endpoint/model`.
+    fn label(&self) -> String;
+
+    /// Whether replies were written beforehand.
+    fn is_scripted(&self) -> bool;
+
+    /// Answers one request.
+    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, ModelError>;
+}

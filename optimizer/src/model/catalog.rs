@@ -1,0 +1,240 @@
+//! The endpoints that are known, and the way from a name to a model.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
+
+use governor::clock::DefaultClock;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use nightshift_protocol::campaign::ModelChoice;
+use secrecy::SecretString;
+
+use super::endpoint::{EndpointConfig, default_endpoints};
+use super::live::LiveModel;
+use super::probe::{ProbeReport, probe};
+use super::transport::Transport;
+use super::{Model, ModelError};
+
+/// Finds the value of an environment variable that holds a key. The environment itself is read elsewhere.
+pub type KeyLookup<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
+
+/// The name of the provider that answers from files.
+pub const SCRIPTED: &str = "scripted";
+
+/// Longest name of a model, in bytes.
+const MAX_MODEL_NAME_BYTES: usize = 256;
+
+pub(super) type Limiter = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
+
+/// A text that names no model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` names no model: expected PROVIDER/NAME, for example `openai/gpt-5` or `vllm/Qwen/Qwen3-32B`, or `scripted`"
+)]
+pub struct InvalidModelName(String);
+
+/// Reads `PROVIDER/NAME`. The name itself may contain slashes.
+pub fn parse_choice(text: &str) -> Result<ModelChoice, InvalidModelName> {
+    if text == SCRIPTED {
+        return Ok(ModelChoice::Scripted);
+    }
+    let invalid = || InvalidModelName(text.chars().take(MAX_MODEL_NAME_BYTES).collect());
+    let (endpoint, model) = text.split_once('/').ok_or_else(invalid)?;
+    let usable = |part: &str| {
+        !part.is_empty() && part.len() <= MAX_MODEL_NAME_BYTES && !part.chars().any(|c| c.is_control() || c == ' ')
+    };
+    if !usable(endpoint) || !usable(model) || endpoint == SCRIPTED {
+        return Err(invalid());
+    }
+    Ok(ModelChoice::Live { endpoint: endpoint.to_owned(), model: model.to_owned() })
+}
+
+/// An endpoint with what all its models share: one connection pool and one rate limit.
+pub(super) struct Endpoint {
+    pub(super) name: String,
+    pub(super) config: EndpointConfig,
+    pub(super) limiter: Option<Limiter>,
+    client: OnceLock<reqwest::Client>,
+}
+
+impl Endpoint {
+    fn new(name: String, config: EndpointConfig) -> Self {
+        let limiter = config.requests_per_minute.map(|per_minute| {
+            // One at a time: a burst at the start of a minute is what a server's own limiter punishes.
+            RateLimiter::direct(Quota::per_minute(per_minute).allow_burst(NonZeroU32::MIN))
+        });
+        Self { name, config, limiter, client: OnceLock::new() }
+    }
+
+    fn client(&self) -> Result<reqwest::Client, ModelError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(self.config.timeouts.connect())
+            // A redirected POST loses its body, and a key must not follow to another host.
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("nightshift/", env!("CARGO_PKG_VERSION")));
+        if self.config.is_loopback() {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| ModelError::Misconfigured {
+            endpoint: self.name.clone(),
+            message: format!("the HTTP client cannot be made: {}", error.without_url()),
+        })?;
+        Ok(self.client.get_or_init(|| client).clone())
+    }
+}
+
+/// The known endpoints. Models opened from one catalog share its connections and rate limits.
+#[derive(Clone)]
+pub struct Catalog {
+    endpoints: BTreeMap<String, Arc<Endpoint>>,
+}
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.endpoints.iter().map(|(name, e)| (name, e.config.shown_base_url()))).finish()
+    }
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self::new(BTreeMap::new())
+    }
+}
+
+impl Catalog {
+    /// The endpoints that are known without configuration, with those of the configuration added or in their place.
+    #[must_use]
+    pub fn new(configured: BTreeMap<String, EndpointConfig>) -> Self {
+        Self::with_environment(configured, &|_| None)
+    }
+
+    /// Like [`Catalog::new`], with base addresses taken from the environment where an endpoint names a variable.
+    #[must_use]
+    pub fn with_environment(
+        configured: BTreeMap<String, EndpointConfig>,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        let mut all = default_endpoints();
+        all.extend(configured);
+        let endpoints = all
+            .into_iter()
+            .map(|(name, mut config)| {
+                if let Some(base_url) = config.base_url_env.as_deref().and_then(environment) {
+                    let base_url = base_url.trim();
+                    if !base_url.is_empty() {
+                        base_url.clone_into(&mut config.base_url);
+                    }
+                }
+                (name.clone(), Arc::new(Endpoint::new(name, config)))
+            })
+            .collect();
+        Self { endpoints }
+    }
+
+    /// Names and configurations, in order.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&str, &EndpointConfig)> {
+        self.endpoints.iter().map(|(name, endpoint)| (name.as_str(), &endpoint.config))
+    }
+
+    /// Opens a live model. Nothing is sent yet. The scripted model belongs to a run and is opened by the agents.
+    pub fn open(&self, choice: &ModelChoice, keys: KeyLookup<'_>) -> Result<Arc<dyn Model>, ModelError> {
+        let ModelChoice::Live { endpoint, model } = choice else {
+            return Err(ModelError::NoScript { message: "a catalog holds live models only".to_owned() });
+        };
+        let endpoint = self.endpoint(endpoint)?;
+        let transport = transport(&endpoint, keys)?;
+        Ok(Arc::new(LiveModel::new(endpoint, model.clone(), transport)))
+    }
+
+    /// Asks an endpoint for its list of models: is it there, does it take the key, which models does it offer?
+    pub async fn probe(&self, endpoint: &str, keys: KeyLookup<'_>) -> Result<ProbeReport, ModelError> {
+        let endpoint = self.endpoint(endpoint)?;
+        let transport = transport(&endpoint, keys)?;
+        probe(&transport).await
+    }
+
+    fn endpoint(&self, name: &str) -> Result<Arc<Endpoint>, ModelError> {
+        self.endpoints.get(name).cloned().ok_or_else(|| ModelError::UnknownEndpoint {
+            endpoint: name.to_owned(),
+            known: self.endpoints.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+fn transport(endpoint: &Arc<Endpoint>, keys: KeyLookup<'_>) -> Result<Transport, ModelError> {
+    let parsed = reqwest::Url::parse(&endpoint.config.base_url);
+    if !parsed.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
+        return Err(ModelError::Misconfigured {
+            endpoint: endpoint.name.clone(),
+            message: "`base_url` is not an http or https address".to_owned(),
+        });
+    }
+    let key = match &endpoint.config.key_env {
+        None => None,
+        Some(variable) => match keys(variable) {
+            Some(key) => Some(key),
+            None if endpoint.config.key_optional => None,
+            None => {
+                return Err(ModelError::NoKey { endpoint: endpoint.name.clone(), variable: variable.clone() });
+            }
+        },
+    };
+    Transport::new(Arc::clone(endpoint), endpoint.client()?, key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_name_may_contain_slashes() {
+        let expected = ModelChoice::Live { endpoint: "vllm".to_owned(), model: "Qwen/Qwen3-32B".to_owned() };
+        assert_eq!(parse_choice("vllm/Qwen/Qwen3-32B"), Ok(expected));
+        assert_eq!(parse_choice("scripted"), Ok(ModelChoice::Scripted));
+    }
+
+    #[test]
+    fn a_text_without_both_parts_names_no_model() {
+        for text in ["", "gpt-5", "/gpt-5", "openai/", "openai/gpt 5", "scripted/x", "openai/a\nb"] {
+            assert!(parse_choice(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_key_names_the_variable_to_set() {
+        let choice = ModelChoice::Live { endpoint: "openai".to_owned(), model: "gpt-5".to_owned() };
+        let Err(error) = Catalog::default().open(&choice, &|_| None) else { panic!("opened without a key") };
+        assert_eq!(error.code(), "model.auth");
+        assert!(error.to_string().contains("OPENAI_API_KEY"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_endpoint_lists_the_known_ones() {
+        let choice = ModelChoice::Live { endpoint: "nowhere".to_owned(), model: "m".to_owned() };
+        let Err(error) = Catalog::default().open(&choice, &|_| None) else { panic!("opened") };
+        assert_eq!(error.code(), "model.not_found");
+        assert!(error.to_string().contains("anthropic, llamacpp, ollama, openai, sglang, vllm"), "{error}");
+    }
+
+    #[test]
+    fn the_environment_replaces_a_base_address() {
+        let catalog = Catalog::with_environment(BTreeMap::new(), &|name| {
+            (name == "OPENAI_BASE_URL").then(|| "http://127.0.0.1:9/v1".to_owned())
+        });
+        let Some((_, config)) = catalog.endpoints().find(|(name, _)| *name == "openai") else { panic!("no openai") };
+        assert_eq!(config.base_url, "http://127.0.0.1:9/v1");
+    }
+
+    #[test]
+    fn a_key_never_shows_in_a_debug_text() {
+        let choice = ModelChoice::Live { endpoint: "vllm".to_owned(), model: "m".to_owned() };
+        let catalog = Catalog::default();
+        let Ok(endpoint) = catalog.endpoint("vllm") else { panic!("no vllm") };
+        let Ok(transport) = transport(&endpoint, &|_| Some(SecretString::from("hush-hush"))) else { panic!("no key") };
+        assert!(!format!("{catalog:?} {transport:?} {choice:?}").contains("hush"));
+    }
+}

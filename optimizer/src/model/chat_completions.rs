@@ -1,0 +1,196 @@
+//! The wire format of chat completions.
+
+use nightshift_protocol::attempt::StopCause;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies};
+use super::stream::{Draft, Reader, Trouble};
+use super::{ModelRequest, transport};
+
+/// The resource that answers.
+pub(super) const RESOURCE: &str = "chat/completions";
+
+/// The body of a request.
+pub(super) fn body(config: &EndpointConfig, model: &str, request: &ModelRequest) -> Value {
+    let mut messages =
+        vec![json!({"role": "system", "content": request.system}), json!({"role": "user", "content": request.user})];
+    for (assistant, user) in &request.earlier {
+        messages.push(json!({"role": "assistant", "content": assistant}));
+        messages.push(json!({"role": "user", "content": user}));
+    }
+    let mut body = json!({
+        "model": model,
+        "messages": messages,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    let max_tokens = transport::max_output_tokens(config, request);
+    match config.max_tokens_field {
+        MaxTokensField::MaxTokens => body["max_tokens"] = json!(max_tokens),
+        MaxTokensField::MaxCompletionTokens => body["max_completion_tokens"] = json!(max_tokens),
+    }
+    if let Some(temperature) = request.temperature {
+        body["temperature"] = json!(temperature);
+    }
+    match (&request.json_schema, config.structured_replies) {
+        (None, _) | (Some(_), StructuredReplies::None) => {}
+        (Some(_), StructuredReplies::JsonObject) => body["response_format"] = json!({"type": "json_object"}),
+        (Some(schema), StructuredReplies::JsonSchema) => {
+            body["response_format"] = json!({
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "strict": true, "schema": schema},
+            });
+        }
+    }
+    for (field, value) in &config.extra_body {
+        body[field] = value.clone();
+    }
+    body
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Usage>,
+}
+
+/// A choice of a stream has a delta, one of a whole reply a message; both have the same fields.
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    delta: Option<Message>,
+    message: Option<Message>,
+    finish_reason: Option<String>,
+}
+
+/// Reasoning comes in fields of its own (`reasoning_content`, `reasoning`) and is not read.
+#[derive(Deserialize)]
+struct Message {
+    content: Option<Value>,
+    refusal: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+}
+
+/// Reads replies of this format.
+pub(super) struct ReplyReader;
+
+impl Reader for ReplyReader {
+    fn event(&mut self, draft: &mut Draft, data: &str) -> Result<(), Trouble> {
+        if data.trim() == "[DONE]" {
+            draft.ended = true;
+            return Ok(());
+        }
+        take(draft, data)
+    }
+
+    fn whole(&mut self, draft: &mut Draft, body: &str) -> Result<(), Trouble> {
+        take(draft, body)?;
+        draft.ended = true;
+        Ok(())
+    }
+}
+
+fn take(draft: &mut Draft, data: &str) -> Result<(), Trouble> {
+    let malformed = |message: String| Trouble::Malformed { message, excerpt: data.to_owned() };
+    let value: Value = serde_json::from_str(data).map_err(|error| malformed(error.to_string()))?;
+    if transport::is_provider_error(&value) {
+        return Err(Trouble::Provider(value));
+    }
+    let chunk: Chunk = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
+    if chunk.choices.is_none() && chunk.usage.is_none() {
+        return Err(malformed("it has neither `choices` nor `usage`".to_owned()));
+    }
+    if let Some(usage) = chunk.usage {
+        // Some servers repeat the usage with every chunk: the last one counts.
+        draft.input_tokens = usage.prompt_tokens.or(draft.input_tokens);
+        draft.output_tokens = usage.completion_tokens.or(draft.output_tokens);
+    }
+    for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
+        if let Some(message) = choice.delta.or(choice.message) {
+            match message.content {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => draft.push(&text)?,
+                Some(Value::Array(parts)) => {
+                    for part in &parts {
+                        if let Some(text) = part.get("text").and_then(Value::as_str) {
+                            draft.push(text)?;
+                        }
+                    }
+                }
+                Some(_) => return Err(malformed("`content` is no text".to_owned())),
+            }
+            if let Some(refusal) = message.refusal.filter(|text| !text.is_empty()) {
+                draft.push(&refusal)?;
+                draft.stop = Some(StopCause::Refusal);
+            }
+        }
+        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+            let stop = match reason.as_str() {
+                "stop" => StopCause::End,
+                "length" => StopCause::Length,
+                "content_filter" => StopCause::Refusal,
+                _ => StopCause::Other,
+            };
+            if draft.stop != Some(StopCause::Refusal) {
+                draft.stop = Some(stop);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::endpoint::WireFormat;
+    use super::*;
+
+    fn request() -> ModelRequest {
+        ModelRequest {
+            system: "s".to_owned(),
+            user: "u".to_owned(),
+            earlier: vec![("a".to_owned(), "again".to_owned())],
+            max_output_tokens: 1_000,
+            temperature: Some(0.5),
+            json_schema: Some(json!({"type": "object"})),
+            call_name: "plan.2".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_request_has_every_turn_and_asks_for_usage() {
+        let config = EndpointConfig::new(WireFormat::Openai, "http://127.0.0.1/v1");
+        let body = body(&config, "m", &request());
+        assert_eq!(body["messages"][3], json!({"role": "user", "content": "again"}));
+        assert_eq!(body["stream_options"]["include_usage"], json!(true));
+        assert_eq!(body["max_tokens"], json!(1_000));
+        assert_eq!(body["response_format"]["json_schema"]["schema"], json!({"type": "object"}));
+    }
+
+    #[test]
+    fn the_configuration_shapes_the_request() {
+        let mut config = EndpointConfig::new(WireFormat::Openai, "http://127.0.0.1/v1");
+        config.max_tokens_field = MaxTokensField::MaxCompletionTokens;
+        config.max_output_tokens = Some(10);
+        config.structured_replies = StructuredReplies::None;
+        config.extra_body.insert("reasoning_effort".to_owned(), json!("low"));
+        let body = body(&config, "m", &request());
+        assert_eq!(body["max_completion_tokens"], json!(10));
+        assert!(body.get("max_tokens").is_none() && body.get("response_format").is_none());
+        assert_eq!(body["reasoning_effort"], json!("low"));
+    }
+
+    #[test]
+    fn a_refusal_outlives_the_reason_to_stop() {
+        let mut draft = Draft::default();
+        let event = r#"{"choices":[{"delta":{"refusal":"No."},"finish_reason":"stop"}]}"#;
+        assert!(ReplyReader.event(&mut draft, event).is_ok());
+        assert_eq!((draft.text.as_str(), draft.stop), ("No.", Some(StopCause::Refusal)));
+    }
+}

@@ -1,0 +1,255 @@
+//! What can go wrong between a question and its answer.
+
+use nightshift_protocol::step::StepFailure;
+
+/// Why a model gave no usable reply.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The endpoint wants a key and none is set.
+    #[error("the endpoint `{endpoint}` needs a key: set the environment variable {variable}")]
+    NoKey {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// The variable to set.
+        variable: String,
+    },
+    /// The endpoint refused the key.
+    #[error("the endpoint `{endpoint}` refused the key (HTTP {status}): {advice}. It said: {excerpt}")]
+    Auth {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// HTTP status.
+        status: u16,
+        /// What to do.
+        advice: String,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// No such endpoint in the configuration.
+    #[error("there is no model endpoint `{endpoint}`: known are {known}; add [models.{endpoint}] to the configuration")]
+    UnknownEndpoint {
+        /// What was asked for.
+        endpoint: String,
+        /// The known names.
+        known: String,
+    },
+    /// The configuration of an endpoint cannot be used.
+    #[error("the configuration of the model endpoint `{endpoint}` cannot be used: {message}")]
+    Misconfigured {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The endpoint does not know the model, or the address is wrong.
+    #[error("the endpoint `{endpoint}` at {base_url} does not know the model `{model}` (HTTP 404). It said: {excerpt}")]
+    NotFound {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// Its address.
+        base_url: String,
+        /// The model.
+        model: String,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// No connection.
+    #[error("the endpoint `{endpoint}` at {base_url} cannot be reached: is the address right and the server running?")]
+    Unreachable {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// Its address.
+        base_url: String,
+        /// What the connection said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Too many requests, or the endpoint is overloaded.
+    #[error("the endpoint `{endpoint}` is busy or limits requests (HTTP {status}). It said: {excerpt}")]
+    RateLimited {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// HTTP status.
+        status: u16,
+        /// When to come back, in milliseconds from now, when it said so.
+        retry_after_ms: Option<u64>,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// The account has no credit left: waiting does not help.
+    #[error("the account of the endpoint `{endpoint}` has no credit left. It said: {excerpt}")]
+    Quota {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// Nothing came in time.
+    #[error("the endpoint `{endpoint}` let the {phase} pass: {limit_ms} ms")]
+    Timeout {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// Which limit it was.
+        phase: &'static str,
+        /// The limit in milliseconds.
+        limit_ms: u64,
+    },
+    /// The stream ended without its end marker.
+    #[error("the reply of the endpoint `{endpoint}` was cut off after {bytes} bytes of text: {message}")]
+    Truncated {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// Bytes of text that had arrived.
+        bytes: usize,
+        /// What was missing.
+        message: String,
+    },
+    /// Not what the wire format says.
+    #[error("the reply of the endpoint `{endpoint}` cannot be read: {message}. It began: {excerpt}")]
+    Malformed {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// What is wrong.
+        message: String,
+        /// The part that could not be read, bounded.
+        excerpt: String,
+    },
+    /// Longer than a named limit.
+    #[error("the reply of `{endpoint}` is too large: more than {limit_bytes} bytes {what}")]
+    TooLarge {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// Of what.
+        what: &'static str,
+        /// The limit in bytes.
+        limit_bytes: usize,
+    },
+    /// The provider refused to answer this request.
+    #[error("the endpoint `{endpoint}` refused to answer. It said: {excerpt}")]
+    Refused {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// The endpoint does not accept the request.
+    #[error("the endpoint `{endpoint}` does not accept the request (HTTP {status}). It said: {excerpt}")]
+    BadRequest {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// HTTP status.
+        status: u16,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// The endpoint failed.
+    #[error("the endpoint `{endpoint}` failed (HTTP {status}). It said: {excerpt}")]
+    ServerError {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// HTTP status; 200 when the failure came inside a stream.
+        status: u16,
+        /// What the endpoint said, bounded.
+        excerpt: String,
+    },
+    /// The script holds no reply of this name.
+    #[error("the script has no reply for this call: expected the file `{file}` beside the other replies")]
+    ScriptEnded {
+        /// Name of the missing file.
+        file: String,
+    },
+    /// The run has no script.
+    #[error("replies from a script were asked for, but the task has none: {message}")]
+    NoScript {
+        /// What is missing or wrong.
+        message: String,
+    },
+}
+
+impl ModelError {
+    /// Stable code, documented in `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoKey { .. } | Self::Auth { .. } => "model.auth",
+            Self::UnknownEndpoint { .. } | Self::NotFound { .. } => "model.not_found",
+            Self::Misconfigured { .. } => "config.model",
+            Self::Unreachable { .. } => "model.unreachable",
+            Self::RateLimited { .. } => "model.rate_limited",
+            Self::Quota { .. } => "model.quota",
+            Self::Timeout { .. } => "model.timeout",
+            Self::Truncated { .. } => "model.truncated",
+            Self::Malformed { .. } => "model.malformed",
+            Self::TooLarge { .. } => "model.too_large",
+            Self::Refused { .. } => "model.refused",
+            Self::BadRequest { .. } => "model.bad_request",
+            Self::ServerError { .. } => "model.server_error",
+            Self::ScriptEnded { .. } => "model.script_ended",
+            Self::NoScript { .. } => "model.no_script",
+        }
+    }
+
+    /// Whether another try, perhaps much later, may succeed.
+    #[must_use]
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. }
+            | Self::RateLimited { .. }
+            | Self::Timeout { .. }
+            | Self::Truncated { .. }
+            | Self::Malformed { .. }
+            | Self::ServerError { .. } => true,
+            Self::NoKey { .. }
+            | Self::Auth { .. }
+            | Self::UnknownEndpoint { .. }
+            | Self::Misconfigured { .. }
+            | Self::NotFound { .. }
+            | Self::Quota { .. }
+            | Self::TooLarge { .. }
+            | Self::Refused { .. }
+            | Self::BadRequest { .. }
+            | Self::ScriptEnded { .. }
+            | Self::NoScript { .. } => false,
+        }
+    }
+
+    /// When the endpoint wants to be asked again, in milliseconds from now.
+    #[must_use]
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        match self {
+            Self::RateLimited { retry_after_ms, .. } => *retry_after_ms,
+            _ => None,
+        }
+    }
+
+    /// The message with its causes.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+impl From<&ModelError> for StepFailure {
+    fn from(error: &ModelError) -> Self {
+        let mut failure = if error.is_retriable() {
+            Self::retriable(error.code(), error.describe())
+        } else {
+            Self::fatal(error.code(), error.describe())
+        };
+        failure.retry_after_ms = error.retry_after_ms();
+        failure
+    }
+}
+
+impl From<ModelError> for StepFailure {
+    fn from(error: ModelError) -> Self {
+        Self::from(&error)
+    }
+}

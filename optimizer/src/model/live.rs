@@ -1,0 +1,67 @@
+//! A model at an endpoint.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::catalog::Endpoint;
+use super::endpoint::WireFormat;
+use super::retry::with_retries;
+use super::transport::{Transport, stop_of};
+use super::{Model, ModelError, ModelReply, ModelRequest, anthropic, chat_completions};
+
+pub(super) struct LiveModel {
+    endpoint: Arc<Endpoint>,
+    model: String,
+    transport: Transport,
+}
+
+impl LiveModel {
+    pub(super) fn new(endpoint: Arc<Endpoint>, model: String, transport: Transport) -> Self {
+        Self { endpoint, model, transport }
+    }
+
+    async fn once(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+        // Every try counts against the limit, also the second one of the same call.
+        if let Some(limiter) = &self.endpoint.limiter {
+            limiter.until_ready().await;
+        }
+        let config = &self.endpoint.config;
+        let began = Instant::now();
+        let draft = match config.kind {
+            WireFormat::Openai => {
+                let body = chat_completions::body(config, &self.model, request);
+                let mut reader = chat_completions::ReplyReader;
+                self.transport.ask(chat_completions::RESOURCE, &self.model, &body, &mut reader).await?
+            }
+            WireFormat::Anthropic => {
+                let body = anthropic::body(config, &self.model, request);
+                let mut reader = anthropic::ReplyReader;
+                self.transport.ask(anthropic::RESOURCE, &self.model, &body, &mut reader).await?
+            }
+        };
+        Ok(ModelReply {
+            stop: stop_of(&draft),
+            text: draft.text,
+            input_tokens: draft.input_tokens,
+            output_tokens: draft.output_tokens,
+            latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+#[async_trait]
+impl Model for LiveModel {
+    fn label(&self) -> String {
+        format!("{}/{}", self.endpoint.name, self.model)
+    }
+
+    fn is_scripted(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+        with_retries(&self.endpoint.name, || self.once(request)).await
+    }
+}

@@ -1,0 +1,333 @@
+//! A reply as it arrives: bytes to events to text, with a limit on every wait and every size.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use eventsource_stream::{EventStreamError, Eventsource};
+use futures::{Stream, StreamExt};
+use nightshift_protocol::attempt::StopCause;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::MAX_REPLY_BYTES;
+
+/// Most bytes of one reply on the wire, with its framing and with reasoning that is thrown away.
+pub(super) const MAX_WIRE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Most bytes of one line of an event stream.
+pub(super) const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A reply in the making.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub(super) text: String,
+    pub(super) input_tokens: Option<u64>,
+    pub(super) output_tokens: Option<u64>,
+    pub(super) stop: Option<StopCause>,
+    /// The format's own end marker was seen.
+    pub(super) ended: bool,
+}
+
+impl Draft {
+    /// Adds text within the limit.
+    pub(super) fn push(&mut self, text: &str) -> Result<(), Trouble> {
+        if self.text.len() + text.len() > MAX_REPLY_BYTES {
+            return Err(Trouble::TooLarge { what: "of text", limit_bytes: MAX_REPLY_BYTES });
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+/// What a wire format makes of the events of a reply.
+pub(super) trait Reader: Send {
+    /// Takes the data of one event.
+    fn event(&mut self, draft: &mut Draft, data: &str) -> Result<(), Trouble>;
+
+    /// Takes a reply that came whole, from a server that does not stream.
+    fn whole(&mut self, draft: &mut Draft, body: &str) -> Result<(), Trouble>;
+}
+
+/// Why a reply could not be read to its end, before it is known from which endpoint it came.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Not what the format says.
+    Malformed { message: String, excerpt: String },
+    /// The provider reports an error within the reply.
+    Provider(Value),
+    /// The stream ended, or the connection broke, before the end.
+    Truncated { bytes: usize, message: String },
+    /// A wait was too long.
+    Timeout { phase: &'static str, limit: Duration },
+    /// A size was too large.
+    TooLarge { what: &'static str, limit_bytes: usize },
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// Limits on the waits for the pieces of a reply.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waits {
+    pub(super) first_by: Instant,
+    pub(super) first: Duration,
+    pub(super) idle: Duration,
+}
+
+/// Reads an event stream until the end marker, the end of the stream, or trouble.
+pub(super) async fn read_events<S, E>(bytes: S, waits: Waits, reader: &mut dyn Reader) -> Result<Draft, Trouble>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin + Send,
+    E: std::fmt::Display + Send,
+{
+    let mut draft = Draft::default();
+    let mut events = Box::pin(guarded(bytes, waits).eventsource());
+    while !draft.ended {
+        match events.next().await {
+            Some(Ok(event)) => reader.event(&mut draft, &event.data)?,
+            Some(Err(EventStreamError::Transport(trouble))) => return Err(at(trouble, &draft)),
+            Some(Err(EventStreamError::Utf8(error))) => {
+                return Err(Trouble::Malformed { message: error.to_string(), excerpt: String::new() });
+            }
+            Some(Err(EventStreamError::Parser(error))) => {
+                return Err(Trouble::Malformed { message: error.to_string(), excerpt: String::new() });
+            }
+            None => break,
+        }
+    }
+    // Some servers leave the end marker out; the reason why the model stopped is as good a proof that this is all.
+    if draft.ended || draft.stop.is_some() {
+        Ok(draft)
+    } else {
+        Err(Trouble::Truncated { bytes: draft.text.len(), message: "the end marker never came".to_owned() })
+    }
+}
+
+/// Reads a whole body within the limits.
+pub(super) async fn read_body<S, E>(bytes: S, waits: Waits, limit_bytes: usize) -> Result<Vec<u8>, Trouble>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin + Send,
+    E: std::fmt::Display + Send,
+{
+    let mut body = Vec::new();
+    let mut pieces = Box::pin(timed(bytes, waits));
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        if body.len() + piece.len() > limit_bytes {
+            return Err(Trouble::TooLarge { what: "in its body", limit_bytes });
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+fn at(trouble: Trouble, draft: &Draft) -> Trouble {
+    match trouble {
+        Trouble::Truncated { message, .. } => Trouble::Truncated { bytes: draft.text.len(), message },
+        other => other,
+    }
+}
+
+/// The bytes with a limit on each wait.
+fn timed<S, E>(bytes: S, waits: Waits) -> impl Stream<Item = Result<Bytes, Trouble>> + Send
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin + Send,
+    E: std::fmt::Display + Send,
+{
+    futures::stream::unfold(Some((bytes, true)), move |state| async move {
+        let (mut bytes, first) = state?;
+        let (deadline, phase, limit) = if first {
+            (waits.first_by, "time for the first byte", waits.first)
+        } else {
+            (Instant::now() + waits.idle, "time between two pieces of the reply", waits.idle)
+        };
+        match tokio::time::timeout_at(deadline, bytes.next()).await {
+            Ok(Some(Ok(piece))) => Some((Ok(piece), Some((bytes, false)))),
+            Ok(Some(Err(error))) => {
+                Some((Err(Trouble::Truncated { bytes: 0, message: format!("the connection broke: {error}") }), None))
+            }
+            Ok(None) => None,
+            Err(_) => Some((Err(Trouble::Timeout { phase, limit }), None)),
+        }
+    })
+}
+
+/// The bytes with limits on waits and sizes: the parser behind it keeps a line until it is whole.
+fn guarded<S, E>(bytes: S, waits: Waits) -> impl Stream<Item = Result<Bytes, Trouble>> + Send
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin + Send,
+    E: std::fmt::Display + Send,
+{
+    let (mut total, mut line) = (0_usize, 0_usize);
+    timed(bytes, waits).map(move |piece| {
+        let piece = piece?;
+        total += piece.len();
+        if total > MAX_WIRE_BYTES {
+            return Err(Trouble::TooLarge { what: "on the wire", limit_bytes: MAX_WIRE_BYTES });
+        }
+        line = match piece.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => piece.len() - end - 1,
+            None => line + piece.len(),
+        };
+        if line > MAX_LINE_BYTES {
+            return Err(Trouble::TooLarge { what: "in one line", limit_bytes: MAX_LINE_BYTES });
+        }
+        Ok(piece)
+    })
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::super::{anthropic, chat_completions};
+    use super::*;
+
+    const CHAT: &str = concat!(
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n",
+        ": a comment\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning_content\":\"hm\"}}]}\r\n\r\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Grüße, \"}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Welt 🌙\"}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":5}}\n\n",
+        "data: [DONE]\n\n",
+    );
+
+    const MESSAGES: &str = concat!(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":10,",
+        "\"cache_read_input_tokens\":2,\"output_tokens\":1}}}\n\n",
+        "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":",
+        "{\"type\":\"thinking\",\"thinking\":\"\"}}\n\n",
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":",
+        "{\"type\":\"thinking_delta\",\"thinking\":\"hm\"}}\n\n",
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":",
+        "{\"type\":\"text_delta\",\"text\":\"Grüße, \"}}\n\n",
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":",
+        "{\"type\":\"text_delta\",\"text\":\"Welt 🌙\"}}\n\n",
+        "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},",
+        "\"usage\":{\"output_tokens\":5}}\n\n",
+        "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+    );
+
+    fn waits() -> Waits {
+        let long = Duration::from_secs(60);
+        Waits { first_by: Instant::now() + long, first: long, idle: long }
+    }
+
+    async fn read(pieces: Vec<&[u8]>, reader: &mut dyn Reader) -> Result<Draft, Trouble> {
+        let pieces: Vec<Result<Bytes, std::io::Error>> =
+            pieces.into_iter().map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        read_events(futures::stream::iter(pieces), waits(), reader).await
+    }
+
+    async fn read_chat(pieces: Vec<&[u8]>) -> Result<Draft, Trouble> {
+        read(pieces, &mut chat_completions::ReplyReader).await
+    }
+
+    async fn read_messages(pieces: Vec<&[u8]>) -> Result<Draft, Trouble> {
+        read(pieces, &mut anthropic::ReplyReader).await
+    }
+
+    fn expected() -> Draft {
+        Draft {
+            text: "Grüße, Welt 🌙".to_owned(),
+            input_tokens: Some(12),
+            output_tokens: Some(5),
+            stop: Some(StopCause::End),
+            ended: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_may_be_split_at_every_byte() {
+        for split in 0..=CHAT.len() {
+            let (left, right) = CHAT.as_bytes().split_at(split);
+            assert_eq!(read_chat(vec![left, right]).await.unwrap(), expected(), "chat, split at {split}");
+        }
+        for split in 0..=MESSAGES.len() {
+            let (left, right) = MESSAGES.as_bytes().split_at(split);
+            assert_eq!(read_messages(vec![left, right]).await.unwrap(), expected(), "messages, split at {split}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_may_come_byte_by_byte() {
+        assert_eq!(read_chat(CHAT.as_bytes().chunks(1).collect()).await.unwrap(), expected());
+        assert_eq!(read_messages(MESSAGES.as_bytes().chunks(1).collect()).await.unwrap(), expected());
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_ends_early_is_truncated_and_nothing_else() {
+        let stop_at = CHAT.find("\"finish_reason\":\"stop\"").unwrap();
+        for end in 0..stop_at {
+            let result = read_chat(vec![&CHAT.as_bytes()[..end]]).await;
+            assert!(matches!(result, Err(Trouble::Truncated { .. })), "chat, ended at {end}: {result:?}");
+        }
+        let stop_at = MESSAGES.find("\"stop_reason\"").unwrap();
+        for end in 0..stop_at {
+            let result = read_messages(vec![&MESSAGES.as_bytes()[..end]]).await;
+            assert!(matches!(result, Err(Trouble::Truncated { .. })), "messages, ended at {end}: {result:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_connection_says_how_much_had_arrived() {
+        let pieces = vec![
+            Ok(Bytes::from("data: {\"choices\":[{\"delta\":{\"content\":\"abc\"}}]}\n\n")),
+            Err(std::io::Error::other("reset")),
+        ];
+        let result = read_events(futures::stream::iter(pieces), waits(), &mut chat_completions::ReplyReader).await;
+        let Err(Trouble::Truncated { bytes: 3, message }) = result else { panic!("{result:?}") };
+        assert!(message.contains("reset"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_left_after_the_first_byte_limit() {
+        let silent = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+        let began = Instant::now();
+        let result = read_events(silent, waits(), &mut chat_completions::ReplyReader).await;
+        assert!(matches!(result, Err(Trouble::Timeout { phase: "time for the first byte", .. })), "{result:?}");
+        assert_eq!(began.elapsed(), Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stalled_server_is_left_after_the_idle_limit() {
+        let first = futures::stream::iter(vec![Ok::<_, std::io::Error>(Bytes::from(": hello\n\n"))]);
+        let stalled = first.chain(futures::stream::pending());
+        let result = read_events(stalled, waits(), &mut anthropic::ReplyReader).await;
+        let Err(Trouble::Timeout { phase, .. }) = result else { panic!("{result:?}") };
+        assert_eq!(phase, "time between two pieces of the reply");
+    }
+
+    #[tokio::test]
+    async fn an_endless_line_is_stopped() {
+        let piece = vec![b'x'; 1024 * 1024];
+        let result = read_chat(vec![&piece; 6]).await;
+        assert!(matches!(result, Err(Trouble::TooLarge { what: "in one line", .. })), "{result:?}");
+    }
+
+    #[tokio::test]
+    async fn an_endless_text_is_stopped() {
+        let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "x".repeat(100_000));
+        let result = read_chat(vec![event.as_bytes(); 30]).await;
+        assert!(matches!(result, Err(Trouble::TooLarge { what: "of text", .. })), "{result:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_json_is_malformed() {
+        let result = read_chat(vec![b"data: {\"choices\": [\n\n"]).await;
+        assert!(matches!(result, Err(Trouble::Malformed { .. })), "{result:?}");
+        let result = read_messages(vec![b"data: 17\n\n"]).await;
+        assert!(matches!(result, Err(Trouble::Malformed { .. })), "{result:?}");
+        let result = read_chat(vec![b"data: {\"unexpected\": true}\n\n"]).await;
+        assert!(matches!(result, Err(Trouble::Malformed { .. })), "{result:?}");
+        let result = read_chat(vec![b"data: \xff\xfe\n\n"]).await;
+        assert!(matches!(result, Err(Trouble::Malformed { .. })), "{result:?}");
+    }
+}

@@ -1,0 +1,321 @@
+//! HTTP: one request with its limits, and the way from a status and a body to a typed error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nightshift_protocol::attempt::StopCause;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::catalog::Endpoint;
+use super::endpoint::{EndpointConfig, WireFormat};
+use super::retry_after::retry_after_ms;
+use super::stream::{Draft, Reader, Trouble, Waits, read_body, read_events};
+use super::{ModelError, ModelRequest, anthropic};
+
+/// Most characters of a foreign text in an error.
+const MAX_EXCERPT_CHARS: usize = 300;
+
+/// Most bytes of an error's body that are read.
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+
+/// Most bytes of a reply that comes whole, or of a list of models.
+const MAX_WHOLE_BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// Shown instead of a key.
+const HIDDEN_KEY: &str = "[key]";
+
+/// The limit of output tokens, as far as the endpoint allows it.
+pub(super) fn max_output_tokens(config: &EndpointConfig, request: &ModelRequest) -> u32 {
+    config.max_output_tokens.map_or(request.max_output_tokens, |most| most.min(request.max_output_tokens))
+}
+
+/// Whether a JSON value is an error report of any of the known servers.
+pub(super) fn is_provider_error(value: &Value) -> bool {
+    value.get("error").is_some_and(|error| !error.is_null())
+        || value.get("object").and_then(Value::as_str) == Some("error")
+        || value.get("type").and_then(Value::as_str) == Some("error")
+}
+
+/// The way to one endpoint, with its key.
+pub(super) struct Transport {
+    endpoint: Arc<Endpoint>,
+    client: reqwest::Client,
+    headers: HeaderMap,
+    key: Option<SecretString>,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport").field("endpoint", &self.endpoint.name).finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    pub(super) fn new(
+        endpoint: Arc<Endpoint>,
+        client: reqwest::Client,
+        key: Option<SecretString>,
+    ) -> Result<Self, ModelError> {
+        let mut headers = HeaderMap::new();
+        let (name, prefix) = match endpoint.config.kind {
+            WireFormat::Openai => (AUTHORIZATION, "Bearer "),
+            WireFormat::Anthropic => {
+                headers
+                    .insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION));
+                (HeaderName::from_static("x-api-key"), "")
+            }
+        };
+        if let Some(key) = &key {
+            let mut value =
+                HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret().trim())).map_err(|_| {
+                    ModelError::Misconfigured {
+                        endpoint: endpoint.name.clone(),
+                        message: format!(
+                            "the key in {} has characters that cannot be sent",
+                            endpoint.config.key_env.as_deref().unwrap_or("the environment")
+                        ),
+                    }
+                })?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Self { endpoint, client, headers, key })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Sends a request and reads the reply to its end.
+    pub(super) async fn ask(
+        &self,
+        resource: &str,
+        model: &str,
+        body: &Value,
+        reader: &mut dyn Reader,
+    ) -> Result<Draft, ModelError> {
+        let request = self.client.post(self.endpoint.config.address(resource)).json(body);
+        self.within_limits(request, model, async |response, waits| {
+            let kind = content_type(&response);
+            if kind.starts_with("text/html") {
+                return Err(Trouble::Malformed {
+                    message: "it is a web page; is `base_url` right?".to_owned(),
+                    excerpt: kind,
+                });
+            }
+            if !kind.starts_with("application/json") {
+                return read_events(Box::pin(response.bytes_stream()), waits, reader).await;
+            }
+            let body = read_body(Box::pin(response.bytes_stream()), waits, MAX_WHOLE_BODY_BYTES).await?;
+            let mut draft = Draft::default();
+            reader.whole(&mut draft, &String::from_utf8_lossy(&body))?;
+            Ok(draft)
+        })
+        .await
+    }
+
+    /// Reads a resource.
+    pub(super) async fn get(&self, resource: &str) -> Result<Vec<u8>, ModelError> {
+        let request = self.client.get(self.endpoint.config.address(resource));
+        self.within_limits(request, "", async |response, waits| {
+            read_body(Box::pin(response.bytes_stream()), waits, MAX_WHOLE_BODY_BYTES).await
+        })
+        .await
+    }
+
+    async fn within_limits<T>(
+        &self,
+        request: reqwest::RequestBuilder,
+        model: &str,
+        read: impl AsyncFnOnce(reqwest::Response, Waits) -> Result<T, Trouble>,
+    ) -> Result<T, ModelError> {
+        let limits = self.endpoint.config.timeouts;
+        let whole = Duration::from_millis(limits.whole_ms);
+        let first = Duration::from_millis(limits.first_byte_ms);
+        let began = Instant::now();
+        let waits = Waits { first_by: began + first, first, idle: Duration::from_millis(limits.idle_ms) };
+        let exchange = async {
+            let sent = request.headers(self.headers.clone()).send();
+            let response = match tokio::time::timeout_at(waits.first_by, sent).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(error)) => return Err(self.no_response(error)),
+                Err(_) => return Err(self.timeout("time for the first byte", first)),
+            };
+            if !response.status().is_success() {
+                return Err(self.refusal(response, waits, model).await);
+            }
+            read(response, waits).await.map_err(|trouble| self.trouble(trouble, model))
+        };
+        match tokio::time::timeout_at(began + whole, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(self.timeout("time for the whole reply", whole)),
+        }
+    }
+
+    fn timeout(&self, phase: &'static str, limit: Duration) -> ModelError {
+        ModelError::Timeout {
+            endpoint: self.endpoint.name.clone(),
+            phase,
+            limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn no_response(&self, error: reqwest::Error) -> ModelError {
+        // The address may carry a password; the shown one does not.
+        let error = error.without_url();
+        if error.is_timeout() {
+            return self.timeout("time for the connection", self.endpoint.config.timeouts.connect());
+        }
+        if error.is_builder() {
+            return ModelError::Misconfigured { endpoint: self.endpoint.name.clone(), message: error.to_string() };
+        }
+        ModelError::Unreachable {
+            endpoint: self.endpoint.name.clone(),
+            base_url: self.endpoint.config.shown_base_url(),
+            source: Box::new(error),
+        }
+    }
+
+    /// The error in a reply that is no success.
+    async fn refusal(&self, response: reqwest::Response, waits: Waits, model: &str) -> ModelError {
+        let status = response.status().as_u16();
+        let wait_ms = retry_after_ms(response.headers());
+        if response.status().is_redirection() {
+            return ModelError::Misconfigured {
+                endpoint: self.endpoint.name.clone(),
+                message: format!(
+                    "its address answers with a redirection (HTTP {status}); set `base_url` to the target"
+                ),
+            };
+        }
+        // Whatever arrives of the body helps to explain; what does not arrive is no second error.
+        let body = read_body(Box::pin(response.bytes_stream()), waits, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let report = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        self.classify(status, wait_ms, &report, model)
+    }
+
+    fn trouble(&self, trouble: Trouble, model: &str) -> ModelError {
+        let endpoint = self.endpoint.name.clone();
+        match trouble {
+            Trouble::Malformed { message, excerpt } => {
+                ModelError::Malformed { endpoint, message: self.excerpt(&message), excerpt: self.excerpt(&excerpt) }
+            }
+            Trouble::Provider(report) => {
+                let status = status_within(&report).unwrap_or(200);
+                self.classify(status, None, &report, model)
+            }
+            Trouble::Truncated { bytes, message } => {
+                ModelError::Truncated { endpoint, bytes, message: self.excerpt(&message) }
+            }
+            Trouble::Timeout { phase, limit } => self.timeout(phase, limit),
+            Trouble::TooLarge { what, limit_bytes } => ModelError::TooLarge { endpoint, what, limit_bytes },
+        }
+    }
+
+    fn classify(&self, status: u16, retry_after_ms: Option<u64>, report: &Value, model: &str) -> ModelError {
+        let endpoint = self.endpoint.name.clone();
+        let kind = kind_of(report);
+        let excerpt = self.excerpt(&message_of(report));
+        let mentions = |words: &[&str]| words.iter().any(|word| kind.contains(word));
+        if mentions(&["content_filter", "content_policy", "safety"]) {
+            return ModelError::Refused { endpoint, excerpt };
+        }
+        if status == 402 || mentions(&["insufficient_quota", "billing"]) {
+            return ModelError::Quota { endpoint, excerpt };
+        }
+        match status {
+            401 | 403 => self.auth(status, excerpt),
+            404 => ModelError::NotFound {
+                endpoint,
+                base_url: self.endpoint.config.shown_base_url(),
+                model: model.to_owned(),
+                excerpt,
+            },
+            429 | 503 | 529 => ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt },
+            408 | 500..=599 => ModelError::ServerError { endpoint, status, excerpt },
+            // An error inside a stream has no status of its own.
+            200..=299 if mentions(&["overloaded", "rate_limit"]) => {
+                ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt }
+            }
+            200..=299 if mentions(&["authentication", "permission"]) => self.auth(status, excerpt),
+            200..=299 if mentions(&["invalid_request"]) => ModelError::BadRequest { endpoint, status, excerpt },
+            200..=299 => ModelError::ServerError { endpoint, status, excerpt },
+            _ => ModelError::BadRequest { endpoint, status, excerpt },
+        }
+    }
+
+    fn auth(&self, status: u16, excerpt: String) -> ModelError {
+        let advice = match (&self.endpoint.config.key_env, &self.key) {
+            (Some(variable), Some(_)) => format!("check the key in the environment variable {variable}"),
+            (Some(variable), None) => format!("set the environment variable {variable} to a valid key"),
+            (None, _) => "name the variable of its key as `key_env` in its configuration".to_owned(),
+        };
+        ModelError::Auth { endpoint: self.endpoint.name.clone(), status, advice, excerpt }
+    }
+
+    /// A foreign text, bounded, on one line, without the key.
+    fn excerpt(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if let Some(key) = &self.key {
+            let key = key.expose_secret().trim();
+            if !key.is_empty() {
+                text = text.replace(key, HIDDEN_KEY);
+            }
+        }
+        let mut excerpt: String =
+            text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if text.chars().nth(MAX_EXCERPT_CHARS).is_some() {
+            excerpt.push('…');
+        }
+        if excerpt.trim().is_empty() { "(nothing)".to_owned() } else { excerpt }
+    }
+}
+
+/// A reply whose reason to stop is missing although its end marker came.
+pub(super) fn stop_of(draft: &Draft) -> StopCause {
+    draft.stop.unwrap_or(StopCause::Other)
+}
+
+fn content_type(response: &reqwest::Response) -> String {
+    response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
+}
+
+fn inner(report: &Value) -> &Value {
+    report.get("error").filter(|error| !error.is_null()).unwrap_or(report)
+}
+
+/// The machine-readable words of an error report, in lower case.
+fn kind_of(report: &Value) -> String {
+    let inner = inner(report);
+    ["type", "code"]
+        .iter()
+        .filter_map(|field| inner.get(field).and_then(Value::as_str))
+        .collect::<Vec<_>>()
+        .join(" ")
+        .to_ascii_lowercase()
+}
+
+/// Some servers put the status that they would have sent into the report.
+fn status_within(report: &Value) -> Option<u16> {
+    let status = inner(report).get("code")?.as_u64()?;
+    u16::try_from(status).ok().filter(|status| (400..600).contains(status))
+}
+
+fn message_of(report: &Value) -> String {
+    let inner = inner(report);
+    match (inner, inner.get("message").and_then(Value::as_str)) {
+        (_, Some(message)) => message.to_owned(),
+        (Value::String(text), None) => text.clone(),
+        (other, None) => other.to_string(),
+    }
+}
