@@ -1,1 +1,36 @@
-//! axum: the API, live events, access control and the background loops.
+//! axum: the API under `/api/v1`, access control, and the background loops that move runs.
+//!
+//! It composes what it is given: a [`Store`](nightshift_engine::store::Store), a
+//! [`Workflow`](nightshift_engine::workflow::Workflow) and the agents. It never names SQL, a model provider or a GPU,
+//! never reads the environment and never starts a process. Commit, then act: every answer is given after the store has
+//! acknowledged the change, and every wake-up is a hint on top of a slow poll, which is the truth.
+
+mod access;
+mod agent_loop;
+mod agent_ports;
+mod agents;
+mod api;
+mod app;
+mod backoff;
+mod clock;
+mod commit;
+mod config;
+mod driver_loop;
+mod error;
+mod extract;
+mod present;
+mod running;
+mod sweeper_loop;
+mod trouble;
+mod waiting;
+mod wake;
+
+pub use agents::AgentExecutor;
+pub use api::{
+    MAX_ARTIFACT_TIMEOUT, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES, MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS,
+    REQUEST_TIMEOUT,
+};
+pub use clock::{OsRandom, SystemClock};
+pub use config::{Parts, ServerConfig, ViewFn};
+pub use error::ServerError;
+pub use running::{Running, Server, Shutdown};

@@ -1,0 +1,131 @@
+//! The routes under `/api/v1`, with their guards and limits.
+
+mod artifacts;
+mod campaigns;
+mod create_campaign;
+mod health;
+mod ids;
+mod list;
+mod long_poll;
+mod runs;
+mod workers;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
+use tower_http::trace::TraceLayer;
+
+use crate::access;
+use crate::app::App;
+use crate::error::ApiFailure;
+
+pub use create_campaign::MAX_TASKS;
+pub use ids::MAX_ID_MATCHES;
+pub use runs::MAX_EVENTS_PER_PAGE;
+pub use workers::MAX_LISTED_WORKERS;
+
+/// Where the API lives.
+pub(crate) const PREFIX: &str = "/api/v1";
+/// Largest JSON body, in bytes.
+pub const MAX_JSON_BYTES: usize = 8 * 1024 * 1024;
+/// Longest time that a call may take, long polls and artifacts left aside.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that the transfer of an artifact may take.
+pub const MAX_ARTIFACT_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Everything that this server answers. `listens` is the address as the listener has it.
+pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Router {
+    let reads = from_fn_with_state(app.clone(), access::reads);
+    let operates = from_fn_with_state(app.clone(), access::operates);
+    let works = from_fn_with_state(app.clone(), access::works);
+    let reads_artifacts = from_fn_with_state(app.clone(), access::reads_artifacts);
+
+    let quick = Router::new()
+        .merge(Router::new().route("/health", get(health::show)))
+        .merge(
+            Router::new()
+                .route("/campaigns", get(campaigns::list))
+                .route("/campaigns/{id}", get(campaigns::show))
+                .route("/runs", get(runs::list))
+                .route("/runs/{id}", get(runs::show))
+                .route("/runs/{id}/steps", get(runs::steps))
+                .route("/ids/{text}", get(ids::find))
+                .route("/workers", get(workers::list))
+                .route_layer(reads.clone()),
+        )
+        .merge(
+            Router::new()
+                .route("/campaigns", post(create_campaign::create))
+                .route("/campaigns/{id}/control", post(campaigns::control))
+                .route("/runs/{id}/control", post(runs::control))
+                .route("/runs/{id}/retry", post(runs::retry))
+                .route_layer(operates),
+        )
+        .merge(
+            Router::new()
+                .route("/workers", post(workers::register))
+                .route("/workers/{id}/heartbeat", post(workers::heartbeat))
+                .route("/steps/{id}/report", post(workers::report))
+                .route_layer(works.clone()),
+        )
+        .route_layer(from_fn(within_request_timeout));
+    let held = Router::new()
+        .merge(Router::new().route("/runs/{id}/events", get(runs::events)).route_layer(reads.clone()))
+        .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()));
+    let artifacts = Router::new()
+        .merge(Router::new().route("/artifacts/{hash}", get(artifacts::get)).route_layer(reads_artifacts))
+        .merge(Router::new().route("/artifacts/{hash}", axum::routing::put(artifacts::put)).route_layer(works))
+        .route_layer(from_fn(within_transfer_timeout))
+        .layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES));
+    let api = quick
+        .merge(held)
+        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
+        .merge(artifacts)
+        .fallback(access::no_such_call)
+        .method_not_allowed_fallback(access::wrong_method)
+        .with_state(app.clone());
+
+    Router::new()
+        .nest(PREFIX, api)
+        .merge(extra.layer(reads))
+        .layer(from_fn_with_state(listens, access::known_host))
+        .layer(from_fn(access::safe_headers))
+        .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
+}
+
+/// A span for a request: its route and path, never its query or headers.
+fn request_span(request: &Request) -> tracing::Span {
+    let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
+    tracing::debug_span!(
+        "request",
+        http.method = %request.method(),
+        http.route = route,
+        http.path = request.uri().path(),
+    )
+}
+
+async fn within_request_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {
+    within(REQUEST_TIMEOUT, request, next).await
+}
+
+async fn within_transfer_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {
+    within(MAX_ARTIFACT_TIMEOUT, request, next).await
+}
+
+async fn within(limit: Duration, request: Request, next: Next) -> Result<Response, ApiFailure> {
+    tokio::time::timeout(limit, next.run(request)).await.map_err(|_| {
+        ApiFailure::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "server.timed_out",
+            format!("the call took longer than {} s: try again later", limit.as_secs()),
+        )
+    })
+}

@@ -1,0 +1,81 @@
+//! Campaigns: list, detail, control.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_engine::store::{PageRequest, StoreError};
+use nightshift_protocol::api::{CampaignDetail, CampaignSummary, Control, Controlled, Page};
+use nightshift_protocol::id::CampaignId;
+use serde::Deserialize;
+
+use crate::api::create_campaign::MAX_TASKS;
+use crate::api::list::{page, page_request};
+use crate::api::runs::transition;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath, Params};
+use crate::present::{campaign_spec, campaign_summary, run_summary};
+
+/// The query of `GET /campaigns`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    limit: Option<u32>,
+    before: Option<String>,
+}
+
+/// Campaigns, newest first.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<CampaignSummary>>, ApiFailure> {
+    let request = page_request(query.limit, query.before)?;
+    let records = app.store.list_campaigns(request.clone()).await?;
+    let items = records.iter().map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(page(&request, items, |campaign| campaign.id.to_string())))
+}
+
+/// One campaign with its runs, in the order of its tasks.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<CampaignId>,
+) -> Result<Json<CampaignDetail>, ApiFailure> {
+    let record = app.store.load_campaign(&id).await?;
+    let runs = app.store.list_runs(Some(&id), None, all_runs()).await?;
+    Ok(Json(CampaignDetail {
+        summary: campaign_summary(&record)?,
+        spec: campaign_spec(&record)?,
+        runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
+    }))
+}
+
+/// Pauses, resumes or cancels every run that is not over.
+pub(crate) async fn control(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<CampaignId>,
+    Body(control): Body<Control>,
+) -> Result<Json<Controlled>, ApiFailure> {
+    app.store.load_campaign(&id).await?;
+    let mut controlled = Controlled { runs: Vec::new() };
+    for run in app.store.list_runs(Some(&id), None, all_runs()).await? {
+        if run.status.is_final() {
+            continue;
+        }
+        match app.control(&run.id, transition(control.action)).await {
+            Ok(status) => controlled.runs.push((run.id, status)),
+            // It ended meanwhile, or it is being cancelled and cannot be paused or resumed any more.
+            Err(StoreError::Illegal(illegal)) => {
+                if !illegal.from.is_final() {
+                    controlled.runs.push((run.id, illegal.from));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Json(controlled))
+}
+
+fn all_runs() -> PageRequest {
+    PageRequest { limit: u32::try_from(MAX_TASKS).unwrap_or(u32::MAX), before: None }
+}

@@ -1,0 +1,230 @@
+//! `POST /campaigns`: what is asked for is examined as a whole before anything is stored.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
+use nightshift_optimizer::strategy::{MAX_ATTEMPTS, STRATEGY, initial_digest};
+use nightshift_protocol::api::{CampaignCreated, CreateCampaign, IDEMPOTENCY_HEADER};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice, RunInput};
+use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskGoal};
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Body;
+
+/// Tasks of one campaign.
+pub const MAX_TASKS: usize = 1_000;
+/// Longest name of a campaign.
+const MAX_CAMPAIGN_NAME_CHARS: usize = 200;
+/// Longest name of a task.
+const MAX_TASK_NAME_CHARS: usize = 64;
+/// Largest bundle of a task, in bytes.
+const MAX_BUNDLE_BYTES: usize = 4 * 1024 * 1024;
+/// Longest idempotency key.
+const MAX_IDEMPOTENCY_KEY_CHARS: usize = 128;
+
+/// Creates a campaign with its runs.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Body(request): Body<CreateCampaign>,
+) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
+    let key = idempotency_key(&headers)?;
+    examine(&request.spec)?;
+    let mut runs = Vec::with_capacity(request.spec.tasks.len());
+    for task in &request.spec.tasks {
+        let input = accept_task(&app, &request.spec, task).await?;
+        runs.push(NewRun {
+            id: RunId::from_uuid(app.new_uuid()),
+            digest: stored(&initial_digest(&input))?,
+            input: stored(&input)?,
+        });
+    }
+    let idempotency = match key {
+        None => None,
+        Some(key) => Some((key, digest(&request)?)),
+    };
+    let new = NewCampaign {
+        id: CampaignId::from_uuid(app.new_uuid()),
+        name: request.spec.name.clone(),
+        spec: stored(&request.spec)?,
+        at: app.clock.now(),
+        idempotency,
+        runs,
+    };
+    let result = app.store.create_campaign(new).await;
+    app.trouble.note(&result);
+    let created = result?;
+    if !created.existed {
+        tracing::info!(campaign.id = %created.id, campaign.runs = created.runs.len(), "a campaign was created");
+    }
+    for run in &created.runs {
+        app.wake.run_changed(run);
+    }
+    let status = if created.existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiFailure> {
+    let Some(value) = headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if (1..=MAX_IDEMPOTENCY_KEY_CHARS).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => Err(ApiFailure::bad(
+            "request.invalid_idempotency_key",
+            format!("the idempotency key must have 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters"),
+        )),
+    }
+}
+
+/// The digest of a request: of its canonical text, in which neither spaces nor the order of fields differ.
+fn digest(request: &CreateCampaign) -> Result<String, ApiFailure> {
+    let canonical = serde_json::to_vec(request).map_err(|error| unwritable(&error))?;
+    Ok(blake3::hash(&canonical).to_hex().to_string())
+}
+
+/// What can be said without the tasks' bundles.
+fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
+    let invalid = |code: &str, message: String| Err(ApiFailure::bad(code, message));
+    if spec.schema != CAMPAIGN_SCHEMA {
+        return invalid(
+            "campaign.unsupported_schema",
+            format!("schema {} of a campaign is not known: this server reads schema {CAMPAIGN_SCHEMA}", spec.schema),
+        );
+    }
+    if !(1..=MAX_CAMPAIGN_NAME_CHARS).contains(&spec.name.trim().chars().count())
+        || spec.name.chars().any(char::is_control)
+    {
+        return invalid(
+            "campaign.invalid_name",
+            format!("a campaign's name has 1 to {MAX_CAMPAIGN_NAME_CHARS} characters and no control characters"),
+        );
+    }
+    if spec.strategy != STRATEGY {
+        return invalid(
+            "campaign.unknown_strategy",
+            format!("the strategy `{}` is not known: this server has `{STRATEGY}`", spec.strategy),
+        );
+    }
+    if !(1..=MAX_TASKS).contains(&spec.tasks.len()) {
+        return invalid(
+            "campaign.task_count",
+            format!("a campaign has 1 to {MAX_TASKS} tasks, not {}", spec.tasks.len()),
+        );
+    }
+    if let ModelChoice::Live { endpoint, model } = &spec.model
+        && (endpoint.trim().is_empty() || model.trim().is_empty())
+    {
+        return invalid(
+            "campaign.invalid_model",
+            "a live model needs the names of its endpoint and of itself".to_owned(),
+        );
+    }
+    examine_goal("the campaign", &spec.goal)?;
+    let mut names = BTreeSet::new();
+    for task in &spec.tasks {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        if !(1..=MAX_TASK_NAME_CHARS).contains(&task.name.chars().count()) || !task.name.chars().all(fits) {
+            return invalid(
+                "campaign.invalid_task_name",
+                format!(
+                    "`{}` is no name of a task: 1 to {MAX_TASK_NAME_CHARS} lower-case letters, digits, `-` and `_`",
+                    task.name.chars().take(MAX_TASK_NAME_CHARS).collect::<String>()
+                ),
+            );
+        }
+        if !names.insert(task.name.as_str()) {
+            return invalid("campaign.duplicate_task", format!("the task `{}` is named twice", task.name));
+        }
+    }
+    Ok(())
+}
+
+fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
+    let invalid =
+        |message: String| Err(ApiFailure::bad("campaign.invalid_goal", format!("the goal of {whose}: {message}")));
+    if goal.target_speedup.is_some_and(|target| !target.is_finite() || target <= 0.0) {
+        return invalid("`target_speedup` must be above 0".to_owned());
+    }
+    if goal.max_attempts.is_some_and(|attempts| !(1..=MAX_ATTEMPTS).contains(&attempts)) {
+        return invalid(format!("`max_attempts` must be from 1 to {MAX_ATTEMPTS}"));
+    }
+    if goal.min_gain.is_some_and(|gain| !gain.is_finite() || gain < 0.0) {
+        return invalid("`min_gain` must not be negative".to_owned());
+    }
+    Ok(())
+}
+
+/// The input of a task's run. Every artifact that the run begins with is there and can be read.
+async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Result<RunInput, ApiFailure> {
+    let bytes = artifact(app, task, "bundle", &task.bundle).await?;
+    if bytes.len() > MAX_BUNDLE_BYTES {
+        return Err(refused(task, "task.too_large", &format!("its bundle has more than {MAX_BUNDLE_BYTES} bytes")));
+    }
+    let bundle: TaskBundle = serde_json::from_slice(&bytes)
+        .map_err(|error| refused(task, "task.malformed", &format!("its bundle cannot be read: {error}")))?;
+    if bundle.spec.schema != TASK_SCHEMA {
+        return Err(refused(
+            task,
+            "task.unsupported_schema",
+            &format!("schema {} is not known: this server reads schema {TASK_SCHEMA}", bundle.spec.schema),
+        ));
+    }
+    bundle.spec.all_shapes().map_err(|error| refused(task, "task.invalid_shape", &error.to_string()))?;
+    examine_goal(&format!("task `{}`", task.name), &bundle.spec.goal)?;
+    if spec.model.is_scripted() {
+        let Some(replies) = &task.scripted_replies else {
+            return Err(refused(task, "campaign.replies_missing", "the scripted model needs its replies"));
+        };
+        let replies = artifact(app, task, "scripted replies", replies).await?;
+        serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replies).map_err(|error| {
+            refused(task, "campaign.replies_malformed", &format!("its scripted replies are no JSON object: {error}"))
+        })?;
+    }
+    Ok(run_input(spec, task, &bundle))
+}
+
+async fn artifact(app: &App, task: &CampaignTask, what: &str, hash: &ArtifactHash) -> Result<Vec<u8>, ApiFailure> {
+    match app.store.get_artifact(hash).await {
+        Ok(bytes) => Ok(bytes),
+        Err(StoreError::NotFound { .. }) => Err(refused(
+            task,
+            "campaign.artifact_missing",
+            &format!("its {what} {hash} was not uploaded: PUT it to /api/v1/artifacts/{hash} first"),
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn refused(task: &CampaignTask, code: &str, message: &str) -> ApiFailure {
+    ApiFailure::bad(code, format!("task `{}`: {message}", task.name)).with_details(json!({ "task": task.name }))
+}
+
+fn stored<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, ApiFailure> {
+    serde_json::to_value(value).map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &serde_json::Error) -> ApiFailure {
+    ApiFailure::bad("request.invalid", format!("the request cannot be stored: {error}"))
+}
+
+/// What a task's run is created with.
+fn run_input(spec: &CampaignSpec, task: &CampaignTask, bundle: &TaskBundle) -> RunInput {
+    RunInput {
+        schema: 1,
+        task_name: task.name.clone(),
+        task: task.bundle.clone(),
+        target: bundle.spec.target,
+        model: spec.model.clone(),
+        scripted_replies: task.scripted_replies.clone(),
+        strategy: spec.strategy.clone(),
+        goal: nightshift_optimizer::strategy::effective_goal(&bundle.spec.goal, &spec.goal),
+        sandbox_required: !spec.model.is_scripted() && !spec.allow_unsandboxed,
+    }
+}

@@ -1,0 +1,29 @@
+//! `GET /ids/{text}`: from what a person types to ids.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_protocol::api::IdMatches;
+
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::TextPath;
+
+/// Most campaigns, and most runs, that are given; one is unique, more are not.
+pub const MAX_ID_MATCHES: u32 = 20;
+/// Longest text: a whole id with its prefix is 36 characters.
+const MAX_TEXT_CHARS: usize = 36;
+
+/// Campaigns and runs that the text may mean.
+pub(crate) async fn find(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Json<IdMatches>, ApiFailure> {
+    let text = text.to_ascii_lowercase();
+    if text.is_empty()
+        || text.len() > MAX_TEXT_CHARS
+        || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        return Err(ApiFailure::bad("request.invalid_id", "an id holds only letters, digits and `_`, at most 36"));
+    }
+    let (campaigns, runs) = app.store.find_ids(&text, MAX_ID_MATCHES).await?;
+    Ok(Json(IdMatches { campaigns, runs }))
+}

@@ -1,0 +1,196 @@
+//! Runs: list, detail, log, steps, control, retry.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_engine::event::Event;
+use nightshift_engine::store::{RunRecord, StepRecord, StoreError};
+use nightshift_protocol::api::{
+    Control, ControlAction, Controlled, EventsPage, Page, Retry, RunDetail, RunSummary, RunView, StepView,
+};
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::run::{RunStatus, RunTransition};
+use serde::Deserialize;
+
+use crate::api::list::{page, page_request};
+use crate::api::long_poll::hold;
+use crate::api::workers::MAX_LISTED_WORKERS;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath, Params};
+use crate::present::{event_view, run_summary, step_view};
+use crate::waiting::Surroundings;
+
+/// Events of one answer.
+pub const MAX_EVENTS_PER_PAGE: u32 = 500;
+/// Longest step key of a retry.
+const MAX_STEP_KEY_CHARS: usize = 200;
+
+/// The query of `GET /runs`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    campaign: Option<CampaignId>,
+    status: Option<RunStatus>,
+    limit: Option<u32>,
+    before: Option<String>,
+}
+
+/// Runs, newest first; of one campaign in the order of its tasks.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<RunSummary>>, ApiFailure> {
+    let request = page_request(query.limit, query.before)?;
+    if let Some(campaign) = &query.campaign {
+        app.store.load_campaign(campaign).await?;
+    }
+    let records = app.store.list_runs(query.campaign.as_ref(), query.status, request.clone()).await?;
+    let items = records.into_iter().map(run_summary).collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(page(&request, items, |run| run.id.to_string())))
+}
+
+/// Everything about one run.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+) -> Result<Json<RunDetail>, ApiFailure> {
+    let record = app.store.load_run(&id).await?;
+    let view = match &record.state {
+        Some(state) => (app.view)(state)?,
+        None => not_begun(&app, &record).await?,
+    };
+    let mut steps = app.store.list_steps(&id).await?;
+    steps.retain(|step| !step.status.is_final());
+    let open_steps = app.step_views(record.status, steps).await?;
+    Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps }))
+}
+
+/// What is known about a run before its first decision.
+async fn not_begun(app: &App, record: &RunRecord) -> Result<RunView, ApiFailure> {
+    let first = app.store.events_after(&record.id, 0, 1).await?.into_iter().next();
+    let Some(Event::RunCreated { input }) = first.map(|first| first.event) else {
+        return Err(ApiFailure::internal("run.unreadable", "the run's log does not begin with its creation"));
+    };
+    let input: RunInput = serde_json::from_value(input)
+        .map_err(|error| ApiFailure::internal("run.unreadable", format!("the run's input cannot be read: {error}")))?;
+    Ok(RunView {
+        task: input.task,
+        prepared: None,
+        plans: Vec::new(),
+        attempts: Vec::new(),
+        best_attempt: None,
+        stop_reason: None,
+    })
+}
+
+/// All steps of a run, in the order they were scheduled.
+pub(crate) async fn steps(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+) -> Result<Json<Page<StepView>>, ApiFailure> {
+    let status = app.store.load_run(&id).await?.status;
+    let steps = app.store.list_steps(&id).await?;
+    Ok(Json(Page { items: app.step_views(status, steps).await?, next: None }))
+}
+
+/// The query of `GET /runs/{id}/events`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventsQuery {
+    #[serde(default)]
+    after: u64,
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+/// The log after a position; waits for something to be there, or for the run to be over.
+pub(crate) async fn events(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    Params(query): Params<EventsQuery>,
+) -> Result<Json<EventsPage>, ApiFailure> {
+    let look = || async {
+        // The status first: when it says that the run is over, the log that is read afterwards is complete.
+        let status = app.store.load_run(&id).await?.status;
+        let records = app.store.events_after(&id, query.after, MAX_EVENTS_PER_PAGE).await?;
+        let events = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
+        Ok((!events.is_empty() || status.is_final(), EventsPage { events, status }))
+    };
+    hold(&app, app.wake.bell(&id), query.wait_ms, look).await.map(Json)
+}
+
+/// Pauses, resumes or cancels a run.
+pub(crate) async fn control(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    Body(control): Body<Control>,
+) -> Result<Json<Controlled>, ApiFailure> {
+    let status = app.control(&id, transition(control.action)).await?;
+    Ok(Json(Controlled { runs: vec![(id, status)] }))
+}
+
+/// Begins again from failed steps.
+pub(crate) async fn retry(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    Body(retry): Body<Retry>,
+) -> Result<Json<Controlled>, ApiFailure> {
+    let key = retry.step_key.as_deref();
+    if key.is_some_and(|key| key.chars().count() > MAX_STEP_KEY_CHARS) {
+        return Err(ApiFailure::bad(
+            "request.invalid",
+            format!("`step_key` has at most {MAX_STEP_KEY_CHARS} characters"),
+        ));
+    }
+    let result = app.store.retry_run(&id, key, app.clock.now()).await;
+    app.trouble.note(&result);
+    let keys = result?;
+    tracing::info!(run.id = %id, steps = keys.len(), "a run begins again from failed steps");
+    app.wake.run_changed(&id);
+    app.wake.work_ready();
+    Ok(Json(Controlled { runs: vec![(id, RunStatus::Running)] }))
+}
+
+/// What a person's action does to a run.
+pub(crate) fn transition(action: ControlAction) -> RunTransition {
+    match action {
+        ControlAction::Pause => RunTransition::Pause,
+        ControlAction::Resume => RunTransition::Resume,
+        ControlAction::Cancel => RunTransition::Cancel,
+    }
+}
+
+impl App {
+    /// Changes a run's status, and wakes whoever has to know.
+    pub(crate) async fn control(&self, run: &RunId, transition: RunTransition) -> Result<RunStatus, StoreError> {
+        let result = self.store.control_run(run, transition, self.clock.now()).await;
+        self.trouble.note(&result);
+        let status = result?;
+        tracing::info!(run.id = %run, run.status = status.as_str(), "a run was controlled");
+        self.wake.run_changed(run);
+        self.wake.work_ready();
+        Ok(status)
+    }
+
+    async fn step_views(&self, run: RunStatus, steps: Vec<StepRecord>) -> Result<Vec<StepView>, ApiFailure> {
+        let workers = self.store.list_workers(MAX_LISTED_WORKERS).await?;
+        let around = Surroundings {
+            run,
+            drives: self.config.drives,
+            agent_slots: self.config.agent_slots,
+            lease_ms: self.config.lease_ms,
+            workers: &workers,
+            now: self.clock.now(),
+        };
+        steps
+            .into_iter()
+            .map(|step| {
+                let waiting_for = around.waiting_for(&step);
+                step_view(step, waiting_for)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,68 @@
+//! What every request handler and every loop shares.
+
+use std::sync::Arc;
+
+use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::store::Store;
+use nightshift_engine::workflow::Workflow;
+use nightshift_protocol::time::TimestampMs;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::access::Keys;
+use crate::agents::AgentExecutor;
+use crate::config::{Parts, ServerConfig, ViewFn};
+use crate::trouble::Trouble;
+use crate::wake::Wake;
+
+/// Long polls that are held at once; a further one is answered at once.
+const MAX_HELD_POLLS: usize = 1_024;
+/// Artifacts in transfer at once: bounds the memory that they take.
+const MAX_TRANSFERS: usize = 8;
+
+/// The shared state.
+pub(crate) struct App {
+    pub(crate) config: ServerConfig,
+    pub(crate) keys: Keys,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) workflow: Arc<dyn Workflow>,
+    pub(crate) view: ViewFn,
+    pub(crate) agents: Arc<dyn AgentExecutor>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) wake: Wake,
+    pub(crate) trouble: Trouble,
+    pub(crate) held_polls: Semaphore,
+    pub(crate) transfers: Semaphore,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl App {
+    pub(crate) fn new(config: ServerConfig, parts: Parts) -> Self {
+        Self {
+            keys: Keys::new(&config.token, &config.worker_token),
+            config,
+            store: parts.store,
+            workflow: parts.workflow,
+            view: parts.view,
+            agents: parts.agents,
+            clock: parts.clock,
+            random: parts.random,
+            wake: Wake::new(),
+            trouble: Trouble::default(),
+            held_polls: Semaphore::new(MAX_HELD_POLLS),
+            transfers: Semaphore::new(MAX_TRANSFERS),
+            shutdown: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn new_uuid(&self) -> Uuid {
+        Uuid::from_u128(self.random.uuid())
+    }
+
+    /// When a lease ends that is taken or extended at `at`.
+    pub(crate) fn lease_end(&self, at: TimestampMs) -> TimestampMs {
+        at.plus_ms(self.config.lease_ms)
+    }
+}

@@ -1,0 +1,101 @@
+//! What a server is started with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::store::Store;
+use nightshift_engine::workflow::{Workflow, WorkflowError};
+use nightshift_protocol::api::RunView;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use crate::agents::AgentExecutor;
+use crate::clock::{OsRandom, SystemClock};
+use crate::error::ServerError;
+
+/// Shortest lease: below this, a busy machine loses its work for nothing.
+pub(crate) const MIN_LEASE_MS: u64 = 200;
+/// Longest lease: this long the work of a lost machine lies idle.
+pub(crate) const MAX_LEASE_MS: u64 = 600_000;
+/// Most steps that the agents carry out at once.
+pub(crate) const MAX_AGENT_SLOTS: usize = 1_024;
+
+/// Settings.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where to listen; port 0 picks a free one.
+    pub bind: SocketAddr,
+    /// The operator's token: may do everything.
+    pub token: SecretString,
+    /// The workers' token: registration, claims, heartbeats, reports and artifacts, nothing else.
+    pub worker_token: SecretString,
+    /// Whether reading needs the operator's token too.
+    pub reads_need_token: bool,
+    /// Whether the background loops run. A command that only reads starts a server without them.
+    pub drives: bool,
+    /// Steps of agents that are carried out at once.
+    pub agent_slots: usize,
+    /// How long a lease lasts without a heartbeat, in milliseconds.
+    pub lease_ms: u64,
+    /// How often workers send a heartbeat, in milliseconds.
+    pub heartbeat_ms: u64,
+    /// Version of the server.
+    pub version: String,
+}
+
+impl ServerConfig {
+    pub(crate) fn check(&self) -> Result<(), ServerError> {
+        let wrong = |message: &str| Err(ServerError::Config(message.to_owned()));
+        if self.token.expose_secret().is_empty() || self.worker_token.expose_secret().is_empty() {
+            return wrong("the operator's token and the workers' token must not be empty");
+        }
+        if self.token.expose_secret() == self.worker_token.expose_secret() {
+            return wrong("the operator's token and the workers' token must differ: workers run untrusted programs");
+        }
+        if !(MIN_LEASE_MS..=MAX_LEASE_MS).contains(&self.lease_ms) {
+            return wrong("a lease must last between 200 ms and 600000 ms");
+        }
+        if self.heartbeat_ms == 0 || self.heartbeat_ms.saturating_mul(2) > self.lease_ms {
+            return wrong("the heartbeat must come at least twice within a lease");
+        }
+        if self.agent_slots > MAX_AGENT_SLOTS {
+            return wrong("at most 1024 steps of agents can be carried out at once");
+        }
+        Ok(())
+    }
+}
+
+/// Reads what is known about a run from its state.
+pub type ViewFn = fn(&Value) -> Result<RunView, WorkflowError>;
+
+/// What a server is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The database.
+    pub store: Arc<dyn Store>,
+    /// What runs do next.
+    pub workflow: Arc<dyn Workflow>,
+    /// Reads the states that the workflow writes.
+    pub view: ViewFn,
+    /// Who carries out the steps of agents.
+    pub agents: Arc<dyn AgentExecutor>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Ids and jitter.
+    pub random: Arc<dyn Random>,
+}
+
+impl Parts {
+    /// The parts of a real server: the `stitch` strategy, the machine's clock and randomness.
+    pub fn new(store: Arc<dyn Store>, agents: Arc<dyn AgentExecutor>) -> Self {
+        Self {
+            store,
+            workflow: Arc::new(nightshift_optimizer::strategy::StitchWorkflow),
+            view: nightshift_optimizer::strategy::view,
+            agents,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(OsRandom),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Errors of the server, and how one becomes an answer.
+
+use std::net::SocketAddr;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
+use nightshift_engine::store::StoreError;
+use nightshift_engine::workflow::WorkflowError;
+use nightshift_protocol::error::{ApiError, ApiErrorBody};
+use serde_json::Value;
+
+/// Why a server did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Another program listens there.
+    #[error(
+        "the address {addr} is in use: stop the program that listens there, or choose another port with --bind (port 0 picks a free one)"
+    )]
+    PortInUse {
+        /// The address.
+        addr: SocketAddr,
+    },
+    /// The address cannot be used.
+    #[error("the server cannot listen on {addr}: {source}; choose another address with --bind")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It ended by itself.
+    #[error("the server ended unexpectedly: {0}")]
+    Ended(String),
+}
+
+impl ServerError {
+    /// The stable code; see `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::PortInUse { .. } => "server.port_in_use",
+            Self::Bind { .. } => "server.bind_failed",
+            Self::Config(_) => "config.server",
+            Self::Store(error) => error.code(),
+            Self::Ended(_) => "server.ended",
+        }
+    }
+
+    /// The error in the shape of the API.
+    #[must_use]
+    pub fn to_api_error(&self) -> ApiError {
+        ApiError::new(self.code(), self.to_string())
+    }
+}
+
+/// An error as the API answers it.
+#[derive(Debug)]
+pub(crate) struct ApiFailure {
+    status: StatusCode,
+    error: ApiError,
+    /// Whether a browser may be asked for the token.
+    challenge: bool,
+}
+
+impl ApiFailure {
+    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Self { status, error: ApiError::new(code, message), challenge: false }
+    }
+
+    /// The request is wrong.
+    pub(crate) fn bad(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    pub(crate) fn not_found(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    pub(crate) fn forbidden(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    /// Nobody showed a token that is known.
+    pub(crate) fn unauthorized(code: &str, message: impl Into<String>) -> Self {
+        Self { challenge: true, ..Self::new(StatusCode::UNAUTHORIZED, code, message) }
+    }
+
+    /// A mistake of ours: something that was stored or made here cannot be read.
+    pub(crate) fn internal(code: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
+    }
+
+    pub(crate) fn with_details(mut self, details: Value) -> Self {
+        self.error.details = details;
+        self
+    }
+}
+
+impl IntoResponse for ApiFailure {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(error.code = %self.error.code, error.message = %self.error.message, "a request failed");
+        }
+        let mut response = (self.status, Json(ApiErrorBody { error: self.error })).into_response();
+        if self.challenge {
+            let challenge = HeaderValue::from_static("Bearer, Basic realm=\"nightshift\", charset=\"UTF-8\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+impl From<StoreError> for ApiFailure {
+    fn from(error: StoreError) -> Self {
+        let status = match &error {
+            StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
+            StoreError::IdempotencyConflict { .. } | StoreError::Illegal(_) => StatusCode::CONFLICT,
+            StoreError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+            StoreError::Locked(_) | StoreError::Other(_) => StatusCode::SERVICE_UNAVAILABLE,
+            StoreError::ReadOnly(_) | StoreError::Corrupt(_) | StoreError::TooNew(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self::new(status, error.code(), error.to_string())
+    }
+}
+
+impl From<WorkflowError> for ApiFailure {
+    fn from(error: WorkflowError) -> Self {
+        Self::internal("run.unreadable", error.to_string())
+    }
+}

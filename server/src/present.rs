@@ -1,0 +1,97 @@
+//! From stored records to what the API gives.
+
+use nightshift_engine::event::EventRecord;
+use nightshift_engine::store::{CampaignRecord, RunRecord, StepRecord, WorkerRecord};
+use nightshift_protocol::api::{CampaignSummary, EventView, RunDigest, RunSummary, StepView, WorkerView};
+use nightshift_protocol::campaign::CampaignSpec;
+use nightshift_protocol::machine::Offers;
+use nightshift_protocol::step::StepKind;
+
+use crate::error::ApiFailure;
+
+/// What was asked for.
+pub(crate) fn campaign_spec(record: &CampaignRecord) -> Result<CampaignSpec, ApiFailure> {
+    serde_json::from_value(record.spec.clone())
+        .map_err(|error| unreadable("campaign.unreadable", "campaign", record.id.as_str(), &error))
+}
+
+/// A campaign in a list.
+pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummary, ApiFailure> {
+    let spec = campaign_spec(record)?;
+    Ok(CampaignSummary {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        model: spec.model.label(),
+        scripted: spec.model.is_scripted(),
+        created_at: record.created_at,
+        runs: record.runs,
+    })
+}
+
+/// A run in a list.
+pub(crate) fn run_summary(record: RunRecord) -> Result<RunSummary, ApiFailure> {
+    let digest: RunDigest = serde_json::from_value(record.digest)
+        .map_err(|error| unreadable("run.unreadable", "run", record.id.as_str(), &error))?;
+    Ok(RunSummary {
+        id: record.id,
+        campaign: record.campaign,
+        status: record.status,
+        created_at: record.created_at,
+        finished_at: record.finished_at,
+        digest,
+        failure: record.failure,
+    })
+}
+
+/// A step, with the reason why it waits.
+pub(crate) fn step_view(record: StepRecord, waiting_for: Option<String>) -> Result<StepView, ApiFailure> {
+    let kind = StepKind::parse(&record.kind)
+        .ok_or_else(|| ApiFailure::internal("step.unreadable", format!("unknown kind of step `{}`", record.kind)))?;
+    Ok(StepView {
+        id: record.id,
+        run: record.run,
+        key: record.key,
+        kind,
+        status: record.status,
+        tries: record.tries,
+        epoch: record.epoch,
+        worker: record.worker,
+        scheduled_at: record.scheduled_at,
+        started_at: record.started_at,
+        finished_at: record.finished_at,
+        failure: record.failure,
+        waiting_for,
+    })
+}
+
+/// An entry of a run's log.
+pub(crate) fn event_view(record: &EventRecord) -> Result<EventView, ApiFailure> {
+    let body = serde_json::to_value(&record.event)
+        .map_err(|error| ApiFailure::internal("run.unreadable", format!("an event cannot be written: {error}")))?;
+    Ok(EventView {
+        seq: record.seq,
+        at: record.at,
+        kind: record.event.kind().to_owned(),
+        step_key: record.event.step_key().map(str::to_owned),
+        body,
+    })
+}
+
+/// A worker in a list.
+pub(crate) fn worker_view(record: WorkerRecord) -> Result<WorkerView, ApiFailure> {
+    let offers: Offers = serde_json::from_value(record.offers)
+        .map_err(|error| unreadable("worker.unreadable", "worker", record.id.as_str(), &error))?;
+    Ok(WorkerView {
+        id: record.id,
+        name: record.name,
+        embedded: record.embedded,
+        last_seen_at: record.last_seen_at,
+        leases: record.leases,
+        offers,
+        version: record.version,
+    })
+}
+
+fn unreadable(code: &str, noun: &str, id: &str, error: &serde_json::Error) -> ApiFailure {
+    ApiFailure::internal(code, format!("the {noun} {id} was stored in a form that this release cannot read: {error}"))
+}

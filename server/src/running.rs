@@ -1,0 +1,169 @@
+//! Starting and stopping.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::config::{Parts, ServerConfig};
+use crate::error::ServerError;
+use crate::{agent_loop, api, driver_loop, sweeper_loop};
+
+/// How long open requests may take to end when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the background loops may take to end when the server stops.
+const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Starts servers.
+#[derive(Debug, Clone, Copy)]
+pub struct Server;
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Running {
+    addr: SocketAddr,
+    shutdown: Shutdown,
+    task: JoinHandle<Result<(), ServerError>>,
+}
+
+/// Stops a server from anywhere.
+#[derive(Debug, Clone)]
+pub struct Shutdown(CancellationToken);
+
+impl Shutdown {
+    /// Asks the server to stop: nothing new is claimed, long polls are answered, listeners close.
+    pub fn begin(&self) {
+        self.0.cancel();
+    }
+}
+
+impl Server {
+    /// Listens, and starts the background loops when the configuration says so. `extra` are pages beside the API; who
+    /// may read is checked for them too.
+    pub async fn start(config: ServerConfig, parts: Parts, extra: Router) -> Result<Running, ServerError> {
+        config.check()?;
+        let listener = listen(config.bind).await?;
+        let addr = listener.local_addr().map_err(|source| ServerError::Bind { addr: config.bind, source })?;
+        let drives = config.drives;
+        let app = Arc::new(App::new(config, parts));
+        if drives {
+            // Before anyone can register: only leases of an earlier life are freed.
+            let freed = app.store.free_embedded_leases(app.clock.now()).await?;
+            if freed > 0 {
+                tracing::info!(leases = freed, "steps of the server's earlier life are ready again");
+            }
+        }
+        let router = api::router(&app, addr, extra);
+        let shutdown = Shutdown(app.shutdown.clone());
+        let task = tokio::spawn(serve(app, listener, router, drives));
+        tracing::info!(server.addr = %addr, server.drives = drives, "the server listens");
+        Ok(Running { addr, shutdown, task })
+    }
+}
+
+impl Running {
+    /// Where it listens, with the real port.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// A handle that stops it.
+    #[must_use]
+    pub fn shutdown_handle(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// Waits until it has ended.
+    pub async fn join(self) -> Result<(), ServerError> {
+        self.task.await.unwrap_or_else(|error| Err(ended(&error)))
+    }
+
+    /// Stops it and waits until it has ended: at most the two drain times.
+    pub async fn stop(self) -> Result<(), ServerError> {
+        self.shutdown.begin();
+        self.join().await
+    }
+}
+
+async fn listen(addr: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(addr).await.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => ServerError::PortInUse { addr },
+        _ => ServerError::Bind { addr, source },
+    })
+}
+
+async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: bool) -> Result<(), ServerError> {
+    let mut loops: JoinSet<&'static str> = JoinSet::new();
+    if drives {
+        start_loops(&app, &mut loops);
+    }
+    let listener = listener.tap_io(|stream| {
+        // Small answers must not wait for more bytes.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(error = %error, "TCP_NODELAY could not be set");
+        }
+    });
+    let shutdown = app.shutdown.clone();
+    let mut http = tokio::spawn({
+        let shutdown = shutdown.clone();
+        async move { axum::serve(listener, router).with_graceful_shutdown(async move { shutdown.cancelled().await }).await }
+    });
+    let mut result = tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        ended_early = &mut http => Err(ServerError::Ended(match ended_early {
+            Ok(Ok(())) => "the listener closed".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        })),
+        Some(ended_early) = loops.join_next(), if !loops.is_empty() => {
+            Err(ended_early.map_or_else(|error| ended(&error), |name| {
+                ServerError::Ended(format!("the {name} loop ended"))
+            }))
+        }
+    };
+    shutdown.cancel();
+    let drained = tokio::time::timeout(LOOPS_TIMEOUT, async { while loops.join_next().await.is_some() {} }).await;
+    if drained.is_err() {
+        tracing::warn!("background loops did not end in time and are dropped");
+        loops.shutdown().await;
+    }
+    if !http.is_finished() && tokio::time::timeout(DRAIN_TIMEOUT, &mut http).await.is_err() {
+        tracing::warn!("open requests did not end in time and are dropped");
+        http.abort();
+    }
+    if let Err(error) = &mut result {
+        tracing::error!(error = %error, "the server ended unexpectedly");
+    }
+    result
+}
+
+fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>) {
+    let driver = driver_loop::run(app.clone());
+    loops.spawn(async {
+        driver.await;
+        "driver"
+    });
+    let sweeper = sweeper_loop::run(app.clone());
+    loops.spawn(async {
+        sweeper.await;
+        "sweeper"
+    });
+    if app.config.agent_slots > 0 {
+        let agents = agent_loop::run(app.clone());
+        loops.spawn(async {
+            agents.await;
+            "agent"
+        });
+    }
+}
+
+fn ended(error: &JoinError) -> ServerError {
+    ServerError::Ended(error.to_string())
+}

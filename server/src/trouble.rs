@@ -1,0 +1,54 @@
+//! The last trouble of the store, for `GET /health`.
+
+use std::sync::{Mutex, PoisonError};
+
+use nightshift_engine::store::StoreError;
+
+/// What the background loops found out about the store.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(Mutex<Option<StoreError>>);
+
+impl Trouble {
+    /// Notes the outcome of a call that changes the store: an error that somebody has to mend stays until a later call
+    /// succeeds.
+    pub(crate) fn note<T>(&self, result: &Result<T, StoreError>) {
+        match result {
+            Ok(_) => *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None,
+            Err(error) if is_grave(error) => {
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The trouble, if there is any.
+    pub(crate) fn current(&self) -> Option<StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn is_grave(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Locked(_)
+            | StoreError::ReadOnly(_)
+            | StoreError::Full(_)
+            | StoreError::Corrupt(_)
+            | StoreError::TooNew(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_stays_in_sight_until_a_write_succeeds() {
+        let trouble = Trouble::default();
+        trouble.note::<()>(&Err(StoreError::Full("no space".to_owned())));
+        trouble.note::<()>(&Err(StoreError::Other("hiccup".to_owned())));
+        assert_eq!(trouble.current().map(|error| error.code()), Some("store.full"));
+        trouble.note(&Ok(()));
+        assert!(trouble.current().is_none());
+    }
+}
