@@ -1,0 +1,179 @@
+//! What can go wrong inside, and how it is told to the caller: the one place where database errors get their meaning.
+
+use std::io;
+use std::path::Path;
+
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::run::IllegalTransition;
+use sqlx::migrate::MigrateError;
+
+/// Primary result codes of SQLite that have a meaning of their own.
+mod code {
+    pub(super) const BUSY: i32 = 5;
+    pub(super) const LOCKED: i32 = 6;
+    pub(super) const READ_ONLY: i32 = 8;
+    pub(super) const CORRUPT: i32 = 11;
+    pub(super) const FULL: i32 = 13;
+    pub(super) const CANNOT_OPEN: i32 = 14;
+    pub(super) const NOT_A_DATABASE: i32 = 26;
+}
+
+/// A failure, before it is known which file it concerns.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Of the database.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// Of the schema.
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    /// A stored row that this release cannot read.
+    #[error("{what} cannot be read: {message}")]
+    Unreadable {
+        /// Which.
+        what: String,
+        /// Why.
+        message: String,
+    },
+    /// Something to be stored that cannot be written as JSON.
+    #[error("cannot be written as JSON: {0}")]
+    Unwritable(#[from] serde_json::Error),
+    /// An answer that is already in the caller's words.
+    #[error(transparent)]
+    Answer(#[from] StoreError),
+}
+
+impl From<IllegalTransition> for Failure {
+    fn from(illegal: IllegalTransition) -> Self {
+        Self::Answer(illegal.into())
+    }
+}
+
+impl Failure {
+    /// It does not exist.
+    pub(crate) fn not_found(noun: &'static str, id: impl Into<String>) -> Self {
+        Self::Answer(StoreError::NotFound { noun, id: id.into() })
+    }
+
+    /// A stored row that this release cannot read.
+    pub(crate) fn unreadable(what: impl Into<String>, message: impl ToString) -> Self {
+        Self::Unreadable { what: what.into(), message: message.to_string() }
+    }
+
+    /// The failure in the caller's words: what happened to which file, and what to do.
+    pub(crate) fn tell(self, database: &Path) -> StoreError {
+        match self {
+            Self::Answer(error) => error,
+            Self::Database(error) => tell_database(&error, database),
+            Self::Migrate(error) => tell_migration(error, database),
+            Self::Unreadable { .. } => StoreError::Corrupt(format!(
+                "{self}. The database {} may be damaged, or written by another release. Nothing was changed",
+                database.display()
+            )),
+            Self::Unwritable(error) => StoreError::Other(format!("a value cannot be written as JSON: {error}")),
+        }
+    }
+}
+
+/// An error of the file system on the way to the database, in the caller's words.
+pub(crate) fn tell_io(error: &io::Error, path: &Path, doing: &str) -> StoreError {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            read_only(&path, &format!("{doing}: {error}"))
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(&path, &format!("{doing}: {error}")),
+        _ => StoreError::Other(format!("{doing} {path}: {error}")),
+    }
+}
+
+/// What the file is, when it is no database of ours or a damaged one.
+pub(crate) fn corrupt(database: &Path, finding: &str) -> StoreError {
+    StoreError::Corrupt(format!(
+        "{path} is damaged or not a database of Nightshift ({finding}). It was left as it is. Move it and the files \
+         beside it that begin with its name (`-wal`, `-shm`) to another folder, then restore a backup, or start again \
+         with a new database; `sqlite3 FILE .recover` can often save most of a damaged one",
+        path = database.display()
+    ))
+}
+
+fn tell_database(error: &sqlx::Error, database: &Path) -> StoreError {
+    let path = database.display();
+    match error {
+        sqlx::Error::Database(inner) => {
+            let extended = inner.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
+            match extended & 0xff {
+                code::BUSY | code::LOCKED => StoreError::Locked(format!(
+                    "{path} is locked by another program ({error}). End that program, for example a `sqlite3` shell \
+                     or a backup, and try again"
+                )),
+                code::READ_ONLY => read_only(&path, &error.to_string()),
+                code::FULL => full(&path, &error.to_string()),
+                code::CORRUPT | code::NOT_A_DATABASE => corrupt(database, &error.to_string()),
+                code::CANNOT_OPEN => StoreError::Other(format!("{path} cannot be opened: {error}")),
+                _ => StoreError::Other(format!("{error} (SQLite code {extended}, {path})")),
+            }
+        }
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => corrupt(database, &error.to_string()),
+        sqlx::Error::Io(inner) => tell_io(inner, database, "cannot use"),
+        sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => StoreError::Other("the store is closed".to_owned()),
+        sqlx::Error::PoolTimedOut => {
+            StoreError::Other(format!("every reader of {path} was busy for too long: try again"))
+        }
+        _ => StoreError::Other(format!("{error} ({path})")),
+    }
+}
+
+fn tell_migration(error: MigrateError, database: &Path) -> StoreError {
+    let path = database.display();
+    match error {
+        MigrateError::VersionMissing(version) | MigrateError::VersionTooNew(version, _) => StoreError::TooNew(format!(
+            "{path} was written by a newer release of Nightshift (schema {version}). Install that release or a later \
+             one; nothing was changed"
+        )),
+        MigrateError::VersionMismatch(version) => StoreError::TooNew(format!(
+            "{path} was written by another build of Nightshift (its schema {version} differs from ours). Use that \
+             build, or another data folder; nothing was changed"
+        )),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => tell_database(&error, database),
+        error => StoreError::Other(format!("{error} ({path})")),
+    }
+}
+
+fn read_only(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
+    StoreError::ReadOnly(format!(
+        "{path} cannot be written ({detail}). Give this user permission to write the folder and the files in it, or \
+         choose another data folder"
+    ))
+}
+
+fn full(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
+    StoreError::Full(format!(
+        "no space is left for {path} ({detail}). Free some space and try again; what was acknowledged is safe"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: io::ErrorKind) -> &'static str {
+        tell_io(&io::Error::from(kind), Path::new("/data/nightshift.db"), "cannot create").code()
+    }
+
+    #[test]
+    fn errors_of_the_file_system_get_the_code_of_what_to_do() {
+        assert_eq!(told(io::ErrorKind::PermissionDenied), "store.read_only");
+        assert_eq!(told(io::ErrorKind::ReadOnlyFilesystem), "store.read_only");
+        assert_eq!(told(io::ErrorKind::StorageFull), "store.full");
+        assert_eq!(told(io::ErrorKind::QuotaExceeded), "store.full");
+        assert_eq!(told(io::ErrorKind::NotADirectory), "store.failed");
+    }
+
+    #[test]
+    fn a_schema_that_is_missing_here_was_written_by_a_newer_release() {
+        let error = Failure::from(MigrateError::VersionMissing(99)).tell(Path::new("nightshift.db"));
+        assert_eq!(error.code(), "store.too_new");
+        assert!(error.to_string().contains("99"), "{error}");
+    }
+}

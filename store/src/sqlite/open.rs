@@ -1,0 +1,144 @@
+//! Opening: look before touching, lock, connect with the settings that durability rests on, migrate.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nightshift_engine::store::StoreError;
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+
+use super::failure::{Failure, corrupt, tell_io};
+use super::lock::ProcessLock;
+use super::writer::checkpoint;
+
+/// Name of the database in the data folder.
+pub const DATABASE_FILE: &str = "nightshift.db";
+
+/// Marks a file as ours (`NSHT`); the first migration writes it.
+const APPLICATION_ID: i64 = 1_314_080_852;
+/// How long other programs may hold the database before we give up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a reader may be waited for.
+const READER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pages in the write-ahead log after which a commit also checkpoints.
+const WAL_AUTOCHECKPOINT_PAGES: &str = "4000";
+/// Page cache of a connection, in KiB (negative by SQLite's convention).
+const CACHE_SIZE: &str = "-65536";
+
+/// How a database is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Make folder and database when there is none; else opening nothing is `NotFound`.
+    pub create: bool,
+    /// Connections that read, at least 1.
+    pub readers: u32,
+    /// The database never grows beyond this size; then writing answers `Full`. None: as far as the disk allows.
+    pub max_size_bytes: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { create: true, readers: 4, max_size_bytes: None }
+    }
+}
+
+/// Everything that opening gave.
+pub(super) struct Opened {
+    pub(super) database: PathBuf,
+    pub(super) lock: ProcessLock,
+    pub(super) writer: SqliteConnection,
+    pub(super) readers: SqlitePool,
+}
+
+pub(super) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opened, StoreError> {
+    let database = data_dir.join(DATABASE_FILE);
+    if !options.create && !database.exists() {
+        return Err(StoreError::NotFound { noun: "database", id: database.display().to_string() });
+    }
+    std::fs::create_dir_all(data_dir).map_err(|error| tell_io(&error, data_dir, "cannot create"))?;
+    let lock = ProcessLock::take(data_dir)?;
+    if database.exists() {
+        examine(&database).await?;
+    }
+    let tell = |failure: Failure| failure.tell(&database);
+    let mut writer = writer_options(&database).connect().await.map_err(|error| tell(error.into()))?;
+    prepare(&mut writer, options).await.map_err(tell)?;
+    let readers = SqlitePoolOptions::new()
+        .max_connections(options.readers.max(1))
+        .acquire_timeout(READER_TIMEOUT)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .connect_with(reader_options(&database))
+        .await
+        .map_err(|error| tell(error.into()))?;
+    Ok(Opened { database, lock, writer, readers })
+}
+
+/// Looks at an existing file without changing it: is it a sound database, and ours?
+async fn examine(database: &Path) -> Result<(), StoreError> {
+    let finding = findings(database).await.map_err(|failure| failure.tell(database))?;
+    finding.map_or(Ok(()), |finding| Err(corrupt(database, &finding)))
+}
+
+async fn findings(database: &Path) -> Result<Option<String>, Failure> {
+    let options = SqliteConnectOptions::new().filename(database).read_only(true).busy_timeout(BUSY_TIMEOUT);
+    let mut connection = options.disable_statement_logging().connect().await?;
+    let verdict: String = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection).await?;
+    let application_id: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut connection).await?;
+    // A process that was killed while it made the database leaves at most the migrator's own table.
+    let foreign_tables: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+         AND name <> '_sqlx_migrations'",
+    )
+    .fetch_one(&mut connection)
+    .await?;
+    connection.close().await?;
+    if verdict != "ok" {
+        return Ok(Some(verdict));
+    }
+    let ours = application_id == APPLICATION_ID || (application_id == 0 && foreign_tables == 0);
+    Ok((!ours).then(|| "its tables belong to another program".to_owned()))
+}
+
+async fn prepare(writer: &mut SqliteConnection, options: &OpenOptions) -> Result<(), Failure> {
+    if let Some(max_size_bytes) = options.max_size_bytes {
+        let page_size: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut *writer).await?;
+        let pages = i64::try_from(max_size_bytes).unwrap_or(i64::MAX) / page_size.max(1);
+        let pragma = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {}", pages.max(1)));
+        sqlx::query(pragma).execute(&mut *writer).await?;
+    }
+    // A file that may only be read opens all the same: find out now, not at the first write.
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut *writer).await?;
+    sqlx::query("ROLLBACK").execute(&mut *writer).await?;
+    checkpoint(writer).await?;
+    sqlx::migrate!("../migrations/sqlite").run_direct(None, &mut *writer, false).await?;
+    Ok(())
+}
+
+/// The settings of every connection. They are connect options, so no connection can miss them.
+fn common(database: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(database)
+        .busy_timeout(BUSY_TIMEOUT)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        // On macOS `fsync` alone leaves data in the drive's cache; elsewhere this does nothing.
+        .pragma("fullfsync", "1")
+        .pragma("cache_size", CACHE_SIZE)
+        .pragma("temp_store", "MEMORY")
+        .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)
+        // Hundreds of statements per second are no news.
+        .disable_statement_logging()
+}
+
+fn writer_options(database: &Path) -> SqliteConnectOptions {
+    common(database).create_if_missing(true).auto_vacuum(SqliteAutoVacuum::Incremental)
+}
+
+fn reader_options(database: &Path) -> SqliteConnectOptions {
+    common(database).pragma("query_only", "1")
+}
