@@ -91,6 +91,8 @@ where
         match events.next().await {
             Some(Ok(event)) => reader.event(&mut draft, &event.data)?,
             Some(Err(EventStreamError::Transport(trouble))) => return Err(at(trouble, &draft)),
+            // A character cut in two at the end is a symptom of the end, not a foreign encoding.
+            Some(Err(EventStreamError::Utf8(error))) if error.utf8_error().error_len().is_none() => break,
             Some(Err(EventStreamError::Utf8(error))) => {
                 return Err(Trouble::Malformed { message: error.to_string(), excerpt: String::new() });
             }
