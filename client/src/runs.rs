@@ -46,7 +46,8 @@ impl Client {
 
     /// The run's steps in the order they were scheduled.
     pub async fn run_steps(&self, id: &RunId) -> Result<Vec<StepView>, ClientError> {
-        self.get(self.url(&["runs", id.as_str(), "steps"], &[])).await
+        let page: Page<StepView> = self.get(self.url(&["runs", id.as_str(), "steps"], &[])).await?;
+        Ok(page.items)
     }
 
     /// Pauses, resumes or cancels a run.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Claim, Claimed, Heartbeat, HeartbeatReply, RegisterWorker, Report, ReportReply, WorkerRegistered, WorkerView,
+    Claim, Claimed, Heartbeat, HeartbeatReply, Page, RegisterWorker, Report, ReportReply, WorkerRegistered, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use reqwest::Method;
@@ -15,9 +15,10 @@ use crate::transport::{Client, LONG_POLL_GRACE};
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Workers, last heard of first.
+    /// Workers, last heard of first; the server bounds how many.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
-        self.get(self.url(&["workers"], &[])).await
+        let page: Page<WorkerView> = self.get(self.url(&["workers"], &[])).await?;
+        Ok(page.items)
     }
 
     /// Introduces a worker process; gives its id from now on.
