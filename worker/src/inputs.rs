@@ -1,1 +1,331 @@
-//! (in the works)
+//! Input values: drawn from secret seeds, the same for every program that is given them.
+
+use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
+use rand::{Rng, RngExt, SeedableRng, TryRng};
+use rand_chacha::{ChaCha8Rng, ChaCha12Rng};
+use rand_distr::{Distribution as _, Normal, StandardNormal, Uniform};
+
+/// Seeds that no program can foresee: started from the randomness of the operating system when a step begins.
+#[derive(Debug, Clone)]
+pub struct SecretSeeds(ChaCha12Rng);
+
+impl SecretSeeds {
+    /// Started from the operating system.
+    pub fn from_os() -> std::io::Result<Self> {
+        let mut seed = [0_u8; 32];
+        rand::rngs::SysRng.try_fill_bytes(&mut seed).map_err(std::io::Error::other)?;
+        Ok(Self(ChaCha12Rng::from_seed(seed)))
+    }
+
+    /// Started from a number: repeatable, for tests.
+    #[must_use]
+    pub fn fixed(seed: u64) -> Self {
+        Self(ChaCha12Rng::seed_from_u64(seed))
+    }
+
+    /// The next seed.
+    pub fn next(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A coin.
+    pub fn flip(&mut self) -> bool {
+        self.0.random()
+    }
+}
+
+/// What is done to the declared distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputKind {
+    /// Nothing.
+    Declared,
+    /// Three times as large.
+    ScaledUp,
+    /// A hundredth.
+    ScaledDown,
+    /// Each sign drawn anew.
+    SignsFlipped,
+}
+
+/// Values of one tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TensorData {
+    /// IEEE 754 binary32.
+    F32(Vec<f32>),
+    /// IEEE 754 binary64.
+    F64(Vec<f64>),
+    /// Two's complement, 32 bits.
+    I32(Vec<i32>),
+}
+
+/// Calls one macro-like expression for the vector inside.
+macro_rules! each {
+    ($data:expr, $values:ident => $body:expr) => {
+        match $data {
+            TensorData::F32($values) => $body,
+            TensorData::F64($values) => $body,
+            TensorData::I32($values) => $body,
+        }
+    };
+}
+
+impl TensorData {
+    /// Zeros that take `size_bytes`.
+    #[must_use]
+    pub fn zeros(dtype: DType, size_bytes: usize) -> Self {
+        match dtype {
+            DType::F32 => Self::F32(vec![0.0; size_bytes / 4]),
+            DType::F64 => Self::F64(vec![0.0; size_bytes / 8]),
+            DType::I32 => Self::I32(vec![0; size_bytes / 4]),
+        }
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        each!(self, values => values.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One element as a 64-bit float: exact for every type.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<f64> {
+        match self {
+            Self::F32(values) => values.get(index).copied().map(f64::from),
+            Self::F64(values) => values.get(index).copied(),
+            Self::I32(values) => values.get(index).copied().map(f64::from),
+        }
+    }
+
+    /// All elements as 64-bit floats.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+        match self {
+            Self::F32(values) => Box::new(values.iter().copied().map(f64::from)),
+            Self::F64(values) => Box::new(values.iter().copied()),
+            Self::I32(values) => Box::new(values.iter().copied().map(f64::from)),
+        }
+    }
+
+    /// The same values with 32-bit floats widened: what the truth is given.
+    #[must_use]
+    pub fn widened(&self) -> Self {
+        match self {
+            Self::F32(values) => Self::F64(values.iter().copied().map(f64::from).collect()),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether every element is finite.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        match self {
+            Self::F32(values) => values.iter().all(|value| value.is_finite()),
+            Self::F64(values) => values.iter().all(|value| value.is_finite()),
+            Self::I32(_) => true,
+        }
+    }
+
+    /// Whether two tensors have the same bits.
+    #[must_use]
+    pub fn same_bits(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::F32(a), Self::F32(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits()),
+            (Self::F64(a), Self::F64(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits()),
+            (Self::I32(a), Self::I32(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    /// Copies the elements into memory, little-endian.
+    pub(crate) fn copy_to_bytes(&self, bytes: &mut [u8]) {
+        each!(self, values => {
+            for (chunk, value) in bytes.chunks_exact_mut(size_of_first(values)).zip(values) {
+                chunk.copy_from_slice(&value.to_le_bytes());
+            }
+        });
+    }
+
+    /// Elements of this tensor's type from memory.
+    pub(crate) fn from_bytes(&self, bytes: &[u8]) -> Self {
+        let (quads, _) = bytes.as_chunks::<4>();
+        let (octets, _) = bytes.as_chunks::<8>();
+        match self {
+            Self::F32(_) => Self::F32(quads.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()),
+            Self::F64(_) => Self::F64(octets.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect()),
+            Self::I32(_) => Self::I32(quads.iter().map(|chunk| i32::from_le_bytes(*chunk)).collect()),
+        }
+    }
+
+    /// Whether memory holds exactly these elements.
+    pub(crate) fn equals_bytes(&self, bytes: &[u8]) -> bool {
+        each!(self, values => {
+            let width = size_of_first(values);
+            bytes.len() == values.len() * width
+                && bytes.chunks_exact(width).zip(values).all(|(chunk, value)| chunk == value.to_le_bytes())
+        })
+    }
+
+    /// How many elements have exactly the bits of a repeated pattern.
+    pub(crate) fn count_pattern(&self, pattern: [u8; 8]) -> u64 {
+        let count = each!(self, values => {
+            let wanted = pattern.get(..size_of_first(values)).unwrap_or_default();
+            values.iter().filter(|value| value.to_le_bytes() == wanted).count()
+        });
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+}
+
+fn size_of_first<T>(_: &[T]) -> usize {
+    size_of::<T>()
+}
+
+/// Draws a tensor. Equal arguments give equal bits.
+#[must_use]
+pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorData {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let count = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
+    match tensor.dtype {
+        DType::F32 => TensorData::F32(floats(&mut random, &tensor.distribution, count, kind)),
+        DType::F64 => TensorData::F64(
+            floats(&mut random, &tensor.distribution, count, kind).into_iter().map(f64::from).collect(),
+        ),
+        // Integers are counts or indices: a scaled index would point outside.
+        DType::I32 => TensorData::I32(integers(&mut random, &tensor.distribution, count)),
+    }
+}
+
+/// Draws all tensors of one kind, each from a seed of its own.
+#[must_use]
+pub fn generate_all(tensors: &[ConcreteTensor], seed: u64, kind: InputKind) -> Vec<TensorData> {
+    let mut seeds = SecretSeeds::fixed(seed);
+    tensors.iter().map(|tensor| generate(tensor, seeds.next(), kind)).collect()
+}
+
+fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, count: usize, kind: InputKind) -> Vec<f32> {
+    let factor: f32 = match kind {
+        InputKind::Declared | InputKind::SignsFlipped => 1.0,
+        InputKind::ScaledUp => 3.0,
+        InputKind::ScaledDown => 0.01,
+    };
+    let mut values: Vec<f32> = match *distribution {
+        #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
+        Distribution::Normal { mean, std } => {
+            let (mean, std) = (mean as f32, std as f32);
+            (0..count)
+                .map(|_| {
+                    let standard: f32 = StandardNormal.sample(random);
+                    (mean + std * standard) * factor
+                })
+                .collect()
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
+        Distribution::Uniform { low, high } => {
+            let (low, width) = (low as f32, (high - low) as f32);
+            (0..count).map(|_| (low + width * random.random::<f32>()) * factor).collect()
+        }
+    };
+    if kind == InputKind::SignsFlipped {
+        for value in &mut values {
+            if random.random::<bool>() {
+                *value = -*value;
+            }
+        }
+    }
+    values
+}
+
+fn integers(random: &mut ChaCha8Rng, distribution: &Distribution, count: usize) -> Vec<i32> {
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
+    match *distribution {
+        Distribution::Normal { mean, std } => match Normal::new(mean, std) {
+            Ok(normal) => (0..count).map(|_| normal.sample(random).round() as i32).collect(),
+            Err(_) => vec![mean.round() as i32; count],
+        },
+        Distribution::Uniform { low, high } => match Uniform::new(low.ceil() as i32, high.ceil() as i32) {
+            Ok(uniform) => (0..count).map(|_| uniform.sample(random)).collect(),
+            Err(_) => vec![low.ceil() as i32; count],
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(dtype: DType, distribution: Distribution) -> ConcreteTensor {
+        ConcreteTensor { name: "x".to_owned(), dtype, shape: vec![100, 200], distribution }
+    }
+
+    fn mean(data: &TensorData) -> f64 {
+        data.iter().sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_bits_and_other_seeds_do_not() {
+        let tensor = tensor(DType::F32, Distribution::default());
+        let first = generate(&tensor, 7, InputKind::Declared);
+        assert!(first.same_bits(&generate(&tensor, 7, InputKind::Declared)));
+        assert!(!first.same_bits(&generate(&tensor, 8, InputKind::Declared)));
+        assert_eq!(first.len(), 20_000);
+    }
+
+    #[test]
+    fn values_follow_the_declared_distribution() {
+        let normal = generate(&tensor(DType::F32, Distribution::Normal { mean: 2.0, std: 0.5 }), 1, InputKind::Declared);
+        assert!((mean(&normal) - 2.0).abs() < 0.02);
+        let variance = normal.iter().map(|x| (x - 2.0).powi(2)).sum::<f64>() / 20_000.0;
+        assert!((variance - 0.25).abs() < 0.02);
+        let uniform = generate(&tensor(DType::F64, Distribution::Uniform { low: -1.0, high: 3.0 }), 1, InputKind::Declared);
+        assert!((mean(&uniform) - 1.0).abs() < 0.05);
+        assert!(uniform.iter().all(|x| (-1.0..3.0).contains(&x)));
+    }
+
+    #[test]
+    fn integers_stay_in_their_range_whatever_the_kind() {
+        let tensor = tensor(DType::I32, Distribution::Uniform { low: 0.0, high: 10.0 });
+        for kind in [InputKind::Declared, InputKind::ScaledUp, InputKind::SignsFlipped] {
+            let data = generate(&tensor, 3, kind);
+            assert!(data.iter().all(|x| (0.0..10.0).contains(&x)));
+            assert!(data.iter().any(|x| x > 8.5));
+        }
+    }
+
+    #[test]
+    fn the_kinds_change_what_they_say() {
+        let tensor = tensor(DType::F32, Distribution::Uniform { low: 1.0, high: 2.0 });
+        let up = generate(&tensor, 5, InputKind::ScaledUp);
+        assert!(up.iter().all(|x| (3.0..=6.0).contains(&x)));
+        let down = generate(&tensor, 5, InputKind::ScaledDown);
+        assert!(down.iter().all(|x| (0.0099..=0.0201).contains(&x)));
+        let flipped = generate(&tensor, 5, InputKind::SignsFlipped);
+        assert!(flipped.iter().any(|x| x < 0.0) && flipped.iter().any(|x| x > 0.0));
+    }
+
+    #[test]
+    fn bytes_and_values_are_the_same_thing() {
+        for data in [
+            TensorData::F32(vec![1.5, -0.0, f32::NAN]),
+            TensorData::F64(vec![1e300, f64::INFINITY]),
+            TensorData::I32(vec![i32::MIN, 7]),
+        ] {
+            let width = if matches!(data, TensorData::F64(_)) { 8 } else { 4 };
+            let mut bytes = vec![0_u8; data.len() * width];
+            data.copy_to_bytes(&mut bytes);
+            assert!(data.equals_bytes(&bytes));
+            assert!(data.from_bytes(&bytes).same_bits(&data));
+            bytes[0] ^= 1;
+            assert!(!data.equals_bytes(&bytes));
+        }
+    }
+
+    #[test]
+    fn widening_keeps_the_value() {
+        let data = TensorData::F32(vec![0.1]);
+        assert_eq!(data.widened(), TensorData::F64(vec![f64::from(0.1_f32)]));
+    }
+}

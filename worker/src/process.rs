@@ -1,14 +1,38 @@
 //! The only place that starts processes. Every child is this same binary, executed again as `__jail` or `__runner`; it
 //! restricts itself and then becomes the compiler or the runner.
 
+mod capture;
+mod ending;
+mod jail;
+mod wire;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::verdict::ProcessEnd;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use ending::{EndLimits, RawEnd, classify};
+pub(crate) use jail::Jail;
+pub(crate) use wire::{WireError, pair, receive, send};
+
+use crate::sandbox::{JailPlan, Work};
+
+/// First argument of a child that becomes a command.
+pub(crate) const JAIL_ARGUMENT: &str = "__jail";
+
+/// First argument of a child that becomes a runner.
+pub(crate) const RUNNER_ARGUMENT: &str = "__runner";
+
+/// How often a watched child is looked at when nothing happens.
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Folders in which a jailed command looks for programs.
+const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Limits of one jailed command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,14 +153,65 @@ pub fn run_jailed(
     command: &JailedCommand,
     cancel: &CancelFlag,
 ) -> Result<ProcessResult, ProcessError> {
-    let _ = (host, command, cancel);
-    Err(ProcessError::Setup("not built yet".to_owned()))
+    let started = Instant::now();
+    let deadline = started + Duration::from_millis(command.limits.wall_ms);
+    let mut jail = Jail::start(host, &plan(command, host.means), &[])?;
+    let killed = loop {
+        if jail.is_over() {
+            break None;
+        }
+        if cancel.is_cancelled() {
+            return Err(ProcessError::Cancelled);
+        }
+        if jail.output_exceeded() {
+            let limit_bytes = u64::try_from(command.limits.output_bytes).unwrap_or(u64::MAX);
+            break Some(ProcessEnd::OutputExceeded { limit_bytes });
+        }
+        let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+            break Some(ProcessEnd::TimedOut { limit_ms: command.limits.wall_ms });
+        };
+        jail.pump(left.min(WATCH_INTERVAL), None)?;
+    };
+    jail.finish();
+    if let Some(message) = jail.setup_error.take() {
+        return Err(ProcessError::Setup(message));
+    }
+    let Some(sandbox) = jail.report.take() else {
+        return Err(ProcessError::Setup("the child ended before it was ready".to_owned()));
+    };
+    let peak_bytes = jail.ended.map_or(0, |raw| raw.peak_bytes);
+    let limits =
+        EndLimits { memory_bytes: command.limits.memory_bytes, cpu_ms: command.limits.cpu_s.saturating_mul(1000) };
+    let end = match (killed, jail.ended) {
+        (Some(end), _) => end,
+        (None, Some(raw)) => classify(raw, peak_bytes, limits, jail.stderr.kept()),
+        (None, None) => return Err(ProcessError::Setup("the supervisor of the jail was killed".to_owned())),
+    };
+    let wall_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(ProcessResult { end, stdout: jail.stdout.take(), stderr: jail.stderr.take(), wall_ms, peak_bytes, sandbox })
+}
+
+fn plan(command: &JailedCommand, means: SandboxChoice) -> JailPlan {
+    let scratch = command.scratch.to_string_lossy().into_owned();
+    let mut env = vec![
+        ("PATH".to_owned(), SEARCH_PATH.to_owned()),
+        ("LANG".to_owned(), "C".to_owned()),
+        ("TMPDIR".to_owned(), scratch),
+    ];
+    env.extend(command.env.iter().cloned());
+    JailPlan {
+        work: Work::Command { program: command.program.clone(), args: command.args.clone(), env },
+        scratch: Some(command.scratch.clone()),
+        read_only: command.read_only.clone(),
+        limits: command.limits.clone(),
+        means,
+    }
 }
 
 /// Has to be called first in `main`, before any thread starts: carries out `__jail` and `__runner` and returns their
 /// exit status; returns nothing for anything else.
 #[must_use]
 pub fn child_main(args: &[OsString]) -> Option<i32> {
-    let _ = args;
-    None
+    let name = args.get(1)?;
+    (name == JAIL_ARGUMENT || name == RUNNER_ARGUMENT).then(crate::sandbox::supervise)
 }

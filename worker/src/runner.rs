@@ -1,1 +1,18 @@
-//! (in the works)
+//! Runs one library in a process of its own, call by call.
+//!
+//! The parent keeps a [`Session`]: it writes inputs into shared memory, asks for a call and takes the outputs out
+//! again. The child loads the library after it was restricted, and answers each request with a status and the time of
+//! the call. Comparing, judging and everything secret stay with the parent; a candidate and the reference never share
+//! memory.
+
+#[expect(unsafe_code, reason = "memory shared with another process")]
+mod arena;
+mod message;
+mod plan;
+#[expect(unsafe_code, reason = "loads a foreign library and calls it through the native contract")]
+mod serve;
+mod session;
+
+pub(crate) use plan::RunnerPlan;
+pub(crate) use serve::serve;
+pub use session::{Breach, Call, CallTime, Session, SessionError, SessionOptions};

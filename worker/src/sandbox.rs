@@ -1,1 +1,27 @@
-//! (in the works)
+//! What keeps foreign code away from the machine.
+//!
+//! A jailed child is this binary, executed again. Three processes make a jail:
+//!
+//! - the *supervisor* stays outside of every restriction and watches the control socket: when the parent is gone, or
+//!   ends the conversation, it kills and collects everything;
+//! - the *init* is the first process of its own process namespace, where that is allowed; it waits for the program
+//!   and reports how it ended;
+//! - the *program* restricts itself and then becomes the command, the runner or the probe.
+//!
+//! Kernels and containers differ in what they allow. Each means is tried on its own, and reported as in force only
+//! when the kernel confirmed it: namespaces with a private root on one road, Landlock on the other, both with a filter
+//! of system calls, limits and without privileges.
+
+mod files;
+mod limits;
+#[expect(unsafe_code, reason = "the kernel's interface for mounts and namespaces")]
+mod namespaces;
+mod plan;
+mod probe;
+#[expect(unsafe_code, reason = "fork, wait and the closing of inherited descriptors have no safe interface")]
+mod supervise;
+mod system_calls;
+
+pub(crate) use plan::{ControlMessage, JailPlan, Work};
+pub use probe::probe;
+pub(crate) use supervise::supervise;

@@ -1,0 +1,121 @@
+//! The memory that parent and runner share.
+//!
+//! Both sides only ever copy bytes in or out. The parent takes nothing from it on trust: what it needs again it keeps
+//! in its own memory.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use memmap2::{MmapMut, MmapOptions};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use super::plan::{GUARD_BYTES, Region, RunnerPlan};
+use crate::inputs::TensorData;
+
+/// The parent's view of an arena.
+#[derive(Debug)]
+pub(super) struct Arena {
+    map: MmapMut,
+    descriptor: OwnedFd,
+}
+
+impl Arena {
+    /// A new arena of zeros, whose size nobody can change.
+    pub(super) fn new(size_bytes: usize) -> std::io::Result<Self> {
+        let descriptor = memfd_create("nightshift-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&descriptor, u64::try_from(size_bytes).unwrap_or(u64::MAX))?;
+        fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let map = map_shared(&descriptor, size_bytes)?;
+        Ok(Self { map, descriptor })
+    }
+
+    /// What is handed to the runner.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Copies a tensor in.
+    pub(super) fn write(&mut self, region: Region, data: &TensorData) {
+        data.copy_to_bytes(self.bytes_mut(region));
+    }
+
+    /// Copies a tensor out.
+    pub(super) fn read(&self, region: Region, like: &TensorData) -> TensorData {
+        like.from_bytes(self.bytes(region))
+    }
+
+    /// Whether a region holds exactly these bits.
+    pub(super) fn holds(&self, region: Region, data: &TensorData) -> bool {
+        data.equals_bytes(self.bytes(region))
+    }
+
+    /// Fills a region with a repeated pattern.
+    pub(super) fn fill(&mut self, region: Region, pattern: [u8; 8]) {
+        for chunk in self.bytes_mut(region).chunks_mut(8) {
+            chunk.copy_from_slice(pattern.get(..chunk.len()).unwrap_or_default());
+        }
+    }
+
+    /// Sets the canaries around every buffer.
+    pub(super) fn set_canaries(&mut self, plan: &RunnerPlan, seed: u64) {
+        for (number, (_, region)) in plan.regions().enumerate() {
+            for (side, guard) in guards(region).into_iter().enumerate() {
+                let mut stream = CanaryStream::new(seed, number, side);
+                for byte in self.bytes_mut(guard) {
+                    *byte = stream.next();
+                }
+            }
+        }
+    }
+
+    /// Names of the buffers whose canaries changed.
+    pub(super) fn broken_canaries(&self, plan: &RunnerPlan, seed: u64) -> Vec<String> {
+        let broken = |number: usize, region: Region| {
+            guards(region).into_iter().enumerate().any(|(side, guard)| {
+                let mut stream = CanaryStream::new(seed, number, side);
+                self.bytes(guard).iter().any(|byte| *byte != stream.next())
+            })
+        };
+        plan.regions()
+            .enumerate()
+            .filter(|(number, (_, region))| broken(*number, *region))
+            .map(|(_, (name, _))| name.to_owned())
+            .collect()
+    }
+
+    fn bytes(&self, region: Region) -> &[u8] {
+        self.map.get(region.offset..region.offset + region.size).unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self, region: Region) -> &mut [u8] {
+        self.map.get_mut(region.offset..region.offset + region.size).unwrap_or_default()
+    }
+}
+
+/// Maps an arena that was received or made.
+pub(super) fn map_shared(descriptor: &OwnedFd, size_bytes: usize) -> std::io::Result<MmapMut> {
+    // SAFETY: the file is an anonymous one whose size is sealed, so no access can fall outside of it. The other process
+    // may change the bytes at any time; both sides only copy plain bytes, for which every value is valid.
+    unsafe { MmapOptions::new().len(size_bytes).map_mut(descriptor) }
+}
+
+fn guards(region: Region) -> [Region; 2] {
+    [
+        Region { offset: region.offset - GUARD_BYTES, size: GUARD_BYTES },
+        Region { offset: region.offset + region.size, size: GUARD_BYTES },
+    ]
+}
+
+/// Bytes that a program cannot guess: a small generator, keyed by a secret number.
+struct CanaryStream(u64);
+
+impl CanaryStream {
+    fn new(seed: u64, number: usize, side: usize) -> Self {
+        let place = u64::try_from(number * 2 + side).unwrap_or(0);
+        Self(seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    fn next(&mut self) -> u8 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0.to_le_bytes()[7]
+    }
+}

@@ -1,0 +1,148 @@
+//! Where everything lies in the memory that parent and runner share.
+
+use std::path::PathBuf;
+
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+/// Bytes around every buffer in which a write is noticed.
+pub(crate) const GUARD_BYTES: usize = 1024;
+
+/// Alignment of every buffer, as the native contract promises.
+const ALIGN_BYTES: usize = 64;
+
+/// Scratch memory of a call, as the native contract promises (`NS_WORKSPACE_BYTES`).
+pub(crate) const WORKSPACE_BYTES: usize = 32 * 1024 * 1024;
+
+/// One buffer of the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Region {
+    /// First byte.
+    pub(crate) offset: usize,
+    /// Size in bytes.
+    pub(crate) size: usize,
+}
+
+/// One tensor of the arena.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Placed {
+    /// Name.
+    pub(crate) name: String,
+    /// Element type.
+    pub(crate) dtype: DType,
+    /// Extents, outermost first.
+    pub(crate) shape: Vec<i64>,
+    /// Where it lies.
+    pub(crate) region: Region,
+}
+
+/// What a runner needs to know. Nothing in it is secret, and no expected value is derived from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunnerPlan {
+    /// The library.
+    pub(crate) library: PathBuf,
+    /// Inputs.
+    pub(crate) inputs: Vec<Placed>,
+    /// Weights.
+    pub(crate) params: Vec<Placed>,
+    /// Outputs.
+    pub(crate) outputs: Vec<Placed>,
+    /// Scratch memory of a call.
+    pub(crate) workspace: Region,
+    /// Size of the arena in bytes.
+    pub(crate) total_bytes: usize,
+    /// Processor core to stay on.
+    pub(crate) core: Option<usize>,
+}
+
+impl RunnerPlan {
+    /// Lays out the tensors of one shape; `double` widens 32-bit floats, for the truth.
+    pub(crate) fn new(library: PathBuf, shapes: &ConcreteShapes, double: bool, core: Option<usize>) -> Self {
+        let mut end = 0_usize;
+        let mut region = |size: usize| {
+            let offset = (end + GUARD_BYTES).next_multiple_of(ALIGN_BYTES);
+            end = offset + size + GUARD_BYTES;
+            Region { offset, size }
+        };
+        let mut place = |tensors: &[ConcreteTensor]| -> Vec<Placed> {
+            tensors
+                .iter()
+                .map(|tensor| {
+                    let dtype = if double && tensor.dtype == DType::F32 { DType::F64 } else { tensor.dtype };
+                    let size = saturating(tensor.elements().saturating_mul(dtype.size_bytes()));
+                    Placed {
+                        name: tensor.name.clone(),
+                        dtype,
+                        shape: tensor.shape.iter().map(|extent| i64::try_from(*extent).unwrap_or(i64::MAX)).collect(),
+                        region: region(size),
+                    }
+                })
+                .collect()
+        };
+        let (inputs, params, outputs) = (place(&shapes.inputs), place(&shapes.params), place(&shapes.outputs));
+        let workspace = region(WORKSPACE_BYTES);
+        let total_bytes = end.next_multiple_of(rustix::param::page_size());
+        Self { library, inputs, params, outputs, workspace, total_bytes, core }
+    }
+
+    /// Size of the arena in bytes.
+    pub(crate) fn arena_bytes(&self) -> u64 {
+        u64::try_from(self.total_bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Every buffer, in the order of the arena.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = (&str, Region)> {
+        let tensors = self.inputs.iter().chain(&self.params).chain(&self.outputs);
+        tensors.map(|placed| (placed.name.as_str(), placed.region)).chain([("workspace", self.workspace)])
+    }
+
+    /// Keeps this process on its core. Timing on a core that cannot be had is still timing.
+    pub(crate) fn pin(&self) {
+        if let Some(core) = self.core {
+            let mut cores = CpuSet::new();
+            cores.set(core);
+            let _ = sched_setaffinity(None, &cores);
+        }
+    }
+}
+
+fn saturating(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::task::Distribution;
+
+    use super::*;
+
+    fn tensor(name: &str, elements: u64) -> ConcreteTensor {
+        ConcreteTensor {
+            name: name.to_owned(),
+            dtype: DType::F32,
+            shape: vec![elements],
+            distribution: Distribution::default(),
+        }
+    }
+
+    #[test]
+    fn buffers_are_aligned_and_keep_their_guards_apart() {
+        let shapes = ConcreteShapes {
+            name: "default".to_owned(),
+            inputs: vec![tensor("x", 3), tensor("y", 17)],
+            params: vec![tensor("w", 1)],
+            outputs: vec![tensor("z", 5)],
+        };
+        for double in [false, true] {
+            let plan = RunnerPlan::new(PathBuf::from("/lib"), &shapes, double, None);
+            let mut end = 0;
+            for (name, region) in plan.regions() {
+                assert_eq!(region.offset % ALIGN_BYTES, 0, "{name}");
+                assert!(region.offset >= end + GUARD_BYTES, "{name}");
+                end = region.offset + region.size + GUARD_BYTES;
+            }
+            assert!(plan.total_bytes >= end);
+        }
+    }
+}

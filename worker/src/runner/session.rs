@@ -1,0 +1,451 @@
+//! The parent's side: one library, one shape, one process.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::verdict::ProcessEnd;
+
+use super::arena::Arena;
+use super::message::{Reply, Request};
+use super::plan::{Placed, RunnerPlan};
+use crate::inputs::{SecretSeeds, TensorData};
+use crate::process::{
+    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, WATCH_INTERVAL, classify, pair, receive, send,
+};
+use crate::sandbox::{JailPlan, Work};
+
+/// Captured output of a runner in bytes; more ends it.
+const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// Printed lines that a report keeps.
+const PRINTED_LINES: usize = 20;
+
+/// Printed bytes that a report keeps.
+const PRINTED_BYTES: usize = 4096;
+
+/// How long a runner may take to restrict itself.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a program whose socket can be read without a question may take to turn out to have ended.
+const ENDING_LIMIT: Duration = Duration::from_millis(100);
+
+/// Added to the time limit of a call for loading the library.
+const LOAD_EXTRA_MS: u64 = 2_000;
+
+/// Processor time of a runner in seconds: a backstop behind the time limit of each call.
+const CPU_LIMIT_S: u64 = 3_600;
+
+/// What a session is made of.
+#[derive(Debug, Clone)]
+pub struct SessionOptions<'a> {
+    /// The library.
+    pub library: &'a Path,
+    /// The tensors of a call.
+    pub shapes: &'a ConcreteShapes,
+    /// Widen 32-bit floats to 64 bits: the library gives the truth.
+    pub double: bool,
+    /// Memory beside the tensors, in bytes.
+    pub memory_bytes: u64,
+    /// Wall time of one call in milliseconds.
+    pub call_timeout_ms: u64,
+    /// Processor core to stay on.
+    pub core: Option<usize>,
+    /// Load nothing unless files and network are out of reach.
+    pub require_sandbox: bool,
+}
+
+/// Why a session is over.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The program ended, or was ended.
+    #[error("{}", .0.describe())]
+    Ended(ProcessEnd),
+    /// The isolation is not sufficient; the library was not loaded.
+    #[error("the isolation of this machine is not sufficient")]
+    Insufficient(Box<SandboxReport>),
+    /// It could not be run at all.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// Times of one call in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallTime {
+    /// As the runner's clock saw it.
+    pub inside_ns: u64,
+    /// From sending the request to receiving the answer, by the parent's clock.
+    pub outside_ns: u64,
+}
+
+/// A rule of the contract that a call broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Breach {
+    /// An input or a weight has other bits than before the call.
+    InputModified {
+        /// The tensor.
+        tensor: String,
+    },
+    /// Something was written beside a buffer.
+    CanaryOverwritten {
+        /// The buffer.
+        buffer: String,
+    },
+    /// Elements of an output still hold what was there before the call.
+    OutputNotWritten {
+        /// The tensor.
+        tensor: String,
+        /// How many.
+        elements: u64,
+    },
+}
+
+/// One finished call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Its times.
+    pub time: CallTime,
+    /// The outputs, taken out of the shared memory at once.
+    pub outputs: Vec<TensorData>,
+    /// Broken rules.
+    pub breaches: Vec<Breach>,
+}
+
+/// A running library.
+#[derive(Debug)]
+pub struct Session {
+    jail: Jail,
+    channel: OwnedFd,
+    arena: Arena,
+    plan: RunnerPlan,
+    report: SandboxReport,
+    params: Vec<TensorData>,
+    inputs: Vec<TensorData>,
+    output_shapes: Vec<TensorData>,
+    nonces: SecretSeeds,
+    canary_seed: u64,
+    poison: [u8; 8],
+    loaded: bool,
+    base_private_bytes: u64,
+    base_total_bytes: u64,
+    peak_bytes: u64,
+    memory_bytes: u64,
+    call_timeout_ms: u64,
+    cancel: CancelFlag,
+    library: PathBuf,
+}
+
+impl Session {
+    /// Starts the process and waits until it is restricted. Nothing of the library runs yet.
+    pub fn start(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Self, SessionError> {
+        let os = |what: &'static str| {
+            move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source }
+        };
+        let library = options.library.canonicalize().map_err(os("finding the library"))?;
+        let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
+        let plan = RunnerPlan::new(library.clone(), options.shapes, options.double, options.core);
+        let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
+        let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
+        let jail_plan = JailPlan {
+            work: Work::Runner(plan.clone()),
+            scratch: None,
+            read_only: vec![library.clone()],
+            limits: Limits {
+                wall_ms: 0,
+                cpu_s: CPU_LIMIT_S,
+                memory_bytes: options.memory_bytes,
+                file_bytes: 0,
+                processes: 1,
+                output_bytes: OUTPUT_BYTES,
+            },
+            means: host.means,
+        };
+        let mut jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
+        drop(theirs);
+        let deadline = Instant::now() + START_LIMIT;
+        while jail.report.is_none() && !jail.is_over() {
+            if cancel.is_cancelled() {
+                return Err(ProcessError::Cancelled.into());
+            }
+            if Instant::now() > deadline {
+                return Err(ProcessError::Setup("the runner did not get ready".to_owned()).into());
+            }
+            jail.pump(WATCH_INTERVAL, None)?;
+        }
+        let Some(report) = jail.report.clone() else {
+            let reason = jail.setup_error.take().unwrap_or_else(|| "the runner ended before it was ready".to_owned());
+            return Err(ProcessError::Setup(reason).into());
+        };
+        if options.require_sandbox && !report.is_sufficient() {
+            return Err(SessionError::Insufficient(Box::new(report)));
+        }
+        let base = jail.resident_bytes();
+        let like = |placed: &Placed| TensorData::zeros(placed.dtype, placed.region.size);
+        Ok(Self {
+            base_private_bytes: base.map_or(0, |resident| resident.private),
+            base_total_bytes: base.map_or(0, |resident| resident.total),
+            jail,
+            channel,
+            arena,
+            report,
+            params: Vec::new(),
+            inputs: Vec::new(),
+            output_shapes: plan.outputs.iter().map(like).collect(),
+            canary_seed: nonces.next(),
+            nonces,
+            plan,
+            poison: [0; 8],
+            loaded: false,
+            peak_bytes: 0,
+            memory_bytes: options.memory_bytes,
+            call_timeout_ms: options.call_timeout_ms,
+            cancel: cancel.clone(),
+            library,
+        })
+    }
+
+    /// Isolation in force.
+    #[must_use]
+    pub fn sandbox(&self) -> &SandboxReport {
+        &self.report
+    }
+
+    /// Loads the library, if that was not done yet, and hands it the weights; what it made of earlier ones is freed.
+    pub fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
+        if !self.loaded {
+            let nonce = self.nonces.next();
+            let (reply, _) = self.ask(Request::Load { nonce }, nonce, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+            if let Some(message) = reply.load_error {
+                return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
+            }
+            self.loaded = true;
+        }
+        self.arena.set_canaries(&self.plan, self.canary_seed);
+        for (placed, data) in self.plan.params.iter().zip(params) {
+            self.arena.write(placed.region, data);
+        }
+        self.params = params.to_vec();
+        let nonce = self.nonces.next();
+        let (reply, _) = self.ask(Request::Init { nonce }, nonce, self.call_timeout_ms)?;
+        if reply.status != 0 {
+            return Err(self.give_up(call_failed("ns_init", reply.status)));
+        }
+        Ok(())
+    }
+
+    /// Puts inputs in place and poisons outputs and canaries. `scratch_too` also fills the workspace, whose content is
+    /// unspecified.
+    pub fn prepare(&mut self, inputs: &[TensorData], scratch_too: bool) {
+        for (placed, data) in self.plan.inputs.iter().zip(inputs) {
+            self.arena.write(placed.region, data);
+        }
+        self.inputs = inputs.to_vec();
+        self.canary_seed = self.nonces.next();
+        self.arena.set_canaries(&self.plan, self.canary_seed);
+        self.poison = poison(self.nonces.next());
+        for placed in &self.plan.outputs {
+            self.arena.fill(placed.region, self.poison);
+        }
+        if scratch_too {
+            self.arena.fill(self.plan.workspace, self.poison);
+        }
+    }
+
+    /// Calls the program once, with what was prepared.
+    pub fn call(&mut self) -> Result<CallTime, SessionError> {
+        let nonce = self.nonces.next();
+        let (reply, outside) = self.ask(Request::Run { nonce }, nonce, self.call_timeout_ms)?;
+        if reply.status != 0 {
+            return Err(self.give_up(call_failed("ns_run", reply.status)));
+        }
+        let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
+        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns })
+    }
+
+    /// Takes the outputs out and looks for broken rules.
+    pub fn collect(&mut self, time: CallTime) -> Call {
+        // The outputs first: what counts is what is there when the program says that it is done.
+        let outputs: Vec<TensorData> = self
+            .plan
+            .outputs
+            .iter()
+            .zip(&self.output_shapes)
+            .map(|(placed, like)| self.arena.read(placed.region, like))
+            .collect();
+        let mut breaches = Vec::new();
+        let given = self.plan.inputs.iter().zip(&self.inputs).chain(self.plan.params.iter().zip(&self.params));
+        for (placed, data) in given {
+            if !self.arena.holds(placed.region, data) {
+                breaches.push(Breach::InputModified { tensor: placed.name.clone() });
+            }
+        }
+        for buffer in self.arena.broken_canaries(&self.plan, self.canary_seed) {
+            breaches.push(Breach::CanaryOverwritten { buffer });
+        }
+        for (placed, output) in self.plan.outputs.iter().zip(&outputs) {
+            let elements = output.count_pattern(self.poison);
+            if elements > 0 {
+                breaches.push(Breach::OutputNotWritten { tensor: placed.name.clone(), elements });
+            }
+        }
+        Call { time, outputs, breaches }
+    }
+
+    /// [`Self::prepare`], [`Self::call`] and [`Self::collect`] in a row.
+    pub fn run(&mut self, inputs: &[TensorData]) -> Result<Call, SessionError> {
+        self.prepare(inputs, true);
+        let time = self.call()?;
+        Ok(self.collect(time))
+    }
+
+    /// The last lines that the program printed, errors last.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        let mut text = String::from_utf8_lossy(self.jail.stdout.kept()).into_owned();
+        text.push_str(&String::from_utf8_lossy(self.jail.stderr.kept()));
+        last_lines(&self.without_path(&text))
+    }
+
+    /// Sends a request and waits for its answer, watching time, memory and output.
+    fn ask(&mut self, request: Request, nonce: u64, limit_ms: u64) -> Result<(Reply, Duration), SessionError> {
+        if self.channel_has_something()? {
+            return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
+        }
+        let started = Instant::now();
+        let deadline = started + Duration::from_millis(limit_ms);
+        if send(&self.channel, &request, &[]).is_err() {
+            return Err(self.find_out_how_it_ended());
+        }
+        loop {
+            let now = Instant::now();
+            let Some(left) = deadline.checked_duration_since(now) else {
+                return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
+            };
+            if self.jail.pump(left.min(WATCH_INTERVAL), Some(self.channel.as_fd()))? {
+                let outside = started.elapsed();
+                return match receive::<Reply>(&self.channel) {
+                    Ok(Some(received)) if received.message.nonce == nonce => {
+                        self.watch()?;
+                        Ok((received.message, outside))
+                    }
+                    Ok(Some(_)) => Err(self.give_up_over_protocol("an answer to a question that was not asked")),
+                    Ok(None) => Err(self.find_out_how_it_ended()),
+                    Err(error) => Err(self.give_up_over_protocol(&error.to_string())),
+                };
+            }
+            if self.jail.is_over() {
+                return Err(self.find_out_how_it_ended());
+            }
+            self.watch()?;
+        }
+    }
+
+    /// Ends the program when it is cancelled, prints too much or eats memory.
+    fn watch(&mut self) -> Result<(), SessionError> {
+        if self.cancel.is_cancelled() {
+            self.jail.finish();
+            return Err(ProcessError::Cancelled.into());
+        }
+        if self.jail.output_exceeded() {
+            let limit_bytes = u64::try_from(OUTPUT_BYTES).unwrap_or(u64::MAX);
+            return Err(self.give_up(ProcessEnd::OutputExceeded { limit_bytes }));
+        }
+        if let Some(resident) = self.jail.resident_bytes() {
+            // The arena is shared and does not count; other shared memory does.
+            let beside_arena = resident.total.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
+            let own = resident.private.saturating_sub(self.base_private_bytes);
+            self.peak_bytes = self.peak_bytes.max(own).max(beside_arena);
+        }
+        if self.peak_bytes > self.memory_bytes {
+            let (limit_bytes, peak_bytes) = (self.memory_bytes, self.peak_bytes);
+            return Err(self.give_up(ProcessEnd::MemoryExceeded { limit_bytes, peak_bytes }));
+        }
+        Ok(())
+    }
+
+    fn channel_has_something(&mut self) -> Result<bool, SessionError> {
+        // A closed channel can be read, too: then the program is over, which `send` finds out.
+        let ready = self.jail.pump(Duration::ZERO, Some(self.channel.as_fd()))?;
+        if !ready {
+            return Ok(false);
+        }
+        self.jail.last_words_within(ENDING_LIMIT)?;
+        Ok(!self.jail.is_over())
+    }
+
+    fn find_out_how_it_ended(&mut self) -> SessionError {
+        let raw = match self.jail.last_words() {
+            Ok(raw) => raw,
+            Err(error) => return error.into(),
+        };
+        self.jail.finish();
+        let Some(raw) = raw else {
+            return self.give_up_over_protocol("it closed the runner's socket");
+        };
+        let beside_arena = raw.peak_bytes.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
+        let peak_bytes = self.peak_bytes.max(beside_arena);
+        let limits = EndLimits { memory_bytes: self.memory_bytes, cpu_ms: CPU_LIMIT_S * 1000 };
+        let end = match classify(raw, peak_bytes, limits, self.jail.stderr.kept()) {
+            // A runner only ends when its parent does: this one was ended from within.
+            ProcessEnd::Finished => ProcessEnd::Exited { status: 0 },
+            end => end,
+        };
+        SessionError::Ended(end)
+    }
+
+    fn give_up(&mut self, end: ProcessEnd) -> SessionError {
+        self.jail.finish();
+        SessionError::Ended(end)
+    }
+
+    fn give_up_over_protocol(&mut self, message: &str) -> SessionError {
+        self.give_up(ProcessEnd::ProtocolBroken { message: message.to_owned() })
+    }
+
+    /// Paths of this machine say nothing to the program's author.
+    fn without_path(&self, text: &str) -> String {
+        text.replace(&*self.library.to_string_lossy(), "the library")
+    }
+}
+
+fn call_failed(entry_point: &str, status: i32) -> ProcessEnd {
+    ProcessEnd::CallFailed { entry_point: entry_point.to_owned(), status }
+}
+
+/// A quiet NaN for 32-bit and 64-bit floats alike, and an unlikely integer, different every time.
+fn poison(random: u64) -> [u8; 8] {
+    let [a, b, ..] = random.to_le_bytes();
+    [a, b, 0xFC, 0x7F, a, b, 0xFC, 0x7F]
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let kept = lines.get(lines.len().saturating_sub(PRINTED_LINES)..).unwrap_or_default().join("\n");
+    let start = kept.len().saturating_sub(PRINTED_BYTES);
+    let start = (start..kept.len()).find(|index| kept.is_char_boundary(*index)).unwrap_or(0);
+    kept.get(start..).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poison_is_not_a_number_in_both_widths() {
+        for random in [0, u64::MAX, 0x1234_5678_9ABC_DEF0] {
+            let bytes = poison(random);
+            assert!(f64::from_le_bytes(bytes).is_nan());
+            assert!(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).is_nan());
+        }
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        let text: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let kept = last_lines(&text);
+        assert!(kept.starts_with("line 80") && kept.ends_with("line 99"));
+        assert!(last_lines(&"é".repeat(PRINTED_BYTES)).len() <= PRINTED_BYTES);
+    }
+}

@@ -1,0 +1,117 @@
+//! Which files a jail shows, and Landlock, which holds it to them.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope, path_beneath_rules,
+};
+use nightshift_protocol::machine::SandboxMeans;
+
+use super::plan::{JailPlan, Work};
+use super::supervise::{in_force, not_in_force};
+
+/// Devices that every program may use.
+pub(super) const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// What compilers and their helpers need of the system.
+const COMMAND_PATHS: [&str; 12] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/nix/store",
+];
+
+/// What a loaded library needs of the system: other libraries.
+const RUNNER_PATHS: [&str; 10] = [
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc/ld.so.cache",
+    "/nix/store",
+];
+
+/// Versions of Landlock, newest first, down to the oldest that also guards against cutting files short.
+const VERSIONS: [(ABI, u32); 7] =
+    [(ABI::V9, 9), (ABI::V8, 8), (ABI::V7, 7), (ABI::V6, 6), (ABI::V5, 5), (ABI::V4, 4), (ABI::V3, 3)];
+
+/// Paths that a jail shows. All exist.
+pub(super) struct Visible {
+    /// For reading and executing.
+    pub(super) read_only: Vec<PathBuf>,
+    /// For everything.
+    pub(super) scratch: Option<PathBuf>,
+}
+
+/// The paths that exist. A missing system path is left out; a missing path of the plan is an error: rules for paths
+/// that do not exist would weaken the whole set.
+pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
+    let system: &[&str] = match plan.work {
+        Work::Runner(_) => &RUNNER_PATHS,
+        Work::Command { .. } | Work::Probe(_) => &COMMAND_PATHS,
+    };
+    let mut read_only: Vec<PathBuf> =
+        system.iter().map(Path::new).filter(|path| path.exists()).map(Path::to_owned).collect();
+    for path in plan.read_only.iter().chain(&plan.scratch) {
+        if !path.is_absolute() || !path.exists() {
+            return Err(format!("the path {} is not an existing absolute path", path.display()));
+        }
+    }
+    read_only.extend(plan.read_only.iter().cloned());
+    Ok(Visible { read_only, scratch: plan.scratch.clone() })
+}
+
+/// Restricts this process to the visible paths, and to no network and no signals beyond itself where the kernel can.
+/// Tells whether files are isolated.
+pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> Result<bool, String> {
+    let shown = visible(plan)?;
+    let mut reason = String::new();
+    for (abi, version) in VERSIONS {
+        match restrict_with(abi, &shown) {
+            Ok(RulesetStatus::FullyEnforced) => {
+                means.push(in_force("landlock", &format!("version {version}")));
+                return Ok(true);
+            }
+            Ok(status) => reason = format!("version {version}: {status:?}"),
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    means.push(not_in_force("landlock", &reason));
+    Ok(false)
+}
+
+fn restrict_with(abi: ABI, shown: &Visible) -> Result<RulesetStatus, landlock::RulesetError> {
+    // Everything is required, nothing is best effort: a rule that the kernel cannot hold has to fail, so that the
+    // next older version is tried as a whole.
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))?;
+    if !AccessNet::from_all(abi).is_empty() {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
+    }
+    if !Scope::from_all(abi).is_empty() {
+        ruleset = ruleset.scope(Scope::from_all(abi))?;
+    }
+    let device_access: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    let devices = DEVICES.iter().filter(|path| Path::new(path).exists());
+    let status = ruleset
+        .create()?
+        .add_rules(path_beneath_rules(&shown.read_only, AccessFs::from_read(abi)))?
+        .add_rules(path_beneath_rules(devices, device_access))?
+        .add_rules(path_beneath_rules(&shown.scratch, AccessFs::from_all(abi)))?
+        .restrict_self()?;
+    Ok(status.ruleset)
+}

@@ -1,0 +1,169 @@
+//! The namespaces road: own users, processes, network, and a private root that holds nothing but what is needed.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nightshift_protocol::machine::SandboxMeans;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::files::{DEVICES, Visible, visible};
+use super::plan::JailPlan;
+use super::supervise::{in_force, not_in_force};
+
+/// Where the private root is put together. Every Linux system has this folder, and nothing that is made visible lies
+/// in it.
+const STAGING: &str = "/proc";
+
+/// Which namespaces this process has left.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Namespaces {
+    /// Users: gives the rights for all others, and none outside.
+    pub(super) user: bool,
+    /// Network.
+    pub(super) network: bool,
+    /// Mounts, with a private root.
+    pub(super) mount: bool,
+}
+
+/// Leaves the namespaces of users, processes, network and inter-process communication. The process namespace holds for
+/// the children.
+pub(super) fn leave_namespaces(means: &mut Vec<SandboxMeans>) -> Namespaces {
+    let mut left = Namespaces::default();
+    match own_users() {
+        Ok(()) => {
+            left.user = true;
+            means.push(in_force("user_namespace", "own identity only"));
+        }
+        Err(reason) => {
+            means.push(not_in_force("user_namespace", &reason));
+            return left;
+        }
+    }
+    for (flag, name) in [
+        (UnshareFlags::NEWPID, "pid_namespace"),
+        (UnshareFlags::NEWNET, "network_namespace"),
+        (UnshareFlags::NEWIPC, "ipc_namespace"),
+    ] {
+        match unshare(flag) {
+            Ok(()) => {
+                left.network |= flag == UnshareFlags::NEWNET;
+                means.push(in_force(name, "own"));
+            }
+            Err(error) => means.push(not_in_force(name, &error.to_string())),
+        }
+    }
+    left
+}
+
+fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
+    // SAFETY: none of the flags used here detaches the table of descriptors, and the process has one thread.
+    Ok(unsafe { unshare_unsafe(flags) }?)
+}
+
+/// Leaves the users' namespace, and keeps its own user and group number in the new one.
+fn own_users() -> Result<(), String> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    unshare(UnshareFlags::NEWUSER).map_err(|error| error.to_string())?;
+    let write = |file: &str, text: String| {
+        std::fs::write(format!("/proc/self/{file}"), text).map_err(|error| format!("{file}: {error}"))
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("{user} {user} 1"))?;
+    write("gid_map", format!("{group} {group} 1"))
+}
+
+/// Gives this process a root of its own: the visible paths, read-only, and the scratch folder. On failure the old
+/// root is still in place.
+pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    unshare(UnshareFlags::NEWNS).map_err(|error| failed("leaving the mount namespace", &error))?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .map_err(|error| failed("making mounts private", &error))?;
+    let options = CString::new("size=4m,mode=755").unwrap_or_default();
+    mount("tmpfs", STAGING, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
+        .map_err(|error| failed("mounting the private root", &error))?;
+    let built = build_root(plan).and_then(|()| {
+        let old = Path::new(STAGING).join(".old");
+        std::fs::create_dir(&old).map_err(|error| failed("making a place for the old root", &error))?;
+        rustix::process::pivot_root(STAGING, &old).map_err(|error| failed("changing the root", &error))
+    });
+    if let Err(reason) = built {
+        let _ = unmount(STAGING, UnmountFlags::DETACH);
+        return Err(reason);
+    }
+    // From here on the new root is in force; what fails now leaves less visible, never more.
+    std::env::set_current_dir("/").map_err(|error| failed("entering the private root", &error))?;
+    unmount("/.old", UnmountFlags::DETACH).map_err(|error| failed("leaving the old root", &error))?;
+    let _ = std::fs::remove_dir("/.old");
+    set_attributes(Path::new("/"), false, libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID)
+        .map_err(|error| failed("making the private root read-only", &error))
+}
+
+fn build_root(plan: &JailPlan) -> Result<(), String> {
+    let Visible { read_only, scratch } = visible(plan)?;
+    let read_only_attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    for path in &read_only {
+        show(path, read_only_attributes)?;
+    }
+    for device in DEVICES.iter().map(Path::new).filter(|path| path.exists()) {
+        show(device, libc::MOUNT_ATTR_NOSUID)?;
+    }
+    if let Some(path) = &scratch {
+        show(path, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
+    }
+    Ok(())
+}
+
+/// Makes one path visible in the private root, under the name that it has outside.
+fn show(path: &Path, attributes: u64) -> Result<(), String> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what} {}: {error}", path.display());
+    let real = path.canonicalize().map_err(|error| failed("resolving", &error))?;
+    let target = staged(&real);
+    let writable = attributes & libc::MOUNT_ATTR_RDONLY == 0;
+    if writable || !target.exists() {
+        let parent = target.parent().unwrap_or(Path::new(STAGING));
+        std::fs::create_dir_all(parent).map_err(|error| failed("making a place for", &error))?;
+        if real.is_dir() {
+            std::fs::create_dir_all(&target).map_err(|error| failed("making a place for", &error))?;
+        } else if !target.exists() {
+            std::fs::write(&target, "").map_err(|error| failed("making a place for", &error))?;
+        }
+        mount_bind_recursive(&real, &target).map_err(|error| failed("binding", &error))?;
+        set_attributes(&target, true, attributes).map_err(|error| failed("restricting", &error))?;
+    }
+    let named = staged(path);
+    if real != path && named.symlink_metadata().is_err() {
+        if let Some(parent) = named.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| failed("making a place for", &error))?;
+        }
+        std::os::unix::fs::symlink(&real, &named).map_err(|error| failed("linking", &error))?;
+    }
+    Ok(())
+}
+
+fn staged(path: &Path) -> PathBuf {
+    Path::new(STAGING).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Adds attributes to a mount, and to all mounts below it when `recursive`.
+fn set_attributes(path: &Path, recursive: bool, attributes: u64) -> std::io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a C string, and the structure is initialized and of the size that is passed.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}

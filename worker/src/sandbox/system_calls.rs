@@ -1,0 +1,201 @@
+//! The filter of system calls: what no compiler and no program has an honest use for is refused.
+
+use std::collections::BTreeMap;
+
+use nightshift_protocol::machine::SandboxMeans;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use super::supervise::{in_force, not_in_force};
+
+/// How much is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strictness {
+    /// A compiler: it may start processes.
+    Command,
+    /// A loaded library: it may start neither threads nor processes.
+    Runner,
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Network, other processes' memory, the kernel's own configuration, and everything that widens the attack surface.
+const REFUSED: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_kcmp,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_personality,
+    // A process outside of its group would escape the group's end.
+    libc::SYS_setsid,
+    libc::SYS_setpgid,
+];
+
+/// Old calls that only this processor family has.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[i64] =
+    &[libc::SYS_kexec_file_load, libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_vhangup];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[i64] = &[];
+
+/// For a loaded library, in addition: programs, shared memory that outlives a process, memory that looks like a file,
+/// other queues to other processes, and the choice of its processor.
+const REFUSED_TO_RUNNERS: &[i64] = &[
+    libc::SYS_clone,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_memfd_create,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_mq_open,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setattr,
+    libc::SYS_setpriority,
+    libc::SYS_prlimit64,
+];
+
+#[cfg(target_arch = "x86_64")]
+const REFUSED_TO_RUNNERS_HERE: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_TO_RUNNERS_HERE: &[i64] = &[];
+
+/// Bit that marks a call of the 32-bit-pointer interface of 64-bit x86. Kernels that have it would otherwise take the
+/// same call under a second number.
+#[cfg(target_arch = "x86_64")]
+const OTHER_INTERFACE: i64 = 0x4000_0000;
+
+/// Puts the filter in force. Tells whether the network is out of reach.
+pub(super) fn filter_system_calls(strictness: Strictness, means: &mut Vec<SandboxMeans>) -> bool {
+    match install(strictness) {
+        Ok(count) => {
+            means.push(in_force("seccomp", &format!("{count} system calls refused")));
+            true
+        }
+        Err(reason) => {
+            means.push(not_in_force("seccomp", &reason));
+            false
+        }
+    }
+}
+
+fn install(strictness: Strictness) -> Result<usize, String> {
+    let mut refused: Rules = BTreeMap::new();
+    for call in REFUSED.iter().chain(REFUSED_HERE) {
+        refuse(&mut refused, *call, Vec::new());
+    }
+    // The signal that ends a program with its parent may not be called off.
+    refuse(&mut refused, libc::SYS_prctl, vec![argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
+    match strictness {
+        Strictness::Command => {
+            for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
+                let mask = u64::from(flag.unsigned_abs());
+                refuse(&mut refused, libc::SYS_clone, vec![argument(0, SeccompCmpOp::MaskedEq(mask), flag)?]);
+            }
+        }
+        Strictness::Runner => {
+            for call in REFUSED_TO_RUNNERS.iter().chain(REFUSED_TO_RUNNERS_HERE) {
+                refuse(&mut refused, *call, Vec::new());
+            }
+            // A program may only signal itself: that is how `abort` works.
+            let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
+            for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill] {
+                refuse(&mut refused, call, vec![argument(0, SeccompCmpOp::Ne, this)?]);
+            }
+            for call in [libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo] {
+                refuse(&mut refused, call, Vec::new());
+            }
+        }
+    }
+    // The C library falls back from `clone3`, whose flags a filter cannot see, to `clone`, whose flags it can.
+    let mut unknown: Rules = BTreeMap::new();
+    refuse(&mut unknown, libc::SYS_clone3, Vec::new());
+    let count = refused.len() + unknown.len();
+    let programs = [compile(unknown, libc::ENOSYS)?, compile(refused, libc::EPERM)?];
+    for program in &programs {
+        seccompiler::apply_filter(program).map_err(|error| error.to_string())?;
+    }
+    Ok(count)
+}
+
+/// Adds one refusal; without conditions the call is always refused.
+fn refuse(rules: &mut Rules, call: i64, conditions: Vec<SeccompCondition>) {
+    let mut add = |number: i64| {
+        let entry = rules.entry(number).or_default();
+        if let Ok(rule) = SeccompRule::new(conditions.clone()) {
+            entry.push(rule);
+        }
+    };
+    add(call);
+    #[cfg(target_arch = "x86_64")]
+    add(call | OTHER_INTERFACE);
+}
+
+fn argument(index: u8, operator: SeccompCmpOp, value: i32) -> Result<SeccompCondition, String> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, u64::from(value.unsigned_abs()))
+        .map_err(|error| error.to_string())
+}
+
+fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
+    let architecture =
+        std::env::consts::ARCH.try_into().map_err(|error: seccompiler::BackendError| error.to_string())?;
+    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno.unsigned_abs()), architecture)
+        .and_then(BpfProgram::try_from)
+        .map_err(|error| error.to_string())
+}
