@@ -13,7 +13,7 @@ usage: cargo xtask TASK
 
 tasks:
   test [--install] [FILTER]   formatting, lints, licences, unused dependencies, then all tests (or those that FILTER
-                              names); --install allows missing packages to be installed with apt-get
+                              names); --install lets it install missing tools (apt-get, cargo)
   licences                    checks every dependency's licence against deny.toml";
 
 fn main() -> ExitCode {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::command::{cargo, find_program, for_each_line, succeeds};
+use crate::command::{cargo, for_each_line, succeeds};
 use crate::{licences, tools};
 
 /// Sum over all test programs.
@@ -57,13 +57,11 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
                 Ok(false)
             }
         })?;
-        for (program, args) in
-            [("cargo-deny", &["deny", "check", "bans", "licenses", "sources"][..]), ("cargo-machete", &["machete"][..])]
-        {
-            if find_program(&[program]).is_some() {
-                check(program, &mut failed_checks, || succeeds(cargo().args(args)))?;
+        for subcommand in &tools::SUBCOMMANDS {
+            if subcommand.is_there(may_install)? {
+                check(subcommand.program, &mut failed_checks, || succeeds(cargo().args(subcommand.args)))?;
             } else {
-                notes.push(format!("skipped: {program} is not installed (`cargo install --locked {program}`)"));
+                notes.push(format!("skipped: {} is not installed (`{}`)", subcommand.program, subcommand.install()));
             }
         }
     }

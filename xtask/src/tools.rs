@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::command::{command, find_program, succeeds};
+use crate::command::{cargo, command, find_program, succeeds};
 
 /// A program that tests use, with the package that brings it.
 struct Tool {
@@ -46,4 +46,43 @@ pub(crate) fn ensure(may_install: bool) -> Result<()> {
 
 fn find(tool: &Tool) -> Option<PathBuf> {
     find_program(tool.programs)
+}
+
+/// A cargo subcommand that checks the workspace, pinned so that every machine judges alike.
+pub(crate) struct Subcommand {
+    /// Its program, which is also the name of its package.
+    pub(crate) program: &'static str,
+    version: &'static str,
+    /// How it is called.
+    pub(crate) args: &'static [&'static str],
+}
+
+/// The subcommands.
+pub(crate) const SUBCOMMANDS: [Subcommand; 2] = [
+    Subcommand { program: "cargo-deny", version: "0.20.2", args: &["deny", "check", "bans", "licenses", "sources"] },
+    Subcommand { program: "cargo-machete", version: "0.9.2", args: &["machete"] },
+];
+
+impl Subcommand {
+    /// The command that installs it.
+    pub(crate) fn install(&self) -> String {
+        format!("cargo install --locked {}@{}", self.program, self.version)
+    }
+
+    /// Whether it is there, after installing it when that is allowed.
+    pub(crate) fn is_there(&self, may_install: bool) -> Result<bool> {
+        if find_program(&[self.program]).is_some() {
+            return Ok(true);
+        }
+        if !may_install {
+            return Ok(false);
+        }
+        println!("xtask: installing {} {}", self.program, self.version);
+        let package = format!("{}@{}", self.program, self.version);
+        let done = succeeds(cargo().args(["install", "--quiet", "--locked", &package]))?;
+        if !done {
+            bail!("`{}` failed: look at its output", self.install());
+        }
+        Ok(true)
+    }
 }
