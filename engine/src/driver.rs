@@ -88,7 +88,10 @@ impl Driver {
             return Ok(None);
         }
         let events = self.store.events_after(run, record.folded_seq, MAX_EVENTS_PER_ADVANCE).await?;
-        if events.is_empty() && record.status != RunStatus::Cancelling {
+        let more = events.len() >= usize::try_from(MAX_EVENTS_PER_ADVANCE).unwrap_or(usize::MAX);
+        // What the last decision itself caused asks for no other one; it is folded together with the next real event.
+        let asks_for_a_decision = more || events.iter().any(|event| event.event.asks_for_a_decision());
+        if !asks_for_a_decision && record.status != RunStatus::Cancelling {
             return Ok(None);
         }
         let mut state = record.state;
@@ -104,14 +107,13 @@ impl Driver {
             }
         }
         let Some(state) = state else { return Ok(None) };
-        let more = events.len() >= usize::try_from(MAX_EVENTS_PER_ADVANCE).unwrap_or(usize::MAX);
 
         let mut schedule = Vec::new();
         let mut end = None;
         if record.status == RunStatus::Cancelling {
             let open = self.store.list_steps(run).await?.iter().any(|step| !step.status.is_final());
             if open {
-                if events.is_empty() {
+                if !asks_for_a_decision {
                     return Ok(None);
                 }
             } else {

@@ -83,6 +83,13 @@ impl Event {
         }
     }
 
+    /// Whether the driver looks at the run because of it. `StepScheduled` is what a decision itself caused: it is folded
+    /// together with the next event that does.
+    #[must_use]
+    pub fn asks_for_a_decision(&self) -> bool {
+        !matches!(self, Self::StepScheduled { .. })
+    }
+
     /// The step's key, for events of a step.
     #[must_use]
     pub fn step_key(&self) -> Option<&str> {

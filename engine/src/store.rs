@@ -148,7 +148,7 @@ pub struct RunRecord {
     pub campaign: CampaignId,
     /// Where it stands.
     pub status: RunStatus,
-    /// Counts every advance; the compare-and-set guard.
+    /// Counts every advance and every change of status; the compare-and-set guard.
     pub revision: u64,
     /// The folded state; none before the first advance.
     pub state: Option<Value>,
@@ -220,7 +220,8 @@ pub struct Advance {
     pub state: Value,
     /// What lists show.
     pub digest: Value,
-    /// Steps to be scheduled, with their new ids. A key that exists is left as it is.
+    /// Steps to be scheduled, with their new ids. A key that exists is left as it is; a decision that ends the run
+    /// schedules nothing.
     pub schedule: Vec<(StepId, StepOrder)>,
     /// How the run ends with this decision, and the event that says so.
     pub end: Option<(RunTransition, Event)>,
@@ -298,7 +299,7 @@ pub enum TryEnd {
         /// The failure.
         failure: StepFailure,
     },
-    /// It was stopped as asked.
+    /// It was stopped as asked. When nobody asked, because its run is not being cancelled, the step is ready again.
     Cancelled,
 }
 
@@ -342,7 +343,7 @@ pub struct ModelCallRecord {
 pub struct PageRequest {
     /// Rows.
     pub limit: u32,
-    /// Only rows before (older than) this id.
+    /// Only rows that follow this one in the list's order: older ones, or later tasks of one campaign.
     pub before: Option<String>,
 }
 
@@ -371,13 +372,14 @@ pub trait Store: Send + Sync {
     /// One run with its state.
     async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError>;
 
-    /// Unfinished runs whose log is ahead of their state, and cancelled ones without leases: the driver's work list.
+    /// Unfinished runs whose log is ahead of their state by an event that asks for a decision, and cancelled ones
+    /// without leases: the driver's work list.
     async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError>;
 
     /// Events after `after`, oldest first.
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError>;
 
-    /// Commits a decision.
+    /// Commits a decision. A run that ends takes its open steps with it: they are cancelled, their leases are gone.
     async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError>;
 
     /// Pause, resume or cancel: changes the status, appends the event, and takes the run's steps out of the ready
@@ -389,7 +391,8 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<RunStatus, StoreError>;
 
-    /// Schedules failed steps of a failed run anew (all, or one), with fresh tries, and sets the run to running.
+    /// Schedules failed steps of a failed run anew (all, or one), with fresh tries, and sets the run to running. Steps
+    /// that were cancelled because the run failed are scheduled with them.
     async fn retry_run(&self, run: &RunId, key: Option<&str>, at: TimestampMs) -> Result<Vec<String>, StoreError>;
 
     /// Ids of campaigns and runs that begin with the text, whose digits begin with it, or that end with it; at most

@@ -62,7 +62,8 @@ pub trait Workflow: Send + Sync {
     /// The state after an event; `None` before the first one.
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError>;
 
-    /// What to do in this state. May repeat what was already decided: keys make it idempotent.
+    /// What to do in this state. May repeat what was already decided: keys make it idempotent. Must not wait for a
+    /// `StepScheduled` alone, which is folded together with the next event of another kind.
     fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError>;
 
     /// The few facts that lists show.
