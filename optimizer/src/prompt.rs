@@ -1,1 +1,15 @@
-//! (in the works)
+//! Prompts: templates in `prompts/`, one folder per agent, rendered over plain views of the protocol's types.
+//!
+//! The templates ship inside the binary. A folder of the user's may replace single files of the same name. Each rendered
+//! prompt carries a version: the hash of the sources of exactly those templates that it was made from, so that two
+//! results can be told apart by what the models were told.
+
+mod format;
+mod library;
+mod view;
+
+pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
+pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};
+
+/// Text of the native contract, which every author of a program is shown.
+pub const CONTRACT: &str = include_str!("../../worker/include/nightshift.h");

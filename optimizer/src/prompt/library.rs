@@ -1,0 +1,388 @@
+//! The templates, and how they become prompts.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use nightshift_protocol::attempt::{Skill, Stage};
+use nightshift_protocol::step::StepFailure;
+use rust_embed::RustEmbed;
+use serde::Serialize;
+
+use super::format::fenced;
+
+/// Longest rendered prompt, in bytes, system and user part each.
+pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
+
+/// Largest template of the user's, in bytes.
+const MAX_TEMPLATE_BYTES: u64 = 256 * 1024;
+
+#[derive(RustEmbed)]
+#[folder = "../prompts"]
+struct Embedded;
+
+/// The templates cannot be used, or a prompt cannot be made from them.
+#[derive(Debug, thiserror::Error)]
+pub enum PromptError {
+    /// A file of the user's folder cannot be read.
+    #[error("the prompt template {path} cannot be read", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file that replaces nothing: most likely a slip of the pen.
+    #[error("the prompt template {path} replaces none: known are {known}", path = path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// The names that can be replaced.
+        known: String,
+    },
+    /// A template is wrong, or does not fit its values.
+    #[error("the prompt template `{name}` cannot be rendered: {detail}")]
+    Template {
+        /// The template.
+        name: String,
+        /// The cause with its line.
+        detail: String,
+    },
+    /// The result is longer than the limit.
+    #[error("the prompt from `{name}` has {bytes} bytes; at most {MAX_PROMPT_BYTES} are sent")]
+    TooLarge {
+        /// The template.
+        name: String,
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+impl PromptError {
+    /// Stable code, documented in `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "config.prompt_unreadable",
+            Self::Unknown { .. } => "config.prompt_unknown",
+            Self::Template { .. } => "config.prompt_template",
+            Self::TooLarge { .. } => "task.prompt_too_large",
+        }
+    }
+}
+
+impl From<PromptError> for StepFailure {
+    fn from(error: PromptError) -> Self {
+        Self::fatal(error.code(), error.to_string())
+    }
+}
+
+/// Which prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    /// Planner: the first plan.
+    Plan,
+    /// Planner: a new one.
+    Replan,
+    /// Coder, at a stage.
+    Code(Stage),
+    /// Verifier.
+    Diagnose,
+    /// Judge, of a skill.
+    Judge(Skill),
+}
+
+impl Prompt {
+    fn system(self) -> &'static str {
+        match self {
+            Self::Plan | Self::Replan => "planner/system.md",
+            Self::Code(_) => "coder/system.md",
+            Self::Diagnose => "verifier/diagnose_system.md",
+            Self::Judge(_) => "judge/system.md",
+        }
+    }
+
+    fn user(self) -> &'static str {
+        match self {
+            Self::Plan => "planner/user.md",
+            Self::Replan => "planner/replan.md",
+            Self::Code(Stage::Draft) => "coder/draft.md",
+            Self::Code(Stage::RepairCompile) => "coder/repair_compile.md",
+            Self::Code(Stage::RepairRuntime) => "coder/repair_runtime.md",
+            Self::Code(Stage::RepairCorrectness) => "coder/repair_correctness.md",
+            Self::Code(Stage::RepairCompliance) => "coder/repair_compliance.md",
+            Self::Code(Stage::Optimize) => "coder/optimize.md",
+            Self::Diagnose => "verifier/diagnose.md",
+            Self::Judge(Skill::FromScratch) => "judge/from_scratch.md",
+            Self::Judge(Skill::Refinement) => "judge/refinement.md",
+        }
+    }
+
+    /// What is said when the reply cannot be used.
+    fn repair(self) -> &'static str {
+        match self {
+            Self::Code(_) => "shared/repair_code.md",
+            Self::Plan | Self::Replan | Self::Diagnose | Self::Judge(_) => "shared/repair_json.md",
+        }
+    }
+}
+
+/// A prompt as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// Who the model is and which rules it keeps.
+    pub system: String,
+    /// The question.
+    pub user: String,
+    /// blake3 over the templates that it was made from.
+    pub version: String,
+}
+
+/// The templates.
+#[derive(Debug)]
+pub struct Prompts {
+    environment: Environment<'static>,
+    sources: BTreeMap<String, String>,
+}
+
+impl Prompts {
+    /// The templates that ship with the program.
+    pub fn embedded() -> Result<Self, PromptError> {
+        Self::of(embedded_sources())
+    }
+
+    /// The same, with the files of a folder in place of those of the same name.
+    pub fn with_overrides(folder: &Path) -> Result<Self, PromptError> {
+        let mut sources = embedded_sources();
+        let known = sources.keys().cloned().collect::<Vec<_>>().join(", ");
+        for path in markdown_files(folder)? {
+            let name = path.strip_prefix(folder).ok().map(|relative| {
+                relative.components().map(|c| c.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+            });
+            let Some(source) = name.and_then(|name| sources.get_mut(&name)) else {
+                return Err(PromptError::Unknown { path, known });
+            };
+            *source = std::fs::read_to_string(&path).map_err(|source| PromptError::Unreadable { path, source })?;
+        }
+        Self::of(sources)
+    }
+
+    /// Makes a prompt.
+    pub fn render(&self, prompt: Prompt, values: &impl Serialize) -> Result<Rendered, PromptError> {
+        let names = [prompt.system(), prompt.user()];
+        Ok(Rendered {
+            system: self.one(names[0], values)?,
+            user: self.one(names[1], values)?,
+            version: self.version(&names),
+        })
+    }
+
+    /// What is said in the second turn, when the reply to `prompt` cannot be used.
+    pub fn repair(&self, prompt: Prompt, problem: &str) -> Result<String, PromptError> {
+        self.one(prompt.repair(), &BTreeMap::from([("problem", problem)]))
+    }
+
+    fn of(sources: BTreeMap<String, String>) -> Result<Self, PromptError> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(
+            syntax.map_err(|error| PromptError::Template { name: "syntax".to_owned(), detail: chain(&error) })?,
+        );
+        environment.add_filter("fenced", fenced);
+        for (name, source) in &sources {
+            environment
+                .add_template_owned(name.clone(), source.clone())
+                .map_err(|error| PromptError::Template { name: name.clone(), detail: chain(&error) })?;
+        }
+        Ok(Self { environment, sources })
+    }
+
+    fn one(&self, name: &str, values: &impl Serialize) -> Result<String, PromptError> {
+        let text = self
+            .environment
+            .get_template(name)
+            .and_then(|template| template.render(Serde(values)))
+            .map_err(|error| PromptError::Template { name: name.to_owned(), detail: chain(&error) })?;
+        let text = without_gaps(&text);
+        if text.len() > MAX_PROMPT_BYTES {
+            return Err(PromptError::TooLarge { name: name.to_owned(), bytes: text.len() });
+        }
+        Ok(text)
+    }
+
+    /// The hash of these templates and of all that they include.
+    fn version(&self, names: &[&str]) -> String {
+        let mut used = BTreeSet::new();
+        let mut open: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        while let Some(name) = open.pop() {
+            if let Some(source) = self.sources.get(&name)
+                && used.insert(name)
+            {
+                open.extend(included(source));
+            }
+        }
+        let mut hasher = blake3::Hasher::new();
+        for name in &used {
+            hasher.update(name.as_bytes()).update(&[0]);
+            hasher.update(self.sources.get(name).map_or("", String::as_str).as_bytes()).update(&[0]);
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+fn embedded_sources() -> BTreeMap<String, String> {
+    Embedded::iter()
+        .filter(|name| name.ends_with(".md"))
+        .filter_map(|name| {
+            let file = Embedded::get(&name)?;
+            Some((name.into_owned(), String::from_utf8_lossy(&file.data).into_owned()))
+        })
+        .collect()
+}
+
+/// The Markdown files of a folder and of its folders, one level deep, in order.
+fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
+    let unreadable = |path: &Path, source| PromptError::Unreadable { path: path.to_owned(), source };
+    let entries = |path: &Path| -> Result<Vec<PathBuf>, PromptError> {
+        std::fs::read_dir(path)
+            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+            .map_err(|source| unreadable(path, source))
+    };
+    let mut files = Vec::new();
+    for path in entries(folder)? {
+        if path.is_dir() {
+            files.extend(entries(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.sort();
+    for file in &files {
+        let size_bytes = file.metadata().map_err(|source| unreadable(file, source))?.len();
+        if size_bytes > MAX_TEMPLATE_BYTES {
+            let source = std::io::Error::other(format!("it has more than {MAX_TEMPLATE_BYTES} bytes"));
+            return Err(unreadable(file, source));
+        }
+    }
+    Ok(files)
+}
+
+/// The names that a template includes: always literals, which a test holds.
+fn included(source: &str) -> Vec<String> {
+    source.split("{% include \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+}
+
+/// At most one empty line in a row outside fenced blocks: conditions in templates leave more behind.
+fn without_gaps(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut fence: Option<String> = None;
+    let mut gap = true;
+    for line in text.lines() {
+        let ticks: String = line.chars().take_while(|c| *c == '`').collect();
+        match &fence {
+            None if ticks.len() >= 3 => fence = Some(ticks),
+            Some(open) if line == open => fence = None,
+            _ => {}
+        }
+        let empty = line.trim().is_empty();
+        if fence.is_some() || !empty || !gap {
+            kept.push_str(if fence.is_none() { line.trim_end() } else { line });
+            kept.push('\n');
+        }
+        gap = empty;
+    }
+    kept.truncate(kept.trim_end().len());
+    kept.push('\n');
+    kept
+}
+
+fn chain(error: &minijinja::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = Cow::from(format!("{text}: {error}")).into_owned();
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_template_parses_and_every_inclusion_exists() {
+        let prompts = Prompts::embedded().unwrap();
+        for (name, source) in &prompts.sources {
+            for wanted in included(source) {
+                assert!(prompts.sources.contains_key(&wanted), "{name} includes {wanted}");
+            }
+            assert_eq!(source.matches("include").count(), included(source).len() + source.matches("includes").count());
+        }
+    }
+
+    #[test]
+    fn every_prompt_has_its_templates() {
+        let prompts = Prompts::embedded().unwrap();
+        let stages = [
+            Stage::Draft,
+            Stage::RepairCompile,
+            Stage::RepairRuntime,
+            Stage::RepairCorrectness,
+            Stage::RepairCompliance,
+            Stage::Optimize,
+        ];
+        let mut all = vec![Prompt::Plan, Prompt::Replan, Prompt::Diagnose];
+        all.extend(stages.map(Prompt::Code));
+        all.extend([Skill::FromScratch, Skill::Refinement].map(Prompt::Judge));
+        for prompt in all {
+            for name in [prompt.system(), prompt.user(), prompt.repair()] {
+                assert!(prompts.sources.contains_key(name), "{prompt:?} wants {name}");
+            }
+        }
+        for stage in stages {
+            assert_eq!(Prompt::Code(stage).user(), format!("coder/{}.md", stage.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_version_changes_with_an_included_template_and_only_then() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("shared")).unwrap();
+        std::fs::write(folder.path().join("shared/previous_program.md"), "Changed.").unwrap();
+        let (before, after) = (Prompts::embedded().unwrap(), Prompts::with_overrides(folder.path()).unwrap());
+        let version = |prompts: &Prompts, prompt: Prompt| prompts.version(&[prompt.system(), prompt.user()]);
+        assert_ne!(version(&before, Prompt::Diagnose), version(&after, Prompt::Diagnose));
+        assert_eq!(version(&before, Prompt::Plan), version(&after, Prompt::Plan));
+    }
+
+    #[test]
+    fn a_file_that_replaces_nothing_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("planer.md"), "x").unwrap();
+        let error = Prompts::with_overrides(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("planner/system.md"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_template_names_itself_and_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("planner")).unwrap();
+        std::fs::write(folder.path().join("planner/user.md"), "a\n{% if %}").unwrap();
+        let error = Prompts::with_overrides(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("planner/user.md") && error.contains(":2"), "{error}");
+    }
+
+    #[test]
+    fn gaps_close_outside_of_code_only() {
+        assert_eq!(without_gaps("\n\na\n\n\n\nb\n```\nx\n\n\ny\n```\n\n\nc\n\n"), "a\n\nb\n```\nx\n\n\ny\n```\n\nc\n");
+    }
+}

@@ -1,0 +1,425 @@
+//! What a template sees: plain values, bounded, with units in their names or texts.
+
+use nightshift_protocol::attempt::{Attempt, Diagnosis, Plan, PlanVersion, Subtask, TensorContract};
+use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
+use nightshift_protocol::step::PreparedTask;
+use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
+use nightshift_protocol::verdict::{CheckCase, Severity};
+use serde::Serialize;
+
+use super::format::{clipped, significant};
+
+/// Most messages of a compiler in a prompt.
+const MAX_COMPILE_ERRORS: usize = 20;
+/// Most failed calls in a prompt.
+const MAX_FAILED_CASES: usize = 8;
+/// Most notes about loops in a prompt, of each kind.
+const MAX_LOOP_NOTES: usize = 12;
+/// Most findings in a prompt.
+const MAX_FINDINGS: usize = 20;
+/// Most bytes of what a program printed.
+const MAX_PRINTED_BYTES: usize = 4_000;
+/// Most bytes of a single foreign line.
+const MAX_LINE_BYTES: usize = 500;
+
+const MIB: u64 = 1 << 20;
+const KIB: u64 = 1 << 10;
+
+#[derive(Serialize)]
+pub(crate) struct TaskView {
+    title: String,
+    description: String,
+    target: &'static str,
+    tensors: Vec<TensorView>,
+    variants: Vec<String>,
+    atol: String,
+    rtol: String,
+    reference_error_factor: f64,
+    operators: Vec<OperatorView>,
+    flops: Option<String>,
+    bytes: Option<String>,
+    memory_mib: u64,
+    call_timeout_ms: u64,
+    reference_source: String,
+}
+
+#[derive(Serialize)]
+struct TensorView {
+    role: &'static str,
+    name: String,
+    dtype: &'static str,
+    shape: String,
+}
+
+#[derive(Serialize)]
+struct OperatorView {
+    name: String,
+    class: String,
+}
+
+impl TaskView {
+    pub(crate) fn new(bundle: &TaskBundle) -> Result<Self, ShapeError> {
+        let spec = &bundle.spec;
+        let shapes = spec.default_shapes()?;
+        let of = |role: &'static str, specs: &[TensorSpec], concrete: &[ConcreteTensor]| -> Vec<TensorView> {
+            specs
+                .iter()
+                .zip(concrete)
+                .map(|(spec, concrete)| TensorView {
+                    role,
+                    name: spec.name.clone(),
+                    dtype: dtype(spec.dtype),
+                    shape: shape(spec, concrete),
+                })
+                .collect()
+        };
+        let mut tensors = of("input", &spec.inputs, &shapes.inputs);
+        tensors.extend(of("weight", &spec.params, &shapes.params));
+        tensors.extend(of("output", &spec.outputs, &shapes.outputs));
+        let variants = spec
+            .variants
+            .iter()
+            .map(|variant| {
+                let dims: Vec<String> =
+                    variant.dims.iter().map(|(name, extent)| format!("{name} = {extent}")).collect();
+                format!("{}: {}", variant.name, dims.join(", "))
+            })
+            .collect();
+        Ok(Self {
+            title: spec.title.clone(),
+            description: spec.description.trim().to_owned(),
+            target: spec.target.as_str(),
+            tensors,
+            variants,
+            atol: significant(spec.tolerance.atol),
+            rtol: significant(spec.tolerance.rtol),
+            reference_error_factor: spec.tolerance.reference_error_factor,
+            operators: spec
+                .operators
+                .iter()
+                .map(|operator| OperatorView { name: operator.name.clone(), class: operator.class.clone() })
+                .collect(),
+            flops: spec.flops.map(significant),
+            bytes: spec.bytes.map(significant),
+            memory_mib: spec.limits.memory_bytes / MIB,
+            call_timeout_ms: spec.limits.call_timeout_ms,
+            reference_source: bundle.reference_source.clone(),
+        })
+    }
+}
+
+fn dtype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I32 => "i32",
+    }
+}
+
+fn shape(spec: &TensorSpec, concrete: &ConcreteTensor) -> String {
+    let extents: Vec<String> = spec
+        .shape
+        .iter()
+        .zip(&concrete.shape)
+        .map(|(dim, extent)| match dim {
+            Dim::Fixed(_) => extent.to_string(),
+            Dim::Named(name) => format!("{name} = {extent}"),
+        })
+        .collect();
+    format!("[{}]", extents.join(", "))
+}
+
+#[derive(Serialize)]
+pub(crate) struct MachineView {
+    processor: String,
+    cores: u32,
+    features: String,
+    memory_mib: u64,
+    last_level_cache_kib: Option<u64>,
+    compiler: String,
+    flags: String,
+    baseline_ms: Option<String>,
+    warnings: Vec<String>,
+}
+
+impl MachineView {
+    pub(crate) fn new(prepared: &PreparedTask) -> Self {
+        let machine = &prepared.machine;
+        let toolchain = &prepared.reference.toolchain;
+        Self {
+            processor: machine.processor.clone(),
+            cores: machine.cores,
+            features: machine.features.join(", "),
+            memory_mib: machine.memory_bytes / MIB,
+            last_level_cache_kib: machine.last_level_cache_bytes.map(|bytes| bytes / KIB),
+            compiler: toolchain.version.clone(),
+            flags: toolchain.flags.join(" "),
+            baseline_ms: Some(prepared.baseline_median_ns).filter(|ns| *ns > 0.0).map(milliseconds),
+            warnings: prepared.warnings.iter().take(MAX_FINDINGS).map(|finding| line(&finding.message)).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct PlanView {
+    version: u32,
+    #[serde(flatten)]
+    plan: Plan,
+}
+
+impl PlanView {
+    pub(crate) fn new(version: &PlanVersion) -> Self {
+        Self { version: version.version, plan: version.plan.clone() }
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct SubtaskView {
+    title: String,
+    scope: Vec<String>,
+    fusion_boundary: String,
+    methods: Vec<String>,
+    expected_bottleneck: String,
+    risk: String,
+    target_speedup: Option<String>,
+    contract: Vec<String>,
+}
+
+impl SubtaskView {
+    pub(crate) fn new(subtask: &Subtask) -> Self {
+        let border = |direction: &'static str, tensors: &[TensorContract]| -> Vec<String> {
+            tensors
+                .iter()
+                .map(|t| format!("{direction} `{}`: {} [{}], {}", t.name, t.dtype, t.shape.join(", "), t.layout))
+                .collect()
+        };
+        let mut contract = border("in", &subtask.contract.inputs);
+        contract.extend(border("out", &subtask.contract.outputs));
+        Self {
+            title: subtask.title.clone(),
+            scope: subtask.scope.clone(),
+            fusion_boundary: subtask.fusion_boundary.clone(),
+            methods: subtask.methods.clone(),
+            expected_bottleneck: subtask.expected_bottleneck.clone(),
+            risk: subtask.risk.clone(),
+            target_speedup: subtask.target_speedup.map(significant),
+            contract,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct AttemptView {
+    number: u32,
+    outcome: &'static str,
+    source: Option<String>,
+    compile_end: String,
+    compile_errors: Vec<CompileErrorView>,
+    end: String,
+    printed: String,
+    passed_cases: usize,
+    total_cases: usize,
+    failed_cases: Vec<String>,
+    deterministic: Option<bool>,
+    findings: Vec<FindingView>,
+    measurement: Option<MeasurementView>,
+    profile: Option<ProfileView>,
+    compiler: Option<CompilerView>,
+    diagnosis: Option<Diagnosis>,
+}
+
+#[derive(Serialize)]
+struct CompileErrorView {
+    place: String,
+    severity: String,
+    message: String,
+    source_line: String,
+}
+
+#[derive(Serialize)]
+struct FindingView {
+    severity: &'static str,
+    message: String,
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct MeasurementView {
+    speedup: String,
+    interval: String,
+    candidate_ms: String,
+    baseline_ms: String,
+    gflops: Option<String>,
+    gbytes: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ProfileView {
+    tier: String,
+    missing: Vec<String>,
+    peak_gflops: String,
+    peak_gbytes: String,
+    roofline_bound: String,
+    roofline_share: Option<String>,
+    arithmetic_intensity: Option<String>,
+}
+
+#[derive(Serialize)]
+struct CompilerView {
+    instructions: u64,
+    wide_vector_instructions: u64,
+    fma_instructions: u64,
+    scalar_math_calls: Vec<String>,
+    vectorized: Vec<LoopNote>,
+    missed: Vec<LoopNote>,
+}
+
+impl AttemptView {
+    /// `source` is the text of the attempt's program.
+    pub(crate) fn new(attempt: &Attempt, source: Option<String>) -> Self {
+        let build = attempt.build.as_ref();
+        let check = attempt.check.as_ref();
+        let cases = check.map(|check| check.cases.as_slice()).unwrap_or_default();
+        let measured = attempt.confirmation.as_ref().or(attempt.measurement.as_ref());
+        let compiler = attempt.profile.as_ref().map(|profile| &profile.compiler).or(build.map(|build| &build.report));
+        Self {
+            number: attempt.number,
+            outcome: attempt.outcome.as_str(),
+            compile_end: build.map_or_else(String::new, |build| build.end.describe()),
+            compile_errors: compile_errors(attempt, source.as_deref()),
+            source,
+            end: check.map_or_else(|| "it did not come to its end".to_owned(), |check| check.end.describe()),
+            printed: check.map_or_else(String::new, |check| clipped(check.printed.trim_end(), MAX_PRINTED_BYTES)),
+            passed_cases: cases.iter().filter(|case| case.passed).count(),
+            total_cases: cases.len(),
+            failed_cases: cases.iter().filter(|case| !case.passed).take(MAX_FAILED_CASES).map(failed_case).collect(),
+            deterministic: check.and_then(|check| check.deterministic),
+            findings: attempt
+                .findings
+                .iter()
+                .take(MAX_FINDINGS)
+                .map(|finding| FindingView {
+                    severity: severity(finding.severity),
+                    message: line(&finding.message),
+                    line: finding.line,
+                })
+                .collect(),
+            measurement: measured.map(measurement),
+            profile: attempt.profile.as_ref().map(profile),
+            compiler: compiler.map(compiler_view),
+            diagnosis: attempt.diagnosis.clone(),
+        }
+    }
+}
+
+fn compile_errors(attempt: &Attempt, source: Option<&str>) -> Vec<CompileErrorView> {
+    let Some(build) = attempt.build.as_ref().filter(|build| build.library.is_none()) else { return Vec::new() };
+    let lines: Vec<&str> = source.map(|source| source.lines().collect()).unwrap_or_default();
+    build
+        .messages
+        .iter()
+        .take(MAX_COMPILE_ERRORS)
+        .map(|message| {
+            let index = usize::try_from(message.line).unwrap_or(usize::MAX).checked_sub(1);
+            CompileErrorView {
+                place: match (message.line, message.column) {
+                    (0, _) => message.file.clone(),
+                    (line, 0) => format!("{}, line {line}", message.file),
+                    (line, column) => format!("{}, line {line}, column {column}", message.file),
+                },
+                severity: message.severity.clone(),
+                message: line(&message.message),
+                source_line: index
+                    .and_then(|index| lines.get(index))
+                    .map_or_else(String::new, |text| line(text.trim())),
+            }
+        })
+        .collect()
+}
+
+fn failed_case(case: &CheckCase) -> String {
+    let worst = case.worst.as_ref().map_or_else(String::new, |worst| {
+        let got = worst.candidate.map_or_else(|| "a value that is not finite".to_owned(), |value| value.to_string());
+        let error = worst
+            .normalized_error
+            .map_or_else(String::new, |error| format!(" (error {} times the tolerance)", significant(error)));
+        format!("; worst: `{}`{:?} is {got}, right is {}{error}", worst.tensor, worst.index, worst.truth)
+    });
+    format!(
+        "shape `{}`, inputs `{}`: {} of {} elements wrong{worst}",
+        case.shape, case.inputs, case.wrong_elements, case.elements
+    )
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Violation => "violation",
+    }
+}
+
+fn measurement(measurement: &Measurement) -> MeasurementView {
+    let speedup = measurement.speedup;
+    MeasurementView {
+        speedup: format!("{:.3}", speedup.estimate),
+        interval: format!(
+            "{} % interval {:.3} to {:.3}{}",
+            significant_percent(measurement.confidence),
+            speedup.low,
+            speedup.high,
+            if measurement.precise { "" } else { ", not as precise as wanted" }
+        ),
+        candidate_ms: milliseconds(measurement.candidate_median_ns),
+        baseline_ms: milliseconds(measurement.baseline_median_ns),
+        gflops: measurement.achieved_flops_per_s.map(giga),
+        gbytes: measurement.achieved_bytes_per_s.map(giga),
+    }
+}
+
+fn profile(profile: &Profile) -> ProfileView {
+    ProfileView {
+        tier: profile.tier.clone(),
+        missing: profile.missing.iter().take(MAX_FINDINGS).map(|text| line(text)).collect(),
+        peak_gflops: giga(profile.peak_flops_per_s),
+        peak_gbytes: giga(profile.peak_bytes_per_s),
+        roofline_bound: profile.roofline_bound.clone(),
+        roofline_share: profile.roofline_share.map(significant_percent),
+        arithmetic_intensity: profile.arithmetic_intensity.map(significant),
+    }
+}
+
+fn compiler_view(report: &CompilerReport) -> CompilerView {
+    let notes = |notes: &[LoopNote]| -> Vec<LoopNote> {
+        notes
+            .iter()
+            .take(MAX_LOOP_NOTES)
+            .map(|note| LoopNote { line: note.line, message: line(&note.message) })
+            .collect()
+    };
+    CompilerView {
+        instructions: report.instructions,
+        wide_vector_instructions: report.wide_vector_instructions,
+        fma_instructions: report.fma_instructions,
+        scalar_math_calls: report.scalar_math_calls.iter().take(MAX_LOOP_NOTES).cloned().collect(),
+        vectorized: notes(&report.vectorized_loops),
+        missed: notes(&report.missed_loops),
+    }
+}
+
+fn line(text: &str) -> String {
+    let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    clipped(&flat, MAX_LINE_BYTES).replace('\n', " ")
+}
+
+fn milliseconds(ns: f64) -> String {
+    significant(ns / 1e6)
+}
+
+fn giga(value: f64) -> String {
+    significant(value / 1e9)
+}
+
+fn significant_percent(share: f64) -> String {
+    format!("{:.0}", share * 100.0)
+}
