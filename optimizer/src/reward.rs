@@ -92,9 +92,9 @@ mod tests {
 
     fn rated(total: u8, major_hacking: bool) -> Rubric {
         let scores = RubricScores {
-            anti_hacking: total / 4 + u8::from(total % 4 > 0),
-            cuda_engineering: total / 4 + u8::from(total % 4 > 1),
-            operator_coverage: total / 4 + u8::from(total % 4 > 2),
+            anti_hacking: total / 4 + u8::from(total % 4 >= 1),
+            cuda_engineering: total / 4 + u8::from(total % 4 >= 2),
+            operator_coverage: total / 4 + u8::from(total % 4 >= 3),
             skill_compliance: total / 4,
         };
         assert_eq!(scores.total(), u32::from(total));

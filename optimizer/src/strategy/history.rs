@@ -1,5 +1,7 @@
 //! Earlier attempts in one line each, for the agents: bounded in number and length.
 
+use std::fmt::Write as _;
+
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::verdict::Severity;
 
@@ -14,6 +16,7 @@ pub(super) fn lines(attempts: &[Attempt]) -> Vec<String> {
     attempts.iter().skip(skipped).map(line).collect()
 }
 
+/// Writing into a string cannot fail.
 fn line(attempt: &Attempt) -> String {
     let mut text = format!(
         "attempt {} (plan {}, subtask {}, {}",
@@ -23,20 +26,20 @@ fn line(attempt: &Attempt) -> String {
         attempt.stage.as_str()
     );
     if let Some(parent) = attempt.parent {
-        text.push_str(&format!(" from attempt {parent}"));
+        let _ = write!(text, " from attempt {parent}");
     }
     text.push_str("): ");
     text.push_str(attempt.outcome.as_str());
     if let Some(speedup) = attempt.speedup() {
         let confirmed = if attempt.confirmation.is_some() { "confirmed" } else { "measured once" };
-        text.push_str(&format!(", {:.3}x [{:.3}, {:.3}], {confirmed}", speedup.estimate, speedup.low, speedup.high));
+        let _ = write!(text, ", {:.3}x [{:.3}, {:.3}], {confirmed}", speedup.estimate, speedup.low, speedup.high);
     }
     if let Some(cause) = cause(attempt) {
         text.push_str(": ");
         text.push_str(&cause);
     }
     if let Some(diagnosis) = &attempt.diagnosis {
-        text.push_str(&format!("; issue: {}; advised: {}", diagnosis.critical_issue, diagnosis.modification));
+        let _ = write!(text, "; issue: {}; advised: {}", diagnosis.critical_issue, diagnosis.modification);
     }
     bounded(&text)
 }

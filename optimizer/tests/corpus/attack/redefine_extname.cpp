@@ -1,0 +1,11 @@
+// expect: symbol_tricks
+// A banned function under another name.
+#include "nightshift.h"
+#pragma redefine_extname helper system
+extern "C" int helper(const char *);
+
+NS_EXPORT int ns_run(void *state, const ns_tensor *inputs, int32_t n_inputs, ns_tensor *outputs, int32_t n_outputs,
+                     void *workspace, void *stream) {
+    helper("true");
+    return 0;
+}
