@@ -3,8 +3,10 @@
 use nightshift_engine::retry::{AfterFailure, after_failure};
 use nightshift_engine::store::{Reported, StepRecord, StoreError, TryEnd};
 use nightshift_protocol::api::TryOutcome;
+use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::{StepFailure, StepKind, StepOutput};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::app::App;
 
@@ -68,10 +70,9 @@ impl App {
                 TryEnd::Completed { output }
             }
             TryOutcome::Failed { failure } => self.after(step, &bounded(failure), at),
-            // Only a cancelled run's steps are cancelled; a worker that stops for reasons of its own gives the step back.
-            TryOutcome::Cancelled if self.store.load_run(&step.run).await?.status == RunStatus::Cancelling => {
-                TryEnd::Cancelled
-            }
+            // Only a cancelled run's steps are cancelled (and a second copy of such a report may come when the run is
+            // over); a worker that stops for reasons of its own gives the step back, and that counts as a try.
+            TryOutcome::Cancelled if self.is_cancelled(&step.run).await? => TryEnd::Cancelled,
             TryOutcome::Cancelled => {
                 let stopped =
                     StepFailure::retriable("worker.stopped", "the worker stopped the step without being asked");
@@ -91,7 +92,12 @@ impl App {
         Ok(reported)
     }
 
-    fn after(&self, step: &StepRecord, failure: &StepFailure, at: nightshift_protocol::time::TimestampMs) -> TryEnd {
+    async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {
+        let status = self.store.load_run(run).await?.status;
+        Ok(matches!(status, RunStatus::Cancelling | RunStatus::Cancelled))
+    }
+
+    fn after(&self, step: &StepRecord, failure: &StepFailure, at: TimestampMs) -> TryEnd {
         match after_failure(&step.retry, step.tries, failure, self.random.unit()) {
             AfterFailure::Retry { delay_ms } => {
                 TryEnd::Retry { failure: failure.clone(), at: at.plus_ms(delay_ms.min(MAX_RETRY_AFTER_MS)) }

@@ -1,0 +1,136 @@
+//! Who may do what.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::get;
+use nightshift_protocol::api::{Control, ControlAction, Health};
+use reqwest::header::HOST;
+use reqwest::{Method, StatusCode};
+
+use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, refusal, refused};
+
+#[tokio::test]
+async fn a_call_without_the_right_token_changes_nothing() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let request = server.request(&["softmax"]).await;
+    let create = |token: Option<&str>| {
+        let call = server.bare(Method::POST, "/api/v1/campaigns").json(&request);
+        match token {
+            Some(token) => call.bearer_auth(token).send(),
+            None => call.send(),
+        }
+    };
+    assert_eq!(refused(create(None).await.unwrap()).await, refusal(401, "auth.required"));
+    assert_eq!(refused(create(Some("guess")).await.unwrap()).await, refusal(401, "auth.wrong_token"));
+    assert_eq!(refused(create(Some(WORKER)).await.unwrap()).await, refusal(403, "auth.forbidden"));
+    let campaigns: serde_json::Value = server.read("/campaigns").await;
+    assert_eq!(campaigns["items"].as_array().unwrap().len(), 0);
+    assert_eq!(create(Some(OPERATOR)).await.unwrap().status(), StatusCode::CREATED);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_refused_also_where_none_is_needed() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let open = server.bare(Method::GET, "/api/v1/campaigns").send().await.unwrap();
+    assert_eq!(open.status(), StatusCode::OK);
+    let wrong = server.call(Method::GET, "/campaigns", "guess").send().await.unwrap();
+    assert_eq!(refused(wrong).await, refusal(401, "auth.wrong_token"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn reading_needs_the_operators_token_when_the_server_says_so() {
+    let pages = Router::new().route("/", get(|| async { "a page" }));
+    let wish = Wish { reads_need_token: true, extra: pages, ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let hash = server.put_artifact(b"bytes").await;
+    for path in ["/api/v1/campaigns", "/api/v1/workers", "/api/v1/ids/ab", &format!("/api/v1/artifacts/{hash}"), "/"] {
+        let answer = server.bare(Method::GET, path).send().await.unwrap();
+        assert!(answer.headers().contains_key("www-authenticate"), "{path}");
+        assert_eq!(refused(answer).await, refusal(401, "auth.required"), "{path}");
+        let answer = server.bare(Method::GET, path).bearer_auth(OPERATOR).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+    }
+    // A worker needs artifacts, and nothing else.
+    let artifact = server.call(Method::GET, &format!("/artifacts/{hash}"), WORKER).send().await.unwrap();
+    assert_eq!(artifact.bytes().await.unwrap().as_ref(), b"bytes");
+    let campaigns = server.call(Method::GET, "/campaigns", WORKER).send().await.unwrap();
+    assert_eq!(refused(campaigns).await, refusal(403, "auth.forbidden"));
+    // A person's browser asks for the token as a password.
+    let page = server.bare(Method::GET, "/").basic_auth("me", Some(OPERATOR)).send().await.unwrap();
+    assert_eq!(page.text().await.unwrap(), "a page");
+    // Whether the server lives is nobody's secret.
+    let health: Health = ok(server.bare(Method::GET, "/api/v1/health").send().await.unwrap()).await;
+    assert_eq!((health.status.as_str(), health.database.as_str()), ("ok", "sqlite"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_browser_sends_by_itself_changes_nothing() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (created, _) = server.campaign().await;
+    let path = format!("/api/v1/campaigns/{}/control", created.campaign);
+    let call = server.bare(Method::POST, &path).basic_auth("me", Some(OPERATOR));
+    let answer = call.json(&Control { action: ControlAction::Cancel }).send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(401, "auth.wrong_token"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_foreign_host_name_is_refused_on_a_loopback_address() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let port = server.addr().port();
+    for host in ["rebound.example".to_owned(), format!("rebound.example:{port}"), "localhost.example".to_owned()] {
+        let answer = server.get("/campaigns").header(HOST, &host).send().await.unwrap();
+        assert_eq!(refused(answer).await, refusal(403, "request.host_not_allowed"), "{host}");
+    }
+    for host in ["localhost".to_owned(), format!("localhost:{port}"), format!("[::1]:{port}")] {
+        let answer = server.get("/campaigns").header(HOST, &host).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{host}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_for_the_network_answers_to_every_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = crate::setup::open_store(&folder).await;
+    let wish = Wish::default();
+    let mut config = wish.config();
+    config.bind = SocketAddr::from(([0, 0, 0, 0], 0));
+    let running = nightshift_server::Server::start(config, wish.parts(store), Router::new()).await.unwrap();
+    let url = format!("http://127.0.0.1:{}/api/v1/campaigns", running.addr().port());
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answer = http.get(url).header(HOST, "gpu-farm.example").send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_answer_is_harmless_in_a_browser() {
+    let pages = Router::new().route("/", get(|| async { "a page" }));
+    let (server, _folder) = TestServer::start(Wish { extra: pages, ..Wish::default() }).await;
+    for path in ["/", "/api/v1/health", "/api/v1/nothing", "/nothing"] {
+        let answer = server.bare(Method::GET, path).send().await.unwrap();
+        let header = |name: &str| answer.headers().get(name).unwrap().to_str().unwrap().to_owned();
+        assert!(header("content-security-policy").contains("default-src 'self'"), "{path}");
+        assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(header("x-frame-options"), "DENY", "{path}");
+        assert!(!answer.headers().contains_key("access-control-allow-origin"), "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_call_or_method_is_answered_in_the_shape_of_an_error() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let unknown = server.get("/nothing").send().await.unwrap();
+    assert_eq!(refused(unknown).await, refusal(404, "request.no_such_call"));
+    for path in ["/campaigns", "/artifacts/00", "/runs/x/events"] {
+        let wrong = server.call(Method::DELETE, path, OPERATOR).send().await.unwrap();
+        assert_eq!(refused(wrong).await, refusal(405, "request.method_not_allowed"), "{path}");
+    }
+    server.stop().await;
+}

@@ -1,0 +1,15 @@
+//! The server as its clients see it: over HTTP, with the real store in a temporary folder, a small workflow and agents
+//! that do what a test tells them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod access;
+mod agents;
+mod artifacts;
+mod campaigns;
+mod faults;
+mod loops;
+mod runs;
+mod setup;
+mod toy;
+mod workers;

@@ -1,0 +1,104 @@
+//! Reading runs: detail, log, steps, and why something waits.
+
+use std::time::{Duration, Instant};
+
+use nightshift_engine::retry::RetryPolicy;
+use nightshift_protocol::api::{Control, ControlAction, EventsPage, Page, StepView, TryOutcome};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::step::StepFailure;
+
+use crate::setup::{TestServer, Wish, until};
+use crate::toy::{PLAN, PREPARE, prepared_output};
+
+async fn waiting_for(server: &TestServer, run: &RunId) -> Option<String> {
+    server.run(run).await.open_steps.first().and_then(|step| step.waiting_for.clone())
+}
+
+#[tokio::test]
+async fn a_waiting_step_says_why() {
+    let retry = RetryPolicy { max_tries: 3, first_delay_ms: 40_000, max_delay_ms: 40_000 };
+    let (server, _folder) = TestServer::start(Wish { retry, ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    let nobody = until("a scheduled step", || waiting_for(&server, &run)).await;
+    assert_eq!(nobody, "no worker offers worker/cpu/exclusive");
+
+    let worker = server.register().await;
+    assert_eq!(
+        waiting_for(&server, &run).await.unwrap(),
+        "a worker that offers worker/cpu/exclusive is about to take it"
+    );
+    let control = async |action| {
+        let answer = server.post(&format!("/runs/{run}/control")).json(&Control { action }).send().await.unwrap();
+        assert!(answer.status().is_success());
+    };
+    control(ControlAction::Pause).await;
+    assert_eq!(waiting_for(&server, &run).await.unwrap(), "the run is paused");
+    assert!(server.claim(&worker, 0).await.is_empty(), "a step of a paused run was given out");
+    control(ControlAction::Resume).await;
+
+    let step = server.claim_one(&worker).await;
+    assert_eq!(waiting_for(&server, &run).await, None);
+    let (_, second) = server.campaign().await;
+    let busy = until("a second scheduled step", || waiting_for(&server, &second)).await;
+    assert_eq!(busy, "the only worker that offers worker/cpu/exclusive is busy");
+
+    let failed = TryOutcome::Failed { failure: StepFailure::retriable("worker.busy", "no memory") };
+    server.report(&worker, &step, failed).await;
+    let retrying = waiting_for(&server, &run).await.unwrap();
+    assert!(retrying.starts_with("retry in ") && retrying.ends_with(" s"), "{retrying}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_log_is_held_until_something_happens() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    server.until_event(&run, "step_scheduled").await;
+    let log: EventsPage = server.read(&format!("/runs/{run}/events")).await;
+    let last = log.events.last().unwrap().seq;
+    assert_eq!(log.events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=last).collect::<Vec<_>>());
+
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    let began = Instant::now();
+    let path = format!("/runs/{run}/events?after={last}&wait_ms=20000");
+    let (page, _) = tokio::join!(server.read::<EventsPage>(&path), async {
+        tokio::task::yield_now().await;
+        server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await
+    });
+    assert!(began.elapsed() < Duration::from_secs(10), "the call was held to its end");
+    assert_eq!((page.events[0].seq, page.events[0].kind.as_str()), (last + 1, "step_completed"));
+    assert_eq!(page.events[0].step_key.as_deref(), Some(PREPARE));
+    assert_eq!(page.events[0].body["event"], "step_completed");
+
+    // A run that is over has no more to say: the call ends at once.
+    server.until_status(&run, RunStatus::Completed).await;
+    let log: EventsPage = server.read(&format!("/runs/{run}/events")).await;
+    let end = log.events.last().unwrap().seq;
+    let began = Instant::now();
+    let page: EventsPage = server.read(&format!("/runs/{run}/events?after={end}&wait_ms=20000")).await;
+    assert!(page.events.is_empty() && page.status == RunStatus::Completed);
+    assert!(began.elapsed() < Duration::from_secs(10));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_finished_run_shows_all_its_steps() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (created, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    server.until_status(&run, RunStatus::Completed).await;
+    let detail = server.run(&run).await;
+    assert!(detail.open_steps.is_empty());
+    assert_eq!(detail.summary.campaign, created.campaign);
+    assert_eq!(detail.summary.digest.activity, "2 steps done");
+    assert!(detail.summary.finished_at.is_some());
+    let steps: Page<StepView> = server.read(&format!("/runs/{run}/steps")).await;
+    let shown: Vec<_> = steps.items.iter().map(|step| (step.key.as_str(), step.status, step.tries)).collect();
+    assert_eq!(shown, [(PREPARE, StepStatus::Completed, 1), (PLAN, StepStatus::Completed, 1)]);
+    assert_eq!(steps.items[0].worker, Some(worker));
+    server.stop().await;
+}

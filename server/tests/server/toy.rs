@@ -1,0 +1,310 @@
+//! A workflow with one step of a worker and one of an agent, and agents that do what they are told.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use nightshift_engine::clock::Clock;
+use nightshift_engine::event::Event;
+use nightshift_engine::retry::RetryPolicy;
+use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
+use nightshift_protocol::api::{RunDigest, RunView};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{BuildReport, ModelCallSummary, Plan};
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs, Offers, SandboxReport, Toolchain};
+use nightshift_protocol::measurement::CompilerReport;
+use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepKind, StepOutput};
+use nightshift_protocol::task::Target;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_server::AgentExecutor;
+use nightshift_server::{AgentPorts, AgentStep};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+/// Key of the worker's step.
+pub(crate) const PREPARE: &str = "prepare";
+/// Key of the agent's step.
+pub(crate) const PLAN: &str = "plan";
+/// Route of the worker's step.
+pub(crate) const ROUTE: &str = "worker/cpu/exclusive";
+
+/// First the worker prepares, then the agent plans, then the run is over.
+pub(crate) struct ToyWorkflow {
+    pub(crate) retry: RetryPolicy,
+}
+
+impl Default for ToyWorkflow {
+    fn default() -> Self {
+        Self { retry: RetryPolicy { max_tries: 3, first_delay_ms: 2, max_delay_ms: 4 } }
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> WorkflowError {
+    WorkflowError::Unreadable { what: "state", message: error.to_string() }
+}
+
+fn input_of(state: &Value) -> Result<RunInput, WorkflowError> {
+    serde_json::from_value(state["input"].clone()).map_err(|error| unreadable(&error))
+}
+
+impl Workflow for ToyWorkflow {
+    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
+        match (state, event) {
+            (None, Event::RunCreated { input }) => Ok(json!({ "input": input, "done": [] })),
+            (Some(mut state), Event::StepCompleted { key, .. }) => {
+                if let Some(done) = state["done"].as_array_mut() {
+                    done.push(json!(key));
+                }
+                Ok(state)
+            }
+            (Some(state), _) => Ok(state),
+            (None, event) => {
+                Err(WorkflowError::OutOfOrder { event: event.kind().to_owned(), message: "no run yet".to_owned() })
+            }
+        }
+    }
+
+    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
+        let task = input_of(state)?.task;
+        let done = |key: &str| state["done"].as_array().is_some_and(|done| done.contains(&json!(key)));
+        let order = |key: &str, kind: StepKind, needs: Needs, input: StepInput| {
+            Ok(vec![Command::Schedule(StepOrder {
+                key: key.to_owned(),
+                kind: kind.as_str().to_owned(),
+                needs,
+                input: serde_json::to_value(input).map_err(|error| unreadable(&error))?,
+                timeout_ms: 60_000,
+                retry: self.retry,
+            })])
+        };
+        if !done(PREPARE) {
+            let needs = Needs::worker(Target::Cpu, DeviceUse::Exclusive);
+            order(PREPARE, StepKind::PrepareTask, needs, StepInput::PrepareTask { task })
+        } else if !done(PLAN) {
+            let input = StepInput::Plan { task, prepared: Box::new(prepared()) };
+            order(PLAN, StepKind::Plan, Needs::agent(), input)
+        } else {
+            Ok(vec![Command::Complete { result: json!("done") }])
+        }
+    }
+
+    fn digest(&self, state: &Value) -> Result<Value, WorkflowError> {
+        let input = input_of(state)?;
+        serde_json::to_value(RunDigest {
+            task: input.task_name,
+            model: input.model.label(),
+            scripted: input.model.is_scripted(),
+            attempts: 0,
+            best_attempt: None,
+            best_speedup: None,
+            best_confirmed: false,
+            stop_reason: None,
+            activity: format!("{} steps done", state["done"].as_array().map_or(0, Vec::len)),
+        })
+        .map_err(|error| unreadable(&error))
+    }
+}
+
+/// What the state of a toy run says.
+pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
+    Ok(RunView {
+        task: input_of(state)?.task,
+        prepared: None,
+        plans: Vec::new(),
+        attempts: Vec::new(),
+        best_attempt: None,
+        stop_reason: None,
+    })
+}
+
+pub(crate) fn machine() -> MachineFacts {
+    MachineFacts {
+        host: "test".to_owned(),
+        os: "linux".to_owned(),
+        processor: "some".to_owned(),
+        cores: 2,
+        features: Vec::new(),
+        memory_bytes: 1 << 30,
+        last_level_cache_bytes: None,
+        cpp_toolchain: None,
+        sandbox: SandboxReport::default(),
+    }
+}
+
+pub(crate) fn offers() -> Offers {
+    Offers { targets: vec![Target::Cpu], cpu_slots: 1, device_slots: 1, machine: machine() }
+}
+
+/// A prepared reference, as a worker reports it.
+pub(crate) fn prepared() -> PreparedTask {
+    let hash = ArtifactHash::of(b"something");
+    PreparedTask {
+        reference: BuildReport {
+            library: Some(hash.clone()),
+            end: ProcessEnd::Finished,
+            messages: Vec::new(),
+            log: hash.clone(),
+            toolchain: Toolchain {
+                program: "c++".to_owned(),
+                path: "c++".to_owned(),
+                version: "1".to_owned(),
+                flags: Vec::new(),
+                fingerprint: "f".to_owned(),
+            },
+            build_key: "b".to_owned(),
+            cached: false,
+            duration_ms: 1,
+            report: CompilerReport::default(),
+            sandbox: SandboxReport::default(),
+        },
+        reference_library: hash.clone(),
+        truth_library: hash,
+        baseline_median_ns: 1.0,
+        reference_normalized_error: 0.0,
+        warnings: Vec::new(),
+        machine: machine(),
+    }
+}
+
+pub(crate) fn prepared_output() -> StepOutput {
+    StepOutput::TaskPrepared { prepared: Box::new(prepared()) }
+}
+
+/// What an agent does with its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behaviour {
+    /// It asks its model, records the call and answers with a plan.
+    Plans,
+    /// It never ends by itself.
+    Hangs,
+    /// It panics.
+    Panics,
+    /// It cannot do it now.
+    FailsRetriably,
+    /// It answers with the output of another kind of step.
+    GivesNonsense,
+}
+
+/// Agents that do what a test tells them.
+pub(crate) struct FakeAgents {
+    behaviour: Mutex<Behaviour>,
+    /// Steps that were begun.
+    pub(crate) begun: AtomicUsize,
+    /// Steps whose future was dropped before it ended.
+    pub(crate) dropped: Arc<AtomicUsize>,
+    /// Model calls that were really made.
+    pub(crate) calls: AtomicUsize,
+    began: Notify,
+}
+
+impl FakeAgents {
+    pub(crate) fn new(behaviour: Behaviour) -> Arc<Self> {
+        Arc::new(Self {
+            behaviour: Mutex::new(behaviour),
+            begun: AtomicUsize::new(0),
+            dropped: Arc::default(),
+            calls: AtomicUsize::new(0),
+            began: Notify::new(),
+        })
+    }
+
+    pub(crate) fn now(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
+    }
+
+    /// Waits until a step was begun.
+    pub(crate) async fn began(&self) {
+        self.began.notified().await;
+    }
+}
+
+/// Counts when it is dropped while still armed.
+struct Armed(Arc<AtomicUsize>, bool);
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[async_trait]
+impl AgentExecutor for FakeAgents {
+    async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep) -> Result<StepOutput, StepFailure> {
+        let mut armed = Armed(self.dropped.clone(), true);
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.began.notify_one();
+        let behaviour = *self.behaviour.lock().unwrap();
+        match behaviour {
+            Behaviour::Hangs => std::future::pending().await,
+            Behaviour::Panics => panic!("an agent panics because the test wants it"),
+            Behaviour::FailsRetriably => {
+                armed.1 = false;
+                Err(StepFailure::retriable("model.unreachable", "nobody answers"))
+            }
+            Behaviour::GivesNonsense => {
+                armed.1 = false;
+                Ok(StepOutput::TaskRejected { code: "x".to_owned(), message: "x".to_owned(), log: None })
+            }
+            Behaviour::Plans => {
+                let found = ports.find_call(&step.run, &step.step_key, 1, "request").await?;
+                let call = match found {
+                    Some(call) => call,
+                    None => self.ask(ports, &step).await?,
+                };
+                armed.1 = false;
+                let plan = Plan {
+                    summary: format!("{} for {}", step.input.kind().as_str(), step.run_input.task_name),
+                    subtasks: Vec::new(),
+                    correctness_risks: Vec::new(),
+                };
+                Ok(StepOutput::Planned { plan, calls: vec![call] })
+            }
+        }
+    }
+}
+
+impl FakeAgents {
+    async fn ask(&self, ports: &dyn AgentPorts, step: &AgentStep) -> Result<ModelCallSummary, StepFailure> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let (prompt, reply) = (b"a prompt".to_vec(), b"a reply".to_vec());
+        let call: ModelCallSummary = serde_json::from_value(json!({
+            "model": "scripted",
+            "scripted": true,
+            "prompt_version": "1",
+            "prompt": ArtifactHash::of(&prompt),
+            "reply": ArtifactHash::of(&reply),
+            "input_tokens": null,
+            "output_tokens": null,
+            "price_microusd": null,
+            "latency_ms": 1,
+            "turn": 1,
+        }))
+        .map_err(|error| StepFailure::fatal("test", error.to_string()))?;
+        ports.record_call(&step.run, &step.step_key, "request", &call, prompt, reply).await?;
+        Ok(call)
+    }
+}
+
+/// A clock that a test moves.
+pub(crate) struct ManualClock(Mutex<TimestampMs>);
+
+impl ManualClock {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(TimestampMs(1_700_000_000_000))))
+    }
+
+    pub(crate) fn advance_ms(&self, ms: u64) {
+        let mut now = self.0.lock().unwrap();
+        *now = now.plus_ms(ms);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> TimestampMs {
+        *self.0.lock().unwrap()
+    }
+}

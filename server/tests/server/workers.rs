@@ -1,0 +1,254 @@
+//! A worker over HTTP: claims, heartbeats, reports.
+
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::api::{
+    Control, ControlAction, Page, RegisterWorker, Report, ReportReply, TryOutcome, WorkerView,
+};
+use nightshift_protocol::id::{StepId, WorkerId};
+use nightshift_protocol::machine::Needs;
+use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::step::{StepFailure, StepInput, StepKind, StepOutput};
+use reqwest::Method;
+
+use crate::setup::{OPERATOR, TestServer, WORKER, Wish, refusal, refused, until};
+use crate::toy::{Behaviour, FakeAgents, ManualClock, PLAN, PREPARE, ROUTE, offers, prepared_output};
+
+fn completed() -> TryOutcome {
+    TryOutcome::Completed { output: Box::new(prepared_output()) }
+}
+
+#[tokio::test]
+async fn a_claimed_step_is_reported_and_the_run_goes_on_to_its_end() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    assert_eq!((step.key.as_str(), step.route.as_str(), step.epoch, &step.run), (PREPARE, ROUTE, 1, &run));
+    assert_eq!(step.input.kind(), StepKind::PrepareTask);
+    assert!(matches!(step.input, StepInput::PrepareTask { .. }));
+    let beat = server.heartbeat(&worker, &[(step.step.clone(), step.epoch)]).await;
+    assert!(beat.lost.is_empty() && beat.cancelled.is_empty());
+    assert_eq!(server.report(&worker, &step, completed()).await, ReportReply::Committed);
+    // The answer may have been lost: the same report again is no error.
+    assert_eq!(server.report(&worker, &step, completed()).await, ReportReply::Committed);
+    let kinds = server.until_event(&run, "run_completed").await;
+    assert_eq!(kinds.iter().filter(|kind| *kind == "step_completed").count(), 2, "{kinds:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_waits_until_there_is_work() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let worker = server.register().await;
+    let request = server.request(&["softmax"]).await;
+    let began = Instant::now();
+    let (step, _) = tokio::join!(server.claim_one(&worker), async {
+        // The claim is held by now, or finds the step at once: it has to end early either way.
+        tokio::task::yield_now().await;
+        server.create(&request, None).await
+    });
+    assert_eq!(step.key, PREPARE);
+    assert!(began.elapsed() < Duration::from_secs(10), "the claim was held to its end");
+    let began = Instant::now();
+    assert!(server.claim(&worker, 50).await.is_empty());
+    assert!(began.elapsed() >= Duration::from_millis(50), "an empty claim did not wait");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_report_after_the_lease_was_lost_is_dropped() {
+    let clock = ManualClock::new();
+    let (server, _folder) = TestServer::start(Wish { clock: clock.clone(), ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    let (slow, quick) = (server.register().await, server.register().await);
+    let old = server.claim_one(&slow).await;
+    clock.advance_ms(60_000);
+    let new = server.claim_one(&quick).await;
+    assert_eq!((&new.step, new.epoch), (&old.step, old.epoch + 1));
+    let beat = server.heartbeat(&slow, &[(old.step.clone(), old.epoch)]).await;
+    assert_eq!(beat.lost, std::slice::from_ref(&old.step));
+    assert_eq!(server.report(&slow, &old, completed()).await, ReportReply::LeaseLost);
+    assert_eq!(server.report(&quick, &new, completed()).await, ReportReply::Committed);
+    server.until_status(&run, RunStatus::Completed).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_reports_for_another_worker() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    server.campaign().await;
+    let (holder, other) = (server.register().await, server.register().await);
+    let step = server.claim_one(&holder).await;
+    assert_eq!(server.report(&other, &step, completed()).await, ReportReply::LeaseLost);
+    assert_eq!(server.report(&holder, &step, completed()).await, ReportReply::Committed);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_output_of_another_kind_of_step_is_never_committed() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    let nonsense = StepOutput::Diagnosed { diagnosis: None, unavailable: None, calls: Vec::new() };
+    let outcome = TryOutcome::Completed { output: Box::new(nonsense) };
+    let answer = server.try_report(&worker, &step, outcome).await;
+    assert_eq!(refused(answer).await, refusal(400, "request.output_mismatch"));
+    assert_eq!(server.run(&run).await.open_steps[0].status, StepStatus::Leased);
+
+    let unknown = serde_json::json!({
+        "worker": worker, "epoch": step.epoch, "result": { "outcome": "completed", "output": { "step": "sung" } },
+    });
+    let path = format!("/steps/{}/report", step.step);
+    let answer = server.call(Method::POST, &path, WORKER).json(&unknown).send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(400, "request.invalid"));
+    assert_eq!(server.report(&worker, &step, completed()).await, ReportReply::Committed);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn steps_of_agents_never_leave_the_server() {
+    let agents = FakeAgents::new(Behaviour::Hangs);
+    let (server, _folder) = TestServer::start(Wish { agents: agents.clone(), ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let answer = server.try_claim(&worker, &Needs::agent().route(), 0).await;
+    assert_eq!(refused(answer).await, refusal(403, "auth.route_not_allowed"));
+
+    let step = server.claim_one(&worker).await;
+    server.report(&worker, &step, completed()).await;
+    agents.began().await;
+    let plan = server.run(&run).await.open_steps.into_iter().find(|step| step.key == PLAN).unwrap();
+    let report = Report { worker: plan.worker.unwrap(), epoch: plan.epoch, result: TryOutcome::Cancelled };
+    let path = format!("/steps/{}/report", plan.id);
+    let answer = server.call(Method::POST, &path, WORKER).json(&report).send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(403, "auth.route_not_allowed"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_step_reaches_its_worker_with_the_next_heartbeat() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    let cancel = Control { action: ControlAction::Cancel };
+    let answer = server.post(&format!("/runs/{run}/control")).json(&cancel).send().await.unwrap();
+    assert!(answer.status().is_success());
+    let beat = server.heartbeat(&worker, &[(step.step.clone(), step.epoch)]).await;
+    assert_eq!(beat.cancelled, std::slice::from_ref(&step.step));
+    assert_eq!(server.run(&run).await.summary.status, RunStatus::Cancelling);
+    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportReply::Committed);
+    server.until_status(&run, RunStatus::Cancelled).await;
+    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportReply::Committed);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_stops_without_being_asked_gives_the_step_back() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportReply::Committed);
+    let again = server.claim_one(&worker).await;
+    assert_eq!((&again.step, again.epoch), (&step.step, 2));
+    assert_eq!(server.run(&run).await.summary.status, RunStatus::Running);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_failed_try_is_repeated_and_a_fatal_one_ends_the_run_until_somebody_retries() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let first = server.claim_one(&worker).await;
+    let passing = TryOutcome::Failed { failure: StepFailure::retriable("worker.busy", "no memory") };
+    assert_eq!(server.report(&worker, &first, passing).await, ReportReply::Committed);
+    let second = server.claim_one(&worker).await;
+    assert_eq!(second.epoch, 2);
+    let fatal = TryOutcome::Failed { failure: StepFailure::fatal("toolchain.missing", "no compiler") };
+    server.report(&worker, &second, fatal).await;
+    server.until_status(&run, RunStatus::Failed).await;
+    assert_eq!(server.run(&run).await.summary.failure.unwrap().code, "toolchain.missing");
+
+    let retry = |body: serde_json::Value| server.post(&format!("/runs/{run}/retry")).json(&body).send();
+    let unknown = retry(serde_json::json!({ "step_key": "nothing" })).await.unwrap();
+    assert_eq!(unknown.status().as_u16(), 404);
+    assert!(retry(serde_json::json!({})).await.unwrap().status().is_success());
+    let third = server.claim_one(&worker).await;
+    assert_eq!(server.report(&worker, &third, completed()).await, ReportReply::Committed);
+    server.until_status(&run, RunStatus::Completed).await;
+    let not_failed = retry(serde_json::json!({})).await.unwrap();
+    assert_eq!(refused(not_failed).await, refusal(409, "request.illegal_transition"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_failure_without_end_is_given_up_after_its_tries() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    for _ in 0..3 {
+        let step = server.claim_one(&worker).await;
+        let outcome = TryOutcome::Failed { failure: StepFailure::retriable("worker.busy", "no memory") };
+        server.report(&worker, &step, outcome).await;
+    }
+    server.until_status(&run, RunStatus::Failed).await;
+    let failure = server.run(&run).await.summary.failure.unwrap();
+    assert!(failure.message.contains("3 tries"), "{}", failure.message);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_nobody_knows_gets_nothing() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let nobody: WorkerId = format!("wrk_{}", "0".repeat(32)).parse().unwrap();
+    assert_eq!(refused(server.try_claim(&nobody, ROUTE, 0).await).await, refusal(404, "worker.not_found"));
+    let path = format!("/workers/{nobody}/heartbeat");
+    let answer = server.call(Method::POST, &path, WORKER).json(&serde_json::json!({ "leases": [] })).send().await;
+    assert_eq!(refused(answer.unwrap()).await, refusal(404, "worker.not_found"));
+    let step: StepId = format!("stp_{}", "0".repeat(32)).parse().unwrap();
+    let report = Report { worker: nobody, epoch: 1, result: TryOutcome::Cancelled };
+    let answer = server.call(Method::POST, &format!("/steps/{step}/report"), WORKER).json(&report).send().await;
+    assert_eq!(refused(answer.unwrap()).await, refusal(404, "step.not_found"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_registration_or_claim_out_of_bounds_is_refused() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let register = |name: String| {
+        let worker = RegisterWorker { name, embedded: false, offers: offers(), version: "0".to_owned() };
+        server.call(Method::POST, "/workers", WORKER).json(&worker).send()
+    };
+    for name in [String::new(), "n".repeat(201)] {
+        assert_eq!(refused(register(name).await.unwrap()).await, refusal(400, "request.invalid"));
+    }
+    let worker = server.register().await;
+    let long = format!("worker/{}", "r".repeat(100));
+    assert_eq!(refused(server.try_claim(&worker, &long, 0).await).await, refusal(400, "request.invalid"));
+    let bare = server.bare(Method::POST, &format!("/api/v1/workers/{worker}/claim")).body("{}").send().await.unwrap();
+    assert_eq!(refused(bare).await, refusal(401, "auth.required"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn workers_are_listed_with_what_they_hold() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    server.campaign().await;
+    let worker = server.register().await;
+    server.claim_one(&worker).await;
+    let listed: Page<WorkerView> = server.read("/workers").await;
+    let found = listed.items.iter().find(|listed| listed.id == worker).unwrap();
+    assert_eq!((found.name.as_str(), found.leases, found.embedded), ("box", 1, false));
+    // The agents of the server are a worker like any other.
+    let agents = until("the registration of the agents", || async {
+        let listed: Page<WorkerView> = server.read("/workers").await;
+        listed.items.into_iter().find(|listed| listed.embedded)
+    });
+    assert_eq!(agents.await.name, "agents");
+    assert_eq!(server.call(Method::GET, "/workers", OPERATOR).send().await.unwrap().status().as_u16(), 200);
+    server.stop().await;
+}
