@@ -1,1 +1,213 @@
-//! (in the works)
+//! The agents: Planner, Coder, Verifier and judge. Each carries out one kind of step: it renders a prompt, asks a model,
+//! takes the reply apart, and gives back a typed result.
+//!
+//! A call that was answered is committed before anything else happens with its reply, and a committed call is never made
+//! again: after a crash the step finds its own replies and goes on behind them. The agents hold no state of a run; what
+//! they know is in the step's input and in the store behind [`AgentPorts`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{ModelCallSummary, PlanVersion, Subtask};
+use nightshift_protocol::campaign::{ModelChoice, RunInput};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
+use nightshift_protocol::task::TaskBundle;
+use secrecy::SecretString;
+
+use crate::model::{Catalog, Model, ModelError, PriceTable, Recorder, ScriptedModel};
+use crate::prompt::Prompts;
+
+mod conversation;
+mod diagnose;
+mod judge;
+mod plan;
+mod schema;
+mod write_code;
+
+pub use self::plan::{MAX_SUBTASKS, PlanProblem, validate_plan};
+
+/// Limit of a reply in tokens, when nothing else is configured: room for reasoning and a long program.
+pub const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 32_768;
+
+/// What the agents need of the world.
+#[async_trait]
+pub trait AgentPorts: Send + Sync {
+    /// The bytes of an artifact.
+    async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StepFailure>;
+
+    /// Keeps bytes as an artifact.
+    async fn put_artifact(&self, bytes: Vec<u8>) -> Result<ArtifactHash, StepFailure>;
+
+    /// The committed call of this turn, when the same request was answered before.
+    async fn find_call(
+        &self,
+        run: &RunId,
+        step_key: &str,
+        turn: u32,
+        request_hash: &str,
+    ) -> Result<Option<ModelCallSummary>, StepFailure>;
+
+    /// Commits an answered call with prompt and reply, all or nothing.
+    async fn record_call(
+        &self,
+        run: &RunId,
+        step_key: &str,
+        request_hash: &str,
+        summary: &ModelCallSummary,
+        prompt: Vec<u8>,
+        reply: Vec<u8>,
+    ) -> Result<(), StepFailure>;
+}
+
+/// A step to be carried out.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentStep<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// The step's key within the run.
+    pub step_key: &'a str,
+    /// What the step is given.
+    pub input: &'a StepInput,
+    /// What the run was created with.
+    pub run_input: &'a RunInput,
+}
+
+/// Finds the value of an environment variable that holds a key.
+pub type Keys = Arc<dyn Fn(&str) -> Option<SecretString> + Send + Sync>;
+
+/// What the agents are made from.
+pub struct AgentsConfig {
+    /// The model endpoints.
+    pub catalog: Catalog,
+    /// Their keys.
+    pub keys: Keys,
+    /// The prompts.
+    pub prompts: Prompts,
+    /// The prices.
+    pub prices: PriceTable,
+    /// Where replies are written down for playing back; none when they are not.
+    pub recorder: Option<Recorder>,
+    /// Limit of a reply, in tokens.
+    pub max_output_tokens: u32,
+    /// Sampling temperature; none leaves it to the endpoint.
+    pub temperature: Option<f32>,
+}
+
+impl AgentsConfig {
+    /// The configuration that ships with the program: built-in prompts and prices, no recording.
+    pub fn new(catalog: Catalog, keys: Keys) -> Result<Self, StepFailure> {
+        Ok(Self {
+            catalog,
+            keys,
+            prompts: Prompts::embedded()?,
+            prices: PriceTable::built_in().map_err(|error| StepFailure::fatal("config.prices", error.to_string()))?,
+            recorder: None,
+            max_output_tokens: DEFAULT_MAX_OUTPUT_TOKENS,
+            temperature: None,
+        })
+    }
+}
+
+/// The agents.
+pub struct Agents {
+    config: AgentsConfig,
+}
+
+impl std::fmt::Debug for Agents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agents").field("catalog", &self.config.catalog).finish_non_exhaustive()
+    }
+}
+
+impl Agents {
+    /// Agents of this configuration.
+    #[must_use]
+    pub fn new(config: AgentsConfig) -> Self {
+        Self { config }
+    }
+
+    /// Carries out one step. Carrying it out again gives the same result, without paying again for what was committed.
+    pub async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
+        match step.input {
+            StepInput::Plan { task, prepared } => plan::plan(self, ports, step, task, prepared).await,
+            StepInput::Replan { task, prepared, previous, reason, history } => {
+                plan::replan(self, ports, step, plan::Replan { task, prepared, previous, reason, history }).await
+            }
+            StepInput::WriteCode { task, prepared, request } => {
+                write_code::write_code(self, ports, step, task, prepared, request).await
+            }
+            StepInput::Diagnose { task, prepared, plan, attempt, history } => {
+                diagnose::diagnose(self, ports, step, diagnose::Diagnose { task, prepared, plan, attempt, history })
+                    .await
+            }
+            StepInput::Judge { task, plan, attempt, parent_source, modification } => {
+                let judge = judge::Judge {
+                    task,
+                    plan,
+                    attempt,
+                    parent_source: parent_source.as_ref(),
+                    modification: modification.as_deref(),
+                };
+                judge::judge(self, ports, step, judge).await
+            }
+            StepInput::PrepareTask { .. }
+            | StepInput::Build { .. }
+            | StepInput::Check { .. }
+            | StepInput::Measure { .. }
+            | StepInput::Profile { .. } => Err(StepFailure::fatal(
+                "agent.wrong_step",
+                format!("`{}` is a worker's step, not an agent's", step.input.kind().as_str()),
+            )),
+        }
+    }
+
+    /// The model that the run was created with.
+    async fn model(&self, ports: &dyn AgentPorts, run_input: &RunInput) -> Result<Arc<dyn Model>, Opening> {
+        match &run_input.model {
+            ModelChoice::Scripted => {
+                let Some(replies) = &run_input.scripted_replies else {
+                    let message = format!("the task `{}` came without a folder of replies", run_input.task_name);
+                    return Err(Opening::Model(ModelError::NoScript { message }));
+                };
+                let bytes = ports.get_artifact(replies).await.map_err(Opening::Step)?;
+                Ok(Arc::new(ScriptedModel::from_json(&bytes).map_err(Opening::Model)?))
+            }
+            live @ ModelChoice::Live { .. } => {
+                self.config.catalog.open(live, &*self.config.keys).map_err(Opening::Model)
+            }
+        }
+    }
+}
+
+/// Why a model could not be opened.
+enum Opening {
+    Model(ModelError),
+    Step(StepFailure),
+}
+
+async fn load_task(ports: &dyn AgentPorts, task: &ArtifactHash) -> Result<TaskBundle, StepFailure> {
+    let bytes = ports.get_artifact(task).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| StepFailure::fatal("task.unreadable", format!("the stored task cannot be read: {error}")))
+}
+
+async fn load_text(ports: &dyn AgentPorts, hash: &ArtifactHash) -> Result<String, StepFailure> {
+    let bytes = ports.get_artifact(hash).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A subtask by its number, from 1.
+fn subtask(plan: &PlanVersion, number: u32) -> Result<&Subtask, StepFailure> {
+    usize::try_from(number)
+        .ok()
+        .and_then(|number| number.checked_sub(1))
+        .and_then(|i| plan.plan.subtasks.get(i))
+        .ok_or_else(|| {
+            StepFailure::fatal(
+                "agent.wrong_step",
+                format!("the plan of version {} has no subtask {number}", plan.version),
+            )
+        })
+}

@@ -100,6 +100,7 @@ enum BlockDelta {
 }
 
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names on the wire")]
 struct Usage {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,

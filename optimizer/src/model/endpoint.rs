@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WireFormat {
-    /// Chat completions, as hosted services, vLLM, SGLang, llama.cpp and Ollama offer them.
+    /// Chat completions, as hosted services, vLLM, `SGLang`, llama.cpp and Ollama offer them.
     Openai,
     /// Anthropic's messages.
     Anthropic,
@@ -99,6 +99,9 @@ pub struct EndpointConfig {
     /// Limits on waiting.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// Wait before a call is tried again, in milliseconds; doubles with each further try.
+    #[serde(default = "default_retry_delay_ms")]
+    pub retry_delay_ms: u64,
 }
 
 fn default_structured_replies() -> StructuredReplies {
@@ -107,6 +110,10 @@ fn default_structured_replies() -> StructuredReplies {
 
 fn default_max_tokens_field() -> MaxTokensField {
     MaxTokensField::MaxTokens
+}
+
+fn default_retry_delay_ms() -> u64 {
+    500
 }
 
 impl EndpointConfig {
@@ -125,6 +132,7 @@ impl EndpointConfig {
             max_output_tokens: None,
             extra_body: BTreeMap::new(),
             timeouts: Timeouts::default(),
+            retry_delay_ms: default_retry_delay_ms(),
         }
     }
 

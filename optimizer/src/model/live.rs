@@ -1,6 +1,7 @@
 //! A model at an endpoint.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -62,6 +63,7 @@ impl Model for LiveModel {
     }
 
     async fn call(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
-        with_retries(&self.endpoint.name, || self.once(request)).await
+        let first_delay = Duration::from_millis(self.endpoint.config.retry_delay_ms);
+        with_retries(&self.endpoint.name, first_delay, || self.once(request)).await
     }
 }

@@ -13,8 +13,6 @@ pub const IN_CALL_TRIES: usize = 4;
 /// restart and holds no connection.
 pub const MAX_IN_CALL_WAIT: Duration = Duration::from_secs(30);
 
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-
 /// Whether the trouble may pass within seconds.
 fn may_pass_soon(error: &ModelError) -> bool {
     match error {
@@ -28,14 +26,14 @@ fn may_pass_soon(error: &ModelError) -> bool {
 }
 
 /// Carries out `attempt` until it succeeds, fails for good, or the tries are used up.
-pub(super) async fn with_retries<T, F, Fut>(endpoint: &str, attempt: F) -> Result<T, ModelError>
+pub(super) async fn with_retries<T, F, Fut>(endpoint: &str, first_delay: Duration, attempt: F) -> Result<T, ModelError>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, ModelError>>,
 {
     let backoff = ExponentialBuilder::default()
         .with_jitter()
-        .with_min_delay(FIRST_DELAY)
+        .with_min_delay(first_delay)
         .with_max_delay(MAX_IN_CALL_WAIT)
         .with_max_times(IN_CALL_TRIES - 1);
     attempt
@@ -77,7 +75,7 @@ mod tests {
         let total = outcomes.len();
         let left = Mutex::new(outcomes.into_iter());
         let began = Instant::now();
-        let result = with_retries("e", || async {
+        let result = with_retries("e", Duration::from_millis(500), || async {
             left.lock().ok().and_then(|mut left| left.next()).unwrap_or_else(|| panic!("more tries than outcomes"))
         })
         .await;

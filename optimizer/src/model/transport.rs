@@ -236,14 +236,13 @@ impl Transport {
                 excerpt,
             },
             429 | 503 | 529 => ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt },
-            408 | 500..=599 => ModelError::ServerError { endpoint, status, excerpt },
             // An error inside a stream has no status of its own.
             200..=299 if mentions(&["overloaded", "rate_limit"]) => {
                 ModelError::RateLimited { endpoint, status, retry_after_ms, excerpt }
             }
             200..=299 if mentions(&["authentication", "permission"]) => self.auth(status, excerpt),
             200..=299 if mentions(&["invalid_request"]) => ModelError::BadRequest { endpoint, status, excerpt },
-            200..=299 => ModelError::ServerError { endpoint, status, excerpt },
+            200..=299 | 408 | 500..=599 => ModelError::ServerError { endpoint, status, excerpt },
             _ => ModelError::BadRequest { endpoint, status, excerpt },
         }
     }

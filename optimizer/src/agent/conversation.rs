@@ -1,0 +1,340 @@
+//! Asking a model within a step: each turn is made once, committed, and found again after a crash.
+
+use std::sync::Arc;
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{ModelCallSummary, StopCause};
+use nightshift_protocol::step::StepFailure;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{AgentPorts, AgentStep, Agents, Opening};
+use crate::model::{Model, ModelError, ModelReply, ModelRequest};
+use crate::prompt::{Prompt, Rendered};
+
+/// Replies of a step that are asked for in one try: the first, and one after a repair request.
+const FRESH_TURNS_PER_TRY: u32 = 2;
+
+/// Most bytes of an earlier reply that are shown to the model again.
+const MAX_EARLIER_BYTES: usize = 64 * 1024;
+
+/// Most bytes of a problem that is told to the model.
+const MAX_PROBLEM_BYTES: usize = 2_000;
+
+/// A reply that cannot be used, in the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unusable {
+    /// Stable code.
+    pub(super) code: &'static str,
+    /// What is wrong.
+    pub(super) message: String,
+}
+
+/// Why a step gets no usable reply.
+pub(super) enum NoReply {
+    /// It answered, and what it answered cannot be used.
+    Unusable {
+        what: Unusable,
+        /// Whether another try of the step may ask again.
+        may_ask_again: bool,
+    },
+    /// It did not answer.
+    Model(ModelError),
+    /// Something else failed.
+    Step(StepFailure),
+}
+
+impl From<StepFailure> for NoReply {
+    fn from(failure: StepFailure) -> Self {
+        Self::Step(failure)
+    }
+}
+
+impl NoReply {
+    /// For agents whose absence is a result: why there is no reply. What may heal, and what has nothing to do with
+    /// models, stays a failure of the step.
+    pub(super) fn unavailable(self) -> Result<String, StepFailure> {
+        match self {
+            Self::Unusable { what, .. } => Ok(what.message),
+            Self::Model(error) if !error.is_retriable() => Ok(error.describe()),
+            Self::Model(error) => Err(error.into()),
+            Self::Step(failure) => Err(failure),
+        }
+    }
+}
+
+/// The calls of one step.
+pub(super) struct Conversation<'a> {
+    agents: &'a Agents,
+    ports: &'a dyn AgentPorts,
+    step: AgentStep<'a>,
+    prompt: Prompt,
+    /// Most turns of the step, over all its tries.
+    max_turns: u32,
+    schema: Option<Value>,
+    calls: Vec<ModelCallSummary>,
+}
+
+struct Turn {
+    reply: String,
+    stop: StopCause,
+    fresh: bool,
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) fn new(agents: &'a Agents, ports: &'a dyn AgentPorts, step: AgentStep<'a>, prompt: Prompt) -> Self {
+        Self { agents, ports, step, prompt, max_turns: FRESH_TURNS_PER_TRY, schema: None, calls: Vec::new() }
+    }
+
+    /// Asks for a JSON object of this schema.
+    pub(super) fn with_schema(mut self, schema: Value) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// Allows further tries of the step to ask further repair turns.
+    pub(super) fn with_max_turns(mut self, max_turns: u32) -> Self {
+        self.max_turns = max_turns;
+        self
+    }
+
+    /// The committed calls.
+    pub(super) fn into_calls(self) -> Vec<ModelCallSummary> {
+        self.calls
+    }
+
+    /// Asks until `parse` can use the reply, within the limits on turns. Committed turns are read, not asked again.
+    pub(super) async fn ask<T>(
+        &mut self,
+        values: &impl Serialize,
+        parse: impl Fn(&str) -> Result<T, Unusable>,
+    ) -> Result<T, NoReply> {
+        let config = &self.agents.config;
+        let rendered = config.prompts.render(self.prompt, values).map_err(StepFailure::from)?;
+        let model = self.agents.model(self.ports, self.step.run_input).await.map_err(|opening| match opening {
+            Opening::Model(error) => NoReply::Model(error),
+            Opening::Step(failure) => NoReply::Step(failure),
+        })?;
+        let mut request = ModelRequest {
+            system: rendered.system.clone(),
+            user: rendered.user.clone(),
+            earlier: Vec::new(),
+            max_output_tokens: config.max_output_tokens,
+            temperature: config.temperature,
+            json_schema: self.schema.clone(),
+            call_name: String::new(),
+        };
+        let mut problem: Option<Unusable> = None;
+        let mut fresh_turns = 0;
+        for turn in 1..=self.max_turns {
+            if fresh_turns == FRESH_TURNS_PER_TRY {
+                return Err(give_up(problem, !model.is_scripted()));
+            }
+            request.call_name = call_name(self.step.step_key, turn);
+            let turn = match self.turn(&model, &request, &rendered, turn).await {
+                Ok(turn) => turn,
+                // A script that holds no second turn has said what it has to say.
+                Err(NoReply::Model(ModelError::ScriptEnded { .. })) if turn > 1 => return Err(give_up(problem, false)),
+                Err(other) => return Err(other),
+            };
+            fresh_turns += u32::from(turn.fresh);
+            if turn.stop == StopCause::Refusal {
+                let message = "the model refused to answer".to_owned();
+                return Err(give_up(Some(Unusable { code: "reply.refused", message }), false));
+            }
+            match parse(&turn.reply) {
+                Ok(value) => return Ok(value),
+                Err(mut what) => {
+                    if turn.stop == StopCause::Length {
+                        let limit = request.max_output_tokens;
+                        what.message +=
+                            &format!("; the reply was cut off at its limit of {limit} tokens, so be shorter");
+                    }
+                    let repair = config
+                        .prompts
+                        .repair(self.prompt, clip(&what.message, MAX_PROBLEM_BYTES))
+                        .map_err(StepFailure::from)?;
+                    request.earlier.push((shown_again(&turn.reply), repair));
+                    problem = Some(what);
+                }
+            }
+        }
+        Err(give_up(problem, false))
+    }
+
+    /// One turn: found, or asked and committed.
+    async fn turn(
+        &mut self,
+        model: &Arc<dyn Model>,
+        request: &ModelRequest,
+        rendered: &Rendered,
+        turn: u32,
+    ) -> Result<Turn, NoReply> {
+        let request_hash = request_hash(&model.label(), request, turn);
+        let AgentStep { run, step_key, run_input, .. } = self.step;
+        let found = self.ports.find_call(run, step_key, turn, &request_hash).await?;
+        let fresh = found.is_none();
+        let (summary, reply) = if let Some(summary) = found {
+            let reply = super::load_text(self.ports, &summary.reply).await?;
+            (summary, reply)
+        } else {
+            let answer = model.call(request).await.map_err(typed)?;
+            let summary = self.commit(model, request, rendered, turn, &request_hash, &answer).await?;
+            (summary, answer.text)
+        };
+        let stop = summary.stop;
+        self.calls.push(summary);
+        // After the commit, and again when the reply is found: the file follows the store, whenever it was lost.
+        if let Some(recorder) = &self.agents.config.recorder {
+            recorder.write(&run_input.task_name, &request.call_name, &reply).await.map_err(|error| {
+                let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+                StepFailure::retriable("model.record_failed", format!("{error}{cause}"))
+            })?;
+        }
+        Ok(Turn { reply, stop, fresh })
+    }
+
+    async fn commit(
+        &self,
+        model: &Arc<dyn Model>,
+        request: &ModelRequest,
+        rendered: &Rendered,
+        turn: u32,
+        request_hash: &str,
+        answer: &ModelReply,
+    ) -> Result<ModelCallSummary, StepFailure> {
+        let label = model.label();
+        let prompt = transcript(request).into_bytes();
+        let reply = answer.text.clone().into_bytes();
+        let summary = ModelCallSummary {
+            scripted: model.is_scripted(),
+            prompt_version: rendered.version.clone(),
+            prompt: ArtifactHash::of(&prompt),
+            reply: ArtifactHash::of(&reply),
+            input_tokens: answer.input_tokens,
+            output_tokens: answer.output_tokens,
+            price_microusd: if model.is_scripted() {
+                // Known: nobody is paid for a file.
+                Some(0)
+            } else {
+                self.agents.config.prices.price_microusd(&label, answer.input_tokens, answer.output_tokens)
+            },
+            latency_ms: answer.latency_ms,
+            turn,
+            stop: answer.stop,
+            model: label,
+        };
+        self.ports.record_call(self.step.run, self.step.step_key, request_hash, &summary, prompt, reply).await?;
+        tracing::info!(
+            run.id = self.step.run.as_str(),
+            step.key = self.step.step_key,
+            model.name = summary.model,
+            model.turn = turn,
+            model.input_tokens = summary.input_tokens,
+            model.output_tokens = summary.output_tokens,
+            duration_ms = summary.latency_ms,
+            "a model call was answered and committed"
+        );
+        Ok(summary)
+    }
+}
+
+/// Refusals and floods are answers of a kind: the request was heard, and asking again gives the same.
+fn typed(error: ModelError) -> NoReply {
+    let code = match &error {
+        ModelError::Refused { .. } => "reply.refused",
+        ModelError::TooLarge { .. } => "reply.too_large",
+        _ => return NoReply::Model(error),
+    };
+    NoReply::Unusable { what: Unusable { code, message: error.describe() }, may_ask_again: false }
+}
+
+fn give_up(problem: Option<Unusable>, may_ask_again: bool) -> NoReply {
+    let what = problem.unwrap_or(Unusable { code: "reply.none", message: "no reply was asked for".to_owned() });
+    NoReply::Unusable { what, may_ask_again }
+}
+
+/// `subtask1/attempt2/write_code` becomes `subtask1.attempt2.write_code`; later turns carry their number.
+pub(super) fn call_name(step_key: &str, turn: u32) -> String {
+    let name = step_key.replace('/', ".");
+    if turn > 1 { format!("{name}.{turn}") } else { name }
+}
+
+fn request_hash(label: &str, request: &ModelRequest, turn: u32) -> String {
+    let canonical = json!({
+        "model": label,
+        "max_output_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "schema": request.json_schema,
+        "system": request.system,
+        "user": request.user,
+        "earlier": request.earlier,
+        "turn": turn,
+    });
+    blake3::hash(canonical.to_string().as_bytes()).to_hex().to_string()
+}
+
+/// The prompt as it is kept for people.
+fn transcript(request: &ModelRequest) -> String {
+    let mut text = format!("# System\n\n{}\n# User\n\n{}", request.system, request.user);
+    for (assistant, user) in &request.earlier {
+        text += &format!("\n# Assistant\n\n{assistant}\n# User\n\n{user}");
+    }
+    text
+}
+
+/// An earlier reply as the model sees it again. Some endpoints accept no empty message.
+fn shown_again(reply: &str) -> String {
+    if reply.trim().is_empty() { "(no text)".to_owned() } else { clip(reply, MAX_EARLIER_BYTES).to_owned() }
+}
+
+fn clip(text: &str, limit_bytes: usize) -> &str {
+    let end = (0..=limit_bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> ModelRequest {
+        ModelRequest {
+            system: "s".to_owned(),
+            user: "u".to_owned(),
+            earlier: Vec::new(),
+            max_output_tokens: 1,
+            temperature: None,
+            json_schema: None,
+            call_name: "plan".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_call_is_named_by_its_step_and_turn() {
+        assert_eq!(call_name("subtask1/attempt2/write_code", 1), "subtask1.attempt2.write_code");
+        assert_eq!(call_name("plan", 2), "plan.2");
+    }
+
+    #[test]
+    fn everything_that_shapes_a_reply_shapes_the_hash() {
+        let base = request_hash("a/b", &request(), 1);
+        assert_eq!(base, request_hash("a/b", &request(), 1));
+        let others = [
+            request_hash("a/c", &request(), 1),
+            request_hash("a/b", &request(), 2),
+            request_hash("a/b", &ModelRequest { user: "v".to_owned(), ..request() }, 1),
+            request_hash("a/b", &ModelRequest { system: "v".to_owned(), ..request() }, 1),
+            request_hash("a/b", &ModelRequest { temperature: Some(0.5), ..request() }, 1),
+            request_hash("a/b", &ModelRequest { max_output_tokens: 2, ..request() }, 1),
+            request_hash("a/b", &ModelRequest { json_schema: Some(json!({})), ..request() }, 1),
+            request_hash("a/b", &ModelRequest { earlier: vec![("x".to_owned(), "y".to_owned())], ..request() }, 1),
+        ];
+        assert!(others.iter().all(|other| *other != base));
+    }
+
+    #[test]
+    fn a_text_is_clipped_between_characters() {
+        assert_eq!(clip("éé", 3), "é");
+        assert_eq!(clip("abc", 9), "abc");
+    }
+}

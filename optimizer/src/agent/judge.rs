@@ -1,0 +1,189 @@
+//! Verifier: rubric and reward. The rules score the evidence, a model scores the engineering, and the reward is computed.
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{
+    Attempt, JudgeOpinion, ModelCallSummary, PlanVersion, Rubric, RubricScores, Skill, Stage,
+};
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::TaskBundle;
+use serde::{Deserialize, Serialize};
+
+use super::conversation::{Conversation, Unusable};
+use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
+use crate::prompt::{Prompt, SubtaskView, TaskView};
+use crate::reply::extract_json;
+use crate::screen::strip_comments_and_strings;
+use crate::{reward, rubric};
+
+/// Most reasons of a judge that are kept.
+const MAX_REASONS: usize = 12;
+
+/// Longest reason, in characters.
+const MAX_REASON_CHARS: usize = 1_000;
+
+pub(super) struct Judge<'a> {
+    pub(super) task: &'a ArtifactHash,
+    pub(super) plan: &'a PlanVersion,
+    pub(super) attempt: &'a Attempt,
+    pub(super) parent_source: Option<&'a ArtifactHash>,
+    pub(super) modification: Option<&'a str>,
+}
+
+/// What the judge is asked to write. Whatever it says about a total is not read: totals are computed.
+#[derive(Deserialize)]
+struct Rating {
+    anti_hacking: u8,
+    cuda_engineering: u8,
+    operator_coverage: u8,
+    skill_compliance: u8,
+    major_hacking: bool,
+    reasons: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Values {
+    target: &'static str,
+    task: TaskView,
+    subtask: SubtaskView,
+    stripped_source: String,
+    stripped_parent: Option<String>,
+    asked_for: String,
+}
+
+pub(super) async fn judge(
+    agents: &Agents,
+    ports: &dyn AgentPorts,
+    step: AgentStep<'_>,
+    given: Judge<'_>,
+) -> Result<StepOutput, StepFailure> {
+    let bundle = load_task(ports, given.task).await?;
+    let attempt = given.attempt;
+    let skill = rubric::skill_of(attempt.stage);
+    let rules = rubric::rules(&bundle.spec, given.plan, attempt, skill, given.modification);
+    let (opinion, calls) = opinion(agents, ports, step, &given, &bundle, skill).await?;
+    let rubric = Rubric {
+        skill,
+        rules: rules.scores,
+        rule_reasons: rules.reasons,
+        rule_major_hacking: rules.major_hacking,
+        judge: opinion,
+    };
+    let correct = attempt.outcome.is_correct() && !rubric::has_violation(&attempt.findings);
+    let speedup = attempt.speedup().map(|speedup| speedup.estimate);
+    let reward = reward::reward(skill, correct, speedup, Some(&rubric));
+    Ok(StepOutput::Judged { rubric, reward, calls })
+}
+
+async fn opinion(
+    agents: &Agents,
+    ports: &dyn AgentPorts,
+    step: AgentStep<'_>,
+    given: &Judge<'_>,
+    bundle: &TaskBundle,
+    skill: Skill,
+) -> Result<(JudgeOpinion, Vec<ModelCallSummary>), StepFailure> {
+    let unavailable = |reason: &str| JudgeOpinion::JudgeUnavailable { reason: reason.to_owned() };
+    let attempt = given.attempt;
+    if !attempt.outcome.is_correct() {
+        // Its reward is zero whatever a judge would say.
+        return Ok((unavailable("only correct programs are shown to the judge"), Vec::new()));
+    }
+    let Some(source) = &attempt.source else {
+        return Ok((unavailable("the attempt has no program"), Vec::new()));
+    };
+    let stripped_source = strip_comments_and_strings(&load_text(ports, source).await?);
+    let stripped_parent = match given.parent_source {
+        Some(parent) => Some(strip_comments_and_strings(&load_text(ports, parent).await?)),
+        None => None,
+    };
+    let values = Values {
+        target: bundle.spec.target.as_str(),
+        task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
+        subtask: SubtaskView::new(subtask(given.plan, attempt.subtask)?),
+        stripped_source,
+        stripped_parent,
+        asked_for: asked_for(attempt.stage, given.modification),
+    };
+    let prompt = Prompt::Judge(skill);
+    let mut conversation = Conversation::new(agents, ports, step, prompt).with_schema(schema::rating());
+    let opinion = match conversation.ask(&values, parse).await {
+        Ok(opinion) => opinion,
+        Err(no_reply) => JudgeOpinion::JudgeUnavailable { reason: no_reply.unavailable()? },
+    };
+    Ok((opinion, conversation.into_calls()))
+}
+
+fn asked_for(stage: Stage, modification: Option<&str>) -> String {
+    match (modification, stage) {
+        (Some(modification), _) => modification.to_owned(),
+        (None, Stage::Draft | Stage::Optimize) => "To carry out the subtask above on the program before.".to_owned(),
+        (None, Stage::RepairCompile) => "To mend the errors of the compiler, and nothing else.".to_owned(),
+        (None, Stage::RepairRuntime) => "To mend what made the program fail at run time, and nothing else.".to_owned(),
+        (None, Stage::RepairCorrectness) => "To mend the wrong results, and nothing else.".to_owned(),
+        (None, Stage::RepairCompliance) => "To replace what broke the rules by honest work.".to_owned(),
+    }
+}
+
+fn parse(reply: &str) -> Result<JudgeOpinion, Unusable> {
+    let unusable = |message: String| Unusable { code: "reply.no_rating", message };
+    let rating: Rating = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
+    for (field, score) in [
+        ("anti_hacking", rating.anti_hacking),
+        ("cuda_engineering", rating.cuda_engineering),
+        ("operator_coverage", rating.operator_coverage),
+        ("skill_compliance", rating.skill_compliance),
+    ] {
+        if !(1..=5).contains(&score) {
+            return Err(unusable(format!("`{field}` is {score}; scores are whole numbers from 1 to 5")));
+        }
+    }
+    let reasons = rating
+        .reasons
+        .into_iter()
+        .take(MAX_REASONS)
+        .map(|reason| reason.chars().take(MAX_REASON_CHARS).collect())
+        .collect();
+    Ok(JudgeOpinion::Rated {
+        scores: RubricScores {
+            // A grave cheat has no better score than the worst.
+            anti_hacking: if rating.major_hacking { 1 } else { rating.anti_hacking },
+            cuda_engineering: rating.cuda_engineering,
+            operator_coverage: rating.operator_coverage,
+            skill_compliance: rating.skill_compliance,
+        },
+        major_hacking: rating.major_hacking,
+        reasons,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(anti_hacking: u8, major_hacking: bool) -> String {
+        format!(
+            r#"{{"anti_hacking": {anti_hacking}, "cuda_engineering": 3, "operator_coverage": 4, "skill_compliance": 2,
+               "major_hacking": {major_hacking}, "total": 99, "reasons": ["because"]}}"#
+        )
+    }
+
+    #[test]
+    fn a_total_of_the_judge_is_not_read() {
+        let Ok(JudgeOpinion::Rated { scores, .. }) = parse(&reply(5, false)) else { panic!("not rated") };
+        assert_eq!(scores.total(), 14);
+    }
+
+    #[test]
+    fn a_grave_cheat_has_the_worst_score() {
+        let Ok(JudgeOpinion::Rated { scores, major_hacking, .. }) = parse(&reply(5, true)) else { panic!("not rated") };
+        assert_eq!((scores.anti_hacking, major_hacking), (1, true));
+    }
+
+    #[test]
+    fn a_score_outside_of_the_scale_is_no_rating() {
+        for score in [0, 6] {
+            assert!(parse(&reply(score, false)).is_err_and(|what| what.message.contains("from 1 to 5")));
+        }
+        assert!(parse("all fine, 5 of 5").is_err());
+    }
+}

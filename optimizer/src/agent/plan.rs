@@ -1,0 +1,275 @@
+//! Planner: the first plan, and a new one.
+
+use std::collections::BTreeSet;
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{Plan, PlanVersion};
+use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
+use nightshift_protocol::task::{OperatorSpec, TaskBundle};
+use serde::Serialize;
+
+use super::conversation::{Conversation, NoReply, Unusable};
+use super::{AgentPorts, AgentStep, Agents, load_task, schema};
+use crate::prompt::{CONTRACT, MachineView, PlanView, Prompt, TaskView};
+use crate::reply::extract_json;
+
+/// Most subtasks of a plan.
+pub const MAX_SUBTASKS: usize = 8;
+
+/// Most entries of a list in a plan.
+const MAX_LIST: usize = 64;
+
+/// Longest text in a plan, in bytes.
+const MAX_TEXT_BYTES: usize = 8_000;
+
+/// Most replies that are asked for before a run is given up for want of a plan.
+const MAX_TURNS: u32 = 6;
+
+/// Why a plan cannot be used. The text is made for the repair turn.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PlanProblem {
+    /// Too few or too many.
+    #[error("a plan has 1 to {MAX_SUBTASKS} subtasks, this one has {0}")]
+    Subtasks(usize),
+    /// A field without content.
+    #[error("`{0}` is empty")]
+    Empty(String),
+    /// A name that the task does not have.
+    #[error("subtask {subtask} names the operator `{name}`; the task has {known}")]
+    UnknownOperator {
+        /// Number of the subtask, from 1.
+        subtask: usize,
+        /// The unknown name.
+        name: String,
+        /// The task's operators.
+        known: String,
+    },
+    /// A word that means nothing here.
+    #[error("`{field}` is `{value}`; it has to be memory, compute, latency, launch or host")]
+    Bottleneck {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: String,
+    },
+    /// A number that is no speedup.
+    #[error("`{0}` is not a speedup: it has to be a positive number or null")]
+    Speedup(String),
+    /// Text or list beyond the limits.
+    #[error("`{0}` is too long")]
+    TooLong(String),
+}
+
+/// Whether a plan can be carried out. Operators are looked up only when the task lists them.
+pub fn validate_plan(plan: &Plan, operators: &[OperatorSpec]) -> Result<(), PlanProblem> {
+    let known: BTreeSet<&str> = operators.iter().map(|operator| operator.name.as_str()).collect();
+    if !(1..=MAX_SUBTASKS).contains(&plan.subtasks.len()) {
+        return Err(PlanProblem::Subtasks(plan.subtasks.len()));
+    }
+    filled("summary", &plan.summary)?;
+    list("correctness_risks", &plan.correctness_risks)?;
+    for (index, subtask) in plan.subtasks.iter().enumerate() {
+        let field = |name: &str| format!("subtasks[{index}].{name}");
+        filled(&field("title"), &subtask.title)?;
+        filled(&field("fusion_boundary"), &subtask.fusion_boundary)?;
+        list(&field("methods"), &subtask.methods)?;
+        list(&field("scope"), &subtask.scope)?;
+        bounded(&field("risk"), &subtask.risk)?;
+        if subtask.scope.is_empty() {
+            return Err(PlanProblem::Empty(field("scope")));
+        }
+        if let Some(name) = subtask.scope.iter().find(|name| !known.is_empty() && !known.contains(name.as_str())) {
+            return Err(PlanProblem::UnknownOperator {
+                subtask: index + 1,
+                name: name.clone(),
+                known: known.iter().copied().collect::<Vec<_>>().join(", "),
+            });
+        }
+        let bottleneck = subtask.expected_bottleneck.as_str();
+        if !matches!(bottleneck, "" | "memory" | "compute" | "latency" | "launch" | "host") {
+            let value = bottleneck.chars().take(40).collect();
+            return Err(PlanProblem::Bottleneck { field: field("expected_bottleneck"), value });
+        }
+        if subtask.target_speedup.is_some_and(|target| !target.is_finite() || target <= 0.0) {
+            return Err(PlanProblem::Speedup(field("target_speedup")));
+        }
+        for tensors in [&subtask.contract.inputs, &subtask.contract.outputs] {
+            if tensors.len() > MAX_LIST {
+                return Err(PlanProblem::TooLong(field("contract")));
+            }
+            for tensor in tensors {
+                filled(&field("contract.name"), &tensor.name)?;
+                list(&field("contract.shape"), &tensor.shape)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn filled(field: &str, text: &str) -> Result<(), PlanProblem> {
+    if text.trim().is_empty() { Err(PlanProblem::Empty(field.to_owned())) } else { bounded(field, text) }
+}
+
+fn bounded(field: &str, text: &str) -> Result<(), PlanProblem> {
+    if text.len() > MAX_TEXT_BYTES { Err(PlanProblem::TooLong(field.to_owned())) } else { Ok(()) }
+}
+
+fn list(field: &str, texts: &[String]) -> Result<(), PlanProblem> {
+    if texts.len() > MAX_LIST {
+        return Err(PlanProblem::TooLong(field.to_owned()));
+    }
+    texts.iter().try_for_each(|text| filled(field, text))
+}
+
+#[derive(Serialize)]
+struct PlanValues {
+    target: &'static str,
+    task: TaskView,
+    machine: MachineView,
+    contract: &'static str,
+}
+
+#[derive(Serialize)]
+struct ReplanValues<'a> {
+    #[serde(flatten)]
+    common: PlanValues,
+    plan: PlanView,
+    reason: &'a str,
+    history: &'a [String],
+}
+
+pub(super) async fn plan(
+    agents: &Agents,
+    ports: &dyn AgentPorts,
+    step: AgentStep<'_>,
+    task: &ArtifactHash,
+    prepared: &PreparedTask,
+) -> Result<StepOutput, StepFailure> {
+    let bundle = load_task(ports, task).await?;
+    let values = common(&bundle, prepared)?;
+    finish(agents, ports, step, Prompt::Plan, &bundle, &values).await
+}
+
+pub(super) struct Replan<'a> {
+    pub(super) task: &'a ArtifactHash,
+    pub(super) prepared: &'a PreparedTask,
+    pub(super) previous: &'a PlanVersion,
+    pub(super) reason: &'a str,
+    pub(super) history: &'a [String],
+}
+
+pub(super) async fn replan(
+    agents: &Agents,
+    ports: &dyn AgentPorts,
+    step: AgentStep<'_>,
+    given: Replan<'_>,
+) -> Result<StepOutput, StepFailure> {
+    let bundle = load_task(ports, given.task).await?;
+    let values = ReplanValues {
+        common: common(&bundle, given.prepared)?,
+        plan: PlanView::new(given.previous),
+        reason: given.reason,
+        history: given.history,
+    };
+    finish(agents, ports, step, Prompt::Replan, &bundle, &values).await
+}
+
+fn common(bundle: &TaskBundle, prepared: &PreparedTask) -> Result<PlanValues, StepFailure> {
+    Ok(PlanValues {
+        target: bundle.spec.target.as_str(),
+        task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
+        machine: MachineView::new(prepared),
+        contract: CONTRACT,
+    })
+}
+
+/// Without a plan there is nothing to do, so the Planner is asked more often than the others: each further try of the
+/// step adds turns to the same conversation, since committed replies are never asked for again.
+async fn finish(
+    agents: &Agents,
+    ports: &dyn AgentPorts,
+    step: AgentStep<'_>,
+    prompt: Prompt,
+    bundle: &TaskBundle,
+    values: &impl Serialize,
+) -> Result<StepOutput, StepFailure> {
+    let mut conversation =
+        Conversation::new(agents, ports, step, prompt).with_schema(schema::plan()).with_max_turns(MAX_TURNS);
+    let parse = |reply: &str| -> Result<Plan, Unusable> {
+        let unusable = |message: String| Unusable { code: "model.no_plan", message };
+        let plan: Plan = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
+        validate_plan(&plan, &bundle.spec.operators).map_err(|problem| unusable(problem.to_string()))?;
+        Ok(plan)
+    };
+    match conversation.ask(values, parse).await {
+        Ok(plan) => Ok(StepOutput::Planned { plan, calls: conversation.into_calls() }),
+        Err(NoReply::Unusable { what, may_ask_again }) => {
+            let message = format!("the Planner gave no usable plan: {}", what.message);
+            let code = if what.code == "reply.refused" { "model.refused" } else { "model.no_plan" };
+            Err(if may_ask_again { StepFailure::retriable(code, message) } else { StepFailure::fatal(code, message) })
+        }
+        Err(NoReply::Model(error)) => Err(error.into()),
+        Err(NoReply::Step(failure)) => Err(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::attempt::{Contract, Subtask};
+
+    use super::*;
+
+    fn operators() -> Vec<OperatorSpec> {
+        vec![OperatorSpec { name: "softmax".to_owned(), class: "softmax".to_owned() }]
+    }
+
+    fn good() -> Plan {
+        Plan {
+            summary: "One pass.".to_owned(),
+            subtasks: vec![Subtask {
+                title: "Fuse".to_owned(),
+                scope: vec!["softmax".to_owned()],
+                fusion_boundary: "all".to_owned(),
+                contract: Contract::default(),
+                methods: vec![],
+                expected_bottleneck: "memory".to_owned(),
+                risk: String::new(),
+                target_speedup: None,
+            }],
+            correctness_risks: vec![],
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Plan)) -> Result<(), PlanProblem> {
+        let mut plan = good();
+        change(&mut plan);
+        validate_plan(&plan, &operators())
+    }
+
+    #[test]
+    fn a_good_plan_is_accepted() {
+        assert_eq!(with(|_| {}), Ok(()));
+    }
+
+    #[test]
+    fn each_fault_of_a_plan_is_named() {
+        assert_eq!(with(|plan| plan.subtasks.clear()), Err(PlanProblem::Subtasks(0)));
+        let nine = vec![good().subtasks.remove(0); 9];
+        assert_eq!(with(|plan| plan.subtasks = nine), Err(PlanProblem::Subtasks(9)));
+        assert_eq!(with(|plan| plan.summary.clear()), Err(PlanProblem::Empty("summary".to_owned())));
+        let empty = |field: &str| Err(PlanProblem::Empty(format!("subtasks[0].{field}")));
+        assert_eq!(with(|plan| plan.subtasks[0].title = " ".to_owned()), empty("title"));
+        assert_eq!(with(|plan| plan.subtasks[0].scope.clear()), empty("scope"));
+        let unknown = with(|plan| plan.subtasks[0].scope.push("gelu".to_owned()));
+        assert!(unknown.is_err_and(|problem| problem.to_string().contains("`gelu`; the task has softmax")));
+        let vague = with(|plan| plan.subtasks[0].expected_bottleneck = "everything".to_owned());
+        assert!(matches!(vague, Err(PlanProblem::Bottleneck { .. })));
+        assert!(matches!(with(|plan| plan.subtasks[0].target_speedup = Some(f64::NAN)), Err(PlanProblem::Speedup(_))));
+        assert!(matches!(with(|plan| plan.summary = "x".repeat(MAX_TEXT_BYTES + 1)), Err(PlanProblem::TooLong(_))));
+    }
+
+    #[test]
+    fn a_task_without_operators_takes_any_scope() {
+        assert_eq!(validate_plan(&good(), &[]), Ok(()));
+    }
+}
