@@ -1,1 +1,248 @@
-//! (in the works)
+//! Results against the truth, element by element, with nothing forgiven: what is not finite is wrong.
+
+use nightshift_protocol::task::{ConcreteTensor, Tolerance};
+use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, WorstElement};
+
+use crate::inputs::TensorData;
+
+/// Counts of elements by normalized error, one more than the bounds.
+pub type Histogram = [u64; ERROR_HISTOGRAM_BOUNDS.len() + 1];
+
+/// What a comparison found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// All elements.
+    pub elements: u64,
+    /// Elements outside the tolerance, or not finite.
+    pub wrong_elements: u64,
+    /// Largest normalized error; infinite when something is not finite.
+    pub largest_error: f64,
+    /// Where it is.
+    pub worst: Option<WorstElement>,
+    /// Elements by normalized error.
+    pub histogram: Histogram,
+}
+
+/// Compares all outputs of a call. Tensors of another number or length than the shapes say count as wrong throughout.
+#[must_use]
+pub fn compare(
+    outputs: &[TensorData],
+    truth: &[TensorData],
+    shapes: &[ConcreteTensor],
+    tolerance: &Tolerance,
+) -> Comparison {
+    let mut found =
+        Comparison { elements: 0, wrong_elements: 0, largest_error: 0.0, worst: None, histogram: Histogram::default() };
+    let mut worst: Option<(&ConcreteTensor, usize, f64, f64)> = None;
+    for (position, shape) in shapes.iter().enumerate() {
+        found.elements += shape.elements();
+        let (Some(output), Some(truth)) = (outputs.get(position), truth.get(position)) else {
+            found.wrong_elements += shape.elements();
+            found.largest_error = f64::INFINITY;
+            continue;
+        };
+        let missing = shape.elements().saturating_sub(count(output.len().min(truth.len())));
+        if missing > 0 {
+            found.wrong_elements += missing;
+            found.largest_error = f64::INFINITY;
+        }
+        for (index, (candidate, truth)) in output.as_f64().iter().zip(truth.as_f64().iter()).enumerate() {
+            let (candidate, truth) = (*candidate, *truth);
+            let error = normalized_error(candidate, truth, tolerance);
+            if let Some(slot) = found.histogram.get_mut(ERROR_HISTOGRAM_BOUNDS.partition_point(|bound| *bound <= error))
+            {
+                *slot += 1;
+            }
+            found.wrong_elements += u64::from(error > 1.0);
+            if worst.is_none() || error > found.largest_error {
+                found.largest_error = found.largest_error.max(error);
+                worst = Some((shape, index, candidate, truth));
+            }
+        }
+    }
+    found.worst = worst.map(|(shape, index, candidate, truth)| {
+        let error = normalized_error(candidate, truth, tolerance);
+        WorstElement {
+            tensor: shape.name.clone(),
+            index: unravel(index, &shape.shape),
+            candidate: candidate.is_finite().then_some(candidate),
+            truth,
+            normalized_error: error.is_finite().then_some(error),
+        }
+    });
+    found
+}
+
+/// Elements of all outputs that are outside the tolerance, or not finite, and nothing more: quick enough to be asked
+/// about every timed call.
+#[must_use]
+pub fn count_wrong(outputs: &[TensorData], truth: &[TensorData], tolerance: &Tolerance) -> u64 {
+    let wrong = |candidate: f64, truth: f64| {
+        // Written so that a comparison with what is not a number counts as wrong.
+        let within = (candidate - truth).abs() <= tolerance.atol + tolerance.rtol * truth.abs();
+        !(within && candidate.is_finite() && truth.is_finite())
+    };
+    let in_pair = |output: &TensorData, truth: &TensorData| match (output, truth) {
+        (TensorData::F32(output), TensorData::F32(truth)) if output.len() == truth.len() => {
+            output.iter().zip(truth).filter(|(a, b)| wrong(f64::from(**a), f64::from(**b))).count()
+        }
+        _ if output.len() == truth.len() => {
+            output.as_f64().iter().zip(truth.as_f64().iter()).filter(|(a, b)| wrong(**a, **b)).count()
+        }
+        _ => truth.len().max(1),
+    };
+    let missing = outputs.len().abs_diff(truth.len());
+    count(outputs.iter().zip(truth).map(|(output, truth)| in_pair(output, truth)).sum::<usize>() + missing)
+}
+
+/// `|candidate - truth| / (atol + rtol * |truth|)`; infinite when either is not finite.
+#[must_use]
+pub fn normalized_error(candidate: f64, truth: f64, tolerance: &Tolerance) -> f64 {
+    if !candidate.is_finite() || !truth.is_finite() {
+        return f64::INFINITY;
+    }
+    let difference = (candidate - truth).abs();
+    if difference == 0.0 {
+        return 0.0;
+    }
+    // Nothing is allowed for a truth of zero without an absolute part: the division gives infinity, as it should.
+    difference / (tolerance.atol + tolerance.rtol * truth.abs())
+}
+
+/// Position in a row-major tensor, outermost first.
+fn unravel(index: usize, shape: &[u64]) -> Vec<u64> {
+    let mut rest = count(index);
+    let mut position: Vec<u64> = shape
+        .iter()
+        .rev()
+        .map(|extent| {
+            let extent = (*extent).max(1);
+            let here = rest % extent;
+            rest /= extent;
+            here
+        })
+        .collect();
+    position.reverse();
+    position
+}
+
+fn count(elements: usize) -> u64 {
+    u64::try_from(elements).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::task::{DType, Distribution};
+
+    use super::*;
+
+    const TOLERANCE: Tolerance = Tolerance { atol: 1e-3, rtol: 1e-2, reference_error_factor: 64.0 };
+
+    fn shape(extents: &[u64]) -> ConcreteTensor {
+        ConcreteTensor {
+            name: "y".to_owned(),
+            dtype: DType::F32,
+            shape: extents.to_vec(),
+            distribution: Distribution::default(),
+        }
+    }
+
+    fn one(candidate: f32, truth: f64) -> Comparison {
+        compare(&[TensorData::F32(vec![candidate])], &[TensorData::F64(vec![truth])], &[shape(&[1])], &TOLERANCE)
+    }
+
+    #[test]
+    fn equal_values_have_no_error() {
+        let found = one(2.0, 2.0);
+        assert_eq!((found.wrong_elements, found.elements), (0, 1));
+        assert_eq!(found.histogram[0], 1);
+        assert_eq!(found.worst.and_then(|worst| worst.normalized_error), Some(0.0));
+    }
+
+    #[test]
+    fn the_tolerance_is_absolute_plus_relative() {
+        // Allowed: 0.001 + 0.01 * 10 = 0.101.
+        assert_eq!(one(10.1, 10.0).wrong_elements, 0);
+        assert_eq!(one(10.11, 10.0).wrong_elements, 1);
+        assert_eq!(one(0.0009, 0.0).wrong_elements, 0);
+        assert_eq!(one(0.0011, 0.0).wrong_elements, 1);
+    }
+
+    #[test]
+    fn what_is_not_finite_is_wrong_on_either_side() {
+        for (candidate, truth) in [
+            (f32::NAN, 1.0),
+            (f32::INFINITY, 1.0),
+            (f32::NEG_INFINITY, f64::NEG_INFINITY),
+            (f32::NAN, f64::NAN),
+            (1.0, f64::NAN),
+            (1.0, f64::INFINITY),
+        ] {
+            let found = one(candidate, truth);
+            assert_eq!(found.wrong_elements, 1, "{candidate} against {truth}");
+            assert!(found.largest_error.is_infinite());
+            assert_eq!(found.histogram[ERROR_HISTOGRAM_BOUNDS.len()], 1);
+            assert_eq!(found.worst.and_then(|worst| worst.normalized_error), None);
+        }
+    }
+
+    #[test]
+    fn denormal_and_huge_values_are_values() {
+        assert_eq!(one(f32::from_bits(1), f64::from(f32::from_bits(1))).largest_error, 0.0);
+        assert_eq!(one(f32::MAX, f64::from(f32::MAX)).wrong_elements, 0);
+        assert_eq!(one(f32::MAX, 1.0).wrong_elements, 1);
+        assert_eq!(one(1.0, 1e308).wrong_elements, 1);
+        let found = one(-f32::MAX, f64::MAX);
+        assert_eq!(found.wrong_elements, 1);
+    }
+
+    #[test]
+    fn without_an_absolute_part_a_truth_of_zero_allows_only_zero() {
+        let strict = Tolerance { atol: 0.0, ..TOLERANCE };
+        assert_eq!(normalized_error(0.0, 0.0, &strict), 0.0);
+        assert_eq!(normalized_error(-0.0, 0.0, &strict), 0.0);
+        assert!(normalized_error(1e-30, 0.0, &strict).is_infinite());
+    }
+
+    #[test]
+    fn the_worst_element_is_found_with_its_position() {
+        let truth = TensorData::F64(vec![1.0; 24]);
+        let mut values = vec![1.0_f32; 24];
+        values[5] = 1.02;
+        values[17] = 3.0;
+        let found = compare(&[TensorData::F32(values)], &[truth], &[shape(&[2, 3, 4])], &TOLERANCE);
+        assert_eq!(found.wrong_elements, 2);
+        let Some(worst) = found.worst else { panic!("there is a worst element") };
+        assert_eq!(worst.index, [1, 1, 1]);
+        assert_eq!(worst.candidate, Some(3.0));
+        assert_eq!(found.histogram.iter().sum::<u64>(), 24);
+    }
+
+    #[test]
+    fn the_histogram_counts_by_powers_of_ten() {
+        let strict = Tolerance { atol: 1.0, rtol: 0.0, ..TOLERANCE };
+        let errors = [0.0, 5e-6, 5e-3, 0.5, 1.0, 5.0, 50.0];
+        let found =
+            compare(&[TensorData::F64(errors.to_vec())], &[TensorData::F64(vec![0.0; 7])], &[shape(&[7])], &strict);
+        assert_eq!(found.histogram, [1, 1, 0, 0, 1, 0, 1, 2, 1]);
+        // An error of exactly 1 is within tolerance.
+        assert_eq!(found.wrong_elements, 2);
+    }
+
+    #[test]
+    fn the_quick_count_agrees_with_the_full_comparison() {
+        let truth = [TensorData::F32(vec![1.0, 10.0, 0.0, f32::NAN, 5.0, f32::INFINITY, -2.0])];
+        let output = [TensorData::F32(vec![1.0, 10.2, 0.0005, f32::NAN, f32::NAN, f32::INFINITY, 2.0])];
+        let full = compare(&output, &truth, &[shape(&[7])], &TOLERANCE);
+        assert_eq!(count_wrong(&output, &truth, &TOLERANCE), full.wrong_elements);
+        assert_eq!(full.wrong_elements, 5);
+        assert_eq!(count_wrong(&[], &truth, &TOLERANCE), 1);
+    }
+
+    #[test]
+    fn a_missing_tensor_is_wrong_throughout() {
+        let found = compare(&[], &[TensorData::F64(vec![0.0; 4])], &[shape(&[4])], &TOLERANCE);
+        assert_eq!((found.wrong_elements, found.elements), (4, 4));
+        assert!(found.largest_error.is_infinite());
+    }
+}

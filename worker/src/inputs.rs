@@ -1,5 +1,7 @@
 //! Input values: drawn from secret seeds, the same for every program that is given them.
 
+use std::borrow::Cow;
+
 use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
 use rand::{Rng, RngExt, SeedableRng, TryRng};
 use rand_chacha::{ChaCha8Rng, ChaCha12Rng};
@@ -24,7 +26,7 @@ impl SecretSeeds {
     }
 
     /// The next seed.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }
 
@@ -92,22 +94,13 @@ impl TensorData {
         self.len() == 0
     }
 
-    /// One element as a 64-bit float: exact for every type.
+    /// All elements as 64-bit floats: exact for every type.
     #[must_use]
-    pub fn get(&self, index: usize) -> Option<f64> {
+    pub fn as_f64(&self) -> Cow<'_, [f64]> {
         match self {
-            Self::F32(values) => values.get(index).copied().map(f64::from),
-            Self::F64(values) => values.get(index).copied(),
-            Self::I32(values) => values.get(index).copied().map(f64::from),
-        }
-    }
-
-    /// All elements as 64-bit floats.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = f64> + '_> {
-        match self {
-            Self::F32(values) => Box::new(values.iter().copied().map(f64::from)),
-            Self::F64(values) => Box::new(values.iter().copied()),
-            Self::I32(values) => Box::new(values.iter().copied().map(f64::from)),
+            Self::F32(values) => Cow::Owned(values.iter().copied().map(f64::from).collect()),
+            Self::F64(values) => Cow::Borrowed(values),
+            Self::I32(values) => Cow::Owned(values.iter().copied().map(f64::from).collect()),
         }
     }
 
@@ -134,8 +127,12 @@ impl TensorData {
     #[must_use]
     pub fn same_bits(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::F32(a), Self::F32(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits()),
-            (Self::F64(a), Self::F64(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits()),
+            (Self::F32(a), Self::F32(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+            }
+            (Self::F64(a), Self::F64(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+            }
             (Self::I32(a), Self::I32(b)) => a == b,
             _ => false,
         }
@@ -151,7 +148,7 @@ impl TensorData {
     }
 
     /// Elements of this tensor's type from memory.
-    pub(crate) fn from_bytes(&self, bytes: &[u8]) -> Self {
+    pub(crate) fn read_alike(&self, bytes: &[u8]) -> Self {
         let (quads, _) = bytes.as_chunks::<4>();
         let (octets, _) = bytes.as_chunks::<8>();
         match self {
@@ -191,9 +188,9 @@ pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorDa
     let count = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
     match tensor.dtype {
         DType::F32 => TensorData::F32(floats(&mut random, &tensor.distribution, count, kind)),
-        DType::F64 => TensorData::F64(
-            floats(&mut random, &tensor.distribution, count, kind).into_iter().map(f64::from).collect(),
-        ),
+        DType::F64 => {
+            TensorData::F64(floats(&mut random, &tensor.distribution, count, kind).into_iter().map(f64::from).collect())
+        }
         // Integers are counts or indices: a scaled index would point outside.
         DType::I32 => TensorData::I32(integers(&mut random, &tensor.distribution, count)),
     }
@@ -203,7 +200,7 @@ pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorDa
 #[must_use]
 pub fn generate_all(tensors: &[ConcreteTensor], seed: u64, kind: InputKind) -> Vec<TensorData> {
     let mut seeds = SecretSeeds::fixed(seed);
-    tensors.iter().map(|tensor| generate(tensor, seeds.next(), kind)).collect()
+    tensors.iter().map(|tensor| generate(tensor, seeds.draw(), kind)).collect()
 }
 
 fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, count: usize, kind: InputKind) -> Vec<f32> {
@@ -262,7 +259,7 @@ mod tests {
     }
 
     fn mean(data: &TensorData) -> f64 {
-        data.iter().sum::<f64>() / 20_000.0
+        data.as_f64().iter().sum::<f64>() / 20_000.0
     }
 
     #[test]
@@ -276,13 +273,15 @@ mod tests {
 
     #[test]
     fn values_follow_the_declared_distribution() {
-        let normal = generate(&tensor(DType::F32, Distribution::Normal { mean: 2.0, std: 0.5 }), 1, InputKind::Declared);
+        let normal =
+            generate(&tensor(DType::F32, Distribution::Normal { mean: 2.0, std: 0.5 }), 1, InputKind::Declared);
         assert!((mean(&normal) - 2.0).abs() < 0.02);
-        let variance = normal.iter().map(|x| (x - 2.0).powi(2)).sum::<f64>() / 20_000.0;
+        let variance = normal.as_f64().iter().map(|x| (x - 2.0).powi(2)).sum::<f64>() / 20_000.0;
         assert!((variance - 0.25).abs() < 0.02);
-        let uniform = generate(&tensor(DType::F64, Distribution::Uniform { low: -1.0, high: 3.0 }), 1, InputKind::Declared);
+        let uniform =
+            generate(&tensor(DType::F64, Distribution::Uniform { low: -1.0, high: 3.0 }), 1, InputKind::Declared);
         assert!((mean(&uniform) - 1.0).abs() < 0.05);
-        assert!(uniform.iter().all(|x| (-1.0..3.0).contains(&x)));
+        assert!(uniform.as_f64().iter().all(|x| (-1.0..3.0).contains(x)));
     }
 
     #[test]
@@ -290,8 +289,8 @@ mod tests {
         let tensor = tensor(DType::I32, Distribution::Uniform { low: 0.0, high: 10.0 });
         for kind in [InputKind::Declared, InputKind::ScaledUp, InputKind::SignsFlipped] {
             let data = generate(&tensor, 3, kind);
-            assert!(data.iter().all(|x| (0.0..10.0).contains(&x)));
-            assert!(data.iter().any(|x| x > 8.5));
+            assert!(data.as_f64().iter().all(|x| (0.0..10.0).contains(x)));
+            assert!(data.as_f64().iter().any(|x| *x > 8.5));
         }
     }
 
@@ -299,11 +298,11 @@ mod tests {
     fn the_kinds_change_what_they_say() {
         let tensor = tensor(DType::F32, Distribution::Uniform { low: 1.0, high: 2.0 });
         let up = generate(&tensor, 5, InputKind::ScaledUp);
-        assert!(up.iter().all(|x| (3.0..=6.0).contains(&x)));
+        assert!(up.as_f64().iter().all(|x| (3.0..=6.0).contains(x)));
         let down = generate(&tensor, 5, InputKind::ScaledDown);
-        assert!(down.iter().all(|x| (0.0099..=0.0201).contains(&x)));
+        assert!(down.as_f64().iter().all(|x| (0.0099..=0.0201).contains(x)));
         let flipped = generate(&tensor, 5, InputKind::SignsFlipped);
-        assert!(flipped.iter().any(|x| x < 0.0) && flipped.iter().any(|x| x > 0.0));
+        assert!(flipped.as_f64().iter().any(|x| *x < 0.0) && flipped.as_f64().iter().any(|x| *x > 0.0));
     }
 
     #[test]
@@ -317,7 +316,7 @@ mod tests {
             let mut bytes = vec![0_u8; data.len() * width];
             data.copy_to_bytes(&mut bytes);
             assert!(data.equals_bytes(&bytes));
-            assert!(data.from_bytes(&bytes).same_bits(&data));
+            assert!(data.read_alike(&bytes).same_bits(&data));
             bytes[0] ^= 1;
             assert!(!data.equals_bytes(&bytes));
         }

@@ -1,1 +1,341 @@
-//! (in the works)
+//! How fast is a program? Candidate and baseline are timed call by call, side by side, on fresh inputs, and the results
+//! of the timed calls themselves are compared.
+
+mod conditions;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
+use nightshift_protocol::verdict::{Finding, Severity};
+
+pub(crate) use self::conditions::{CacheSweep, OneCore};
+use crate::compare::count_wrong;
+use crate::inputs::{InputKind, SecretSeeds, generate_all};
+use crate::process::{CancelFlag, JailHost};
+use crate::runner::{Call, CallTime, Session, SessionError, SessionOptions, note};
+use crate::statistics::{bootstrap_median, coefficient_of_variation, median};
+
+/// Confidence level of the interval.
+const CONFIDENCE: f64 = 0.95;
+
+/// Resamples of the interval that is reported.
+const RESAMPLES: usize = 2_000;
+
+/// Resamples of the interval that decides whether to go on.
+const INTERIM_RESAMPLES: usize = 300;
+
+/// Samples between two looks at the interval.
+const LOOK_EVERY: usize = 4;
+
+/// Calls of each program before the first sample.
+const WARM_UP_CALLS: usize = 2;
+
+/// Below this, sampling goes on whatever the time limit says.
+const FEWEST_SAMPLES: usize = 3;
+
+/// Past this many times the time limit, even the wanted smallest number of samples is given up.
+const OVERTIME: u32 = 3;
+
+/// Timed calls with wrong results after which sampling ends.
+const MAX_WRONG_CALLS: usize = 3;
+
+/// The baseline's patience, as in a check.
+const PATIENCE: u64 = 4;
+
+/// Two programs within tolerance of the truth are within twice the tolerance of each other.
+const MUTUAL_TOLERANCE: f64 = 2.0;
+
+/// Time outside of the call, beyond the baseline's, that is no mismatch: nanoseconds, and share of the call.
+const MISMATCH_NS: f64 = 100_000.0;
+const MISMATCH_SHARE: f64 = 0.2;
+
+/// How long and how precisely to measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasureOptions {
+    /// Samples that are taken even when the precision is reached before.
+    pub min_samples: usize,
+    /// Most samples.
+    pub max_samples: usize,
+    /// Half the width of the interval by the estimate, at which the measurement is precise.
+    pub wanted_relative_half_width: f64,
+    /// Wall time of the sampling in milliseconds; a slow baseline may overrun it up to threefold.
+    pub max_wall_ms: u64,
+}
+
+impl Default for MeasureOptions {
+    fn default() -> Self {
+        Self { min_samples: 11, max_samples: 151, wanted_relative_half_width: 0.02, max_wall_ms: 1_800 }
+    }
+}
+
+/// Times a program against a baseline at the default shape. Gives `Measured`, or `MeasureFailed` when the program does
+/// not survive. Blocks, and keeps to one core: call it from a dedicated thread.
+#[expect(clippy::too_many_arguments, reason = "each is a fact of its own that the caller has at hand")]
+pub fn measure(
+    host: &JailHost,
+    spec: &TaskSpec,
+    candidate: &Path,
+    reference: &Path,
+    machine: &MachineFacts,
+    baseline_label: &str,
+    require_sandbox: bool,
+    options: &MeasureOptions,
+    cancel: &CancelFlag,
+) -> Result<StepOutput, StepFailure> {
+    let shapes =
+        spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    let seeds = SecretSeeds::from_os()
+        .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
+    let core = OneCore::take();
+    let start = |library: &Path, patience: u64, require_sandbox: bool| {
+        let options = SessionOptions {
+            library,
+            shapes: &shapes,
+            double: false,
+            memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
+            call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
+            core: core.as_ref().map(OneCore::number),
+            require_sandbox,
+        };
+        Session::start(host, &options, cancel)
+    };
+    let sessions = start(candidate, 1, require_sandbox)
+        .map_err(Side::Candidate)
+        .and_then(|candidate| Ok((candidate, start(reference, PATIENCE, false).map_err(Side::Baseline)?)));
+    let mut race = match sessions {
+        Ok((candidate, baseline)) => Race {
+            candidate,
+            baseline,
+            shapes: &shapes,
+            tolerance: mutual(spec.tolerance),
+            sweep: CacheSweep::new(machine.last_level_cache_bytes),
+            seeds,
+            samples: Samples::default(),
+            findings: Vec::new(),
+            wrong_calls: 0,
+        },
+        Err(side) => return failed(side, Vec::new()),
+    };
+    match race.run(options) {
+        Ok(speedup) => {
+            race.look_for_mismatch();
+            let precise = race.samples.len() >= options.min_samples
+                && speedup.relative_half_width() <= options.wanted_relative_half_width;
+            let measurement = race.measurement(spec, speedup, precise, baseline_label, machine);
+            Ok(StepOutput::Measured { measurement: Box::new(measurement), findings: race.findings })
+        }
+        Err(side) => failed(side, race.findings),
+    }
+}
+
+fn mutual(tolerance: Tolerance) -> Tolerance {
+    Tolerance {
+        atol: tolerance.atol * MUTUAL_TOLERANCE,
+        rtol: tolerance.rtol * MUTUAL_TOLERANCE,
+        reference_error_factor: tolerance.reference_error_factor,
+    }
+}
+
+/// Whose process ended.
+enum Side {
+    Candidate(SessionError),
+    Baseline(SessionError),
+}
+
+fn failed(side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure> {
+    match side {
+        Side::Candidate(error) => Ok(StepOutput::MeasureFailed { end: error.into_end()?, findings }),
+        Side::Baseline(error) => {
+            let end = error.into_end()?;
+            Err(StepFailure::retriable("reference.failed", format!("the baseline broke down: {}", end.describe())))
+        }
+    }
+}
+
+/// Two programs, side by side.
+struct Race<'a> {
+    candidate: Session,
+    baseline: Session,
+    shapes: &'a ConcreteShapes,
+    tolerance: Tolerance,
+    sweep: CacheSweep,
+    seeds: SecretSeeds,
+    samples: Samples,
+    findings: Vec<Finding>,
+    wrong_calls: usize,
+}
+
+impl Race<'_> {
+    fn run(&mut self, options: &MeasureOptions) -> Result<Interval, Side> {
+        let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
+        self.candidate.init(&params).map_err(Side::Candidate)?;
+        self.baseline.init(&params).map_err(Side::Baseline)?;
+        for _ in 0..WARM_UP_CALLS {
+            self.sample()?;
+        }
+        let limit = Duration::from_millis(options.max_wall_ms);
+        let started = Instant::now();
+        loop {
+            let (candidate, baseline) = self.sample()?;
+            self.samples.push(candidate, baseline);
+            let (count, elapsed) = (self.samples.len(), started.elapsed());
+            let enough = count >= options.min_samples;
+            if count >= options.max_samples.max(FEWEST_SAMPLES) || self.wrong_calls >= MAX_WRONG_CALLS {
+                break;
+            }
+            if count >= FEWEST_SAMPLES && ((enough && elapsed > limit) || elapsed > limit * OVERTIME) {
+                break;
+            }
+            if enough && count % LOOK_EVERY == 0 {
+                let interim = bootstrap_median(&self.samples.ratios(), CONFIDENCE, INTERIM_RESAMPLES);
+                if interim.relative_half_width() <= options.wanted_relative_half_width {
+                    break;
+                }
+            }
+        }
+        Ok(bootstrap_median(&self.samples.ratios(), CONFIDENCE, RESAMPLES))
+    }
+
+    /// One call of each on the same fresh inputs, in random order, and a look at what came out.
+    fn sample(&mut self) -> Result<(CallTime, CallTime), Side> {
+        let inputs = generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared);
+        self.candidate.prepare(&inputs, false);
+        self.baseline.prepare(&inputs, false);
+        let (candidate, baseline) = if self.seeds.flip() {
+            let candidate = self.time_candidate()?;
+            (candidate, self.time_baseline()?)
+        } else {
+            let baseline = self.time_baseline()?;
+            (self.time_candidate()?, baseline)
+        };
+        for breach in &candidate.breaches {
+            note(&mut self.findings, breach.finding());
+        }
+        let wrong = count_wrong(&candidate.outputs, &baseline.outputs, &self.tolerance);
+        if wrong > 0 {
+            self.wrong_calls += 1;
+            let message = format!("a timed call gave {wrong} wrong elements");
+            note(&mut self.findings, violation("timed_output_wrong", message));
+        }
+        Ok((candidate.time, baseline.time))
+    }
+
+    fn time_candidate(&mut self) -> Result<Call, Side> {
+        self.sweep.sweep();
+        let time = self.candidate.call().map_err(Side::Candidate)?;
+        Ok(self.candidate.collect(time))
+    }
+
+    fn time_baseline(&mut self) -> Result<Call, Side> {
+        self.sweep.sweep();
+        let time = self.baseline.call().map_err(Side::Baseline)?;
+        Ok(self.baseline.collect(time))
+    }
+
+    /// The runner's clock is in the program's reach, ours is not. Both ways to the runner are the same, so what the
+    /// candidate takes outside of its claimed time may not differ much from what the baseline takes.
+    fn look_for_mismatch(&mut self) {
+        let gap = |times: &[CallTime]| {
+            median(&times.iter().map(|time| float(time.outside_ns) - float(time.inside_ns)).collect::<Vec<_>>())
+        };
+        let outside = median(&self.samples.candidate.iter().map(|time| float(time.outside_ns)).collect::<Vec<_>>());
+        let excess = gap(&self.samples.candidate) - gap(&self.samples.baseline);
+        if excess.abs() > MISMATCH_NS.max(outside * MISMATCH_SHARE) {
+            let message = format!(
+                "the calls took {:.3} ms, but {:.3} ms of that were outside of the time that the runner's clock showed",
+                outside / 1e6,
+                excess / 1e6
+            );
+            note(&mut self.findings, violation("timing_mismatch", message));
+        }
+    }
+
+    fn measurement(
+        &self,
+        spec: &TaskSpec,
+        speedup: Interval,
+        precise: bool,
+        baseline_label: &str,
+        machine: &MachineFacts,
+    ) -> Measurement {
+        let of = |times: &[CallTime]| times.iter().copied().map(inside).collect::<Vec<f64>>();
+        let (candidate, baseline) = (of(&self.samples.candidate), of(&self.samples.baseline));
+        let candidate_median_ns = median(&candidate);
+        let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
+        let outside_to_inside: Vec<f64> =
+            self.samples.candidate.iter().map(|time| float(time.outside_ns) / inside(*time)).collect();
+        Measurement {
+            speedup,
+            confidence: CONFIDENCE,
+            baseline_median_ns: median(&baseline),
+            candidate_median_ns,
+            baseline_cv: coefficient_of_variation(&baseline),
+            candidate_cv: coefficient_of_variation(&candidate),
+            baseline_samples_ns: self.samples.baseline.iter().map(|time| time.inside_ns).collect(),
+            candidate_samples_ns: self.samples.candidate.iter().map(|time| time.inside_ns).collect(),
+            outside_to_inside_time: median(&outside_to_inside),
+            achieved_flops_per_s: spec.flops.map(by_second),
+            achieved_bytes_per_s: spec.bytes.map(by_second),
+            precise,
+            baseline: baseline_label.to_owned(),
+            sandbox: self.candidate.sandbox().clone(),
+            machine: machine.clone(),
+        }
+    }
+}
+
+fn violation(code: &str, message: String) -> Finding {
+    Finding { code: code.to_owned(), severity: Severity::Violation, message, line: None }
+}
+
+/// Times of both, sample by sample.
+#[derive(Debug, Default)]
+struct Samples {
+    candidate: Vec<CallTime>,
+    baseline: Vec<CallTime>,
+}
+
+impl Samples {
+    fn push(&mut self, candidate: CallTime, baseline: CallTime) {
+        self.candidate.push(candidate);
+        self.baseline.push(baseline);
+    }
+
+    fn len(&self) -> usize {
+        self.candidate.len()
+    }
+
+    /// Baseline by candidate, each pair on the same inputs and moments apart, so that a drift of the machine cancels.
+    fn ratios(&self) -> Vec<f64> {
+        let pairs = self.baseline.iter().zip(&self.candidate);
+        pairs.map(|(baseline, candidate)| inside(*baseline) / inside(*candidate)).collect()
+    }
+}
+
+fn inside(time: CallTime) -> f64 {
+    // A call that the clock cannot see still takes time.
+    float(time.inside_ns.max(1))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
+fn float(nanoseconds: u64) -> f64 {
+    nanoseconds as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_pair_by_pair() {
+        let time = |inside_ns| CallTime { inside_ns, outside_ns: inside_ns + 10 };
+        let mut samples = Samples::default();
+        samples.push(time(100), time(200));
+        samples.push(time(0), time(50));
+        assert_eq!(samples.ratios(), [2.0, 50.0]);
+    }
+}

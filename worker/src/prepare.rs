@@ -1,1 +1,272 @@
-//! (in the works)
+//! Can a task be used? Its reference is run, compared with the truth and timed, before anybody is asked to beat it.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+
+use crate::check::{Expected, Oracle, OracleError, same_bits};
+use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
+use crate::measure::{CacheSweep, OneCore};
+use crate::process::{CancelFlag, JailHost};
+use crate::runner::{Session, SessionOptions};
+use crate::statistics::median;
+
+/// Timed calls of the baseline.
+const MAX_TIMED_CALLS: usize = 21;
+
+/// Timed calls that are made whatever they take.
+const MIN_TIMED_CALLS: usize = 3;
+
+/// Wall time after which no further call is timed.
+const TIMING_LIMIT: Duration = Duration::from_millis(700);
+
+/// Most tensors that are changed one at a time.
+const MAX_PERTURBED_TENSORS: usize = 16;
+
+/// The reference may take this many times what a candidate may take, as in a check.
+const PATIENCE: u64 = 4;
+
+/// The two built forms of a reference.
+#[derive(Debug, Clone)]
+pub struct ReferenceLibraries {
+    /// As it is timed.
+    pub reference: PathBuf,
+    /// In double precision.
+    pub truth: PathBuf,
+}
+
+/// What is known about a usable reference.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReferenceFacts {
+    /// Median time of one call at the default shape, in nanoseconds.
+    pub baseline_median_ns: f64,
+    /// Largest normalized error against the truth, over all shapes.
+    pub reference_normalized_error: f64,
+    /// Observations about the task's quality.
+    pub warnings: Vec<Finding>,
+}
+
+/// Whether the task can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Examined {
+    /// It can.
+    Usable(ReferenceFacts),
+    /// It cannot.
+    Rejected {
+        /// Stable code, for example `task.reference_not_deterministic`.
+        code: String,
+        /// What is wrong and what to do.
+        message: String,
+        /// What the reference printed.
+        printed: String,
+    },
+}
+
+/// Examines a built reference at every shape. Blocks, and keeps to one core while it measures: call it from a dedicated
+/// thread.
+pub fn prepare(
+    host: &JailHost,
+    spec: &TaskSpec,
+    libraries: &ReferenceLibraries,
+    machine: &MachineFacts,
+    seeds: &mut SecretSeeds,
+    cancel: &CancelFlag,
+) -> Result<Examined, StepFailure> {
+    let all_shapes =
+        spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    let mut facts = ReferenceFacts { baseline_median_ns: 0.0, reference_normalized_error: 0.0, warnings: Vec::new() };
+    for (position, shapes) in all_shapes.iter().enumerate() {
+        let mut oracle = match Oracle::start(host, spec, shapes, &libraries.reference, &libraries.truth, cancel) {
+            Ok(oracle) => oracle,
+            Err(error) => return broke_down(error, ""),
+        };
+        let mut examination = Examination { shapes, oracle: &mut oracle, seeds, facts: &mut facts };
+        match examination.run(position == 0) {
+            Ok(()) => {}
+            Err(Stop::Rejected { code, message }) => {
+                return Ok(Examined::Rejected { code: code.to_owned(), message, printed: oracle.printed() });
+            }
+            Err(Stop::Oracle(error)) => return broke_down(error, &oracle.printed()),
+        }
+    }
+    if let Some(shapes) = all_shapes.first() {
+        match time_baseline(host, spec, shapes, libraries, machine, seeds, cancel) {
+            Ok(median_ns) => facts.baseline_median_ns = median_ns,
+            Err(error) => return broke_down(error, ""),
+        }
+    }
+    Ok(Examined::Usable(facts))
+}
+
+/// Why an examination ends early.
+enum Stop {
+    Rejected { code: &'static str, message: String },
+    Oracle(OracleError),
+}
+
+impl From<OracleError> for Stop {
+    fn from(error: OracleError) -> Self {
+        Self::Oracle(error)
+    }
+}
+
+fn broke_down(error: OracleError, printed: &str) -> Result<Examined, StepFailure> {
+    let end = match error {
+        OracleError::Ended(end) => end,
+        OracleError::Failure(failure) => return Err(failure),
+    };
+    let code = match end {
+        ProcessEnd::TimedOut { .. } => "task.reference_hangs",
+        ProcessEnd::MemoryExceeded { .. } => "task.reference_exceeds_memory",
+        ProcessEnd::LoadFailed { .. } => "task.reference_does_not_load",
+        ProcessEnd::CallFailed { .. } => "task.reference_returns_error",
+        _ => "task.reference_crashes",
+    };
+    let message = format!("the reference cannot be run: {}", end.describe());
+    Ok(Examined::Rejected { code: code.to_owned(), message, printed: printed.to_owned() })
+}
+
+/// One reference at one shape.
+struct Examination<'a> {
+    shapes: &'a ConcreteShapes,
+    oracle: &'a mut Oracle,
+    seeds: &'a mut SecretSeeds,
+    facts: &'a mut ReferenceFacts,
+}
+
+impl Examination<'_> {
+    fn run(&mut self, thorough: bool) -> Result<(), Stop> {
+        let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
+        let inputs = generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared);
+        self.oracle.init(&params)?;
+        let first = self.answer(&inputs)?;
+        let again = self.answer(&inputs)?;
+        if !same_bits(&first.reference, &again.reference) || !same_bits(&first.truth, &again.truth) {
+            return Err(self.rejected(
+                "task.reference_not_deterministic",
+                "two calls of the reference with equal inputs gave different results: remove what is random, or what \
+                 is kept from one call for the next",
+            ));
+        }
+        if let Some(breach) = first.breaches.first() {
+            return Err(self.rejected("task.reference_breaks_contract", &breach.finding().message));
+        }
+        self.facts.reference_normalized_error = self.facts.reference_normalized_error.max(first.reference_error);
+        if first.reference_error > 1.0 {
+            return Err(self.rejected(
+                "task.tolerance_too_tight",
+                &format!(
+                    "the reference itself is {:.3} times the tolerance away from the truth in double precision: allow \
+                     more, or make the reference more precise",
+                    first.reference_error
+                ),
+            ));
+        }
+        if thorough {
+            self.look_for_constants(&first);
+            self.perturb(&params, &inputs, &first)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, inputs: &[TensorData]) -> Result<Expected, Stop> {
+        let answer = self.oracle.answer(inputs)?;
+        answer.ok_or_else(|| {
+            self.rejected(
+                "task.reference_not_finite",
+                "the reference gives values that are not finite for its declared inputs: change their distribution",
+            )
+        })
+    }
+
+    fn rejected(&self, code: &'static str, message: &str) -> Stop {
+        Stop::Rejected { code, message: format!("{message} (shape `{}`)", self.shapes.name) }
+    }
+
+    /// A constant output can be had without the work.
+    fn look_for_constants(&mut self, expected: &Expected) {
+        for (shape, output) in self.shapes.outputs.iter().zip(&expected.truth) {
+            let values = output.as_f64();
+            let constant = values.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits());
+            if values.len() > 1 && constant {
+                let message = format!("every element of the output `{}` has the same value", shape.name);
+                self.facts.warnings.push(warning("constant_output", message));
+            }
+        }
+    }
+
+    fn perturb(&mut self, params: &[TensorData], inputs: &[TensorData], first: &Expected) -> Result<(), Stop> {
+        for (position, tensor) in self.shapes.inputs.iter().enumerate().take(MAX_PERTURBED_TENSORS) {
+            let mut changed = inputs.to_vec();
+            if let Some(slot) = changed.get_mut(position) {
+                *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
+            }
+            let seen = self.answer(&changed)?;
+            if same_bits(&first.truth, &seen.truth) {
+                let message = format!("the result does not depend on the input `{}`", tensor.name);
+                self.facts.warnings.push(warning("input_has_no_effect", message));
+            }
+        }
+        for (position, tensor) in self.shapes.params.iter().enumerate().take(MAX_PERTURBED_TENSORS) {
+            let mut changed = params.to_vec();
+            if let Some(slot) = changed.get_mut(position) {
+                *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
+            }
+            self.oracle.init(&changed)?;
+            let seen = self.answer(inputs)?;
+            if same_bits(&first.truth, &seen.truth) {
+                let message = format!("the result does not depend on the weights `{}`", tensor.name);
+                self.facts.warnings.push(warning("parameter_has_no_effect", message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn warning(code: &str, message: String) -> Finding {
+    Finding { code: code.to_owned(), severity: Severity::Warning, message, line: None }
+}
+
+fn time_baseline(
+    host: &JailHost,
+    spec: &TaskSpec,
+    shapes: &ConcreteShapes,
+    libraries: &ReferenceLibraries,
+    machine: &MachineFacts,
+    seeds: &mut SecretSeeds,
+    cancel: &CancelFlag,
+) -> Result<f64, OracleError> {
+    let core = OneCore::take();
+    let mut sweep = CacheSweep::new(machine.last_level_cache_bytes);
+    let options = SessionOptions {
+        library: &libraries.reference,
+        shapes,
+        double: false,
+        memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),
+        call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(PATIENCE),
+        core: core.as_ref().map(OneCore::number),
+        require_sandbox: false,
+    };
+    let mut session = Session::start(host, &options, cancel)?;
+    session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
+    let started = Instant::now();
+    let mut times = Vec::new();
+    // The first call finds out, the others count.
+    for position in 0..=MAX_TIMED_CALLS {
+        if times.len() >= MIN_TIMED_CALLS && started.elapsed() > TIMING_LIMIT {
+            break;
+        }
+        session.prepare(&generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared), false);
+        sweep.sweep();
+        let time = session.call()?;
+        if position > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
+            times.push(time.inside_ns as f64);
+        }
+    }
+    Ok(median(&times))
+}

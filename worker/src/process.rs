@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
 use serde::{Deserialize, Serialize};
 
@@ -144,6 +145,17 @@ pub enum ProcessError {
     /// The work was cancelled.
     #[error("the work was cancelled")]
     Cancelled,
+}
+
+impl From<ProcessError> for StepFailure {
+    fn from(error: ProcessError) -> Self {
+        let code = match &error {
+            ProcessError::Os { .. } => "process.os",
+            ProcessError::Setup(_) => "process.setup",
+            ProcessError::Cancelled => "step.cancelled",
+        };
+        Self::retriable(code, error.to_string())
+    }
 }
 
 /// Runs a command in a jail and waits for its end. Blocks: call it from a dedicated thread of the operating system,

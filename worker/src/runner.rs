@@ -7,12 +7,14 @@
 
 #[expect(unsafe_code, reason = "memory shared with another process")]
 mod arena;
+mod breach;
 mod message;
 mod plan;
 #[expect(unsafe_code, reason = "loads a foreign library and calls it through the native contract")]
 mod serve;
 mod session;
 
+pub use breach::{Breach, note};
 pub(crate) use plan::RunnerPlan;
 pub(crate) use serve::serve;
-pub use session::{Breach, Call, CallTime, Session, SessionError, SessionOptions};
+pub use session::{Call, CallTime, Session, SessionError, SessionOptions};

@@ -201,24 +201,20 @@ impl Jail {
     /// Takes one message from the control socket; false at its end.
     fn listen(&mut self) -> bool {
         let Some(control) = &self.control else { return false };
-        match wire::receive::<ControlMessage>(control) {
-            Ok(Some(received)) => {
-                match received.message {
-                    ControlMessage::Started { group } => self.group = Some(group),
-                    ControlMessage::Ready { report } => {
-                        self.report = Some(report);
-                        self.program = received.sender;
-                    }
-                    ControlMessage::SetupFailed { message } => self.setup_error = Some(message),
-                    ControlMessage::Ended(raw) => self.ended = Some(raw),
-                }
-                true
+        let Ok(Some(received)) = wire::receive::<ControlMessage>(control) else {
+            self.control = None;
+            return false;
+        };
+        match received.message {
+            ControlMessage::Started { group } => self.group = Some(group),
+            ControlMessage::Ready { report } => {
+                self.report = Some(report);
+                self.program = received.sender;
             }
-            Ok(None) | Err(_) => {
-                self.control = None;
-                false
-            }
+            ControlMessage::SetupFailed { message } => self.setup_error = Some(message),
+            ControlMessage::Ended(raw) => self.ended = Some(raw),
         }
+        true
     }
 }
 

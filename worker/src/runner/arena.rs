@@ -40,7 +40,7 @@ impl Arena {
 
     /// Copies a tensor out.
     pub(super) fn read(&self, region: Region, like: &TensorData) -> TensorData {
-        like.from_bytes(self.bytes(region))
+        like.read_alike(self.bytes(region))
     }
 
     /// Whether a region holds exactly these bits.

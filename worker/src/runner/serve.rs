@@ -28,15 +28,8 @@ struct NsTensor {
 
 // Foreign code may throw. An exception that nobody catches ends the process; it must not be undefined on the way.
 type NsInit = unsafe extern "C-unwind" fn(*const NsTensor, i32, *mut *mut c_void) -> i32;
-type NsRun = unsafe extern "C-unwind" fn(
-    *mut c_void,
-    *const NsTensor,
-    i32,
-    *mut NsTensor,
-    i32,
-    *mut c_void,
-    *mut c_void,
-) -> i32;
+type NsRun =
+    unsafe extern "C-unwind" fn(*mut c_void, *const NsTensor, i32, *mut NsTensor, i32, *mut c_void, *mut c_void) -> i32;
 type NsFree = unsafe extern "C-unwind" fn(*mut c_void);
 
 /// The entry points of a loaded library.

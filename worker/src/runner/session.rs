@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::ConcreteShapes;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::arena::Arena;
+use super::breach::Breach;
 use super::message::{Reply, Request};
 use super::plan::{Placed, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
@@ -71,6 +73,39 @@ pub enum SessionError {
     Process(#[from] ProcessError),
 }
 
+impl SessionError {
+    /// How the program ended, or why the step cannot be carried out.
+    pub fn into_end(self) -> Result<ProcessEnd, StepFailure> {
+        match self {
+            Self::Ended(end) => Ok(end),
+            Self::Insufficient(report) => Err(insufficient(&report)),
+            Self::Process(error) => Err(error.into()),
+        }
+    }
+}
+
+fn insufficient(report: &SandboxReport) -> StepFailure {
+    let missing = match (report.isolates_files, report.isolates_network) {
+        (false, false) => "files nor the network",
+        (false, true) => "files",
+        _ => "the network",
+    };
+    let refused: Vec<String> = report
+        .means
+        .iter()
+        .filter(|means| !means.in_force)
+        .map(|means| format!("{}: {}", means.name, means.detail))
+        .collect();
+    StepFailure::fatal(
+        "sandbox.insufficient",
+        format!(
+            "this machine cannot keep {missing} out of reach of the program ({}); code of a live model is only run \
+             without that when `--allow-unsandboxed` says so",
+            refused.join("; ")
+        ),
+    )
+}
+
 /// Times of one call in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTime {
@@ -78,28 +113,6 @@ pub struct CallTime {
     pub inside_ns: u64,
     /// From sending the request to receiving the answer, by the parent's clock.
     pub outside_ns: u64,
-}
-
-/// A rule of the contract that a call broke.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Breach {
-    /// An input or a weight has other bits than before the call.
-    InputModified {
-        /// The tensor.
-        tensor: String,
-    },
-    /// Something was written beside a buffer.
-    CanaryOverwritten {
-        /// The buffer.
-        buffer: String,
-    },
-    /// Elements of an output still hold what was there before the call.
-    OutputNotWritten {
-        /// The tensor.
-        tensor: String,
-        /// How many.
-        elements: u64,
-    },
 }
 
 /// One finished call.
@@ -140,9 +153,7 @@ pub struct Session {
 impl Session {
     /// Starts the process and waits until it is restricted. Nothing of the library runs yet.
     pub fn start(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Self, SessionError> {
-        let os = |what: &'static str| {
-            move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source }
-        };
+        let os = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
         let plan = RunnerPlan::new(library.clone(), options.shapes, options.double, options.core);
@@ -193,7 +204,7 @@ impl Session {
             params: Vec::new(),
             inputs: Vec::new(),
             output_shapes: plan.outputs.iter().map(like).collect(),
-            canary_seed: nonces.next(),
+            canary_seed: nonces.draw(),
             nonces,
             plan,
             poison: [0; 8],
@@ -215,7 +226,7 @@ impl Session {
     /// Loads the library, if that was not done yet, and hands it the weights; what it made of earlier ones is freed.
     pub fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
         if !self.loaded {
-            let nonce = self.nonces.next();
+            let nonce = self.nonces.draw();
             let (reply, _) = self.ask(Request::Load { nonce }, nonce, self.call_timeout_ms + LOAD_EXTRA_MS)?;
             if let Some(message) = reply.load_error {
                 return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
@@ -227,7 +238,7 @@ impl Session {
             self.arena.write(placed.region, data);
         }
         self.params = params.to_vec();
-        let nonce = self.nonces.next();
+        let nonce = self.nonces.draw();
         let (reply, _) = self.ask(Request::Init { nonce }, nonce, self.call_timeout_ms)?;
         if reply.status != 0 {
             return Err(self.give_up(call_failed("ns_init", reply.status)));
@@ -242,9 +253,9 @@ impl Session {
             self.arena.write(placed.region, data);
         }
         self.inputs = inputs.to_vec();
-        self.canary_seed = self.nonces.next();
+        self.canary_seed = self.nonces.draw();
         self.arena.set_canaries(&self.plan, self.canary_seed);
-        self.poison = poison(self.nonces.next());
+        self.poison = poison(self.nonces.draw());
         for placed in &self.plan.outputs {
             self.arena.fill(placed.region, self.poison);
         }
@@ -255,7 +266,7 @@ impl Session {
 
     /// Calls the program once, with what was prepared.
     pub fn call(&mut self) -> Result<CallTime, SessionError> {
-        let nonce = self.nonces.next();
+        let nonce = self.nonces.draw();
         let (reply, outside) = self.ask(Request::Run { nonce }, nonce, self.call_timeout_ms)?;
         if reply.status != 0 {
             return Err(self.give_up(call_failed("ns_run", reply.status)));

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, RestrictionStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 use nightshift_protocol::machine::SandboxMeans;
 
@@ -45,8 +45,7 @@ const RUNNER_PATHS: [&str; 10] = [
 ];
 
 /// Versions of Landlock, newest first, down to the oldest that also guards against cutting files short.
-const VERSIONS: [(ABI, u32); 7] =
-    [(ABI::V9, 9), (ABI::V8, 8), (ABI::V7, 7), (ABI::V6, 6), (ABI::V5, 5), (ABI::V4, 4), (ABI::V3, 3)];
+const VERSIONS: [ABI; 7] = [ABI::V9, ABI::V8, ABI::V7, ABI::V6, ABI::V5, ABI::V4, ABI::V3];
 
 /// Paths that a jail shows. All exist.
 pub(super) struct Visible {
@@ -79,13 +78,17 @@ pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
 pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> Result<bool, String> {
     let shown = visible(plan)?;
     let mut reason = String::new();
-    for (abi, version) in VERSIONS {
+    for abi in VERSIONS {
         match restrict_with(abi, &shown) {
-            Ok(RulesetStatus::FullyEnforced) => {
-                means.push(in_force("landlock", &format!("version {version}")));
+            Ok(RestrictionStatus {
+                ruleset: RulesetStatus::FullyEnforced,
+                landlock: LandlockStatus::Available { effective_abi, .. },
+                ..
+            }) => {
+                means.push(in_force("landlock", &format!("version {effective_abi}")));
                 return Ok(true);
             }
-            Ok(status) => reason = format!("version {version}: {status:?}"),
+            Ok(status) => reason = format!("rules of version {abi}: {:?}", status.ruleset),
             Err(error) => reason = error.to_string(),
         }
     }
@@ -93,12 +96,11 @@ pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> 
     Ok(false)
 }
 
-fn restrict_with(abi: ABI, shown: &Visible) -> Result<RulesetStatus, landlock::RulesetError> {
+fn restrict_with(abi: ABI, shown: &Visible) -> Result<RestrictionStatus, landlock::RulesetError> {
     // Everything is required, nothing is best effort: a rule that the kernel cannot hold has to fail, so that the
     // next older version is tried as a whole.
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(abi))?;
+    let mut ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
     if !AccessNet::from_all(abi).is_empty() {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }
@@ -107,11 +109,10 @@ fn restrict_with(abi: ABI, shown: &Visible) -> Result<RulesetStatus, landlock::R
     }
     let device_access: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
     let devices = DEVICES.iter().filter(|path| Path::new(path).exists());
-    let status = ruleset
+    ruleset
         .create()?
         .add_rules(path_beneath_rules(&shown.read_only, AccessFs::from_read(abi)))?
         .add_rules(path_beneath_rules(devices, device_access))?
         .add_rules(path_beneath_rules(&shown.scratch, AccessFs::from_all(abi)))?
-        .restrict_self()?;
-    Ok(status.ruleset)
+        .restrict_self()
 }

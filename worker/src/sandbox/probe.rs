@@ -30,8 +30,7 @@ const SECRET: &str = "out of reach";
 /// Starts a jailed child that tries to write and read outside of its folder and to connect to this process. What the
 /// kernel promised and the attempts disproved is reported as not isolated. Blocks: call it from a dedicated thread.
 pub fn probe(host: &JailHost) -> Result<SandboxReport, ProcessError> {
-    let failed =
-        |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
+    let failed = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
     let folder = tempfile::tempdir().map_err(failed("making a folder for the probe"))?;
     let scratch = folder.path().join("scratch");
     std::fs::create_dir(&scratch).map_err(failed("making a folder for the probe"))?;

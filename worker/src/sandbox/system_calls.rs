@@ -118,7 +118,6 @@ const REFUSED_TO_RUNNERS_HERE: &[i64] = &[];
 
 /// Bit that marks a call of the 32-bit-pointer interface of 64-bit x86. Kernels that have it would otherwise take the
 /// same call under a second number.
-#[cfg(target_arch = "x86_64")]
 const OTHER_INTERFACE: i64 = 0x4000_0000;
 
 /// Puts the filter in force. Tells whether the network is out of reach.
@@ -138,35 +137,35 @@ pub(super) fn filter_system_calls(strictness: Strictness, means: &mut Vec<Sandbo
 fn install(strictness: Strictness) -> Result<usize, String> {
     let mut refused: Rules = BTreeMap::new();
     for call in REFUSED.iter().chain(REFUSED_HERE) {
-        refuse(&mut refused, *call, Vec::new());
+        refuse(&mut refused, *call, &[]);
     }
     // The signal that ends a program with its parent may not be called off.
-    refuse(&mut refused, libc::SYS_prctl, vec![argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
+    refuse(&mut refused, libc::SYS_prctl, &[argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
     match strictness {
         Strictness::Command => {
             for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
                 let mask = u64::from(flag.unsigned_abs());
-                refuse(&mut refused, libc::SYS_clone, vec![argument(0, SeccompCmpOp::MaskedEq(mask), flag)?]);
+                refuse(&mut refused, libc::SYS_clone, &[argument(0, SeccompCmpOp::MaskedEq(mask), flag)?]);
             }
         }
         Strictness::Runner => {
             for call in REFUSED_TO_RUNNERS.iter().chain(REFUSED_TO_RUNNERS_HERE) {
-                refuse(&mut refused, *call, Vec::new());
+                refuse(&mut refused, *call, &[]);
             }
             // A program may only signal itself: that is how `abort` works.
             let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
             for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill] {
-                refuse(&mut refused, call, vec![argument(0, SeccompCmpOp::Ne, this)?]);
+                refuse(&mut refused, call, &[argument(0, SeccompCmpOp::Ne, this)?]);
             }
             for call in [libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo] {
-                refuse(&mut refused, call, Vec::new());
+                refuse(&mut refused, call, &[]);
             }
         }
     }
     // The C library falls back from `clone3`, whose flags a filter cannot see, to `clone`, whose flags it can.
     let mut unknown: Rules = BTreeMap::new();
-    refuse(&mut unknown, libc::SYS_clone3, Vec::new());
-    let count = refused.len() + unknown.len();
+    refuse(&mut unknown, libc::SYS_clone3, &[]);
+    let count = refused.keys().chain(unknown.keys()).filter(|call| **call & OTHER_INTERFACE == 0).count();
     let programs = [compile(unknown, libc::ENOSYS)?, compile(refused, libc::EPERM)?];
     for program in &programs {
         seccompiler::apply_filter(program).map_err(|error| error.to_string())?;
@@ -175,16 +174,17 @@ fn install(strictness: Strictness) -> Result<usize, String> {
 }
 
 /// Adds one refusal; without conditions the call is always refused.
-fn refuse(rules: &mut Rules, call: i64, conditions: Vec<SeccompCondition>) {
+fn refuse(rules: &mut Rules, call: i64, conditions: &[SeccompCondition]) {
     let mut add = |number: i64| {
         let entry = rules.entry(number).or_default();
-        if let Ok(rule) = SeccompRule::new(conditions.clone()) {
+        if let Ok(rule) = SeccompRule::new(conditions.to_vec()) {
             entry.push(rule);
         }
     };
     add(call);
-    #[cfg(target_arch = "x86_64")]
-    add(call | OTHER_INTERFACE);
+    if cfg!(target_arch = "x86_64") {
+        add(call | OTHER_INTERFACE);
+    }
 }
 
 fn argument(index: u8, operator: SeccompCmpOp, value: i32) -> Result<SeccompCondition, String> {

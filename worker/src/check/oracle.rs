@@ -1,0 +1,129 @@
+//! What the right answer is: the reference in double precision, and how far the reference itself is from it.
+
+use std::path::Path;
+
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolerance};
+use nightshift_protocol::verdict::ProcessEnd;
+
+use crate::compare::compare;
+use crate::inputs::TensorData;
+use crate::process::{CancelFlag, JailHost};
+use crate::runner::{Breach, Session, SessionError, SessionOptions};
+
+/// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
+/// the truth is twice as wide.
+const PATIENCE: u64 = 4;
+
+/// The answer to one set of inputs.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected {
+    /// Outputs in double precision.
+    pub(crate) truth: Vec<TensorData>,
+    /// The reference's outputs.
+    pub(crate) reference: Vec<TensorData>,
+    /// The reference's own largest normalized error.
+    pub(crate) reference_error: f64,
+    /// Rules that the reference broke.
+    pub(crate) breaches: Vec<Breach>,
+}
+
+/// Which of the two broke down, and how.
+#[derive(Debug)]
+pub(crate) enum OracleError {
+    /// The reference's process ended.
+    Ended(ProcessEnd),
+    /// It could not be run at all.
+    Failure(StepFailure),
+}
+
+impl From<SessionError> for OracleError {
+    fn from(error: SessionError) -> Self {
+        match error.into_end() {
+            Ok(end) => Self::Ended(end),
+            Err(failure) => Self::Failure(failure),
+        }
+    }
+}
+
+impl From<OracleError> for StepFailure {
+    fn from(error: OracleError) -> Self {
+        match error {
+            OracleError::Ended(end) => {
+                Self::retriable("reference.failed", format!("the reference broke down: {}", end.describe()))
+            }
+            OracleError::Failure(failure) => failure,
+        }
+    }
+}
+
+/// Reference and truth at one shape.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    reference: Session,
+    truth: Session,
+    outputs: Vec<ConcreteTensor>,
+    tolerance: Tolerance,
+}
+
+impl Oracle {
+    /// Starts both.
+    pub(crate) fn start(
+        host: &JailHost,
+        spec: &TaskSpec,
+        shapes: &ConcreteShapes,
+        reference: &Path,
+        truth: &Path,
+        cancel: &CancelFlag,
+    ) -> Result<Self, OracleError> {
+        let start = |library: &Path, double: bool| {
+            let options = SessionOptions {
+                library,
+                shapes,
+                double,
+                memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),
+                call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(PATIENCE),
+                core: None,
+                require_sandbox: false,
+            };
+            Session::start(host, &options, cancel)
+        };
+        Ok(Self {
+            reference: start(reference, false)?,
+            truth: start(truth, true)?,
+            outputs: shapes.outputs.clone(),
+            tolerance: spec.tolerance,
+        })
+    }
+
+    /// Hands both the weights.
+    pub(crate) fn init(&mut self, params: &[TensorData]) -> Result<(), OracleError> {
+        self.reference.init(params)?;
+        let widened: Vec<TensorData> = params.iter().map(TensorData::widened).collect();
+        Ok(self.truth.init(&widened)?)
+    }
+
+    /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
+    pub(crate) fn answer(&mut self, inputs: &[TensorData]) -> Result<Option<Expected>, OracleError> {
+        let widened: Vec<TensorData> = inputs.iter().map(TensorData::widened).collect();
+        let truth = self.truth.run(&widened)?;
+        let reference = self.reference.run(inputs)?;
+        if !truth.outputs.iter().chain(&reference.outputs).all(TensorData::is_finite) {
+            return Ok(None);
+        }
+        let found = compare(&reference.outputs, &truth.outputs, &self.outputs, &self.tolerance);
+        let mut breaches = reference.breaches;
+        breaches.extend(truth.breaches);
+        Ok(Some(Expected {
+            truth: truth.outputs,
+            reference: reference.outputs,
+            reference_error: found.largest_error.min(f64::MAX),
+            breaches,
+        }))
+    }
+
+    /// What the reference printed.
+    pub(crate) fn printed(&self) -> String {
+        self.reference.printed()
+    }
+}
