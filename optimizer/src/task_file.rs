@@ -1,1 +1,90 @@
-//! (in the works)
+//! A task's folder: `task.toml`, the reference it names, and replies for playback.
+//!
+//! Whatever is wrong is said with file, line and column, before anything is created. Parsing is pure ([`parse_spec`],
+//! [`bundle`]); only [`load_folder`] reads files.
+
+mod error;
+mod folder;
+mod locate;
+mod suggest;
+mod validate;
+
+use std::collections::BTreeMap;
+
+use nightshift_protocol::campaign::{CampaignSpec, CampaignTask, RunInput};
+use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskSpec};
+
+pub use error::TaskError;
+pub use folder::{REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder};
+use locate::Document;
+
+/// Largest `task.toml`, in bytes.
+pub const MAX_TASK_FILE_BYTES: usize = 256 * 1024;
+/// Largest reference, in bytes.
+pub const MAX_REFERENCE_BYTES: usize = 1024 * 1024;
+/// Largest reply file, in bytes.
+pub const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
+/// Largest sum of all reply files, in bytes: they are stored as one artifact.
+pub const MAX_REPLIES_BYTES: usize = 48 * 1024 * 1024;
+/// Most reply files.
+pub const MAX_REPLIES: usize = 4_000;
+
+/// A task as it was found in a folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedTask {
+    /// The task.
+    pub bundle: TaskBundle,
+    /// Replies for playback by the stem of their file, for example `subtask1.attempt1.write_code`; none without a
+    /// `replies` folder.
+    pub replies: Option<BTreeMap<String, String>>,
+}
+
+/// Reads and examines the text of a `task.toml`. `file_label` names it in errors.
+pub fn parse_spec(text: &str, file_label: &str) -> Result<TaskSpec, TaskError> {
+    if text.len() > MAX_TASK_FILE_BYTES {
+        let message = format!("the file has {} bytes, at most {MAX_TASK_FILE_BYTES} are read", text.len());
+        return Err(TaskError::new("task.too_large", file_label, message));
+    }
+    let document = Document::parse(text, file_label)?;
+    // A file of another schema would only give misleading errors about its fields.
+    if let Some(schema) = document.schema()
+        && schema != i64::from(TASK_SCHEMA)
+    {
+        let message = format!("schema {schema} is not known: this release reads schema {TASK_SCHEMA}");
+        return Err(document.error("task.unsupported_schema", &["schema".into()], message));
+    }
+    let spec: TaskSpec = toml::from_str(text).map_err(|error| document.deserialization(&error))?;
+    validate::spec(&spec, &document)?;
+    Ok(spec)
+}
+
+/// A task from its two texts.
+pub fn bundle(spec_text: &str, spec_label: &str, reference_source: String) -> Result<TaskBundle, TaskError> {
+    let spec = parse_spec(spec_text, spec_label)?;
+    if reference_source.len() > MAX_REFERENCE_BYTES {
+        let message =
+            format!("the reference has {} bytes, at most {MAX_REFERENCE_BYTES} are read", reference_source.len());
+        return Err(TaskError::new("task.too_large", &spec.reference, message));
+    }
+    if reference_source.trim().is_empty() {
+        return Err(TaskError::new("task.no_reference", &spec.reference, "the reference is empty".to_owned()));
+    }
+    Ok(TaskBundle { spec, reference_source })
+}
+
+/// What a run of this task in this campaign is created with: the campaign's goal over the task's over the defaults.
+/// Candidates of a live model need a sandbox unless the campaign waives it.
+#[must_use]
+pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) -> RunInput {
+    RunInput {
+        schema: 1,
+        task_name: task.name.clone(),
+        task: task.bundle.clone(),
+        target: spec.target,
+        model: campaign.model.clone(),
+        scripted_replies: task.scripted_replies.clone(),
+        strategy: campaign.strategy.clone(),
+        goal: crate::strategy::effective_goal(&spec.goal, &campaign.goal),
+        sandbox_required: !campaign.model.is_scripted() && !campaign.allow_unsandboxed,
+    }
+}
