@@ -5,10 +5,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agents::AgentStep;
 use futures::FutureExt;
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, StoreError, WorkerRecord};
+use nightshift_optimizer::agent::AgentStep;
 use nightshift_protocol::api::TryOutcome;
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::{StepId, WorkerId};
@@ -245,7 +245,7 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
         _ => return Err(StepFailure::fatal("run.unreadable", "the run's log does not begin with its creation")),
     };
     let ports = StorePorts { store: app.store.clone(), clock: app.clock.clone() };
-    let agent_step = AgentStep { run: step.run.clone(), step_key: step.key.clone(), input, run_input };
+    let agent_step = AgentStep { run: &step.run, step_key: &step.key, input: &input, run_input: &run_input };
     app.agents.carry_out(&ports, agent_step).await
 }
 

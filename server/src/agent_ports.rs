@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::agents::AgentPorts;
 use async_trait::async_trait;
 use nightshift_engine::clock::Clock;
 use nightshift_engine::store::{ModelCallRecord, Store, StoreError};
+use nightshift_optimizer::agent::AgentPorts;
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::attempt::ModelCallSummary;
 use nightshift_protocol::id::RunId;

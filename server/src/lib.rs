@@ -25,7 +25,7 @@ mod trouble;
 mod waiting;
 mod wake;
 
-pub use agents::{AgentExecutor, AgentPorts, AgentStep};
+pub use agents::AgentExecutor;
 pub use api::{
     MAX_ARTIFACT_TIMEOUT, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES, MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS,
     REQUEST_TIMEOUT,

@@ -116,6 +116,8 @@ async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: boo
         async move { axum::serve(listener, router).with_graceful_shutdown(async move { shutdown.cancelled().await }).await }
     });
     let mut result = tokio::select! {
+        // A stop that was asked for also ends the others: it is looked at first.
+        biased;
         () = shutdown.cancelled() => Ok(()),
         ended_early = &mut http => Err(ServerError::Ended(match ended_early {
             Ok(Ok(())) => "the listener closed".to_owned(),

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
 use nightshift_optimizer::strategy::{MAX_ATTEMPTS, STRATEGY, initial_digest};
+use nightshift_optimizer::task_file::run_input;
 use nightshift_protocol::api::{CampaignCreated, CreateCampaign, IDEMPOTENCY_HEADER};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice, RunInput};
@@ -187,7 +188,7 @@ async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Res
             refused(task, "campaign.replies_malformed", &format!("its scripted replies are no JSON object: {error}"))
         })?;
     }
-    Ok(run_input(spec, task, &bundle))
+    Ok(run_input(spec, task, &bundle.spec))
 }
 
 async fn artifact(app: &App, task: &CampaignTask, what: &str, hash: &ArtifactHash) -> Result<Vec<u8>, ApiFailure> {
@@ -212,19 +213,4 @@ fn stored<T: serde::Serialize>(value: &T) -> Result<serde_json::Value, ApiFailur
 
 fn unwritable(error: &serde_json::Error) -> ApiFailure {
     ApiFailure::bad("request.invalid", format!("the request cannot be stored: {error}"))
-}
-
-/// What a task's run is created with.
-fn run_input(spec: &CampaignSpec, task: &CampaignTask, bundle: &TaskBundle) -> RunInput {
-    RunInput {
-        schema: 1,
-        task_name: task.name.clone(),
-        task: task.bundle.clone(),
-        target: bundle.spec.target,
-        model: spec.model.clone(),
-        scripted_replies: task.scripted_replies.clone(),
-        strategy: spec.strategy.clone(),
-        goal: nightshift_optimizer::strategy::effective_goal(&bundle.spec.goal, &spec.goal),
-        sandbox_required: !spec.model.is_scripted() && !spec.allow_unsandboxed,
-    }
 }

@@ -28,7 +28,13 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, Ap
         None => Ok(Json(health)),
         Some(error) => {
             let details = serde_json::to_value(&health).unwrap_or_default();
-            Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), error.to_string()).with_details(details))
+            // The message names a path of this machine: not for everyone where reading needs a token.
+            let message = if app.config.reads_need_token {
+                "the database cannot be used: see the server's log".to_owned()
+            } else {
+                error.to_string()
+            };
+            Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), message).with_details(details))
         }
     }
 }

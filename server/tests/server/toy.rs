@@ -8,6 +8,7 @@ use nightshift_engine::clock::Clock;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
+use nightshift_optimizer::agent::{AgentPorts, AgentStep};
 use nightshift_protocol::api::{RunDigest, RunView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{BuildReport, ModelCallSummary, Plan};
@@ -19,7 +20,6 @@ use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_server::AgentExecutor;
-use nightshift_server::{AgentPorts, AgentStep};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -233,7 +233,7 @@ impl Drop for Armed {
 
 #[async_trait]
 impl AgentExecutor for FakeAgents {
-    async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep) -> Result<StepOutput, StepFailure> {
+    async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         let mut armed = Armed(self.dropped.clone(), true);
         self.begun.fetch_add(1, Ordering::SeqCst);
         self.began.notify_one();
@@ -250,7 +250,7 @@ impl AgentExecutor for FakeAgents {
                 Ok(StepOutput::TaskRejected { code: "x".to_owned(), message: "x".to_owned(), log: None })
             }
             Behaviour::Plans => {
-                let found = ports.find_call(&step.run, &step.step_key, 1, "request").await?;
+                let found = ports.find_call(step.run, step.step_key, 1, "request").await?;
                 let call = match found {
                     Some(call) => call,
                     None => self.ask(ports, &step).await?,
@@ -268,7 +268,7 @@ impl AgentExecutor for FakeAgents {
 }
 
 impl FakeAgents {
-    async fn ask(&self, ports: &dyn AgentPorts, step: &AgentStep) -> Result<ModelCallSummary, StepFailure> {
+    async fn ask(&self, ports: &dyn AgentPorts, step: &AgentStep<'_>) -> Result<ModelCallSummary, StepFailure> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let (prompt, reply) = (b"a prompt".to_vec(), b"a reply".to_vec());
         let call: ModelCallSummary = serde_json::from_value(json!({
@@ -284,7 +284,7 @@ impl FakeAgents {
             "turn": 1,
         }))
         .map_err(|error| StepFailure::fatal("test", error.to_string()))?;
-        ports.record_call(&step.run, &step.step_key, "request", &call, prompt, reply).await?;
+        ports.record_call(step.run, step.step_key, "request", &call, prompt, reply).await?;
         Ok(call)
     }
 }
