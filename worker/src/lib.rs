@@ -6,6 +6,7 @@
 
 pub mod artifacts;
 pub mod build;
+pub mod build_cache;
 pub mod check;
 pub mod compare;
 pub mod compiler_output;
@@ -15,10 +16,15 @@ pub mod inputs;
 pub mod lease;
 pub mod machine;
 pub mod measure;
+pub mod port;
 pub mod prepare;
 pub mod process;
 pub mod profile;
 pub mod runner;
 pub mod sandbox;
+pub mod scratch;
 pub mod statistics;
+pub mod symbols;
 pub mod toolchain;
+
+pub use execute::examine;

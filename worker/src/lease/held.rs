@@ -1,0 +1,233 @@
+//! The steps in this worker's hands: until when each lease is surely valid, and why a step has to stop.
+//!
+//! All moments are given: nothing here reads a clock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::api::HeartbeatReply;
+use nightshift_protocol::id::StepId;
+use tokio_util::sync::CancellationToken;
+
+use crate::process::CancelFlag;
+
+/// Why a step has to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// The lease is gone, or may be: whatever comes out will not be taken.
+    Lost,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It took longer than it may.
+    TimedOut,
+    /// The worker ends.
+    ShuttingDown,
+}
+
+/// One step in this worker's hands.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    /// Kills the processes of the step.
+    pub(crate) work: CancelFlag,
+    /// Set with the first cause to stop.
+    pub(crate) stopped: CancellationToken,
+    /// Set when the lease is gone: not even a report makes sense.
+    pub(crate) lost: CancellationToken,
+    cause: Mutex<Option<StopCause>>,
+}
+
+impl Hold {
+    /// Stops the work. The first cause counts, except that a lost lease overrides every other.
+    pub(crate) fn stop(&self, cause: StopCause) {
+        {
+            let mut known = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.is_none() || cause == StopCause::Lost {
+                *known = Some(cause);
+            }
+        }
+        self.work.cancel();
+        self.stopped.cancel();
+        if cause == StopCause::Lost {
+            self.lost.cancel();
+        }
+    }
+
+    /// Why it has to stop, if it has to.
+    pub(crate) fn cause(&self) -> Option<StopCause> {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All steps in this worker's hands.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lease: Duration,
+    leases: Mutex<HashMap<(StepId, u64), Lease>>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    hold: Arc<Hold>,
+    valid_until: Instant,
+}
+
+impl Held {
+    /// Leases last this long from the moment at which a heartbeat that names them was sent. A tenth is held back for
+    /// the time that killing takes.
+    pub(crate) fn new(lease: Duration) -> Self {
+        Self { lease: lease.mul_f64(0.9), leases: Mutex::new(HashMap::new()) }
+    }
+
+    /// Takes a claimed step into its hands. Earlier leases of the same step are over.
+    pub(crate) fn add(&self, step: &StepId, epoch: u64, now: Instant) -> Arc<Hold> {
+        let hold = Arc::new(Hold::default());
+        let mut leases = self.leases();
+        for ((held, _), earlier) in leases.iter() {
+            if held == step {
+                earlier.hold.stop(StopCause::Lost);
+            }
+        }
+        let lease = Lease { hold: Arc::clone(&hold), valid_until: now + self.lease };
+        leases.insert((step.clone(), epoch), lease);
+        hold
+    }
+
+    /// The hold on a step.
+    pub(crate) fn of(&self, step: &StepId, epoch: u64) -> Option<Arc<Hold>> {
+        self.leases().get(&(step.clone(), epoch)).map(|lease| Arc::clone(&lease.hold))
+    }
+
+    /// Lets go of a step that is over.
+    pub(crate) fn remove(&self, step: &StepId, epoch: u64) {
+        self.leases().remove(&(step.clone(), epoch));
+    }
+
+    /// The leases that a heartbeat has to name.
+    pub(crate) fn to_renew(&self) -> Vec<(StepId, u64)> {
+        let leases = self.leases();
+        let mut living: Vec<(StepId, u64)> =
+            leases.iter().filter(|(_, lease)| !lease.hold.lost.is_cancelled()).map(|(key, _)| key.clone()).collect();
+        living.sort();
+        living
+    }
+
+    /// Takes in the answer to a heartbeat that was sent at that moment with those leases.
+    pub(crate) fn renewed(&self, named: &[(StepId, u64)], sent_at: Instant, reply: &HeartbeatReply) {
+        let mut leases = self.leases();
+        for key in named {
+            let Some(lease) = leases.get_mut(key) else { continue };
+            if reply.lost.contains(&key.0) {
+                lease.hold.stop(StopCause::Lost);
+                continue;
+            }
+            // Counted from the sending: the server cannot have extended it earlier.
+            lease.valid_until = lease.valid_until.max(sent_at + self.lease);
+            if reply.cancelled.contains(&key.0) {
+                lease.hold.stop(StopCause::Cancelled);
+            }
+        }
+    }
+
+    /// Gives up every lease that is no longer surely valid; returns them.
+    pub(crate) fn fence(&self, now: Instant) -> Vec<StepId> {
+        let leases = self.leases();
+        let mut fenced = Vec::new();
+        for ((step, _), lease) in leases.iter() {
+            if lease.valid_until <= now && !lease.hold.lost.is_cancelled() {
+                lease.hold.stop(StopCause::Lost);
+                fenced.push(step.clone());
+            }
+        }
+        fenced
+    }
+
+    /// Stops everything.
+    pub(crate) fn stop_all(&self, cause: StopCause) {
+        for lease in self.leases().values() {
+            lease.hold.stop(cause);
+        }
+    }
+
+    fn leases(&self) -> MutexGuard<'_, HashMap<(StepId, u64), Lease>> {
+        // Every change is a single insert, remove or assignment: a panic elsewhere leaves the map whole.
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn step(n: u128) -> StepId {
+        StepId::from_uuid(uuid::Uuid::from_u128(n))
+    }
+
+    fn after(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn reply(lost: &[StepId], cancelled: &[StepId]) -> HeartbeatReply {
+        HeartbeatReply { lost: lost.to_vec(), cancelled: cancelled.to_vec() }
+    }
+
+    #[test]
+    fn without_heartbeats_a_lease_is_given_up_before_it_runs_out() {
+        let table = Held::new(LEASE);
+        let begin = Instant::now();
+        let hold = table.add(&step(1), 1, begin);
+        assert!(table.fence(begin + after(8)).is_empty());
+        assert_eq!(table.fence(begin + after(9)), [step(1)]);
+        assert_eq!(hold.cause(), Some(StopCause::Lost));
+        assert!(hold.work.is_cancelled() && table.to_renew().is_empty());
+        assert!(table.fence(begin + after(20)).is_empty(), "it is given up once");
+    }
+
+    #[test]
+    fn a_heartbeat_extends_from_the_moment_it_was_sent() {
+        let table = Held::new(LEASE);
+        let begin = Instant::now();
+        let hold = table.add(&step(1), 1, begin);
+        table.renewed(&table.to_renew(), begin + after(5), &reply(&[], &[]));
+        assert!(table.fence(begin + after(13)).is_empty());
+        assert_eq!(table.fence(begin + after(14)), [step(1)]);
+        assert!(hold.lost.is_cancelled());
+    }
+
+    #[test]
+    fn a_lease_that_was_claimed_after_the_heartbeat_was_sent_is_not_touched_by_its_answer() {
+        let table = Held::new(LEASE);
+        let begin = Instant::now();
+        let named = table.to_renew();
+        let hold = table.add(&step(1), 1, begin);
+        table.renewed(&named, begin + after(5), &reply(&[step(1)], &[]));
+        assert_eq!(hold.cause(), None);
+        assert_eq!(table.fence(begin + after(9)), [step(1)]);
+    }
+
+    #[test]
+    fn cancelled_work_keeps_its_lease_until_it_is_reported() {
+        let table = Held::new(LEASE);
+        let begin = Instant::now();
+        let hold = table.add(&step(1), 1, begin);
+        table.renewed(&table.to_renew(), begin, &reply(&[], &[step(1)]));
+        assert_eq!(hold.cause(), Some(StopCause::Cancelled));
+        assert_eq!(table.to_renew(), [(step(1), 1)]);
+        table.renewed(&table.to_renew(), begin, &reply(&[step(1)], &[]));
+        assert_eq!(hold.cause(), Some(StopCause::Lost), "losing the lease overrides");
+    }
+
+    #[test]
+    fn a_step_that_comes_back_under_a_new_epoch_ends_the_old_work() {
+        let table = Held::new(LEASE);
+        let begin = Instant::now();
+        let old = table.add(&step(1), 1, begin);
+        let new = table.add(&step(1), 2, begin);
+        assert_eq!((old.cause(), new.cause()), (Some(StopCause::Lost), None));
+        assert_eq!(table.to_renew(), [(step(1), 2)]);
+        table.remove(&step(1), 1);
+        assert_eq!(table.to_renew(), [(step(1), 2)]);
+    }
+}

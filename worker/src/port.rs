@@ -1,0 +1,72 @@
+//! The server, as the lease loop sees it. A trait, so that the loop can be tested against one in memory.
+
+use std::future::Future;
+
+use nightshift_client::{Client, ClientError};
+use nightshift_protocol::api::{
+    Claim, Claimed, Heartbeat, HeartbeatReply, RegisterWorker, Report, ReportReply, WorkerRegistered,
+};
+use nightshift_protocol::id::{StepId, WorkerId};
+
+/// The server does not know this worker: it was restored, or the worker was removed.
+pub const UNKNOWN_WORKER: &str = "worker.not_found";
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PortError {
+    /// Stable code.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+    /// Whether the same call may succeed later.
+    pub transient: bool,
+}
+
+impl PortError {
+    /// Whether the server does not know this worker.
+    #[must_use]
+    pub fn is_unknown_worker(&self) -> bool {
+        self.code == UNKNOWN_WORKER
+    }
+}
+
+impl From<ClientError> for PortError {
+    fn from(error: ClientError) -> Self {
+        Self { code: error.code().to_owned(), message: error.to_string(), transient: error.is_transient() }
+    }
+}
+
+/// The four calls of a worker.
+pub trait Port: Send + Sync + 'static {
+    /// Introduces this worker.
+    fn register(&self, request: &RegisterWorker) -> impl Future<Output = Result<WorkerRegistered, PortError>> + Send;
+    /// Asks for steps.
+    fn claim(&self, worker: &WorkerId, claim: &Claim) -> impl Future<Output = Result<Claimed, PortError>> + Send;
+    /// Extends all leases.
+    fn heartbeat(
+        &self,
+        worker: &WorkerId,
+        heartbeat: &Heartbeat,
+    ) -> impl Future<Output = Result<HeartbeatReply, PortError>> + Send;
+    /// Reports how a try ended. Repeating it is safe.
+    fn report(&self, step: &StepId, report: &Report) -> impl Future<Output = Result<ReportReply, PortError>> + Send;
+}
+
+impl Port for Client {
+    async fn register(&self, request: &RegisterWorker) -> Result<WorkerRegistered, PortError> {
+        Ok(self.register_worker(request).await?)
+    }
+
+    async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
+        Ok(Client::claim(self, worker, claim).await?)
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId, heartbeat: &Heartbeat) -> Result<HeartbeatReply, PortError> {
+        Ok(Client::heartbeat(self, worker, heartbeat).await?)
+    }
+
+    async fn report(&self, step: &StepId, report: &Report) -> Result<ReportReply, PortError> {
+        Ok(Client::report(self, step, report).await?)
+    }
+}

@@ -1,0 +1,343 @@
+//! Steps as a worker carries them out: with the real compiler, in the real jail.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::measurement::CompilerReport;
+use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
+use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_worker::artifacts::{ArtifactError, ArtifactStore};
+use nightshift_worker::build::{Role, build_key};
+use nightshift_worker::execute::{Workbench, examine, find_cpp_toolchain};
+use nightshift_worker::lease::WorkerConfig;
+use nightshift_worker::process::CancelFlag;
+
+const CHILD: &str = env!("CARGO_BIN_EXE_nightshift_child");
+
+/// Two loops that vectorize, one that calls the scalar mathematics library.
+const PROGRAM: &str = r#"#include "nightshift.h"
+#include <cmath>
+NS_EXPORT int ns_run(void *, const ns_tensor *inputs, int32_t, ns_tensor *outputs, int32_t, void *, void *) {
+    const float *x = static_cast<const float *>(inputs[0].data);
+    float *y = static_cast<float *>(outputs[0].data);
+    const int64_t n = inputs[0].shape[0];
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * 2.0f + x[i] * x[i];
+    for (int64_t i = 0; i < n; i++) y[i] += std::exp(x[i]);
+    return 0;
+}
+"#;
+
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<HashMap<ArtifactHash, Vec<u8>>>>);
+
+impl ArtifactStore for Store {
+    fn get(&self, hash: &ArtifactHash) -> Result<Vec<u8>, ArtifactError> {
+        let Ok(artifacts) = self.0.lock() else { panic!("a test panicked with the artifacts in hand") };
+        artifacts.get(hash).cloned().ok_or_else(|| ArtifactError::Server {
+            code: "artifact.not_found".to_owned(),
+            message: format!("there is no artifact {hash}"),
+            transient: false,
+        })
+    }
+
+    fn put(&self, bytes: &[u8]) -> Result<ArtifactHash, ArtifactError> {
+        let Ok(mut artifacts) = self.0.lock() else { panic!("a test panicked with the artifacts in hand") };
+        let hash = ArtifactHash::of(bytes);
+        artifacts.insert(hash.clone(), bytes.to_vec());
+        Ok(hash)
+    }
+}
+
+/// A worker's bench with folders of its own.
+struct Bench {
+    bench: Workbench,
+    store: Store,
+    folder: tempfile::TempDir,
+}
+
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::default();
+        let bench = Workbench::open(&config(folder.path(), None), Box::new(store.clone())).unwrap();
+        Self { bench, store, folder }
+    }
+
+    fn put(&self, text: &str) -> ArtifactHash {
+        self.store.put(text.as_bytes()).unwrap()
+    }
+
+    fn text(&self, hash: &ArtifactHash) -> String {
+        String::from_utf8(self.store.get(hash).unwrap()).unwrap()
+    }
+
+    fn task(&self, reference: &str, target: &str, build_timeout_ms: u64) -> ArtifactHash {
+        let spec = format!(
+            "schema = 1\nname = \"t\"\ntitle = \"t\"\ndescription = \"t\"\ntarget = \"{target}\"\n\
+             reference = \"reference.cpp\"\nflops = 3072.0\nbytes = 8192.0\n\
+             inputs = [{{ name = \"x\", dtype = \"f32\", shape = [1024] }}]\n\
+             outputs = [{{ name = \"y\", dtype = \"f32\", shape = [1024] }}]\n\
+             tolerance = {{ atol = 1e-5, rtol = 1e-5 }}\nlimits = {{ build_timeout_ms = {build_timeout_ms} }}\n"
+        );
+        let bundle = TaskBundle { spec: toml::from_str(&spec).unwrap(), reference_source: reference.to_owned() };
+        self.put(&serde_json::to_string(&bundle).unwrap())
+    }
+
+    fn execute(&self, input: &StepInput) -> Result<StepOutput, StepFailure> {
+        self.bench.execute(input, &CancelFlag::default())
+    }
+
+    fn build_within(&self, source: &str, build_timeout_ms: u64) -> BuildReport {
+        let (task, source) = (self.task("", "cpu", build_timeout_ms), self.put(source));
+        match self.execute(&StepInput::Build { task, source, sandbox_required: false }) {
+            Ok(StepOutput::Built { report }) => *report,
+            other => panic!("not built: {other:?}"),
+        }
+    }
+
+    fn build(&self, source: &str) -> BuildReport {
+        self.build_within(source, 60_000)
+    }
+}
+
+fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfig {
+    WorkerConfig {
+        server_url: "http://127.0.0.1:1".to_owned(),
+        token: "token".to_owned().into(),
+        name: "night".to_owned(),
+        embedded: true,
+        scratch_dir: folder.join("scratch"),
+        cache_dir: folder.join("cache"),
+        executable: PathBuf::from(CHILD),
+        cpp_compiler,
+        cpu_slots: 1,
+    }
+}
+
+fn first_error(report: &BuildReport) -> &str {
+    report.messages.iter().find(|message| message.severity == "error").map_or("", |message| &message.message)
+}
+
+#[test]
+fn a_program_is_compiled_once_and_then_answered_from_the_cache() {
+    let bench = Bench::new();
+    let first = bench.build(PROGRAM);
+    assert_eq!(first.end, ProcessEnd::Finished, "{:?}", first.messages);
+    assert!(!first.cached && first.library.is_some());
+    let second = bench.build(PROGRAM);
+    assert!(second.cached);
+    assert_eq!((&second.library, &second.report), (&first.library, &first.report));
+
+    let other = bench.build(&PROGRAM.replace("2.0f", "3.0f"));
+    assert!(!other.cached);
+    assert_ne!((&other.build_key, &other.library), (&first.build_key, &first.library));
+}
+
+#[test]
+fn the_same_source_gives_the_same_library_in_any_folder() {
+    assert_eq!(Bench::new().build(PROGRAM).library, Bench::new().build(PROGRAM).library);
+}
+
+#[test]
+fn the_compilers_report_tells_of_loops_instructions_and_mathematics() {
+    let CompilerReport {
+        vectorized_loops,
+        missed_loops,
+        instructions,
+        wide_vector_instructions,
+        scalar_math_calls,
+        library_bytes,
+        ..
+    } = Bench::new().build(PROGRAM).report;
+    assert!(vectorized_loops.iter().any(|note| note.line == 7), "{vectorized_loops:?}");
+    assert!(missed_loops.iter().any(|note| note.line == 8), "{missed_loops:?}");
+    assert_eq!(scalar_math_calls, ["expf"]);
+    assert!(instructions > 20 && instructions < 2_000, "{instructions}");
+    let is_wide_machine = nightshift_worker::machine::this_hardware().features.iter().any(|name| name == "avx2");
+    assert_eq!(wide_vector_instructions > 0, is_wide_machine);
+    assert!(library_bytes > 1_000);
+}
+
+#[test]
+fn a_program_that_does_not_compile_is_a_result_with_its_messages() {
+    let bench = Bench::new();
+    let report = bench.build(&PROGRAM.replace("std::exp", "std::expp"));
+    assert_eq!((report.library.as_ref(), &report.end), (None, &ProcessEnd::Exited { status: 1 }));
+    assert!(first_error(&report).contains("expp"), "{:?}", report.messages);
+    assert_eq!(
+        report.messages.first().map(|message| (message.file.as_str(), message.line)),
+        Some(("candidate.cpp", 8))
+    );
+    let log = bench.text(&report.log);
+    assert!(log.contains("expp") && !log.contains("/build-"), "{log}");
+    assert!(bench.build(&PROGRAM.replace("std::exp", "std::expp")).cached);
+}
+
+#[test]
+fn a_program_without_its_entry_point_counts_as_not_compiled() {
+    let report = Bench::new().build(&PROGRAM.replace("NS_EXPORT int ns_run", "extern \"C\" int run"));
+    assert_eq!(report.library, None);
+    assert!(first_error(&report).contains("missing ns_run"), "{:?}", report.messages);
+}
+
+#[test]
+fn a_symbol_that_nobody_defines_is_said_by_the_linker() {
+    let report = Bench::new()
+        .build(&format!("extern \"C\" float elsewhere(float);\n{}", PROGRAM.replace("std::exp", "elsewhere")));
+    assert_eq!(report.library, None);
+    assert!(first_error(&report).contains("elsewhere"), "{:?}", report.messages);
+}
+
+#[test]
+fn a_program_that_compiles_forever_is_contained() {
+    let doublings: String =
+        (1..40).map(|n| format!("#define A{n} A{} A{}\n", n - 1, n - 1)).collect::<Vec<_>>().concat();
+    let bomb = format!("#define A0 +1\n{doublings}int x = A39;\n{PROGRAM}");
+    let begin = Instant::now();
+    let report = Bench::new().build_within(&bomb, 1_500);
+    assert!(matches!(report.end, ProcessEnd::TimedOut { .. } | ProcessEnd::MemoryExceeded { .. }), "{:?}", report.end);
+    assert_eq!(report.library, None);
+    assert!(!first_error(&report).is_empty());
+    assert!(begin.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_program_that_floods_the_log_is_contained() {
+    let warnings = format!("#warning \"{}\"\n", "all is well ".repeat(8)).repeat(20_000);
+    let report = Bench::new().build(&format!("{warnings}{PROGRAM}"));
+    assert!(matches!(report.end, ProcessEnd::OutputExceeded { .. }), "{:?}", report.end);
+    assert_eq!(report.library, None);
+}
+
+#[test]
+fn a_damaged_cache_entry_is_built_again() {
+    let bench = Bench::new();
+    let first = bench.build(PROGRAM);
+    let entry = bench.folder.path().join("cache/builds").join(&first.build_key).join("library.so");
+    assert!(std::fs::write(entry, b"damage").is_ok());
+    let second = bench.build(PROGRAM);
+    assert!(!second.cached);
+    assert_eq!(second.library, first.library);
+}
+
+#[test]
+fn a_cancelled_build_ends_at_once() {
+    let bench = Bench::new();
+    let doublings: String =
+        (1..40).map(|n| format!("#define A{n} A{} A{}\n", n - 1, n - 1)).collect::<Vec<_>>().concat();
+    let (task, source) =
+        (bench.task("", "cpu", 60_000), bench.put(&format!("#define A0 +1\n{doublings}int x = A39;\n")));
+    let cancel = CancelFlag::default();
+    cancel.cancel();
+    let begin = Instant::now();
+    let result = bench.bench.execute(&StepInput::Build { task, source, sandbox_required: false }, &cancel);
+    assert_eq!(result.err().map(|failure| failure.code), Some("worker.cancelled".to_owned()));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn no_step_leaves_a_folder_behind() {
+    let bench = Bench::new();
+    bench.build(PROGRAM);
+    let scratch = bench.folder.path().join("scratch");
+    drop(bench.bench);
+    assert_eq!(std::fs::read_dir(scratch).map(Iterator::count).ok(), Some(0));
+}
+
+#[test]
+fn a_reference_that_does_not_compile_rejects_the_task() {
+    let bench = Bench::new();
+    let task = bench.task("#include \"nightshift.h\"\nint x = nothing;\n", "cpu", 60_000);
+    let Ok(StepOutput::TaskRejected { code, message, log }) = bench.execute(&StepInput::PrepareTask { task }) else {
+        panic!("not rejected")
+    };
+    assert_eq!(code, "task.reference_does_not_compile");
+    assert!(message.contains("reference.cpp:2") && message.contains("nothing"), "{message}");
+    assert!(log.is_some_and(|log| bench.text(&log).contains("nothing")));
+}
+
+#[test]
+fn a_reference_that_compiles_in_single_precision_only_rejects_the_task() {
+    let bench = Bench::new();
+    let only_float = format!("{PROGRAM}static_assert(sizeof(ns_real) == 4, \"single precision only\");\n");
+    let task = bench.task(&only_float, "cpu", 60_000);
+    let Ok(StepOutput::TaskRejected { message, .. }) = bench.execute(&StepInput::PrepareTask { task }) else {
+        panic!("not rejected")
+    };
+    assert!(message.contains("NS_REAL") && message.contains("single precision only"), "{message}");
+}
+
+#[test]
+fn a_task_for_another_target_is_refused() {
+    let bench = Bench::new();
+    let task = bench.task("", "cuda", 60_000);
+    let Err(failure) = bench.execute(&StepInput::PrepareTask { task }) else { panic!("not refused") };
+    assert_eq!((failure.code.as_str(), failure.class), ("worker.unsupported_target", FailureClass::Fatal));
+}
+
+#[test]
+fn a_stored_task_that_cannot_be_read_is_a_fatal_failure() {
+    let bench = Bench::new();
+    let task = bench.put("{\"spec\": 7}");
+    let Err(failure) = bench.execute(&StepInput::PrepareTask { task }) else { panic!("not refused") };
+    assert_eq!((failure.code.as_str(), failure.class), ("task.malformed", FailureClass::Fatal));
+}
+
+#[test]
+fn the_address_of_a_build_depends_on_source_role_and_toolchain() {
+    let bench = Bench::new();
+    let Some(toolchain) = bench.bench.machine().cpp_toolchain.clone() else { panic!("no compiler") };
+    let key = build_key(PROGRAM, Role::Reference, &toolchain);
+    assert_ne!(key, build_key(PROGRAM, Role::Truth, &toolchain));
+    let mut other = toolchain;
+    other.fingerprint.push('x');
+    assert_ne!(key, build_key(PROGRAM, Role::Reference, &other));
+}
+
+#[test]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+fn a_machine_is_described_with_its_compiler_and_its_sandbox() {
+    let scratch = tempfile::tempdir().unwrap();
+    let facts = examine(Path::new(CHILD), None, scratch.path());
+    let toolchain = facts.cpp_toolchain.unwrap();
+    assert!(Path::new(&toolchain.path).is_absolute() && toolchain.version.len() > 3);
+    assert!(facts.cores >= 1 && facts.memory_bytes > 0);
+    assert!(facts.sandbox.means.iter().any(|means| means.in_force), "{:?}", facts.sandbox);
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+fn a_configured_compiler_is_really_run() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, script, code) in [
+        (
+            "old",
+            "[ \"$1\" = --version ] && echo 'old 4.8' && exit 0\necho \"error: invalid value 'c++20'\" >&2; exit 1",
+            "toolchain.too_old",
+        ),
+        ("silent", "exit 0", "toolchain.broken"),
+        (
+            "failing",
+            "[ \"$1\" = --version ] && echo 'x 1' && exit 0\necho 'ld: cannot find -lstdc++' >&2; exit 1",
+            "toolchain.broken",
+        ),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let scratch = folder.path().join("scratch");
+        let error = find_cpp_toolchain(Path::new(CHILD), path.to_str(), &scratch).unwrap_err();
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let missing =
+        find_cpp_toolchain(Path::new(CHILD), Some("/nowhere/g++"), &folder.path().join("scratch")).unwrap_err();
+    assert_eq!(missing.code(), "toolchain.no_cpp_compiler");
+}
