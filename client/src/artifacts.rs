@@ -10,7 +10,7 @@ use crate::error::ClientError;
 use crate::transport::Client;
 
 /// Longest time that the transfer of one artifact may take.
-const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
+const TRANSFER_TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Client {
     /// The bytes of an artifact. Bytes that do not have this hash are an error.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::error::ClientError;
 
 /// Longest time that an ordinary call may take.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// How much longer than its own waiting time a long-polling call may take.
 pub const LONG_POLL_GRACE: Duration = Duration::from_secs(30);
 /// Longest time until a connection stands.

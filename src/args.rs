@@ -1,0 +1,320 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nightshift_protocol::run::RunStatus;
+
+use crate::config::Flags;
+
+/// Overnight campaigns that make GPU programs faster.
+#[derive(Debug, Parser)]
+#[command(name = "nightshift", version, about, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Write only JSON to standard output; messages go to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Configuration file, instead of the one in the user's configuration folder
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder of the database
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Use this server instead of a local one
+    #[arg(long, global = true, value_name = "URL")]
+    pub server: Option<String>,
+    /// Token of the server (a variable or the configuration file keeps it out of the process list)
+    #[arg(long, global = true, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Log more to standard error: -v what happens, -vv details
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// No colours; so does the variable `NO_COLOR`
+    #[arg(long, global = true)]
+    pub no_color: bool,
+}
+
+impl Global {
+    /// The values that go into the configuration.
+    pub fn flags(&self) -> Flags {
+        let mut flags = Flags { config: self.config.clone(), values: Vec::new() };
+        if let Some(folder) = &self.data_dir {
+            flags.values.push(("--data-dir", "data_dir", folder.to_string_lossy().into_owned()));
+        }
+        if let Some(url) = &self.server {
+            flags.values.push(("--server", "server.url", url.clone()));
+        }
+        if let Some(token) = &self.token {
+            flags.values.push(("--token", "server.token", token.clone()));
+        }
+        match self.verbose {
+            0 => {}
+            1 => flags.values.push(("-v", "log", "info".to_owned())),
+            _ => flags.values.push(("-vv", "log", "debug".to_owned())),
+        }
+        flags
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a campaign over the bundled examples, without key, GPU or database
+    Demo(Demo),
+    /// Run a campaign over tasks of your own
+    Run(Run),
+    /// Continue everything that is unfinished, or what is named
+    Resume(Resume),
+    /// Start the server, with a local worker beside it
+    Serve(Serve),
+    /// Start a worker for a server elsewhere
+    Work(Work),
+    /// List campaigns, runs or workers
+    List(List),
+    /// Show a campaign, a run, or an attempt as RUN/NUMBER
+    Show(Named),
+    /// Follow a campaign or a run until it ends
+    Watch(Named),
+    /// Show the log of a run, or the prompts, replies and compiler output of one of its steps
+    Logs(Logs),
+    /// Lease no new steps of a campaign or run
+    Pause(Named),
+    /// End a campaign or a run
+    Cancel(Named),
+    /// Begin a failed run again from its failed steps
+    Retry(Retry),
+    /// Write a campaign or a run with everything about it to one file
+    Export(Export),
+    /// Check what a campaign needs on this machine, and say what to do about what is missing
+    Doctor,
+    /// Show the configuration
+    Config(Config),
+    /// Write the completions of a shell to standard output
+    Completions(Completions),
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Only this example; may be given several times
+    #[arg(long = "task", value_name = "NAME")]
+    pub tasks: Vec<String>,
+    /// How it is followed and what comes after
+    #[command(flatten)]
+    pub follow: Following,
+}
+
+/// What `demo` and `run` share.
+#[derive(Debug, Args)]
+pub struct Following {
+    /// End after the result table instead of serving the pages until Ctrl-C
+    #[arg(long)]
+    pub exit: bool,
+    /// Begin a new campaign, also where an unfinished one with the same content could be continued
+    #[arg(long)]
+    pub new: bool,
+    /// Where the server of this command listens; a free port of this machine without it
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<SocketAddr>,
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Folders with a task.toml, or names of bundled examples
+    #[arg(required = true, value_name = "TASK")]
+    pub tasks: Vec<String>,
+    /// PROVIDER/NAME, or `scripted` for the replies beside the tasks
+    #[arg(long, value_name = "MODEL")]
+    pub model: String,
+    /// Store the replies below this folder, where `--model scripted` can play them back
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Name of the campaign
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Let the model's code run without a file and network sandbox, where this machine has none
+    #[arg(long)]
+    pub allow_unsandboxed: bool,
+    /// Stop a run when the lower bound of its confirmed speedup reaches this
+    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    pub target_speedup: Option<f64>,
+    /// Attempts of a run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_attempts: Option<u32>,
+    /// Replans of a run
+    #[arg(long, value_name = "N")]
+    pub max_replans: Option<u32>,
+    /// How it is followed and what comes after
+    #[command(flatten)]
+    pub follow: Following,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err(format!("`{text}` is not above zero")) }
+}
+
+/// `resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// Campaign or run; what is named is also taken out of a pause
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// End after the result table instead of serving the pages until Ctrl-C
+    #[arg(long)]
+    pub exit: bool,
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen, for example 0.0.0.0:7777; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<SocketAddr>,
+    /// Start no worker: machines elsewhere do the work
+    #[arg(long)]
+    pub no_worker: bool,
+}
+
+/// `work`.
+#[derive(Debug, Args)]
+pub struct Work {
+    /// Name of this worker for people
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+/// What `list` lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Noun {
+    /// Campaigns.
+    Campaigns,
+    /// Runs.
+    Runs,
+    /// Workers.
+    Workers,
+}
+
+/// `list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// What to list
+    #[arg(value_enum, default_value = "campaigns")]
+    pub noun: Noun,
+    /// Only runs of this campaign
+    #[arg(long, value_name = "ID")]
+    pub campaign: Option<String>,
+    /// Only runs of this status
+    #[arg(long, value_parser = status)]
+    pub status: Option<RunStatus>,
+    /// Rows
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub limit: u32,
+    /// Only rows older than this: the end of the page before says what to give
+    #[arg(long, value_name = "CURSOR")]
+    pub before: Option<String>,
+}
+
+fn status(text: &str) -> Result<RunStatus, String> {
+    RunStatus::parse(text).ok_or_else(|| {
+        let names: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// A command about one thing.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Id, the beginning of one, or the last digits of one
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// Run
+    #[arg(value_name = "RUN")]
+    pub id: String,
+    /// Only this step, with its prompts, replies and compiler output, for example subtask1/attempt1/build
+    #[arg(long, value_name = "KEY")]
+    pub step: Option<String>,
+    /// Go on until the run ends
+    #[arg(short, long, conflicts_with = "step")]
+    pub follow: bool,
+}
+
+/// `retry`.
+#[derive(Debug, Args)]
+pub struct Retry {
+    /// Run
+    #[arg(value_name = "RUN")]
+    pub id: String,
+    /// Only this step
+    #[arg(long, value_name = "KEY")]
+    pub step: Option<String>,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Campaign or run
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Replace an existing file
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `config`.
+#[derive(Debug, Args)]
+pub struct Config {
+    /// What to show
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What `config` shows.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum ConfigCommand {
+    /// Every value with its origin; secrets hidden
+    Show,
+    /// The configuration file that is read
+    Path,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,29 @@
+//! `nightshift demo`: the bundled examples, from plan to confirmed speedup, with replies that were written beforehand.
+
+use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::task::TaskGoal;
+
+use super::run::{self, Campaign};
+use crate::args::Demo;
+use crate::context::Context;
+use crate::examples;
+use crate::failure::Result;
+use crate::submit::Wanted;
+
+pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
+    let tasks = if args.tasks.is_empty() {
+        examples::all()?
+    } else {
+        args.tasks.iter().map(|name| examples::one(name)).collect::<Result<_>>()?
+    };
+    let wanted = Wanted {
+        name: "demo".to_owned(),
+        model: ModelChoice::Scripted,
+        goal: TaskGoal::default(),
+        allow_unsandboxed: false,
+        tasks,
+        always_new: args.follow.new,
+    };
+    run::carry_out(context, Campaign { wanted, follow: args.follow, record: None }).await
+}

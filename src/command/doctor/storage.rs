@@ -1,0 +1,84 @@
+//! Database, disk, port.
+
+use std::path::Path;
+
+use nightshift_client::Client;
+use nightshift_store::{OpenOptions, SqliteStore};
+
+use super::{Check, State};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::server_file;
+
+/// Below this, a campaign may not fit.
+const LITTLE_BYTES: u64 = 1 << 30;
+/// Below this, not even the demo fits.
+const TOO_LITTLE_BYTES: u64 = 200 << 20;
+
+pub(super) async fn checks(context: &Context) -> Vec<Check> {
+    let data_dir = &context.config().data_dir;
+    let database = database(data_dir).await;
+    let in_use = database.found.starts_with("in use");
+    let mut checks = vec![database, disk(data_dir)];
+    if !in_use {
+        checks.push(port(context).await);
+    }
+    checks
+}
+
+async fn database(data_dir: &Path) -> Check {
+    if let Some(server) = server_file::read(data_dir)
+        && let Ok(client) = Client::new(&server.address, Some(server.token))
+        && let Ok(health) = client.health().await
+    {
+        let found = format!("in use by the server at {} (process {}, {})", server.address, server.pid, health.database);
+        return Check::ok("database", found);
+    }
+    match SqliteStore::open(data_dir, OpenOptions::default()).await {
+        Ok(store) => match store.close().await {
+            Ok(()) => Check::ok("database", format!("SQLite in {}", data_dir.display())),
+            Err(error) => refused(&error.into()),
+        },
+        Err(error) => refused(&error.into()),
+    }
+}
+
+fn refused(failure: &Failure) -> Check {
+    let found = format!("{}: {}", failure.error.code, failure.error.message);
+    let advice = failure.hint.clone().unwrap_or_else(|| "use another --data-dir, or restore a backup".to_owned());
+    if failure.error.code == "store.locked" {
+        // Another command has it at the moment: that is how it should be.
+        return Check { state: State::Warning, blocks_demo: false, ..Check::problem("database", found, advice) };
+    }
+    Check::problem("database", found, advice)
+}
+
+fn disk(data_dir: &Path) -> Check {
+    let existing = data_dir.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+    match fs4::available_space(existing) {
+        Ok(bytes) => {
+            let found = format!("{} MiB free at {}", bytes >> 20, existing.display());
+            match bytes {
+                b if b < TOO_LITTLE_BYTES => {
+                    Check::problem("disk", found, "free some space, or use another --data-dir")
+                }
+                b if b < LITTLE_BYTES => Check::warning("disk", found, "long campaigns store some gigabytes"),
+                _ => Check::ok("disk", found),
+            }
+        }
+        Err(error) => Check::warning("disk", format!("free space is not known: {error}"), "look with `df`"),
+    }
+}
+
+async fn port(context: &Context) -> Check {
+    let bind = context.config().server.bind;
+    match tokio::net::TcpListener::bind(bind).await {
+        Ok(_) => Check::ok("address of `serve`", format!("{bind} is free")),
+        Err(error) => Check::warning(
+            "address of `serve`",
+            format!("{bind} cannot be used: {error}"),
+            "choose another with `serve --bind` or server.bind; `demo` and `run` take a free port by themselves",
+        ),
+    }
+}

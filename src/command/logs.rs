@@ -1,0 +1,235 @@
+//! `nightshift logs`: the log of a run, and everything that one of its steps left behind.
+
+use nightshift_client::Client;
+use nightshift_engine::event::Event;
+use nightshift_protocol::api::{EventView, MAX_WAIT_MS, StepView};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::step::StepOutput;
+use serde_json::{Value, json};
+
+use super::watch;
+use crate::args::Logs;
+use crate::connect::{Purpose, Session};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::{Tone, printable};
+use crate::present;
+use crate::record::calls_of;
+use crate::resolve;
+
+/// Most characters of an event's facts in one line.
+const MAX_LINE_CHARS: usize = 160;
+/// Pages of a log that one command reads.
+const MAX_PAGES: u32 = 100_000;
+
+pub(super) async fn run(context: &Context, args: Logs) -> Result<ExitCode> {
+    Session::with(context, Purpose::Ask, async |session| {
+        let run = resolve::run(&session.client, &args.id).await?;
+        match &args.step {
+            Some(key) => step(context, &session.client, &run, key).await?,
+            None if args.follow => {
+                follow(context, session, &run).await?;
+            }
+            None => {
+                let mut after = 0;
+                for _ in 0..MAX_PAGES {
+                    let page = session.client.run_events(&run, after, 0).await?;
+                    let Some(last) = page.events.last() else { break };
+                    after = last.seq;
+                    print_all(context, &page.events)?;
+                }
+            }
+        }
+        Ok(ExitCode::Ok)
+    })
+    .await
+}
+
+/// Prints events until the run has ended, nobody moves it, or a signal comes. Gives where the run stands.
+pub(super) async fn follow(context: &Context, session: &Session, run: &RunId) -> Result<RunStatus> {
+    let client = &session.client;
+    let mut after = 0;
+    // Everything that is there first; only then is it worth asking whether more can come.
+    let mut wait_ms = 0;
+    loop {
+        let page = tokio::select! {
+            page = client.run_events(run, after, wait_ms) => page?,
+            () = context.interrupt.cancelled() => return Ok(client.run(run).await?.summary.status),
+        };
+        if let Some(last) = page.events.last() {
+            after = last.seq;
+            print_all(context, &page.events)?;
+            continue;
+        }
+        if page.status.is_final() {
+            return Ok(page.status);
+        }
+        let summary = client.run(run).await?.summary;
+        if watch::stands_still(context, session, [&summary].into_iter()) {
+            return Ok(summary.status);
+        }
+        wait_ms = MAX_WAIT_MS;
+    }
+}
+
+fn print_all(context: &Context, events: &[EventView]) -> Result<()> {
+    for event in events {
+        if context.output.is_json() {
+            context.output.json(event)?;
+        } else {
+            context.output.text(&line(context, event))?;
+        }
+    }
+    Ok(())
+}
+
+fn line(context: &Context, event: &EventView) -> String {
+    let tone = match event.kind.as_str() {
+        "step_failed" | "run_failed" => Tone::Bad,
+        "run_completed" => Tone::Good,
+        "run_paused" | "run_cancel_requested" | "run_cancelled" | "step_cancelled" => Tone::Caution,
+        _ => Tone::Plain,
+    };
+    let key = event.step_key.as_deref().unwrap_or_default();
+    let facts = facts(&event.body);
+    let text = format!("{}  {:5}  {:20} {key}{facts}", present::moment(event.at), event.seq, event.kind);
+    context.output.paint(&printable(&text).replace('\n', " "), tone)
+}
+
+/// What an event adds to its name, in a few words.
+fn facts(body: &Value) -> String {
+    let text = match serde_json::from_value::<Event>(body.clone()) {
+        Ok(Event::StepFailed { failure, .. } | Event::RunFailed { failure }) => {
+            format!("{}: {}", failure.code, failure.message)
+        }
+        Ok(Event::StepCompleted { output, .. }) => match serde_json::from_value::<StepOutput>(output) {
+            Ok(output) => outcome(&output),
+            Err(_) => String::new(),
+        },
+        Ok(Event::RunRetried { keys }) => keys.join(", "),
+        _ => String::new(),
+    };
+    if text.is_empty() { text } else { format!(": {}", text.chars().take(MAX_LINE_CHARS).collect::<String>()) }
+}
+
+fn outcome(output: &StepOutput) -> String {
+    match output {
+        StepOutput::TaskPrepared { prepared } => {
+            format!("the baseline takes {}", present::nanoseconds(prepared.baseline_median_ns))
+        }
+        StepOutput::TaskRejected { code, message, .. } | StepOutput::NoCode { code, message, .. } => {
+            format!("{code}: {message}")
+        }
+        StepOutput::Planned { plan, .. } => format!("{} subtasks: {}", plan.subtasks.len(), plan.summary),
+        StepOutput::CodeWritten { source, findings, .. } => {
+            format!("source {}, {} findings", source.short(), findings.len())
+        }
+        StepOutput::Built { report } => match (&report.library, report.messages.first()) {
+            (Some(_), _) => {
+                format!("built in {} ms{}", report.duration_ms, if report.cached { " (cached)" } else { "" })
+            }
+            (None, Some(message)) => format!("line {}: {}", message.line, message.message),
+            (None, None) => report.end.describe(),
+        },
+        StepOutput::Checked { report } => {
+            let wrong = report.cases.iter().filter(|case| !case.passed).count();
+            format!("{}; {} of {} cases wrong", report.end.describe(), wrong, report.cases.len())
+        }
+        StepOutput::Measured { measurement, .. } => present::interval(measurement.speedup),
+        StepOutput::MeasureFailed { end, .. } => end.describe(),
+        StepOutput::Profiled { profile } => format!("{}, bound by {}", profile.tier, profile.roofline_bound),
+        StepOutput::Diagnosed { diagnosis: Some(diagnosis), .. } => {
+            format!("{}: {}", diagnosis.route.as_str(), diagnosis.critical_issue)
+        }
+        StepOutput::Diagnosed { unavailable, .. } => unavailable.clone().unwrap_or_default(),
+        StepOutput::Judged { reward, .. } => format!("reward {:.3}", reward.reward),
+    }
+}
+
+/// One step with everything that it left behind.
+async fn step(context: &Context, client: &Client, run: &RunId, key: &str) -> Result<()> {
+    let steps = client.run_steps(run).await?;
+    let Some(view) = steps.iter().find(|step| step.key == key) else {
+        let keys: Vec<&str> = steps.iter().map(|step| step.key.as_str()).collect();
+        return Err(Failure::new("step.not_found", format!("the run has no step `{key}`"))
+            .hint(format!("its steps: {}", keys.join(", "))));
+    };
+    let output = output_of(client, run, key).await?;
+    let parts = match output.clone() {
+        Some(output) => parts(output),
+        None => Vec::new(),
+    };
+    let mut texts = Vec::new();
+    for (name, hash) in parts {
+        let bytes = client.get_artifact(&hash).await?;
+        texts.push((name, hash, String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    print_step(context, view, output.as_ref(), &texts)
+}
+
+fn print_step(
+    context: &Context,
+    view: &StepView,
+    result: Option<&StepOutput>,
+    texts: &[(String, ArtifactHash, String)],
+) -> Result<()> {
+    let output = context.output;
+    if output.is_json() {
+        let texts: Vec<Value> =
+            texts.iter().map(|(name, hash, text)| json!({ "name": name, "artifact": hash, "text": text })).collect();
+        return output.json(&json!({ "step": view, "output": result, "texts": texts }));
+    }
+    let status = output.paint(view.status.as_str(), present::step_tone(view.status));
+    output.text(&format!("{}  {status}, begun {} times", view.key, view.tries))?;
+    if let Some(waiting) = &view.waiting_for {
+        output.text(&format!("waits: {}", printable(waiting)))?;
+    }
+    if let Some(failure) = &view.failure {
+        output.text(&printable(&format!("failure: {}: {}", failure.code, failure.message)))?;
+    }
+    if let Some(result) = result {
+        output.text(&printable(&format!("result: {}", outcome(result))))?;
+    }
+    for (name, hash, text) in texts {
+        output.text(&format!("\n--- {name} ({})", hash.short()))?;
+        output.text(&printable(text))?;
+    }
+    Ok(())
+}
+
+async fn output_of(client: &Client, run: &RunId, key: &str) -> Result<Option<StepOutput>> {
+    let mut after = 0;
+    for _ in 0..MAX_PAGES {
+        let page = client.run_events(run, after, 0).await?;
+        let Some(last) = page.events.last() else { return Ok(None) };
+        after = last.seq;
+        for event in page.events.into_iter().filter(|event| event.step_key.as_deref() == Some(key)) {
+            if let Ok(Event::StepCompleted { output, .. }) = serde_json::from_value(event.body) {
+                return Ok(serde_json::from_value(output).ok());
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Texts that a step's result names.
+fn parts(output: StepOutput) -> Vec<(String, ArtifactHash)> {
+    let mut parts = Vec::new();
+    match &output {
+        StepOutput::TaskPrepared { prepared } => {
+            parts.push(("compiler output".to_owned(), prepared.reference.log.clone()));
+        }
+        StepOutput::TaskRejected { log: Some(log), .. } => parts.push(("output".to_owned(), log.clone())),
+        StepOutput::CodeWritten { source, .. } => parts.push(("source".to_owned(), source.clone())),
+        StepOutput::Built { report } => parts.push(("compiler output".to_owned(), report.log.clone())),
+        _ => {}
+    }
+    for call in calls_of(output) {
+        parts.push((format!("prompt, turn {}", call.turn), call.prompt));
+        parts.push((format!("reply of {}, turn {}", call.model, call.turn), call.reply));
+    }
+    parts
+}

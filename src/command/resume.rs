@@ -1,0 +1,82 @@
+//! `nightshift resume`: continue everything that is unfinished, or what is named, until it has ended.
+
+use std::collections::BTreeSet;
+
+use nightshift_client::Client;
+use nightshift_protocol::api::ControlAction;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::run::RunStatus;
+use serde_json::json;
+
+use super::run::{OWN_ADDRESS, after};
+use crate::args::Resume;
+use crate::connect::{Purpose, Session};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::follow;
+use crate::resolve::{self, Target};
+use crate::results;
+
+/// Rows of a page.
+const PAGE_ROWS: u32 = 500;
+/// Pages of unfinished runs that are looked at.
+const MAX_PAGES: u32 = 200;
+
+pub(super) async fn run(context: &Context, args: Resume) -> Result<ExitCode> {
+    let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS }).await?;
+    let done = tokio::select! {
+        done = with_session(context, &session, args) => done,
+        failure = session.own_failed() => Err(failure),
+    };
+    let closed = session.close().await;
+    let code = done?;
+    closed?;
+    Ok(code)
+}
+
+async fn with_session(context: &Context, session: &Session, args: Resume) -> Result<ExitCode> {
+    let client = &session.client;
+    let campaigns: Vec<CampaignId> = match &args.id {
+        Some(text) => match resolve::any(client, text).await? {
+            Target::Campaign(id) => {
+                client.control_campaign(&id, ControlAction::Resume).await?;
+                vec![id]
+            }
+            Target::Run(id) => {
+                client.control_run(&id, ControlAction::Resume).await?;
+                vec![client.run(&id).await?.summary.campaign]
+            }
+        },
+        None => unfinished(client).await?.into_iter().collect(),
+    };
+    if campaigns.is_empty() {
+        context.output.note("there is nothing to continue");
+        if context.output.is_json() {
+            context.output.json(&json!({ "campaigns": [], "runs": [], "succeeded": true }))?;
+        }
+        return Ok(ExitCode::Ok);
+    }
+    context.output.note(&format!("pages: {}", session.address()));
+    let followed = follow::campaigns(context, client, &campaigns).await?;
+    let code = results::show(context, client, &followed).await?;
+    after(context, session, followed.until, args.exit).await?;
+    Ok(code)
+}
+
+/// Campaigns with runs that are in motion. What somebody paused stays paused until it is named.
+async fn unfinished(client: &Client) -> Result<BTreeSet<CampaignId>> {
+    let mut campaigns = BTreeSet::new();
+    for status in [RunStatus::Running, RunStatus::Cancelling] {
+        let mut before: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let page = client.runs(None, Some(status), Some(PAGE_ROWS), before.as_deref()).await?;
+            campaigns.extend(page.items.into_iter().map(|run| run.campaign));
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(campaigns)
+}

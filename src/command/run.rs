@@ -1,0 +1,143 @@
+//! `nightshift run`: a campaign over tasks of one's own.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use nightshift_optimizer::model::parse_choice;
+use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::task::TaskGoal;
+
+use crate::args::{Following, Run};
+use crate::compose;
+use crate::connect::{Purpose, Session};
+use crate::context::Context;
+use crate::examples::{self, LoadedTask};
+use crate::failure::{Failure, Result};
+use crate::follow::{self, Until};
+use crate::submit::{self, Wanted};
+use crate::{record, results};
+
+/// A free port of this machine, for a server that lives as long as its command.
+pub(super) const OWN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A campaign to be carried out and followed.
+pub(super) struct Campaign {
+    /// What is asked for.
+    pub(super) wanted: Wanted,
+    /// How it is followed and what comes after.
+    pub(super) follow: Following,
+    /// Where replies are stored.
+    pub(super) record: Option<PathBuf>,
+}
+
+pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
+    let model = parse_choice(&args.model).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
+    let tasks = args.tasks.iter().map(|text| task(text)).collect::<Result<Vec<_>>>()?;
+    unique(&tasks)?;
+    if context.config().server.url.is_none() && matches!(model, ModelChoice::Live { .. }) {
+        // Better said now than by the first step that needs it.
+        compose::check_model(context, &model)?;
+    }
+    let names: Vec<&str> = tasks.iter().map(|task| task.bundle.spec.name.as_str()).collect();
+    let wanted = Wanted {
+        name: args.name.unwrap_or_else(|| names.join(", ").chars().take(MAX_NAME_CHARS).collect()),
+        model,
+        goal: TaskGoal {
+            target_speedup: args.target_speedup,
+            max_attempts: args.max_attempts,
+            max_replans: args.max_replans,
+            ..TaskGoal::default()
+        },
+        allow_unsandboxed: args.allow_unsandboxed,
+        tasks,
+        always_new: args.follow.new,
+    };
+    carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await
+}
+
+/// Longest name that is made from the tasks' names.
+const MAX_NAME_CHARS: usize = 80;
+
+fn task(text: &str) -> Result<LoadedTask> {
+    let folder = Path::new(text);
+    if folder.is_dir() {
+        return examples::from_folder(folder);
+    }
+    if text.contains('/') || text == "." || text == ".." {
+        return Err(Failure::new("task.not_found", format!("there is no folder `{text}`")));
+    }
+    examples::one(text)
+}
+
+fn unique(tasks: &[LoadedTask]) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    match tasks.iter().map(|task| task.bundle.spec.name.as_str()).find(|name| !seen.insert(*name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::new("campaign.duplicate_task", format!("the task `{name}` was named twice"))),
+    }
+}
+
+/// Creates or continues the campaign, follows it, shows its result and, unless told otherwise, keeps serving it.
+pub(super) async fn carry_out(context: &Context, campaign: Campaign) -> Result<ExitCode> {
+    let bind = campaign.follow.bind.unwrap_or(OWN_ADDRESS);
+    let session = Session::open(context, Purpose::Drive { bind }).await?;
+    let done = tokio::select! {
+        done = with_session(context, &session, campaign) => done,
+        failure = session.own_failed() => Err(failure),
+    };
+    let closed = session.close().await;
+    let code = done?;
+    closed?;
+    Ok(code)
+}
+
+async fn with_session(context: &Context, session: &Session, campaign: Campaign) -> Result<ExitCode> {
+    let output = context.output;
+    if !session.drives() {
+        return Err(Failure::new("server.does_not_drive", "the server that has the database carries out no runs")
+            .hint("wait until the other command has ended, and try again"));
+    }
+    let submitted = submit::submit(&session.client, campaign.wanted).await?;
+    if submitted.continued {
+        output.note(&format!("continuing the unfinished campaign {} (--new begins another)", submitted.id));
+    } else {
+        output.note(&format!("campaign {}", submitted.id));
+    }
+    output.note(&format!("pages: {}/campaigns/{}", session.address(), submitted.id));
+    let followed = follow::campaigns(context, &session.client, &[submitted.id]).await?;
+    if let Some(folder) = &campaign.record {
+        let replies = record::record(&session.client, followed.runs(), folder).await?;
+        output.note(&format!("{replies} replies recorded below {}", folder.display()));
+    }
+    let code = results::show(context, &session.client, &followed).await?;
+    after(context, session, followed.until, campaign.follow.exit).await?;
+    Ok(code)
+}
+
+/// What comes after the result: a word on what is left, and serving the pages until Ctrl-C unless told otherwise.
+pub(super) async fn after(context: &Context, session: &Session, until: Until, exit: bool) -> Result<()> {
+    say_how_to_go_on(context, session, until);
+    if session.own.is_none() || exit || until == Until::Interrupted {
+        return Ok(());
+    }
+    if !context.output.is_json() {
+        context.output.text(&format!("pages: {}", session.address()))?;
+    }
+    context.output.note("serving the pages until Ctrl-C (--exit ends here)");
+    context.interrupt.cancelled().await;
+    Ok(())
+}
+
+/// What a person does about work that is left.
+fn say_how_to_go_on(context: &Context, session: &Session, until: Until) {
+    match (until, &session.own) {
+        (Until::Ended, _) => {}
+        (Until::Paused, _) => context.output.note("what is left is paused: `nightshift resume ID` goes on"),
+        (Until::Interrupted, Some(_)) => context.output.note("`nightshift resume`, or the same command again, goes on"),
+        (Until::Interrupted, None) => {
+            context.output.note("the server goes on; `nightshift watch ID` follows, `nightshift cancel ID` ends it");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `nightshift show`: a campaign, a run, or one attempt of a run.
+
+use nightshift_protocol::api::{CampaignDetail, RunDetail};
+use nightshift_protocol::attempt::{Attempt, JudgeOpinion};
+use nightshift_protocol::error::ExitCode;
+
+use crate::args::Named;
+use crate::connect::{Purpose, Session};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::{Tone, printable};
+use crate::present::{self, NONE};
+use crate::resolve::{self, Target};
+
+/// Messages of a compiler, findings and cases that are shown.
+const MAX_SHOWN: usize = 10;
+
+pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
+    Session::with(context, Purpose::Ask, async |session| {
+        let client = &session.client;
+        if let Some((run, number)) = split_attempt(&args.id) {
+            let id = resolve::run(client, run).await?;
+            let detail = client.run(&id).await?;
+            let Some(found) = detail.view.attempts.iter().find(|attempt| attempt.number == number) else {
+                return Err(Failure::new("attempt.not_found", format!("the run {id} has no attempt {number}"))
+                    .hint(format!("it has {} attempts so far", detail.view.attempts.len())));
+            };
+            attempt(context, found)?;
+        } else {
+            match resolve::any(client, &args.id).await? {
+                Target::Campaign(id) => campaign(context, &client.campaign(&id).await?)?,
+                Target::Run(id) => run_detail(context, &client.run(&id).await?)?,
+            }
+        }
+        Ok(ExitCode::Ok)
+    })
+    .await
+}
+
+/// `RUN/3`.
+fn split_attempt(text: &str) -> Option<(&str, u32)> {
+    let (run, number) = text.rsplit_once('/')?;
+    Some((run, number.parse().ok()?))
+}
+
+fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
+    let output = context.output;
+    if output.is_json() {
+        return output.json(detail);
+    }
+    let summary = &detail.summary;
+    output.text(&printable(&format!("{}  {}", summary.id, summary.name)))?;
+    let scripted = if summary.scripted { " (replies written beforehand)" } else { "" };
+    output.text(&printable(&format!("model: {}{scripted}", summary.model)))?;
+    output.text(&format!("created: {}", present::moment(summary.created_at)))?;
+    let mut table =
+        output.table(&["run", "task", "status", "attempts", "best speedup [95% interval]", "confirmed", "activity"]);
+    for run in &detail.runs {
+        let best = run.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval);
+        let activity = if run.status.is_final() { NONE } else { run.digest.activity.as_str() };
+        table.add_row([
+            output.cell(&run.id, Tone::Plain),
+            output.cell(printable(&run.digest.task), Tone::Plain),
+            output.cell(printable(&present::ending(run)), present::run_tone(run)),
+            output.cell(run.digest.attempts, Tone::Plain),
+            output.cell(best, Tone::Plain),
+            output.cell(if run.digest.best_confirmed { "yes" } else { NONE }, Tone::Plain),
+            output.cell(printable(activity), Tone::Plain),
+        ]);
+    }
+    output.text(&table.to_string())
+}
+
+fn run_detail(context: &Context, detail: &RunDetail) -> Result<()> {
+    let output = context.output;
+    if output.is_json() {
+        return output.json(detail);
+    }
+    let summary = &detail.summary;
+    output.text(&printable(&format!("{}  {}", summary.id, summary.digest.task)))?;
+    output.text(&output.paint(&printable(&present::ending(summary)), present::run_tone(summary)))?;
+    let scripted = if summary.digest.scripted { " (replies written beforehand)" } else { "" };
+    output.text(&printable(&format!("campaign: {}\nmodel: {}{scripted}", summary.campaign, summary.digest.model)))?;
+    if let Some(prepared) = &detail.view.prepared {
+        let machine = &prepared.machine;
+        output.text(&printable(&format!(
+            "baseline: {} on {}, {} cores\nsandbox: {}",
+            present::nanoseconds(prepared.baseline_median_ns),
+            machine.processor,
+            machine.cores,
+            machine.sandbox.summary(),
+        )))?;
+        for warning in &prepared.warnings {
+            output.text(&printable(&format!("warning: {}: {}", warning.code, warning.message)))?;
+        }
+    }
+    for plan in &detail.view.plans {
+        let reason = plan.reason.as_ref().map_or_else(String::new, |reason| format!(" (because {reason})"));
+        output.text(&printable(&format!("\nplan {}{reason}: {}", plan.version, plan.plan.summary)))?;
+        for (index, subtask) in plan.plan.subtasks.iter().enumerate() {
+            let scope = subtask.scope.join(", ");
+            output.text(&printable(&format!("  {}. {} [{scope}]", index + 1, subtask.title)))?;
+        }
+    }
+    if !detail.view.attempts.is_empty() {
+        output.text("")?;
+        output.text(&attempts(context, detail))?;
+    }
+    for step in &detail.open_steps {
+        let why = step.waiting_for.as_deref().unwrap_or("in work");
+        output.text(&printable(&format!("open: {} ({}): {why}", step.key, step.status.as_str())))?;
+    }
+    Ok(())
+}
+
+fn attempts(context: &Context, detail: &RunDetail) -> String {
+    let output = context.output;
+    let mut table =
+        output.table(&["attempt", "plan", "subtask", "stage", "parent", "outcome", "speedup", "reward", "then"]);
+    for attempt in &detail.view.attempts {
+        let best = if detail.view.best_attempt == Some(attempt.number) { " (best)" } else { "" };
+        let then = attempt
+            .route
+            .as_ref()
+            .map_or_else(|| NONE.to_owned(), |decision| format!("{}: {}", decision.route.as_str(), decision.reason));
+        table.add_row([
+            output.cell(format!("{}{best}", attempt.number), Tone::Plain),
+            output.cell(attempt.plan_version, Tone::Plain),
+            output.cell(attempt.subtask, Tone::Plain),
+            output.cell(attempt.stage.as_str(), Tone::Plain),
+            output.cell(attempt.parent.map_or_else(|| NONE.to_owned(), |parent| parent.to_string()), Tone::Plain),
+            output.cell(attempt.outcome.as_str(), present::outcome_tone(attempt.outcome)),
+            output.cell(attempt.speedup().map_or_else(|| NONE.to_owned(), present::interval), Tone::Plain),
+            output.cell(
+                attempt.reward.as_ref().map_or_else(|| NONE.to_owned(), |reward| format!("{:.3}", reward.reward)),
+                Tone::Plain,
+            ),
+            output.cell(printable(&then), Tone::Plain),
+        ]);
+    }
+    table.to_string()
+}
+
+fn attempt(context: &Context, attempt: &Attempt) -> Result<()> {
+    let output = context.output;
+    if output.is_json() {
+        return output.json(attempt);
+    }
+    for line in attempt_lines(attempt) {
+        output.text(&printable(&line))?;
+    }
+    Ok(())
+}
+
+fn attempt_lines(attempt: &Attempt) -> Vec<String> {
+    let mut lines = vec![
+        format!("attempt {}: {}", attempt.number, attempt.outcome.as_str()),
+        format!(
+            "stage: {}, plan {}, subtask {}, parent {}",
+            attempt.stage.as_str(),
+            attempt.plan_version,
+            attempt.subtask,
+            attempt.parent.map_or_else(|| "none".to_owned(), |parent| parent.to_string()),
+        ),
+    ];
+    let verdict = &attempt.verdict;
+    lines.push(format!(
+        "compiled: {}, numerically correct: {}, contract compliant: {}, fast: {}, share of time in own code: {}",
+        present::answer(verdict.compiled),
+        present::answer(verdict.numerically_correct),
+        present::answer(verdict.contract_compliant),
+        present::answer(verdict.fast),
+        verdict.custom_kernel_time_share.map_or_else(|| "unknown".to_owned(), |share| format!("{:.0}%", share * 100.0)),
+    ));
+    if let Some(source) = &attempt.source {
+        lines.push(format!("source: {source}"));
+    }
+    if let Some(build) = &attempt.build {
+        lines.push(format!("compiler: {} {}", build.toolchain.version, build.toolchain.flags.join(" ")));
+        for message in build.messages.iter().take(MAX_SHOWN) {
+            lines.push(format!("  {}:{}:{}: {}", message.file, message.line, message.column, message.message));
+        }
+    }
+    if let Some(check) = &attempt.check {
+        lines.push(format!("check: {}", check.end.describe()));
+        for case in check.cases.iter().filter(|case| !case.passed).take(MAX_SHOWN) {
+            lines.push(format!(
+                "  wrong: shape {}, inputs {}: {} of {} elements",
+                case.shape, case.inputs, case.wrong_elements, case.elements
+            ));
+        }
+    }
+    for (name, measured) in [("measured", &attempt.measurement), ("confirmed", &attempt.confirmation)] {
+        if let Some(measured) = measured {
+            lines.push(format!(
+                "{name}: {} at {:.0}% confidence; baseline {}, candidate {}, {} samples; sandbox: {}",
+                present::interval(measured.speedup),
+                measured.confidence * 100.0,
+                present::nanoseconds(measured.baseline_median_ns),
+                present::nanoseconds(measured.candidate_median_ns),
+                measured.candidate_samples_ns.len(),
+                measured.sandbox.summary(),
+            ));
+        }
+    }
+    if let Some(profile) = &attempt.profile {
+        lines.push(format!("profile: {}, bound by {}", profile.tier, profile.roofline_bound));
+        lines.extend(profile.missing.iter().map(|missing| format!("  missing: {missing}")));
+    }
+    for finding in attempt.findings.iter().take(MAX_SHOWN) {
+        let line = finding.line.map_or_else(String::new, |line| format!(" (line {line})"));
+        lines.push(format!("finding: {}: {}{line}", finding.code, finding.message));
+    }
+    if let Some(diagnosis) = &attempt.diagnosis {
+        lines.push(format!("critical issue: {}", diagnosis.critical_issue));
+        lines.push(format!("modification: {}", diagnosis.modification));
+    }
+    if let Some(rubric) = &attempt.rubric {
+        lines.push(format!("rubric by rules: {} of 20", rubric.rules.total()));
+        lines.push(match &rubric.judge {
+            JudgeOpinion::Rated { scores, .. } => format!("rubric by the judge: {} of 20", scores.total()),
+            JudgeOpinion::JudgeUnavailable { reason } => format!("judge unavailable: {reason}"),
+        });
+    }
+    if let Some(reward) = &attempt.reward {
+        lines.push(format!("reward: {:.3} (version {})", reward.reward, reward.version));
+    }
+    if let Some(first) = attempt.calls.first() {
+        let from = if first.scripted { "scripted, written beforehand" } else { first.model.as_str() };
+        lines.push(format!(
+            "replies: {from}, {} calls; cost: {}",
+            attempt.calls.len(),
+            present::price(attempt.calls.iter())
+        ));
+    }
+    if let Some(decision) = &attempt.route {
+        lines.push(format!("then: {}: {}", decision.route.as_str(), decision.reason));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_is_named_by_run_and_number() {
+        assert_eq!(split_attempt("beef/3"), Some(("beef", 3)));
+        assert_eq!(split_attempt("beef"), None);
+        assert_eq!(split_attempt("beef/x"), None);
+    }
+}

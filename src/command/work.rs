@@ -1,0 +1,22 @@
+//! `nightshift work`: a worker for a server elsewhere.
+
+use nightshift_protocol::error::ExitCode;
+
+use crate::args::Work;
+use crate::compose;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+pub(super) async fn run(context: &Context, args: Work) -> Result<ExitCode> {
+    let config = context.config();
+    let Some(url) = config.server.url.clone() else {
+        return Err(Failure::new("usage.server_required", "a worker needs the address of its server")
+            .hint("give it with --server URL; `nightshift serve` has a local worker of its own"));
+    };
+    // A worker holds no more rights than it needs: the operator's token only when no other was given.
+    let token = config.server.worker_token.clone().or_else(|| config.server.token.clone());
+    let worker = compose::worker_config(context, &url, token, false, args.name)?;
+    context.output.note(&format!("working for {url}; Ctrl-C ends"));
+    compose::work(worker, context.interrupt.clone()).await?;
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,252 @@
+//! Putting server, store, agents, dashboard and worker together in one process.
+
+mod agents;
+mod late_router;
+mod worker;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nightshift_client::Client;
+use nightshift_server::{Parts, Running, Server, ServerConfig};
+use nightshift_store::SqliteStore;
+use secrecy::SecretString;
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::server_file::{self, ServerFile};
+
+pub use agents::{catalog, check_model, key_lookup, prices};
+pub use worker::{work, worker_config};
+
+/// Steps of agents that are carried out at once.
+const AGENT_SLOTS: usize = 16;
+/// How long a lease lasts without a heartbeat.
+const LEASE_MS: u64 = 30_000;
+/// How often workers send a heartbeat.
+const HEARTBEAT_MS: u64 = 5_000;
+/// Random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+/// How long a worker may take to end its processes.
+const WORKER_GRACE: Duration = Duration::from_secs(10);
+
+/// What is started.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    /// Whether runs are carried out, and other commands find this server.
+    pub drives: bool,
+    /// Whether a local worker is started.
+    pub worker: bool,
+    /// Where to listen.
+    pub bind: SocketAddr,
+}
+
+impl Start {
+    /// A server for one question.
+    pub fn asking() -> Self {
+        Self { drives: false, worker: false, bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
+    }
+
+    /// A server that carries out runs, with a local worker.
+    pub fn driving(bind: SocketAddr) -> Self {
+        Self { drives: true, worker: true, bind }
+    }
+}
+
+/// A server in this process.
+pub struct Local {
+    address: String,
+    token: SecretString,
+    data_dir: PathBuf,
+    store: Arc<SqliteStore>,
+    server: Running,
+    worker: Option<LocalWorker>,
+}
+
+struct LocalWorker {
+    stop: CancellationToken,
+    task: Mutex<JoinHandle<()>>,
+    failed: watch::Receiver<Option<(String, String)>>,
+}
+
+/// Starts a server, and a worker beside it when asked.
+pub async fn start(context: &Context, start: Start) -> Result<Local> {
+    let config = context.config();
+    let data_dir = config.data_dir.clone();
+    let catalog = catalog(context)?;
+    let agents = agents::agents(context, catalog)?;
+    let store = Arc::new(SqliteStore::open(&data_dir, nightshift_store::OpenOptions::default()).await?);
+    let token = config.server.token.clone().map_or_else(random_token, Ok)?;
+    let worker_token = config.server.worker_token.clone().map_or_else(random_token, Ok)?;
+    let settings = ServerConfig {
+        bind: start.bind,
+        token: token.clone(),
+        worker_token: worker_token.clone(),
+        // Whoever can connect to a loopback address can usually read the database too; the network cannot.
+        reads_need_token: !start.bind.ip().is_loopback(),
+        drives: start.drives,
+        agent_slots: AGENT_SLOTS,
+        lease_ms: LEASE_MS,
+        heartbeat_ms: HEARTBEAT_MS,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let parts = Parts::new(store.clone(), agents);
+    let (pages, fill) = late_router::late_router();
+    let server = match Server::start(settings, parts, pages).await {
+        Ok(server) => server,
+        Err(error) => {
+            // The first failure is the one that tells.
+            let _ = store.close().await;
+            return Err(error.to_api_error().into());
+        }
+    };
+    let address = format!("http://{}", reachable(server.addr()));
+    let mut local = Local { address, token, data_dir, store, server, worker: None };
+    match local.complete(context, start, worker_token, fill) {
+        Ok(()) => Ok(local),
+        Err(failure) => {
+            // The first failure is the one that tells.
+            let _ = local.shutdown().await;
+            Err(failure)
+        }
+    }
+}
+
+impl Local {
+    fn complete(
+        &mut self,
+        context: &Context,
+        start: Start,
+        worker_token: SecretString,
+        fill: late_router::Fill,
+    ) -> Result<()> {
+        fill.with(nightshift_dashboard::router(self.client()?));
+        if start.drives {
+            let file = ServerFile {
+                address: self.address.clone(),
+                pid: std::process::id(),
+                token: self.token.clone(),
+                worker_token: worker_token.clone(),
+            };
+            server_file::write(&self.data_dir, &file)?;
+        }
+        if start.worker {
+            let config = worker_config(context, &self.address, Some(worker_token), true, None)?;
+            let stop = CancellationToken::new();
+            let (tell, failed) = watch::channel(None);
+            let stopped = stop.clone();
+            let task = tokio::spawn(async move {
+                if let Err(failure) = work(config, stopped).await {
+                    tell.send_replace(Some((failure.error.code, failure.error.message)));
+                }
+            });
+            self.worker = Some(LocalWorker { stop, task: Mutex::new(task), failed });
+        }
+        Ok(())
+    }
+
+    /// Where it is reached.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A client with all rights.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::new(&self.address, Some(self.token.clone()))?)
+    }
+
+    /// Waits until the worker cannot go on; forever without one.
+    pub async fn failed(&self) -> Failure {
+        if let Some(worker) = &self.worker {
+            let mut failed = worker.failed.clone();
+            if let Ok(failure) = failed.wait_for(Option::is_some).await
+                && let Some((code, message)) = failure.clone()
+            {
+                return Failure::new(&code, message);
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Ends worker and server; everything is stored.
+    pub async fn shutdown(self) -> Result<()> {
+        if let Some(worker) = self.worker {
+            worker.stop.cancel();
+            let mut task = worker.task.into_inner();
+            if tokio::time::timeout(WORKER_GRACE, &mut task).await.is_err() {
+                tracing::warn!("the worker did not end in time; its steps are leased again by the next start");
+                task.abort();
+            }
+        }
+        server_file::remove(&self.data_dir, std::process::id());
+        let stopped = self.server.stop().await;
+        let closed = self.store.close().await;
+        stopped.map_err(|error| Failure::from(error.to_api_error()))?;
+        Ok(closed?)
+    }
+}
+
+/// The address at which this machine reaches a server that listens everywhere.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), address.port()),
+        _ => address,
+    }
+}
+
+/// An error with its causes in one line.
+pub fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn random_token() -> Result<SecretString> {
+    use rand::TryRng;
+    let mut bytes = [0_u8; TOKEN_BYTES];
+    rand::rngs::SysRng
+        .try_fill_bytes(&mut bytes)
+        .map_err(|error| Failure::new("internal.random", format!("the system gives no random numbers: {error}")))?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(text.into())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_listens_everywhere_is_reached_by_loopback() {
+        for (listens, reached) in [
+            ("0.0.0.0:7", "127.0.0.1:7"),
+            ("[::]:7", "[::1]:7"),
+            ("127.0.0.1:7", "127.0.0.1:7"),
+            ("10.0.0.1:7", "10.0.0.1:7"),
+        ] {
+            assert_eq!(reachable(listens.parse().unwrap()).to_string(), reached);
+        }
+    }
+
+    #[test]
+    fn tokens_are_long_and_never_the_same() {
+        let (one, other) = (random_token().unwrap(), random_token().unwrap());
+        assert_eq!(one.expose_secret().len(), 2 * TOKEN_BYTES);
+        assert_ne!(one.expose_secret(), other.expose_secret());
+    }
+}

@@ -1,0 +1,55 @@
+//! The agents: model endpoints, keys, prices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nightshift_optimizer::agent::{Agents, AgentsConfig};
+use nightshift_optimizer::model::{Catalog, EndpointConfig, PriceTable};
+use nightshift_protocol::campaign::ModelChoice;
+use secrecy::SecretString;
+
+use super::describe;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+/// The model endpoints: the built-in ones, and those of the configuration.
+pub fn catalog(context: &Context) -> Result<Catalog> {
+    let mut endpoints = BTreeMap::new();
+    for (name, value) in &context.config().models {
+        let endpoint: EndpointConfig = serde_json::from_value(value.clone())
+            .map_err(|error| Failure::new("config.invalid_model", format!("`models.{name}`: {error}")))?;
+        endpoints.insert(name.clone(), endpoint);
+    }
+    Ok(Catalog::with_environment(endpoints, &|name| context.environment.get(name).map(str::to_owned)))
+}
+
+/// Finds keys in the environment.
+pub fn key_lookup(context: &Context) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static {
+    let environment = context.environment.clone();
+    move |name| environment.get(name).map(|key| SecretString::from(key.to_owned()))
+}
+
+/// The built-in prices, and those of the configuration.
+pub fn prices(context: &Context) -> Result<PriceTable> {
+    let wrong = |what: String| Failure::new("config.invalid_prices", what);
+    let table = PriceTable::built_in().map_err(|error| wrong(describe(&error)))?;
+    let Some(file) = &context.config().prices else { return Ok(table) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| wrong(format!("the price table `{}` cannot be read: {error}", file.display())))?;
+    table.with(&text).map_err(|error| wrong(format!("`{}`: {}", file.display(), describe(&error))))
+}
+
+/// Whether this model can be asked at all: its endpoint is known and its key is there. Nothing is sent.
+pub fn check_model(context: &Context, model: &ModelChoice) -> Result<()> {
+    catalog(context)?
+        .open(model, &key_lookup(context))
+        .map(drop)
+        .map_err(|error| Failure::new(error.code(), describe(&error)))
+}
+
+pub(super) fn agents(context: &Context, catalog: Catalog) -> Result<Arc<Agents>> {
+    let mut config = AgentsConfig::new(catalog, Arc::new(key_lookup(context)))
+        .map_err(|failure| Failure::new(&failure.code, failure.message))?;
+    config.prices = prices(context)?;
+    Ok(Arc::new(Agents::new(config)))
+}

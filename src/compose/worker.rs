@@ -1,0 +1,54 @@
+//! The worker of this process.
+
+use nightshift_worker::lease::{self, WorkerConfig};
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+
+use super::describe;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+/// Where workers keep what they build, when neither configuration nor environment say it: below the data folder.
+const CACHE_FOLDER: &str = "cache";
+/// Where workers work, below their cache.
+const SCRATCH_FOLDER: &str = "scratch";
+
+/// What the worker is told at its start.
+pub fn worker_config(
+    context: &Context,
+    server_url: &str,
+    token: Option<SecretString>,
+    embedded: bool,
+    name: Option<String>,
+) -> Result<WorkerConfig> {
+    let section = &context.config().worker;
+    let cache_dir = section
+        .cache_dir
+        .clone()
+        .or_else(|| context.environment.default_cache_dir())
+        .unwrap_or_else(|| context.config().data_dir.join(CACHE_FOLDER));
+    let executable = std::env::current_exe().map_err(|error| {
+        Failure::new("worker.executable", format!("the path of this program is not known: {error}"))
+    })?;
+    let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
+    Ok(WorkerConfig {
+        server_url: server_url.to_owned(),
+        token: token.unwrap_or_default(),
+        name: name.or_else(|| section.name.clone()).unwrap_or_else(host_name),
+        embedded,
+        scratch_dir: cache_dir.join(SCRATCH_FOLDER),
+        cache_dir,
+        executable,
+        cpp_compiler: section.cpp_compiler.clone(),
+        cpu_slots: section.cpu_slots.unwrap_or(cores).max(1),
+    })
+}
+
+fn host_name() -> String {
+    nightshift_worker::machine::this_hardware().host
+}
+
+/// Works until `stop`, or until it cannot go on.
+pub async fn work(config: WorkerConfig, stop: CancellationToken) -> Result<()> {
+    lease::run(config, stop).await.map_err(|error| Failure::new(error.code(), describe(&error)))
+}

@@ -1,0 +1,146 @@
+//! Which server a command talks to: the one that is named, the local one that runs, or one of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nightshift_client::{Client, ClientError};
+use nightshift_protocol::api::Health;
+
+use crate::compose::{self, Local, Start};
+use crate::context::Context;
+use crate::failure::{Failure, INTERRUPTED, Result};
+use crate::server_file;
+
+/// Longest time that a local server may take to say that it is there.
+const LOCAL_ANSWER: Duration = Duration::from_secs(3);
+/// How often opening a database is tried that another command has for a moment.
+const LOCK_TRIES: u32 = 20;
+/// Time between two such tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(150);
+
+/// What a command wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Read, or ask for something: nothing is carried out by a server of its own.
+    Ask,
+    /// Carry out runs, with a local worker where no server runs yet.
+    Drive {
+        /// Where a server of its own listens.
+        bind: SocketAddr,
+    },
+}
+
+/// A server to talk to.
+pub struct Session {
+    /// How to talk to it.
+    pub client: Client,
+    /// What it said about itself.
+    pub health: Health,
+    /// The server of this process, when it is one.
+    pub own: Option<Local>,
+}
+
+impl Session {
+    /// Finds or starts the server.
+    pub async fn open(context: &Context, purpose: Purpose) -> Result<Self> {
+        let config = context.config();
+        if let Some(url) = &config.server.url {
+            let client = Client::new(url, config.server.token.clone())?;
+            let health = client.health().await?;
+            return Ok(Self { client, health, own: None });
+        }
+        let mut tries = 0;
+        loop {
+            if let Some(found) = Self::running(context).await? {
+                return Ok(found);
+            }
+            tries += 1;
+            match Self::start(context, purpose).await {
+                // Another command may only look something up, or be on its way to write `server.json`.
+                Err(failure) if failure.error.code == "store.locked" && tries < LOCK_TRIES => {
+                    tokio::select! {
+                        () = tokio::time::sleep(LOCK_PAUSE) => {}
+                        () = context.interrupt.cancelled() => return Err(failure),
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The local server that runs already, if it answers.
+    async fn running(context: &Context) -> Result<Option<Self>> {
+        let Some(server) = server_file::read(&context.config().data_dir) else { return Ok(None) };
+        let client = Client::new(&server.address, Some(server.token))?;
+        // The second call shows the token: after a crash, the port may belong to another server by now.
+        let answer = async {
+            let health = client.health().await?;
+            client.workers().await?;
+            Ok::<_, ClientError>(health)
+        };
+        match tokio::time::timeout(LOCAL_ANSWER, answer).await {
+            Ok(Ok(health)) => Ok(Some(Self { client, health, own: None })),
+            Ok(Err(_)) | Err(_) => Ok(None),
+        }
+    }
+
+    async fn start(context: &Context, purpose: Purpose) -> Result<Self> {
+        let start = match purpose {
+            Purpose::Ask => Start::asking(),
+            Purpose::Drive { bind } => Start::driving(bind),
+        };
+        let local = compose::start(context, start).await?;
+        let client = local.client()?;
+        let health = client.health().await?;
+        Ok(Self { client, health, own: Some(local) })
+    }
+
+    /// Whether somebody carries out runs there.
+    pub fn drives(&self) -> bool {
+        self.health.drives
+    }
+
+    /// Waits until the worker of this process cannot go on; forever without one.
+    pub async fn own_failed(&self) -> Failure {
+        match &self.own {
+            Some(local) => local.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The address of the pages.
+    pub fn address(&self) -> String {
+        self.client.address()
+    }
+
+    /// Ends a server of its own, everything stored.
+    pub async fn close(self) -> Result<()> {
+        match self.own {
+            Some(local) => local.shutdown().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Runs something with the server, and ends it in any case.
+    pub async fn with<T>(context: &Context, purpose: Purpose, work: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
+        let session = Self::open(context, purpose).await?;
+        let done = tokio::select! {
+            done = work(&session) => done,
+            () = asking_was_interrupted(context, purpose) => {
+                Err(Failure::new(INTERRUPTED, "stopped before the answer was there"))
+            }
+        };
+        let closed = session.close().await;
+        let value = done?;
+        closed?;
+        Ok(value)
+    }
+}
+
+/// Ends commands that only ask at the first signal; those that drive watch for it themselves.
+async fn asking_was_interrupted(context: &Context, purpose: Purpose) {
+    match purpose {
+        Purpose::Ask => context.interrupt.cancelled().await,
+        Purpose::Drive { .. } => std::future::pending().await,
+    }
+}

@@ -1,0 +1,61 @@
+//! The environment, read once. Everything else gets it handed in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The variables of this process.
+#[derive(Clone, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// Reads the environment of this process. Variables that are no text are left out.
+    pub fn read() -> Self {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self { variables }
+    }
+
+    /// The value of a variable; an empty one counts as not set.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Names and values that begin with a prefix.
+    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.variables
+            .iter()
+            .filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// `$XDG_CONFIG_HOME/nightshift/config.toml`, or the same below `~/.config`.
+    pub fn default_config_file(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("nightshift").join("config.toml"))
+    }
+
+    /// `$XDG_DATA_HOME/nightshift`, or the same below `~/.local/share`.
+    pub fn default_data_dir(&self) -> Option<PathBuf> {
+        self.xdg("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("nightshift"))
+    }
+
+    /// `$XDG_CACHE_HOME/nightshift`, or the same below `~/.cache`.
+    pub fn default_cache_dir(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("nightshift"))
+    }
+
+    /// Relative values are ignored, as the convention of these variables asks for.
+    fn xdg(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let absolute = |name: &str| self.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<(&'static str, &'static str)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (&'static str, &'static str)>>(variables: I) -> Self {
+        Self { variables: variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a command did not do what it was asked for: one shape, with a stable code, a hint and an exit code.
+
+use nightshift_client::ClientError;
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::error::{ApiError, ExitCode};
+use serde_json::Value;
+
+/// What every command gives.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Failure {
+    /// Code and message.
+    pub error: ApiError,
+    /// What to do, when the message does not say it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure with a code of `docs/errors.md`.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self::from(ApiError::new(code, message))
+    }
+
+    /// Says what to do.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds facts for programs.
+    pub fn details(mut self, details: Value) -> Self {
+        self.error.details = details;
+        self
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.error.code == INTERRUPTED { ExitCode::Interrupted } else { ExitCode::for_error_code(&self.error.code) }
+    }
+
+    /// Whether the reader of our output went away: the command ends quietly.
+    pub fn is_closed_output(&self) -> bool {
+        self.error.code == CLOSED_OUTPUT
+    }
+
+    /// An output that could not be written.
+    pub fn output(error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Self::new(CLOSED_OUTPUT, "the reader of the output went away")
+        } else {
+            Self::new("output.failed", format!("the output cannot be written: {error}"))
+        }
+    }
+}
+
+/// Never printed: see [`Failure::is_closed_output`].
+const CLOSED_OUTPUT: &str = "output.closed";
+
+/// A signal came before the answer.
+pub const INTERRUPTED: &str = "command.interrupted";
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        let hint = default_hint(&error.code).map(str::to_owned);
+        Self { error, hint }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        error.to_api_error().into()
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+/// What to do about a code, wherever it came from.
+fn default_hint(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "server.unreachable" => "is the server running, and is the address right? `nightshift serve` starts one",
+        "auth.required" => "give the server's token with --token or NIGHTSHIFT_SERVER__TOKEN",
+        "auth.wrong_token" => "check --token, NIGHTSHIFT_SERVER__TOKEN and the configuration file",
+        "store.locked" => "end the other process, wait for it, or use another --data-dir",
+        "store.read_only" => "make the folder writable, or use another --data-dir",
+        "store.full" => "free some space: nothing that was acknowledged is lost, and `nightshift resume` goes on",
+        "store.too_new" => "use the release of nightshift that wrote it, or another --data-dir",
+        "campaign.not_found" => "`nightshift list` shows the campaigns",
+        "run.not_found" => "`nightshift list runs` shows the runs",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_follows_from_the_code() {
+        assert_eq!(Failure::new("store.locked", "x").exit_code(), ExitCode::Store);
+        assert_eq!(Failure::new("config.unknown_key", "x").exit_code(), ExitCode::Usage);
+        assert_eq!(Failure::new("run.ambiguous", "x").exit_code(), ExitCode::NotFound);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure_to_be_shown() {
+        let gone = Failure::output(&std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert!(gone.is_closed_output());
+        assert!(!Failure::output(&std::io::Error::from(std::io::ErrorKind::StorageFull)).is_closed_output());
+    }
+}

@@ -1,0 +1,155 @@
+//! The only place that writes to standard output and standard error.
+
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use nightshift_protocol::error::ApiErrorBody;
+use serde::Serialize;
+
+use crate::environment::Environment;
+use crate::failure::{Failure, Result};
+
+/// Width of tables when standard output is no terminal: wide enough that nothing is wrapped without need.
+const PIPE_WIDTH_CHARS: u16 = 200;
+
+/// Where and how a command writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Output {
+    json: bool,
+    color: bool,
+    bars: bool,
+}
+
+/// How a word is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Went well.
+    Good,
+    /// Look at it.
+    Caution,
+    /// Went wrong.
+    Bad,
+    /// Nothing special.
+    Plain,
+}
+
+impl Output {
+    /// How to write, from the flags, the environment, and whether somebody watches a terminal.
+    pub fn new(json: bool, no_color: bool, environment: &Environment) -> Self {
+        let dumb = environment.get("TERM") == Some("dumb");
+        let plain = no_color || dumb || environment.get("NO_COLOR").is_some();
+        Self {
+            json,
+            color: !json && !plain && std::io::stdout().is_terminal(),
+            bars: !dumb && std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Whether standard output carries JSON only.
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Whether progress is shown as bars: standard error is a terminal.
+    pub fn shows_bars(self) -> bool {
+        self.bars
+    }
+
+    /// Writes text for people to standard output.
+    pub fn text(self, text: &str) -> Result<()> {
+        write_line(&mut std::io::stdout().lock(), text)
+    }
+
+    /// Writes bytes as they are to standard output.
+    pub fn bytes(self, bytes: &[u8]) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
+    }
+
+    /// Writes one JSON document as one line to standard output.
+    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
+        let text = serde_json::to_string(value)
+            .map_err(|error| Failure::new("output.failed", format!("the answer cannot be written as JSON: {error}")))?;
+        write_line(&mut std::io::stdout().lock(), &text)
+    }
+
+    /// Writes a message for people to standard error. A closed standard error is no reason to end the work.
+    pub fn note(self, text: &str) {
+        let _ = write_line(&mut std::io::stderr().lock(), text);
+    }
+
+    /// Reports a failure: as text on standard error, or as the API's error object on standard output.
+    pub fn failure(self, failure: &Failure) {
+        if failure.is_closed_output() {
+            return;
+        }
+        if self.json {
+            let mut error = failure.error.clone();
+            if let Some(hint) = &failure.hint {
+                error.message = format!("{} ({hint})", error.message);
+            }
+            // With a closed output there is nobody left to tell.
+            let _ = self.json(&ApiErrorBody { error });
+            return;
+        }
+        self.note(&format!("error[{}]: {}", failure.error.code, failure.error.message));
+        if let Some(hint) = &failure.hint {
+            self.note(&format!("  hint: {hint}"));
+        }
+    }
+
+    /// A table with these headings, laid out for the terminal or for a pipe.
+    pub fn table(self, headings: &[&str]) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        if !std::io::stdout().is_terminal() {
+            table.set_width(PIPE_WIDTH_CHARS);
+        }
+        if !self.color {
+            table.force_no_tty();
+        }
+        table.set_header(headings.to_vec());
+        table
+    }
+
+    /// A cell of such a table.
+    pub fn cell(self, text: impl ToString, tone: Tone) -> Cell {
+        let cell = Cell::new(text);
+        match (self.color, tone) {
+            (true, Tone::Good) => cell.fg(Color::Green),
+            (true, Tone::Caution) => cell.fg(Color::Yellow),
+            (true, Tone::Bad) => cell.fg(Color::Red),
+            _ => cell,
+        }
+    }
+
+    /// A word in running text.
+    pub fn paint(self, text: &str, tone: Tone) -> String {
+        let color = match (self.color, tone) {
+            (true, Tone::Good) => 32,
+            (true, Tone::Caution) => 33,
+            (true, Tone::Bad) => 31,
+            _ => return text.to_owned(),
+        };
+        format!("\u{1b}[{color}m{text}\u{1b}[0m")
+    }
+}
+
+/// Text that came from a program or a model, without characters that would steer the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+fn write_line(to: &mut impl Write, text: &str) -> Result<()> {
+    writeln!(to, "{}", text.trim_end_matches('\n')).and_then(|()| to.flush()).map_err(|error| Failure::output(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_program_printed_steers_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\r\n\tc"), "a\u{fffd}[2Jb\u{fffd}\n\tc");
+    }
+}

@@ -1,0 +1,147 @@
+//! How values look in tables and lines.
+
+use chrono::{DateTime, Local};
+use nightshift_protocol::api::RunSummary;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::verdict::Answer;
+
+use crate::output::Tone;
+
+/// What stands where nothing is known.
+pub const NONE: &str = "-";
+
+/// `2.34x`.
+pub fn factor(value: f64) -> String {
+    format!("{value:.2}x")
+}
+
+/// `2.34x [2.20, 2.41]`.
+pub fn interval(value: Interval) -> String {
+    format!("{} [{:.2}, {:.2}]", factor(value.estimate), value.low, value.high)
+}
+
+/// A duration in nanoseconds with a fitting unit.
+pub fn nanoseconds(value: f64) -> String {
+    match value {
+        v if v < 1e3 => format!("{v:.0} ns"),
+        v if v < 1e6 => format!("{:.1} µs", v / 1e3),
+        v if v < 1e9 => format!("{:.2} ms", v / 1e6),
+        v => format!("{:.2} s", v / 1e9),
+    }
+}
+
+/// A moment in the zone of this machine.
+pub fn moment(at: TimestampMs) -> String {
+    DateTime::from_timestamp_millis(at.0)
+        .map_or_else(|| NONE.to_owned(), |at| at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// How a run ended, or where it stands.
+pub fn ending(run: &RunSummary) -> String {
+    match (run.status, &run.digest.stop_reason, &run.failure) {
+        (RunStatus::Completed, Some(reason), _) => reason.as_str().to_owned(),
+        (RunStatus::Failed, _, Some(failure)) => format!("failed: {}: {}", failure.code, failure.message),
+        (status, ..) => status.as_str().to_owned(),
+    }
+}
+
+/// Whether a run ended with a correct candidate.
+pub fn succeeded(run: &RunSummary) -> bool {
+    run.status == RunStatus::Completed && run.digest.best_attempt.is_some()
+}
+
+/// How a run's state is meant.
+pub fn run_tone(run: &RunSummary) -> Tone {
+    match run.status {
+        RunStatus::Completed if succeeded(run) => Tone::Good,
+        RunStatus::Completed | RunStatus::Failed => Tone::Bad,
+        RunStatus::Paused | RunStatus::Cancelling | RunStatus::Cancelled => Tone::Caution,
+        RunStatus::Running => Tone::Plain,
+    }
+}
+
+/// How a step's state is meant.
+pub fn step_tone(status: StepStatus) -> Tone {
+    match status {
+        StepStatus::Completed => Tone::Good,
+        StepStatus::Failed => Tone::Bad,
+        StepStatus::Cancelled => Tone::Caution,
+        StepStatus::Scheduled | StepStatus::Leased => Tone::Plain,
+    }
+}
+
+/// How an attempt's outcome is meant.
+pub fn outcome_tone(outcome: AttemptOutcome) -> Tone {
+    match outcome {
+        AttemptOutcome::CorrectFaster => Tone::Good,
+        AttemptOutcome::CorrectNotFaster => Tone::Caution,
+        AttemptOutcome::Pending => Tone::Plain,
+        _ => Tone::Bad,
+    }
+}
+
+/// An answer of the verdict.
+pub fn answer(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Pass => "yes",
+        Answer::Fail => "no",
+        Answer::Inconclusive => "unknown",
+    }
+}
+
+/// `2 correct_faster, 1 crashed`, in the order in which they came first.
+pub fn outcomes(attempts: &[Attempt]) -> String {
+    let mut counts: Vec<(AttemptOutcome, u32)> = Vec::new();
+    for attempt in attempts {
+        match counts.iter_mut().find(|(outcome, _)| *outcome == attempt.outcome) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((attempt.outcome, 1)),
+        }
+    }
+    if counts.is_empty() {
+        return NONE.to_owned();
+    }
+    counts.iter().map(|(outcome, n)| format!("{n} {}", outcome.as_str())).collect::<Vec<_>>().join(", ")
+}
+
+/// The price of model calls: what is known, and how many calls have no known price.
+pub fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::attempt::ModelCallSummary>) -> String {
+    let (mut microusd, mut priced, mut unknown) = (0_u64, 0_u32, 0_u32);
+    for call in calls.filter(|call| !call.scripted) {
+        match call.price_microusd {
+            Some(price) => {
+                microusd = microusd.saturating_add(price);
+                priced += 1;
+            }
+            None => unknown += 1,
+        }
+    }
+    let dollars = format!("{}.{:06} USD", microusd / 1_000_000, microusd % 1_000_000);
+    match (priced, unknown) {
+        (0, 0) => "no call of a live model".to_owned(),
+        (_, 0) => dollars,
+        (0, n) => format!("unknown ({n} calls)"),
+        (_, n) => format!("{dollars}, and {n} calls of unknown price"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_fitting_unit() {
+        assert_eq!(nanoseconds(12.4), "12 ns");
+        assert_eq!(nanoseconds(12_400.0), "12.4 µs");
+        assert_eq!(nanoseconds(12_400_000.0), "12.40 ms");
+        assert_eq!(nanoseconds(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn a_speedup_is_never_shown_without_its_interval() {
+        assert_eq!(interval(Interval { estimate: 2.345, low: 2.2, high: 2.41 }), "2.35x [2.20, 2.41]");
+    }
+}

@@ -1,0 +1,152 @@
+//! The result of campaigns: a table for people, one document for programs, and the exit code.
+
+use std::collections::BTreeSet;
+
+use nightshift_client::Client;
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::machine::SandboxReport;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::Result;
+use crate::follow::{Followed, Until};
+use crate::output::{Tone, printable};
+use crate::present::{self, NONE};
+
+/// Shows the result. Gives the exit code of the command.
+pub async fn show(context: &Context, client: &Client, followed: &Followed) -> Result<ExitCode> {
+    let mut details = Vec::new();
+    for run in followed.runs() {
+        details.push(client.run(&run.id).await?);
+    }
+    let output = context.output;
+    if output.is_json() {
+        let campaigns: Vec<_> = followed.campaigns.iter().map(|campaign| &campaign.summary).collect();
+        output.json(&json!({
+            "campaigns": campaigns,
+            "runs": details,
+            "succeeded": followed.runs().all(present::succeeded),
+            "dashboard": client.address(),
+        }))?;
+    } else {
+        table(context, followed, &details)?;
+    }
+    Ok(exit_code(followed))
+}
+
+/// 0 when every run ended with a correct candidate, 130 after a signal with work left, else 7.
+pub fn exit_code(followed: &Followed) -> ExitCode {
+    match followed.until {
+        Until::Interrupted => ExitCode::Interrupted,
+        Until::Ended if followed.runs().all(present::succeeded) => ExitCode::Ok,
+        Until::Ended | Until::Paused => ExitCode::Incomplete,
+    }
+}
+
+fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Result<()> {
+    let output = context.output;
+    let mut table = output.table(&[
+        "task",
+        "ended",
+        "attempts",
+        "best speedup [95% interval]",
+        "confirmed",
+        "baseline",
+        "best",
+        "replies",
+        "run",
+    ]);
+    for detail in details {
+        let summary = &detail.summary;
+        let best = best(detail);
+        let measured = best.and_then(|attempt| attempt.confirmation.as_ref().or(attempt.measurement.as_ref()));
+        let replies = if summary.digest.scripted { "scripted" } else { summary.digest.model.as_str() };
+        table.add_row([
+            output.cell(&summary.digest.task, Tone::Plain),
+            output.cell(printable(&present::ending(summary)), present::run_tone(summary)),
+            output.cell(present::outcomes(&detail.view.attempts), Tone::Plain),
+            output.cell(
+                summary.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval),
+                present::run_tone(summary),
+            ),
+            output.cell(
+                match (summary.digest.best_speedup, summary.digest.best_confirmed) {
+                    (None, _) => NONE,
+                    (Some(_), true) => "yes",
+                    (Some(_), false) => "no",
+                },
+                Tone::Plain,
+            ),
+            output.cell(
+                measured.map_or_else(|| NONE.to_owned(), |m| present::nanoseconds(m.baseline_median_ns)),
+                Tone::Plain,
+            ),
+            output.cell(
+                measured.map_or_else(|| NONE.to_owned(), |m| present::nanoseconds(m.candidate_median_ns)),
+                Tone::Plain,
+            ),
+            output.cell(replies, Tone::Plain),
+            output.cell(summary.id.short(), Tone::Plain),
+        ]);
+    }
+    output.text(&table.to_string())?;
+    for line in evidence(details) {
+        output.text(&line)?;
+    }
+    for campaign in &followed.campaigns {
+        output.text(&format!("campaign: {} ({})", campaign.summary.id, printable(&campaign.summary.name)))?;
+    }
+    Ok(())
+}
+
+fn best(detail: &RunDetail) -> Option<&Attempt> {
+    let number = detail.view.best_attempt?;
+    detail.view.attempts.iter().find(|attempt| attempt.number == number)
+}
+
+/// What the numbers rest on: machine, compiler, isolation, and where the replies came from.
+fn evidence(details: &[RunDetail]) -> Vec<String> {
+    let mut machines = BTreeSet::new();
+    let mut sandboxes = BTreeSet::new();
+    for prepared in details.iter().filter_map(|detail| detail.view.prepared.as_ref()) {
+        let machine = &prepared.machine;
+        let compiler = machine
+            .cpp_toolchain
+            .as_ref()
+            .map_or_else(String::new, |toolchain| format!("; {}, {}", toolchain.version, toolchain.flags.join(" ")));
+        machines.insert(format!("machine: {}, {} cores{compiler}", machine.processor, machine.cores));
+        sandboxes.insert(sandbox(&machine.sandbox));
+    }
+    for attempt in details.iter().flat_map(|detail| &detail.view.attempts) {
+        for measurement in attempt.measurement.iter().chain(&attempt.confirmation) {
+            sandboxes.insert(sandbox(&measurement.sandbox));
+        }
+    }
+    let mut lines: Vec<String> = machines.into_iter().chain(sandboxes).map(|line| printable(&line)).collect();
+    if details.iter().any(|detail| detail.summary.digest.scripted) {
+        lines.push(
+            "replies: scripted, that is written beforehand; compiling, checking, timing and scoring are real"
+                .to_owned(),
+        );
+    }
+    let calls = details.iter().flat_map(|detail| {
+        let plans = detail.view.plans.iter().flat_map(|plan| &plan.calls);
+        plans.chain(detail.view.attempts.iter().flat_map(|attempt| &attempt.calls))
+    });
+    if details.iter().any(|detail| !detail.summary.digest.scripted) {
+        lines.push(format!("cost: {}", present::price(calls)));
+    }
+    lines
+}
+
+fn sandbox(report: &SandboxReport) -> String {
+    let gap = match (report.isolates_files, report.isolates_network) {
+        (true, true) => "",
+        (false, true) => "; files are NOT out of reach",
+        (true, false) => "; the network is NOT out of reach",
+        (false, false) => "; neither files nor the network are out of reach",
+    };
+    format!("sandbox in force: {}{gap}", report.summary())
+}

@@ -1,0 +1,112 @@
+//! Creating a campaign, or finding the unfinished one with the same content.
+
+use nightshift_client::Client;
+use nightshift_protocol::api::{CampaignDetail, CreateCampaign, Page};
+use nightshift_protocol::api::{CampaignSummary, ControlAction};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice};
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::task::TaskGoal;
+
+use crate::examples::LoadedTask;
+use crate::failure::{Failure, Result};
+
+/// Earlier campaigns that are looked at for an equal one, newest first.
+const MAX_LOOKED_AT: u32 = 100;
+
+/// What is asked for.
+pub struct Wanted {
+    /// Name of the campaign.
+    pub name: String,
+    /// Where replies come from.
+    pub model: ModelChoice,
+    /// Values over the tasks' own.
+    pub goal: TaskGoal,
+    /// Whether a live model's code may run without a sandbox.
+    pub allow_unsandboxed: bool,
+    /// The tasks.
+    pub tasks: Vec<LoadedTask>,
+    /// Begin a new one in any case.
+    pub always_new: bool,
+}
+
+/// A campaign that now exists.
+pub struct Submitted {
+    /// The campaign.
+    pub id: CampaignId,
+    /// Whether it is an earlier one that goes on.
+    pub continued: bool,
+}
+
+/// Sends the tasks and creates the campaign. The same command again continues the campaign that it left unfinished;
+/// after that one has ended, it begins a new one.
+pub async fn submit(client: &Client, wanted: Wanted) -> Result<Submitted> {
+    let spec = upload(client, &wanted).await?;
+    let equal = newest_equal(client, &spec).await?;
+    if let Some(found) = equal.as_ref().filter(|found| !wanted.always_new && found.summary.runs.unfinished() > 0) {
+        let id = found.summary.id.clone();
+        if found.summary.runs.paused > 0 {
+            client.control_campaign(&id, ControlAction::Resume).await?;
+        }
+        return Ok(Submitted { id, continued: true });
+    }
+    // The key follows from the content and from the equal campaign before, so that a repeated call, and one that was
+    // killed before it saw the answer, find the same campaign.
+    let before = equal.as_ref().map_or("first", |found| found.summary.id.as_str());
+    let text = serde_json::to_vec(&spec).map_err(|error| unreadable(&error))?;
+    let key = format!("{}-after-{before}", ArtifactHash::of(&text).short());
+    let created = client.create_campaign(&CreateCampaign { spec }, &key).await?;
+    Ok(Submitted { id: created.campaign, continued: created.existed })
+}
+
+async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
+    let mut tasks = Vec::with_capacity(wanted.tasks.len());
+    for task in &wanted.tasks {
+        let bundle = serde_json::to_vec(&task.bundle).map_err(|error| unreadable(&error))?;
+        let scripted_replies = match (&wanted.model, &task.replies) {
+            (ModelChoice::Scripted, Some(replies)) => {
+                let text = serde_json::to_vec(replies).map_err(|error| unreadable(&error))?;
+                Some(client.put_artifact(&text).await?)
+            }
+            (ModelChoice::Scripted, None) => {
+                return Err(Failure::new(
+                    "task.no_replies",
+                    format!("the task `{}` has no folder `replies` to be played back", task.bundle.spec.name),
+                )
+                .hint("use a live model with --model PROVIDER/NAME, or record one with --record DIR"));
+            }
+            (ModelChoice::Live { .. }, _) => None,
+        };
+        tasks.push(CampaignTask {
+            name: task.bundle.spec.name.clone(),
+            bundle: client.put_artifact(&bundle).await?,
+            scripted_replies,
+        });
+    }
+    Ok(CampaignSpec {
+        schema: CAMPAIGN_SCHEMA,
+        name: wanted.name.clone(),
+        model: wanted.model.clone(),
+        strategy: "stitch".to_owned(),
+        goal: wanted.goal.clone(),
+        allow_unsandboxed: wanted.allow_unsandboxed,
+        tasks,
+    })
+}
+
+/// The newest campaign that asked for exactly the same.
+async fn newest_equal(client: &Client, spec: &CampaignSpec) -> Result<Option<CampaignDetail>> {
+    let page: Page<CampaignSummary> = client.campaigns(Some(MAX_LOOKED_AT), None).await?;
+    let label = spec.model.label();
+    for summary in page.items.iter().filter(|summary| summary.name == spec.name && summary.model == label) {
+        let detail = client.campaign(&summary.id).await?;
+        if detail.spec == *spec {
+            return Ok(Some(detail));
+        }
+    }
+    Ok(None)
+}
+
+fn unreadable(error: &serde_json::Error) -> Failure {
+    Failure::new("internal.json", format!("the request cannot be written as JSON: {error}"))
+}

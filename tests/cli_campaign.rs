@@ -1,0 +1,195 @@
+//! A small campaign by every command: run, list, show, logs, watch, pause, resume, cancel, export, record.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
+
+#[path = "support/binary.rs"]
+mod binary;
+#[path = "support/tiny_task.rs"]
+mod tiny_task;
+
+use std::path::Path;
+
+use binary::{expect_exit, json_lines, nightshift};
+use nightshift_protocol::artifact::ArtifactHash;
+use serde_json::Value;
+
+fn json(data_dir: &Path, args: &[&str], code: i32) -> Vec<Value> {
+    json_lines(&expect_exit(nightshift(data_dir).args(args).arg("--json"), code))
+}
+
+#[test]
+fn a_finished_campaign_can_be_read_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    let recorded = folder.path().join("recorded");
+    let output = expect_exit(
+        nightshift(&data_dir)
+            .arg("run")
+            .arg(&task)
+            .args(["--model", "scripted", "--name", "small", "--exit", "--json", "--record"])
+            .arg(&recorded),
+        0,
+    );
+    let progress = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(progress.contains("gaussian") && progress.contains("attempt"), "plain lines in a pipe: {progress}");
+    let result = json_lines(&output).remove(0);
+    assert_eq!(result["succeeded"], true);
+    let detail = &result["runs"][0];
+    let run = detail["summary"]["id"].as_str().unwrap();
+    let campaign = detail["summary"]["campaign"].as_str().unwrap();
+    let ending = &run[run.len() - 8..];
+
+    assert_eq!(json(&data_dir, &["list"], 0)[0]["items"][0]["name"], "small");
+    assert_eq!(json(&data_dir, &["list", "runs", "--campaign", campaign], 0)[0]["items"][0]["id"], run);
+    assert_eq!(json(&data_dir, &["list", "runs", "--status", "failed"], 0)[0]["items"], serde_json::json!([]));
+    assert_eq!(json(&data_dir, &["show", ending], 0)[0], *detail, "the short ending is enough");
+    assert_eq!(json(&data_dir, &["show", campaign], 0)[0]["summary"]["id"], campaign);
+    assert_eq!(json(&data_dir, &["show", &format!("{ending}/2")], 0)[0]["number"], 2);
+    assert_eq!(json(&data_dir, &["show", &format!("{ending}/9")], 3)[0]["error"]["code"], "attempt.not_found");
+    assert_eq!(json(&data_dir, &["show", "run_"], 0)[0]["summary"]["id"], run, "a unique beginning is enough");
+
+    let events = json(&data_dir, &["logs", ending], 0);
+    assert_eq!(events[0]["kind"], "run_created");
+    assert_eq!(events.last().unwrap()["kind"], "run_completed");
+    assert_eq!(json(&data_dir, &["watch", ending], 0), events, "there is nothing more to watch");
+    assert_eq!(json(&data_dir, &["watch", campaign], 0)[0]["id"], run);
+
+    let plan = &json(&data_dir, &["logs", ending, "--step", "plan"], 0)[0];
+    let texts = plan["texts"].as_array().unwrap();
+    let reply = texts.iter().find(|text| text["name"].as_str().unwrap().starts_with("reply")).expect("the reply");
+    assert!(reply["text"].as_str().unwrap().contains("Evaluate the exponential fewer times"));
+    assert!(texts.iter().any(|text| text["name"].as_str().unwrap().starts_with("prompt")), "the prompt");
+    let build = &json(&data_dir, &["logs", ending, "--step", "subtask1/attempt1/build"], 0)[0];
+    assert_eq!(build["texts"][0]["name"], "compiler output");
+    assert_eq!(json(&data_dir, &["logs", ending, "--step", "nosuch"], 3)[0]["error"]["code"], "step.not_found");
+
+    assert_eq!(json(&data_dir, &["pause", campaign], 0)[0]["runs"], serde_json::json!([]), "it is over");
+    assert_eq!(json(&data_dir, &["retry", run], 4)[0]["error"]["code"], "request.illegal_transition");
+
+    let text =
+        String::from_utf8_lossy(&expect_exit(nightshift(&data_dir).args(["show", ending]), 0).stdout).into_owned();
+    assert!(text.contains("correct_faster") && text.contains("written beforehand"), "{text}");
+
+    archive(&data_dir, folder.path(), campaign, run);
+    play_back(folder.path(), &recorded);
+}
+
+/// The export holds every artifact it names, under its own hash.
+fn archive(data_dir: &Path, folder: &Path, campaign: &str, run: &str) {
+    let out = folder.join("archive.json");
+    let args = ["export", campaign, "--out", out.to_str().unwrap()];
+    let said = json(data_dir, &args, 0).remove(0);
+    assert_eq!(said["missing"], serde_json::json!([]));
+    assert_eq!(json(data_dir, &args, 2)[0]["error"]["code"], "usage.file_exists");
+    let archive: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(archive["format"], "nightshift-archive");
+    assert_eq!(archive["version"], 1);
+    assert_eq!(archive["runs"][0]["detail"]["summary"]["id"], run);
+    assert!(archive["runs"][0]["events"].as_array().unwrap().len() > 5);
+    let artifacts = archive["artifacts"].as_object().unwrap();
+    assert_eq!(said["artifacts"], artifacts.len());
+    for (hash, text) in artifacts {
+        let bytes = base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text.as_str().unwrap()).unwrap();
+        assert_eq!(ArtifactHash::of(&bytes).as_str(), hash);
+    }
+    for attempt in archive["runs"][0]["detail"]["view"]["attempts"].as_array().unwrap() {
+        assert!(artifacts.contains_key(attempt["source"].as_str().unwrap()), "the source of {}", attempt["number"]);
+    }
+}
+
+/// What was recorded can be run as it is.
+fn play_back(folder: &Path, recorded: &Path) {
+    let task = recorded.join("gaussian");
+    assert!(task.join("replies/plan.md").is_file());
+    assert!(task.join("replies/subtask1.attempt2.write_code.md").is_file());
+    let data_dir = folder.join("playback");
+    let output =
+        expect_exit(nightshift(&data_dir).arg("run").arg(&task).args(["--model", "scripted", "--exit", "--json"]), 0);
+    assert_eq!(json_lines(&output)[0]["succeeded"], true);
+}
+
+#[test]
+fn the_same_command_begins_a_new_campaign_only_after_the_last_one_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    // Without a compiler the campaign is created, at most, and stays unfinished.
+    let run = |broken: bool, code: i32| {
+        let mut command = nightshift(&data_dir);
+        command.arg("run").arg(&task).args(["--model", "scripted", "--exit"]);
+        if broken {
+            command.env("NIGHTSHIFT_WORKER__CPP_COMPILER", "/nonexistent/c++");
+        }
+        expect_exit(&mut command, code);
+    };
+    run(true, 6);
+    run(true, 6);
+    run(false, 0);
+    assert_eq!(json(&data_dir, &["list"], 0)[0]["items"].as_array().unwrap().len(), 1);
+    run(false, 0);
+    assert_eq!(json(&data_dir, &["list"], 0)[0]["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_ambiguous_id_lists_what_it_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let tasks: Vec<_> =
+        ["gaussian_a", "gaussian_b"].iter().map(|name| tiny_task::write(folder.path(), name, &[2])).collect();
+    expect_exit(nightshift(&data_dir).arg("run").args(&tasks).args(["--model", "scripted", "--exit"]), 0);
+    let error = json(&data_dir, &["show", "run_"], 3).remove(0)["error"].clone();
+    assert_eq!(error["code"], "run.ambiguous");
+    assert_eq!(error["details"]["matches"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_paused_run_stays_paused_until_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    let mut started = nightshift(&data_dir);
+    started.arg("run").arg(&task).args(["--model", "scripted", "--exit"]);
+    started.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut child = started.spawn().unwrap();
+    let id = loop {
+        assert!(child.try_wait().unwrap().is_none(), "it lasts long enough to be paused");
+        let listed = nightshift(&data_dir).args(["list", "runs", "--json"]).output().unwrap();
+        let page = json_lines(&listed).pop().unwrap_or_default();
+        if let Some(id) = page["items"][0]["id"].as_str() {
+            break id.to_owned();
+        }
+    };
+    let paused = json(&data_dir, &["pause", &id], 0).remove(0);
+    assert_eq!(paused["runs"][0][1], "paused", "{paused}");
+    assert_eq!(child.wait().unwrap().code(), Some(7), "what is left is paused");
+    assert_eq!(json(&data_dir, &["resume", "--exit"], 0)[0]["runs"], serde_json::json!([]), "nothing was named");
+    let result = json(&data_dir, &["resume", &id, "--exit"], 0).remove(0);
+    assert_eq!(result["succeeded"], true);
+}
+
+#[test]
+fn a_cancelled_run_is_over_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    let mut broken = nightshift(&data_dir);
+    broken.arg("run").arg(&task).args(["--model", "scripted", "--exit"]);
+    broken.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut child = broken.spawn().unwrap();
+    let id = loop {
+        assert!(child.try_wait().unwrap().is_none(), "it lasts long enough to be cancelled");
+        let listed = nightshift(&data_dir).args(["list", "runs", "--json"]).output().unwrap();
+        let page = json_lines(&listed).pop().unwrap_or_default();
+        if let Some(id) = page["items"][0]["id"].as_str() {
+            break id.to_owned();
+        }
+    };
+    json(&data_dir, &["cancel", &id], 0);
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert_eq!(json(&data_dir, &["show", &id], 0)[0]["summary"]["status"], "cancelled");
+    assert_eq!(json(&data_dir, &["watch", &id], 7).last().unwrap()["kind"], "run_cancelled");
+}

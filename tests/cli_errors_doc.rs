@@ -1,0 +1,124 @@
+//! `docs/errors.md` lists every error code of the sources, and none that is not there.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// First segments of codes.
+const AREAS: [&str; 25] = [
+    "archive",
+    "artifact",
+    "attempt",
+    "auth",
+    "campaign",
+    "command",
+    "config",
+    "id",
+    "internal",
+    "model",
+    "output",
+    "page",
+    "reply",
+    "request",
+    "run",
+    "sandbox",
+    "server",
+    "step",
+    "store",
+    "task",
+    "toolchain",
+    "usage",
+    "worker",
+    "scripted",
+    "screen",
+];
+/// Texts of that form that are no codes: keys of the configuration, names of files.
+const NO_CODES: [&str; 14] = [
+    "config.toml",
+    "output.closed",
+    "run.sh",
+    "server.bind",
+    "server.json",
+    "server.token",
+    "server.url",
+    "server.worker_token",
+    "task.toml",
+    "worker.cache_dir",
+    "worker.cpp_compiler",
+    "worker.cpu_slots",
+    "worker.name",
+    "store.db",
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if path.file_name().unwrap() != "tests" {
+                sources(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") && path.file_stem().unwrap() != "tests" {
+            found.push(path);
+        }
+    }
+}
+
+fn is_code(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(area, rest)| {
+        AREAS.contains(&area)
+            && !rest.is_empty()
+            && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            && !NO_CODES.contains(&text)
+    })
+}
+
+/// What stands between two marks, line by line.
+fn quoted(text: &str, mark: char) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(move |line| line.split(mark).skip(1).step_by(2))
+}
+
+#[test]
+fn every_code_is_documented_and_every_documented_code_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in [
+        "src",
+        "protocol/src",
+        "engine/src",
+        "store/src",
+        "optimizer/src",
+        "client/src",
+        "server/src",
+        "worker/src",
+        "dashboard/src",
+    ] {
+        sources(&root.join(folder), &mut files);
+    }
+    let mut codes: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Codes that only tests name are no codes of ours; log fields have dots too, but stand outside of quotes.
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for word in quoted(line, '"').filter(|word| is_code(word)) {
+                codes.insert(word.to_owned(), file.strip_prefix(root).unwrap().to_path_buf());
+            }
+        }
+    }
+    assert!(codes.len() > 80, "the sources hold many codes: {codes:?}");
+
+    let page = std::fs::read_to_string(root.join("docs/errors.md")).unwrap();
+    let documented: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|code| is_code(code))
+        .collect();
+    let missing: Vec<String> = codes
+        .iter()
+        .filter(|(code, _)| !documented.contains(code.as_str()))
+        .map(|(code, file)| format!("{code} ({})", file.display()))
+        .collect();
+    assert!(missing.is_empty(), "not in docs/errors.md: {missing:#?}");
+    let gone: Vec<&&str> = documented.iter().filter(|code| !codes.contains_key(**code)).collect();
+    assert!(gone.is_empty(), "in docs/errors.md, but nowhere in the sources: {gone:?}");
+}
