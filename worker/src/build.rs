@@ -16,7 +16,7 @@ use crate::artifacts::ArtifactCache;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output::{self, LoopNotes};
 use crate::disassembly;
-use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessError, ProcessResult, run_jailed};
+use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, run_jailed};
 use crate::symbols::Symbols;
 use crate::toolchain::{self, Family, NIGHTSHIFT_H};
 
@@ -150,8 +150,7 @@ fn compile(
         std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
     }
     let run = |command: &JailedCommand| run_jailed(builder.jail, command, builder.cancel);
-    let result = run(&compiler_command(builder.toolchain, role, folder.path(), timeout_ms))
-        .map_err(|error| process_failure(&error))?;
+    let result = run(&compiler_command(builder.toolchain, role, folder.path(), timeout_ms))?;
     Ok(examine(builder, &result, role, key, timeout_ms, folder.path()))
 }
 
@@ -301,14 +300,6 @@ fn loop_notes(toolchain: &Toolchain, output: &str, role: Role, folder: &Path) ->
 
 fn ours(role: Role, message: String) -> CompilerMessage {
     CompilerMessage { file: role.file_name().to_owned(), line: 0, column: 0, severity: "error".to_owned(), message }
-}
-
-/// The failure of a step whose jail does not work. The machine is at fault, so that another try may succeed elsewhere.
-pub(crate) fn process_failure(error: &ProcessError) -> StepFailure {
-    match error {
-        ProcessError::Cancelled => StepFailure::retriable("worker.cancelled", error.to_string()),
-        ProcessError::Os { .. } | ProcessError::Setup(_) => StepFailure::retriable("sandbox.failed", error.to_string()),
-    }
 }
 
 pub(crate) fn disk_failure(path: &Path, error: &std::io::Error) -> StepFailure {

@@ -8,14 +8,18 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::Measurement;
-use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
+use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::{Target, TaskBundle};
 
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES};
 use crate::build::{Builder, Role, build, disk_failure};
 use crate::build_cache::BuildCache;
+use crate::check::{Libraries, check};
+use crate::inputs::SecretSeeds;
 use crate::lease::{Work, WorkerConfig};
 use crate::machine::{self, Hardware};
+use crate::measure::{MeasureOptions, measure};
+use crate::prepare::{Examined, ReferenceLibraries, prepare};
 use crate::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
 use crate::profile::{Peaks, measure_peaks, profile};
 use crate::sandbox;
@@ -153,8 +157,40 @@ impl Workbench {
                 self.admit(*sandbox_required)?;
                 step.build(&step.task(task)?, source)
             }
+            StepInput::Check { task, library, reference_library, truth_library, sandbox_required } => {
+                self.admit(*sandbox_required)?;
+                let task = step.task(task)?;
+                let libraries = Libraries {
+                    candidate: step.library("candidate", library)?,
+                    reference: step.library("reference", reference_library)?,
+                    truth: step.library("truth", truth_library)?,
+                };
+                let mut seeds = secret_seeds()?;
+                let report = check(&self.jail, &task.spec, &libraries, *sandbox_required, &mut seeds, cancel)?;
+                Ok(StepOutput::Checked { report: Box::new(report) })
+            }
+            StepInput::Measure { task, library, reference_library, confirms: _, sandbox_required } => {
+                self.admit(*sandbox_required)?;
+                let task = step.task(task)?;
+                // A measurement that confirms differs in nothing: every one starts fresh processes.
+                measure(
+                    &self.jail,
+                    &task.spec,
+                    &step.library("candidate", library)?,
+                    &step.library("reference", reference_library)?,
+                    &self.machine,
+                    &format!("{}, built with the flags of the candidate", task.spec.reference),
+                    *sandbox_required,
+                    &MeasureOptions::default(),
+                    cancel,
+                )
+            }
             StepInput::Profile { task, build, measurement } => step.profile(&step.task(task)?, build, measurement),
-            _ => Err(StepFailure::fatal(
+            StepInput::Plan { .. }
+            | StepInput::Replan { .. }
+            | StepInput::WriteCode { .. }
+            | StepInput::Diagnose { .. }
+            | StepInput::Judge { .. } => Err(StepFailure::fatal(
                 "worker.unsupported_step",
                 format!("a worker does not carry out `{}`", input.kind().as_str()),
             )),
@@ -260,19 +296,52 @@ impl Step<'_> {
         Ok(peaks)
     }
 
+    /// A built library as a file of this step.
+    fn library(&self, name: &str, hash: &ArtifactHash) -> Result<PathBuf, StepFailure> {
+        let path = self.folder.join(format!("{name}.so"));
+        self.bench.artifacts.copy_to(hash, &path)?;
+        Ok(path)
+    }
+
     fn prepare_task(&self, task: &TaskBundle) -> Result<StepOutput, StepFailure> {
-        for role in [Role::Reference, Role::Truth] {
-            let built = build(&self.builder(), &task.reference_source, role, task.spec.limits.build_timeout_ms)?;
-            if let (report, None) = built {
-                return Ok(rejected(role, report));
+        let build_as = |role| build(&self.builder(), &task.reference_source, role, task.spec.limits.build_timeout_ms);
+        let (reference, reference_path) = build_as(Role::Reference)?;
+        let Some(reference_path) = reference_path else { return Ok(does_not_compile(Role::Reference, reference)) };
+        let (truth, truth_path) = build_as(Role::Truth)?;
+        let Some(truth_path) = truth_path else { return Ok(does_not_compile(Role::Truth, truth)) };
+        let (Some(reference_library), Some(truth_library)) = (reference.library.clone(), truth.library) else {
+            return Err(StepFailure::retriable("worker.internal", "a build gave a library without its hash"));
+        };
+        let bench = self.bench;
+        let libraries = ReferenceLibraries { reference: reference_path, truth: truth_path };
+        let mut seeds = secret_seeds()?;
+        match prepare(&bench.jail, &task.spec, &libraries, &bench.machine, &mut seeds, self.cancel)? {
+            Examined::Usable(facts) => Ok(StepOutput::TaskPrepared {
+                prepared: Box::new(PreparedTask {
+                    reference,
+                    reference_library,
+                    truth_library,
+                    baseline_median_ns: facts.baseline_median_ns,
+                    reference_normalized_error: facts.reference_normalized_error,
+                    warnings: facts.warnings,
+                    machine: bench.machine.clone(),
+                }),
+            }),
+            Examined::Rejected { code, message, printed } => {
+                let log = if printed.is_empty() { None } else { Some(bench.artifacts.put(printed.as_bytes())?) };
+                Ok(StepOutput::TaskRejected { code, message, log })
             }
         }
-        Err(StepFailure::fatal("worker.internal", "preparing is not wired yet"))
     }
 }
 
+fn secret_seeds() -> Result<SecretSeeds, StepFailure> {
+    SecretSeeds::from_os()
+        .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))
+}
+
 /// The reference does not compile: said with the first messages.
-fn rejected(role: Role, report: BuildReport) -> StepOutput {
+fn does_not_compile(role: Role, report: BuildReport) -> StepOutput {
     let how = if role == Role::Truth { " in double precision (with NS_REAL defined as double)" } else { "" };
     let errors = report.messages.iter().filter(|message| message.severity == "error");
     let quoted: Vec<String> = errors

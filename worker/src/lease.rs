@@ -20,7 +20,7 @@ use nightshift_protocol::id::WorkerId;
 use nightshift_protocol::machine::{DeviceUse, Needs, Offers};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::Target;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -51,7 +51,7 @@ const HEARTBEAT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Durat
 pub struct WorkerConfig {
     /// The server's address.
     pub server_url: String,
-    /// The worker's token.
+    /// The worker's token; empty when the server asks for none.
     pub token: SecretString,
     /// Name for people.
     pub name: String,
@@ -107,7 +107,8 @@ pub trait Work: Send + Sync + 'static {
 
 /// Runs a worker until `shutdown`, or until it cannot go on.
 pub async fn run(config: WorkerConfig, shutdown: CancellationToken) -> Result<(), WorkerError> {
-    let client = Client::new(&config.server_url, Some(config.token.clone()))?;
+    let token = (!config.token.expose_secret().is_empty()).then(|| config.token.clone());
+    let client = Client::new(&config.server_url, token)?;
     let artifacts = ServerArtifacts::new(client.clone(), tokio::runtime::Handle::current());
     let opened = {
         let config = config.clone();

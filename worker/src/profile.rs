@@ -10,7 +10,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::ProcessEnd;
 
-use crate::build::{disk_failure, process_failure};
+use crate::build::disk_failure;
 use crate::process::{JailedCommand, Limits};
 use crate::toolchain::{self, Run};
 
@@ -91,7 +91,7 @@ pub fn measure_peaks(
 }
 
 fn finished(command: &JailedCommand, run: &Run<'_>, verb: &str) -> Result<String, StepFailure> {
-    let result = run(command).map_err(|error| process_failure(&error))?;
+    let result = run(command)?;
     if result.end == ProcessEnd::Finished {
         return Ok(String::from_utf8_lossy(&result.stdout).into_owned());
     }

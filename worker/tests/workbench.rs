@@ -237,7 +237,7 @@ fn a_cancelled_build_ends_at_once() {
     cancel.cancel();
     let begin = Instant::now();
     let result = bench.bench.execute(&StepInput::Build { task, source, sandbox_required: false }, &cancel);
-    assert_eq!(result.err().map(|failure| failure.code), Some("worker.cancelled".to_owned()));
+    assert_eq!(result.err().map(|failure| failure.code), Some("step.cancelled".to_owned()));
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
@@ -271,6 +271,52 @@ fn a_reference_that_compiles_in_single_precision_only_rejects_the_task() {
         panic!("not rejected")
     };
     assert!(message.contains("NS_REAL") && message.contains("single precision only"), "{message}");
+}
+
+/// What every step of one candidate gives, from the task to the profile.
+#[test]
+fn a_candidate_goes_all_the_way_from_the_task_to_its_profile() {
+    let bench = Bench::new();
+    let reference = PROGRAM.replace("float", "ns_real").replace("2.0f", "ns_real(2)");
+    let task = bench.task(&reference, "cpu", 60_000);
+    let prepared = match bench.execute(&StepInput::PrepareTask { task: task.clone() }) {
+        Ok(StepOutput::TaskPrepared { prepared }) => prepared,
+        other => panic!("not prepared: {other:?}"),
+    };
+    assert!(prepared.baseline_median_ns > 0.0);
+    assert_ne!(prepared.reference_library, prepared.truth_library);
+
+    let build = bench.build(PROGRAM);
+    let Some(library) = build.library.clone() else { panic!("not built: {:?}", build.messages) };
+    let reference_library = prepared.reference_library.clone();
+    let check = StepInput::Check {
+        task: task.clone(),
+        library: library.clone(),
+        reference_library: reference_library.clone(),
+        truth_library: prepared.truth_library.clone(),
+        sandbox_required: false,
+    };
+    let Ok(StepOutput::Checked { report }) = bench.execute(&check) else { panic!("not checked") };
+    assert_eq!(report.end, ProcessEnd::Finished);
+    assert!(!report.cases.is_empty() && report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
+
+    let measure =
+        StepInput::Measure { task: task.clone(), library, reference_library, confirms: false, sandbox_required: false };
+    let measurement = match bench.execute(&measure) {
+        Ok(StepOutput::Measured { measurement, .. }) => measurement,
+        other => panic!("not measured: {other:?}"),
+    };
+    assert!(measurement.baseline.contains("reference.cpp"), "{}", measurement.baseline);
+    assert_eq!(measurement.machine, *bench.bench.machine());
+
+    let build = Box::new(build);
+    let profile = match bench.execute(&StepInput::Profile { task, build, measurement }) {
+        Ok(StepOutput::Profiled { profile }) => profile,
+        other => panic!("not profiled: {other:?}"),
+    };
+    assert!(profile.peak_flops_per_s > 1e8 && profile.peak_bytes_per_s > 1e8, "{profile:?}");
+    assert!(profile.roofline_share.is_some_and(|share| share > 0.0 && share <= 1.0), "{profile:?}");
+    assert_eq!(profile.compiler.scalar_math_calls, ["expf"]);
 }
 
 #[test]

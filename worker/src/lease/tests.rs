@@ -275,7 +275,7 @@ impl Work for FakeWork {
         self.changed.notify_all();
         assert!(!panics, "the step was told to panic");
         if killed {
-            return Err(StepFailure::retriable("worker.cancelled", "the work was cancelled"));
+            return Err(StepFailure::retriable("step.cancelled", "the work was cancelled"));
         }
         let (code, message) = ("task.rejected".to_owned(), step.key.clone());
         Ok(StepOutput::TaskRejected { code, message, log: None })
