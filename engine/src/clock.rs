@@ -10,7 +10,7 @@ pub trait Clock: Send + Sync {
 
 /// Randomness: ids and jitter. Nothing that a strategy sees.
 pub trait Random: Send + Sync {
-    /// A UUIDv7 as its 128 bits.
+    /// A UUID of version 7 as its 128 bits.
     fn uuid(&self) -> u128;
 
     /// A number in `[0, 1)`.

@@ -44,13 +44,11 @@ CREATE TABLE run (
 CREATE INDEX run_by_campaign ON run (campaign_id);
 -- Serves: how many runs of a campaign are in each status.
 CREATE INDEX run_by_campaign_and_status ON run (campaign_id, status);
--- Serves: the runs of one status, newest first.
+-- Serves: the runs of one status, newest first; the driver's work list, cancelled runs whose last step is gone.
 CREATE INDEX run_by_status ON run (status);
 -- Serves: the driver's work list, runs whose log is ahead of their state.
 CREATE INDEX run_to_drive ON run (id)
     WHERE status IN ('running', 'paused', 'cancelling') AND wake_seq > folded_seq;
--- Serves: the driver's work list, cancelled runs whose last step is gone.
-CREATE INDEX run_cancelling ON run (id) WHERE status = 'cancelling';
 
 -- The folded state, apart from the run: it is large, and only a decision changes it.
 CREATE TABLE run_state (

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn numbers_survive_the_way_through_text() {
-        for number in [0.1 + 0.2, 1.0 / 3.0, 5e-324, 1.797_693_134_862_315_7e308, 40_217.812_345_678_91] {
+        for number in [0.1_f64 + 0.2, 1.0 / 3.0, 5e-324, 1.797_693_134_862_315_7e308, 40_217.812_345_678_91] {
             let back: f64 = read(&write(&number).unwrap()).unwrap();
             assert_eq!(back.to_bits(), number.to_bits(), "{number}");
         }

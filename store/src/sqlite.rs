@@ -17,6 +17,8 @@ mod lease;
 mod lock;
 mod model_call;
 mod open;
+#[cfg(test)]
+mod plans;
 mod ready;
 mod run;
 mod step;
@@ -107,11 +109,11 @@ impl SqliteStore {
 }
 
 /// An id that was stored, which can only be wrong in a damaged file.
-fn public_id<Id: FromStr>(text: String, what: &'static str) -> Result<Id, Failure>
+fn public_id<Id: FromStr>(text: &str, what: &'static str) -> Result<Id, Failure>
 where
     Id::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: Id::Err| Failure::unreadable(what, error))
+    text.parse().map_err(|error: Id::Err| Failure::unreadable(what, &error))
 }
 
 #[async_trait]

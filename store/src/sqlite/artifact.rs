@@ -43,6 +43,6 @@ pub(super) async fn get(connection: &mut SqliteConnection, hash: &ArtifactHash) 
     if ArtifactHash::of(&bytes) == *hash {
         Ok(bytes)
     } else {
-        Err(Failure::unreadable(format!("artifact {hash}"), "its bytes are not those that were stored"))
+        Err(Failure::unreadable(format!("artifact {hash}"), &"its bytes are not those that were stored"))
     }
 }

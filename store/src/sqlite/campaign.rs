@@ -102,7 +102,7 @@ pub(super) async fn find_ids(
     .bind(limit.min(MAX_PAGE))
     .fetch_all(connection)
     .await?;
-    ids.into_iter().map(|id| public_id(id, "a campaign's id")).collect()
+    ids.iter().map(|id| public_id(id, "a campaign's id")).collect()
 }
 
 async fn find(connection: &mut SqliteConnection, id: &CampaignId) -> Result<Option<i64>, Failure> {
@@ -121,8 +121,8 @@ async fn existed(connection: &mut SqliteConnection, campaign_id: i64) -> Result<
         .bind(campaign_id)
         .fetch_all(connection)
         .await?;
-    let runs = runs.into_iter().map(|run| public_id::<RunId>(run, "a run's id")).collect::<Result<_, _>>()?;
-    Ok(CreatedCampaign { id: public_id(id, "a campaign's id")?, runs, existed: true })
+    let runs = runs.iter().map(|run| public_id::<RunId>(run, "a run's id")).collect::<Result<_, _>>()?;
+    Ok(CreatedCampaign { id: public_id(&id, "a campaign's id")?, runs, existed: true })
 }
 
 /// A campaign with its runs by status; the tail says which.
@@ -160,7 +160,7 @@ struct Row {
 impl Row {
     fn into_record(self) -> Result<CampaignRecord, Failure> {
         let spec = json::read(&self.spec)
-            .map_err(|error| Failure::unreadable(format!("the request of campaign {}", self.public_id), error))?;
+            .map_err(|error| Failure::unreadable(format!("the request of campaign {}", self.public_id), &error))?;
         let mut runs = RunCounts::default();
         for (status, count) in [
             (RunStatus::Running, self.running),
@@ -173,7 +173,7 @@ impl Row {
             runs.add(status, from_stored(count));
         }
         Ok(CampaignRecord {
-            id: public_id(self.public_id, "a campaign's id")?,
+            id: public_id(&self.public_id, "a campaign's id")?,
             name: self.name,
             spec,
             created_at: TimestampMs(self.created_at_ms),

@@ -10,6 +10,10 @@ use super::run;
 use crate::json;
 use crate::number::{from_stored, to_stored};
 
+/// The events of a run after a position.
+pub(super) const AFTER: &str =
+    "SELECT seq, at_ms, body FROM event WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+
 /// Events of one answer.
 const MAX_EVENTS: u32 = 10_000;
 
@@ -22,7 +26,7 @@ pub(super) async fn append(
     events: &[Event],
 ) -> Result<i64, Failure> {
     let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
-    let last_wake = events.iter().rposition(|event| !matches!(event, Event::StepScheduled { .. }));
+    let last_wake = events.iter().rposition(Event::asks_for_a_decision);
     let wake_offset = last_wake.map(|index| i64::try_from(index).unwrap_or(i64::MAX).saturating_add(1));
     let last_seq: i64 = sqlx::query_scalar(
         "UPDATE run SET last_seq = last_seq + ?2, wake_seq = coalesce(last_seq + ?3, wake_seq) WHERE id = ?1 \
@@ -53,17 +57,16 @@ pub(super) async fn after(
     limit: u32,
 ) -> Result<Vec<EventRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
-    let rows: Vec<(i64, i64, String)> =
-        sqlx::query_as("SELECT seq, at_ms, body FROM event WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")
-            .bind(run_id)
-            .bind(to_stored(after))
-            .bind(limit.min(MAX_EVENTS))
-            .fetch_all(connection)
-            .await?;
+    let rows: Vec<(i64, i64, String)> = sqlx::query_as(AFTER)
+        .bind(run_id)
+        .bind(to_stored(after))
+        .bind(limit.min(MAX_EVENTS))
+        .fetch_all(connection)
+        .await?;
     rows.into_iter()
         .map(|(seq, at_ms, body)| {
             let event =
-                json::read(&body).map_err(|error| Failure::unreadable(format!("event {seq} of run {run}"), error))?;
+                json::read(&body).map_err(|error| Failure::unreadable(format!("event {seq} of run {run}"), &error))?;
             Ok(EventRecord { seq: from_stored(seq), at: TimestampMs(at_ms), event })
         })
         .collect()

@@ -56,7 +56,7 @@ impl Failure {
     }
 
     /// A stored row that this release cannot read.
-    pub(crate) fn unreadable(what: impl Into<String>, message: impl ToString) -> Self {
+    pub(crate) fn unreadable(what: impl Into<String>, message: &dyn std::fmt::Display) -> Self {
         Self::Unreadable { what: what.into(), message: message.to_string() }
     }
 

@@ -13,6 +13,18 @@ use super::step::{Row, step_query};
 use super::{public_id, ready, run, step, worker};
 use crate::json;
 
+/// Leases of a worker that are extended; a lease has the epoch of its step. CROSS JOIN and the unary plus keep SQLite
+/// from walking all leases of the worker, or all there are.
+pub(super) const EXTEND: &str = "UPDATE lease SET expires_at_ms = max(expires_at_ms, ?4) \
+      WHERE step_id IN (SELECT s.id FROM json_each(?1) AS d \
+                         CROSS JOIN step s ON s.public_id = d.value ->> 0 AND s.epoch = d.value ->> 1) \
+        AND +worker_id = ?2 AND +expires_at_ms > ?3 \
+     RETURNING step_id";
+
+/// Leases that ran out.
+pub(super) const EXPIRED: &str =
+    step_query!("JOIN lease l ON l.step_id = s.id WHERE l.expires_at_ms <= ?1 ORDER BY l.expires_at_ms, s.id LIMIT ?2");
+
 /// Steps of one claim.
 pub const MAX_CLAIMED: u32 = 256;
 /// Routes of one claim.
@@ -104,20 +116,13 @@ pub(super) async fn heartbeat(
         .iter()
         .filter_map(|(step, epoch)| i64::try_from(*epoch).ok().map(|epoch| (step.as_str(), epoch)))
         .collect();
-    let extended: Vec<i64> = sqlx::query_scalar(
-        "UPDATE lease SET expires_at_ms = max(expires_at_ms, ?4) \
-           FROM (SELECT s.id, d.value ->> 1 AS epoch FROM json_each(?1) AS d \
-                   JOIN step s ON s.public_id = d.value ->> 0) AS held \
-          WHERE lease.step_id = held.id AND lease.epoch = held.epoch AND lease.worker_id = ?2 \
-            AND lease.expires_at_ms > ?3 \
-         RETURNING step_id",
-    )
-    .bind(json::write(&held)?)
-    .bind(worker_id)
-    .bind(at.0)
-    .bind(expires_at.0)
-    .fetch_all(&mut *connection)
-    .await?;
+    let extended: Vec<i64> = sqlx::query_scalar(EXTEND)
+        .bind(json::write(&held)?)
+        .bind(worker_id)
+        .bind(at.0)
+        .bind(expires_at.0)
+        .fetch_all(&mut *connection)
+        .await?;
     let rows: Vec<(String, i64, String)> = sqlx::query_as(
         "SELECT s.public_id, s.epoch, r.status FROM step s JOIN run r ON r.id = s.run_id \
           WHERE s.id IN (SELECT value FROM json_each(?1))",
@@ -127,7 +132,7 @@ pub(super) async fn heartbeat(
     .await?;
     let mut alive = BTreeMap::new();
     for (id, epoch, status) in rows {
-        alive.insert((public_id::<StepId>(id, "a step's id")?, epoch), run::status_of(&status)?);
+        alive.insert((public_id::<StepId>(&id, "a step's id")?, epoch), run::status_of(&status)?);
     }
     let mut outcome = HeartbeatOutcome::default();
     for (step, epoch) in leases {
@@ -146,13 +151,7 @@ pub(super) async fn expired(
     at: TimestampMs,
     limit: u32,
 ) -> Result<Vec<ExpiredLease>, Failure> {
-    let rows: Vec<Row> = sqlx::query_as(step_query!(
-        "JOIN lease l ON l.step_id = s.id WHERE l.expires_at_ms <= ?1 ORDER BY l.expires_at_ms, s.id LIMIT ?2"
-    ))
-    .bind(at.0)
-    .bind(limit.min(MAX_EXPIRED))
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Row> = sqlx::query_as(EXPIRED).bind(at.0).bind(limit.min(MAX_EXPIRED)).fetch_all(connection).await?;
     let steps = step::records(rows)?;
     Ok(steps.into_iter().map(|step| ExpiredLease { epoch: step.epoch, step }).collect())
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nightshift_engine::store::StoreError;
 
@@ -50,7 +50,7 @@ fn write_pid(file: &mut File) -> std::io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-fn locked(path: &PathBuf, file: &mut File) -> StoreError {
+fn locked(path: &Path, file: &mut File) -> StoreError {
     let mut text = String::new();
     let pid = match file.take(MAX_PID_BYTES).read_to_string(&mut text) {
         Ok(_) => text.trim().parse::<u32>().ok(),

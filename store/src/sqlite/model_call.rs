@@ -32,7 +32,7 @@ pub(super) async fn find(
     .await?;
     let Some((summary, at_ms)) = found else { return Ok(None) };
     let summary = json::read(&summary)
-        .map_err(|error| Failure::unreadable(format!("model call {turn} of step `{step_key}` of {run}"), error))?;
+        .map_err(|error| Failure::unreadable(format!("model call {turn} of step `{step_key}` of {run}"), &error))?;
     Ok(Some(ModelCallRecord {
         run: run.clone(),
         step_key: step_key.into_owned(),

@@ -142,3 +142,82 @@ fn writer_options(database: &Path) -> SqliteConnectOptions {
 fn reader_options(database: &Path) -> SqliteConnectOptions {
     common(database).pragma("query_only", "1")
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::*;
+
+    async fn pragma(connection: &mut SqliteConnection, name: &str) -> String {
+        let sql = sqlx::AssertSqlSafe(format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}"));
+        sqlx::query_scalar(sql).fetch_one(connection).await.unwrap()
+    }
+
+    async fn pragmas(connection: &mut SqliteConnection) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        for name in ["journal_mode", "synchronous", "foreign_keys", "temp_store", "cache_size", "query_only"] {
+            found.push((name, pragma(connection, name).await));
+        }
+        for name in ["busy_timeout", "wal_autocheckpoint"] {
+            // These two have no table-valued form with a column of the same name.
+            let sql = sqlx::AssertSqlSafe(format!("PRAGMA {name}"));
+            let value: i64 = sqlx::query_scalar(sql).fetch_one(&mut *connection).await.unwrap();
+            found.push((name, value.to_string()));
+        }
+        found
+    }
+
+    fn expected(query_only: &str) -> Vec<(&'static str, String)> {
+        [
+            ("journal_mode", "wal"),
+            ("synchronous", "2"),
+            ("foreign_keys", "1"),
+            ("temp_store", "2"),
+            ("cache_size", CACHE_SIZE),
+            ("query_only", query_only),
+            ("busy_timeout", "5000"),
+            ("wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES),
+        ]
+        .map(|(name, value)| (name, value.to_owned()))
+        .to_vec()
+    }
+
+    #[tokio::test]
+    async fn every_connection_has_the_settings_that_durability_rests_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = OpenOptions { readers: 3, ..OpenOptions::default() };
+        let mut opened = open(folder.path(), &options).await.unwrap();
+        assert_eq!(pragmas(&mut opened.writer).await, expected("0"));
+        assert_eq!(pragma(&mut opened.writer, "auto_vacuum").await, "2");
+        let mut readers = Vec::new();
+        for _ in 0..3 {
+            readers.push(opened.readers.acquire().await.unwrap());
+        }
+        for reader in &mut readers {
+            assert_eq!(pragmas(reader).await, expected("1"));
+        }
+    }
+
+    #[tokio::test]
+    async fn every_table_is_strict() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
+        let loose: Vec<String> = sqlx::query_scalar(
+            "SELECT name FROM pragma_table_list WHERE strict = 0 AND schema = 'main' AND name NOT LIKE 'sqlite%' \
+             AND name <> '_sqlx_migrations'",
+        )
+        .fetch_all(&mut opened.writer)
+        .await
+        .unwrap();
+        assert_eq!(loose, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_reads_cannot_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
+        let mut reader = opened.readers.acquire().await.unwrap();
+        let error = sqlx::query("DELETE FROM event").execute(&mut *reader).await.unwrap_err();
+        assert_eq!(Failure::from(error).tell(&opened.database).code(), "store.read_only");
+    }
+}

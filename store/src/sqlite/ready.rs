@@ -4,6 +4,16 @@ use sqlx::SqliteConnection;
 
 use super::failure::Failure;
 
+/// The oldest steps of a route.
+pub(super) const TAKE: &str = "DELETE FROM ready WHERE (route_id, step_id) IN \
+     (SELECT route_id, step_id FROM ready WHERE route_id = (SELECT id FROM route WHERE needs = ?1) \
+       ORDER BY step_id LIMIT ?2) \
+     RETURNING step_id";
+
+/// Whether any of some routes has a step.
+pub(super) const ANY: &str = "SELECT EXISTS (SELECT 1 FROM ready WHERE route_id IN \
+     (SELECT id FROM route WHERE needs IN (SELECT value FROM json_each(?1))))";
+
 pub(super) async fn insert(connection: &mut SqliteConnection, step_id: i64) -> Result<(), Failure> {
     sqlx::query("INSERT INTO ready (route_id, step_id) SELECT route_id, id FROM step WHERE id = ?1")
         .bind(step_id)
@@ -39,25 +49,10 @@ pub(super) async fn restore_run(connection: &mut SqliteConnection, run_id: i64) 
 
 /// Takes the oldest steps of a route, at most `count`.
 pub(super) async fn take(connection: &mut SqliteConnection, route: &str, count: u32) -> Result<Vec<i64>, Failure> {
-    Ok(sqlx::query_scalar(
-        "DELETE FROM ready WHERE (route_id, step_id) IN \
-         (SELECT route_id, step_id FROM ready WHERE route_id = (SELECT id FROM route WHERE needs = ?1) \
-           ORDER BY step_id LIMIT ?2) \
-         RETURNING step_id",
-    )
-    .bind(route)
-    .bind(count)
-    .fetch_all(connection)
-    .await?)
+    Ok(sqlx::query_scalar(TAKE).bind(route).bind(count).fetch_all(connection).await?)
 }
 
 /// Whether any of these routes (a JSON list) has a step.
 pub(super) async fn any(connection: &mut SqliteConnection, routes: &str) -> Result<bool, Failure> {
-    Ok(sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM ready WHERE route_id IN \
-         (SELECT id FROM route WHERE needs IN (SELECT value FROM json_each(?1))))",
-    )
-    .bind(routes)
-    .fetch_one(connection)
-    .await?)
+    Ok(sqlx::query_scalar(ANY).bind(routes).fetch_one(connection).await?)
 }

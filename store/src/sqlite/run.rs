@@ -16,6 +16,16 @@ use crate::json;
 use crate::number::from_stored;
 use crate::run_list::{self, RunListFilter};
 
+/// The driver's work list; see [`to_drive`].
+pub(super) const TO_DRIVE: &str = "SELECT public_id FROM ( \
+       SELECT id, public_id FROM run INDEXED BY run_to_drive \
+        WHERE status IN ('running', 'paused', 'cancelling') AND wake_seq > folded_seq \
+       UNION \
+       SELECT id, public_id FROM run \
+        WHERE status = 'cancelling' \
+          AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = run.id AND status IN ('scheduled', 'leased'))) \
+     ORDER BY id LIMIT ?1";
+
 pub(super) async fn create(
     connection: &mut SqliteConnection,
     campaign_id: i64,
@@ -71,20 +81,8 @@ pub(super) async fn load(connection: &mut SqliteConnection, id: &RunId) -> Resul
 /// Runs that wait for a decision: see `wake_seq` in the schema. Cancelled runs without open steps wait for their end,
 /// whatever their log says.
 pub(super) async fn to_drive(connection: &mut SqliteConnection, limit: u32) -> Result<Vec<RunId>, Failure> {
-    let ids: Vec<String> = sqlx::query_scalar(
-        "SELECT public_id FROM ( \
-           SELECT id, public_id FROM run \
-            WHERE status IN ('running', 'paused', 'cancelling') AND wake_seq > folded_seq \
-           UNION \
-           SELECT id, public_id FROM run \
-            WHERE status = 'cancelling' \
-              AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = run.id AND status IN ('scheduled', 'leased'))) \
-         ORDER BY id LIMIT ?1",
-    )
-    .bind(limit.min(MAX_PAGE))
-    .fetch_all(connection)
-    .await?;
-    ids.into_iter().map(|id| public_id(id, "a run's id")).collect()
+    let ids: Vec<String> = sqlx::query_scalar(TO_DRIVE).bind(limit.min(MAX_PAGE)).fetch_all(connection).await?;
+    ids.iter().map(|id| public_id(id, "a run's id")).collect()
 }
 
 /// The internal key of a run that must exist.
@@ -109,7 +107,7 @@ pub(super) async fn find_ids(connection: &mut SqliteConnection, text: &str, limi
     .bind(limit.min(MAX_PAGE))
     .fetch_all(connection)
     .await?;
-    ids.into_iter().map(|id| public_id(id, "a run's id")).collect()
+    ids.iter().map(|id| public_id(id, "a run's id")).collect()
 }
 
 /// What a writing operation has to know of a run.
@@ -138,7 +136,7 @@ pub(super) async fn head(connection: &mut SqliteConnection, run: &RunId) -> Resu
 }
 
 pub(super) fn status_of(text: &str) -> Result<RunStatus, Failure> {
-    RunStatus::parse(text).ok_or_else(|| Failure::unreadable("the status of a run", format!("`{text}` is none")))
+    RunStatus::parse(text).ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{text}` is none")))
 }
 
 #[derive(sqlx::FromRow)]
@@ -160,14 +158,14 @@ impl Row {
     fn into_record(self) -> Result<RunRecord, Failure> {
         let unreadable = |what: &'static str| {
             let id = self.public_id.clone();
-            move |error: serde_json::Error| Failure::unreadable(format!("the {what} of run {id}"), error)
+            move |error: serde_json::Error| Failure::unreadable(format!("the {what} of run {id}"), &error)
         };
         let state = self.state.as_deref().map(json::read).transpose().map_err(unreadable("state"))?;
         let digest = json::read(&self.digest).map_err(unreadable("digest"))?;
         let failure: Option<StepFailure> =
             self.failure.as_deref().map(json::read).transpose().map_err(unreadable("failure"))?;
         Ok(RunRecord {
-            campaign: public_id(self.campaign, "a campaign's id")?,
+            campaign: public_id(&self.campaign, "a campaign's id")?,
             status: status_of(&self.status)?,
             revision: from_stored(self.revision),
             state,
@@ -177,7 +175,7 @@ impl Row {
             failure,
             created_at: TimestampMs(self.created_at_ms),
             finished_at: self.finished_at_ms.map(TimestampMs),
-            id: public_id(self.public_id, "a run's id")?,
+            id: public_id(&self.public_id, "a run's id")?,
         })
     }
 }

@@ -15,6 +15,9 @@ use super::{public_id, ready, run};
 use crate::json;
 use crate::number::{count_from_stored, from_stored, to_stored};
 
+/// The steps of a run.
+pub(super) const LIST: &str = step_query!("WHERE s.run_id = ?1 ORDER BY s.id");
+
 /// Every column of a step record; the tail says which steps. The output is read from the event that committed it.
 macro_rules! step_query {
     ($tail:literal) => {
@@ -34,8 +37,7 @@ pub(super) use step_query;
 
 pub(super) async fn list(connection: &mut SqliteConnection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
-    let rows: Vec<Row> =
-        sqlx::query_as(step_query!("WHERE s.run_id = ?1 ORDER BY s.id")).bind(run_id).fetch_all(connection).await?;
+    let rows: Vec<Row> = sqlx::query_as(LIST).bind(run_id).fetch_all(connection).await?;
     records(rows)
 }
 
@@ -171,10 +173,10 @@ impl Row {
     pub(super) fn into_record(self) -> Result<StepRecord, Failure> {
         let unreadable = |what: &'static str| {
             let id = self.public_id.clone();
-            move |error: serde_json::Error| Failure::unreadable(format!("the {what} of step {id}"), error)
+            move |error: serde_json::Error| Failure::unreadable(format!("the {what} of step {id}"), &error)
         };
         let status = StepStatus::parse(&self.status)
-            .ok_or_else(|| Failure::unreadable("the status of a step", format!("`{}` is none", self.status)))?;
+            .ok_or_else(|| Failure::unreadable("the status of a step", &format!("`{}` is none", self.status)))?;
         let input = json::read(&self.input).map_err(unreadable("input"))?;
         let event: Option<Event> =
             self.output_event.as_deref().map(json::read).transpose().map_err(unreadable("output"))?;
@@ -185,7 +187,7 @@ impl Row {
         let failure: Option<StepFailure> =
             self.failure.as_deref().map(json::read).transpose().map_err(unreadable("failure"))?;
         Ok(StepRecord {
-            run: public_id(self.run, "a run's id")?,
+            run: public_id(&self.run, "a run's id")?,
             key: self.key,
             kind: self.kind,
             route: self.route,
@@ -198,7 +200,7 @@ impl Row {
                 max_delay_ms: from_stored(self.max_delay_ms),
             },
             timeout_ms: from_stored(self.timeout_ms),
-            worker: self.worker.map(|worker| public_id(worker, "a worker's id")).transpose()?,
+            worker: self.worker.as_deref().map(|worker| public_id(worker, "a worker's id")).transpose()?,
             input,
             output,
             failure,
@@ -206,7 +208,7 @@ impl Row {
             started_at: self.started_at_ms.map(TimestampMs),
             finished_at: self.finished_at_ms.map(TimestampMs),
             not_before: self.not_before_ms.map(TimestampMs),
-            id: public_id(self.public_id, "a step's id")?,
+            id: public_id(&self.public_id, "a step's id")?,
         })
     }
 }

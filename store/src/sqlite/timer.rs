@@ -7,6 +7,14 @@ use super::failure::Failure;
 use crate::json;
 use crate::number::from_stored;
 
+/// When the next timer is due.
+pub(super) const NEXT: &str = "SELECT MIN(not_before_ms) FROM timer";
+
+/// Timers that are due.
+pub(super) const DUE: &str = "DELETE FROM timer WHERE step_id IN \
+     (SELECT step_id FROM timer WHERE not_before_ms <= ?1 ORDER BY not_before_ms LIMIT ?2) \
+     RETURNING step_id";
+
 /// Timers fired in one transaction.
 const MAX_FIRED: u32 = 10_000;
 
@@ -25,7 +33,7 @@ pub(super) async fn insert(
 
 /// When the next timer is due.
 pub(super) async fn next(connection: &mut SqliteConnection) -> Result<Option<TimestampMs>, Failure> {
-    let next: Option<i64> = sqlx::query_scalar("SELECT MIN(not_before_ms) FROM timer").fetch_one(connection).await?;
+    let next: Option<i64> = sqlx::query_scalar(NEXT).fetch_one(connection).await?;
     Ok(next.map(TimestampMs))
 }
 
@@ -35,15 +43,8 @@ pub(super) async fn fire(
     at: TimestampMs,
     limit: u32,
 ) -> Result<(u64, Option<TimestampMs>), Failure> {
-    let due: Vec<i64> = sqlx::query_scalar(
-        "DELETE FROM timer WHERE step_id IN \
-         (SELECT step_id FROM timer WHERE not_before_ms <= ?1 ORDER BY not_before_ms LIMIT ?2) \
-         RETURNING step_id",
-    )
-    .bind(at.0)
-    .bind(limit.min(MAX_FIRED))
-    .fetch_all(&mut *connection)
-    .await?;
+    let due: Vec<i64> =
+        sqlx::query_scalar(DUE).bind(at.0).bind(limit.min(MAX_FIRED)).fetch_all(&mut *connection).await?;
     let ready: Vec<i64> = sqlx::query_scalar(
         "INSERT INTO ready (route_id, step_id) \
          SELECT s.route_id, s.id FROM step s JOIN run r ON r.id = s.run_id \

@@ -78,9 +78,9 @@ struct Row {
 impl Row {
     fn into_record(self) -> Result<WorkerRecord, Failure> {
         let offers = json::read(&self.offers)
-            .map_err(|error| Failure::unreadable(format!("the offers of worker {}", self.public_id), error))?;
+            .map_err(|error| Failure::unreadable(format!("the offers of worker {}", self.public_id), &error))?;
         Ok(WorkerRecord {
-            id: public_id(self.public_id, "a worker's id")?,
+            id: public_id(&self.public_id, "a worker's id")?,
             name: self.name,
             embedded: self.embedded,
             offers,

@@ -70,8 +70,12 @@ fn closed() -> StoreError {
 
 /// An operation with the place for its answer.
 trait Operation: Send {
-    /// Does it. `false`: it failed, its savepoint has to be undone.
-    fn apply<'a>(&'a mut self, connection: &'a mut SqliteConnection, database: &'a Path) -> BoxFuture<'a, bool>;
+    /// Does it. After an error its savepoint has to be undone.
+    fn apply<'a>(
+        &'a mut self,
+        connection: &'a mut SqliteConnection,
+        database: &'a Path,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Answers after the commit; with the error of the whole batch, when there was one.
     fn answer(self: Box<Self>, batch: Result<(), StoreError>);
@@ -88,11 +92,15 @@ where
     T: Send,
     W: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, Result<T, Failure>> + Send,
 {
-    fn apply<'a>(&'a mut self, connection: &'a mut SqliteConnection, database: &'a Path) -> BoxFuture<'a, bool> {
+    fn apply<'a>(
+        &'a mut self,
+        connection: &'a mut SqliteConnection,
+        database: &'a Path,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let Some(work) = self.work.take() else { return false };
+            let Some(work) = self.work.take() else { return Err(closed()) };
             let answer = work(connection).await.map_err(|failure| failure.tell(database));
-            self.answer.insert(answer).is_ok()
+            self.answer.insert(answer).as_ref().map(|_| ()).map_err(Clone::clone)
         })
     }
 
@@ -157,7 +165,7 @@ async fn commit(connection: &mut SqliteConnection, mut batch: Vec<Box<dyn Operat
         Err(error) => {
             // SQLite may have rolled back by itself, for example on a full disk; then there is nothing left to undo.
             let _nothing_left = sqlx::query("ROLLBACK").execute(&mut *connection).await;
-            Err(Failure::from(error).tell(database))
+            Err(error)
         }
     };
     for operation in batch {
@@ -169,15 +177,114 @@ async fn apply_all(
     connection: &mut SqliteConnection,
     batch: &mut [Box<dyn Operation>],
     database: &Path,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+) -> Result<(), StoreError> {
+    let tell = |error: sqlx::Error| Failure::from(error).tell(database);
+    execute(connection, "BEGIN IMMEDIATE").await.map_err(tell)?;
     for operation in batch.iter_mut() {
-        sqlx::query("SAVEPOINT operation").execute(&mut *connection).await?;
-        if !operation.apply(connection, database).await {
-            sqlx::query("ROLLBACK TO operation").execute(&mut *connection).await?;
+        execute(connection, "SAVEPOINT operation").await.map_err(tell)?;
+        if let Err(error) = operation.apply(connection, database).await {
+            // Where the savepoint is gone, the error was one of those that end the whole transaction; it says why.
+            execute(connection, "ROLLBACK TO operation").await.map_err(|_| error)?;
         }
-        sqlx::query("RELEASE operation").execute(&mut *connection).await?;
+        execute(connection, "RELEASE operation").await.map_err(tell)?;
     }
-    sqlx::query("COMMIT").execute(&mut *connection).await?;
+    execute(connection, "COMMIT").await.map_err(tell)
+}
+
+async fn execute(connection: &mut SqliteConnection, sql: &'static str) -> Result<(), sqlx::Error> {
+    sqlx::query(sql).execute(connection).await?;
     Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use futures::future::{join_all, try_join_all};
+    use sqlx::ConnectOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
+
+    use super::*;
+
+    struct Bench {
+        folder: tempfile::TempDir,
+        writer: Writer,
+    }
+
+    async fn bench() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("test.db");
+        let mut connection =
+            SqliteConnectOptions::new().filename(&database).create_if_missing(true).connect().await.unwrap();
+        sqlx::query("CREATE TABLE t (n INTEGER UNIQUE)").execute(&mut connection).await.unwrap();
+        let lock = ProcessLock::take(folder.path()).unwrap();
+        Bench { writer: Writer::start(connection, lock, database), folder }
+    }
+
+    async fn insert(connection: &mut SqliteConnection, n: i64) -> Result<(), Failure> {
+        sqlx::query("INSERT INTO t VALUES (?1)").bind(n).execute(connection).await?;
+        Ok(())
+    }
+
+    impl Bench {
+        async fn insert(&self, n: i64) -> Result<(), StoreError> {
+            self.writer.write(move |connection| Box::pin(insert(connection, n))).await
+        }
+
+        async fn stored(&self) -> Vec<i64> {
+            let options = SqliteConnectOptions::new().filename(self.folder.path().join("test.db"));
+            let mut connection = options.connect().await.unwrap();
+            sqlx::query_scalar("SELECT n FROM t ORDER BY n").fetch_all(&mut connection).await.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_operation_that_fails_undoes_itself_and_nobody_else() {
+        let bench = bench().await;
+        let failing = bench.writer.write(|connection| {
+            Box::pin(async move {
+                insert(connection, 2).await?;
+                insert(connection, 1).await
+            })
+        });
+        let (first, failed, last) = tokio::join!(bench.insert(1), failing, bench.insert(3));
+        assert!(first.is_ok() && last.is_ok());
+        assert!(failed.unwrap_err().to_string().contains("UNIQUE"));
+        assert_eq!(bench.stored().await, [1, 3]);
+    }
+
+    #[tokio::test]
+    async fn what_waits_together_shares_one_transaction_and_its_fate() {
+        let bench = bench().await;
+        let breaking = bench.writer.write(|connection| {
+            Box::pin(async move {
+                sqlx::query("ROLLBACK").execute(connection).await?;
+                Ok(())
+            })
+        });
+        let (first, broken, last) = tokio::join!(bench.insert(1), breaking, bench.insert(2));
+        assert!(first.is_err() && broken.is_err() && last.is_err(), "nobody is told of a commit that was none");
+        assert_eq!(bench.stored().await, Vec::<i64>::new());
+        bench.insert(4).await.unwrap();
+        assert_eq!(bench.stored().await, [4]);
+    }
+
+    #[tokio::test]
+    async fn more_than_fits_the_queue_is_done_all_the_same() {
+        let bench = bench().await;
+        let many = i64::try_from(MAX_QUEUE).unwrap() + 100;
+        try_join_all((0..many).map(|n| bench.insert(n))).await.unwrap();
+        assert_eq!(bench.stored().await.len(), MAX_QUEUE + 100);
+    }
+
+    #[tokio::test]
+    async fn closing_finishes_what_waits_and_refuses_what_comes_later() {
+        let bench = bench().await;
+        let waiting = join_all((0..10).map(|n| bench.insert(n)));
+        let (waited, closed) = tokio::join!(waiting, bench.writer.close());
+        assert!(waited.iter().all(Result::is_ok));
+        closed.unwrap();
+        assert!(bench.insert(11).await.unwrap_err().to_string().contains("closed"));
+        assert_eq!(bench.stored().await.len(), 10);
+        ProcessLock::take(bench.folder.path()).unwrap();
+    }
 }

@@ -1,0 +1,111 @@
+//! Artifacts, model calls, workers.
+
+use nightshift_engine::store::{ModelCallRecord, Store, WorkerRecord};
+use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
+use nightshift_protocol::id::RunId;
+use serde_json::json;
+
+use crate::bench::Bench;
+
+fn call(run: &RunId, turn: u32, hash: &str) -> ModelCallRecord {
+    ModelCallRecord {
+        run: run.clone(),
+        step_key: "plan".to_owned(),
+        turn,
+        request_hash: hash.to_owned(),
+        summary: json!({ "tokens": 7 }),
+        at: nightshift_protocol::time::TimestampMs(1),
+    }
+}
+
+#[tokio::test]
+async fn an_artifact_is_stored_once_and_read_back() {
+    let bench = Bench::new().await;
+    let bytes = b"\0\x01 a blob may hold anything".to_vec();
+    let hash = ArtifactHash::of(&bytes);
+    bench.store.put_artifact(&hash, &bytes).await.unwrap();
+    bench.store.put_artifact(&hash, &bytes).await.unwrap();
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), bytes);
+    let error = bench.store.get_artifact(&ArtifactHash::of(b"another")).await.unwrap_err();
+    assert_eq!(error.code(), "artifact.not_found");
+}
+
+#[tokio::test]
+async fn the_empty_artifact_is_one() {
+    let bench = Bench::new().await;
+    bench.store.put_artifact(&ArtifactHash::of(b""), b"").await.unwrap();
+    assert_eq!(bench.store.get_artifact(&ArtifactHash::of(b"")).await.unwrap(), Vec::<u8>::new());
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_those_of_the_hash_are_refused() {
+    let bench = Bench::new().await;
+    let hash = ArtifactHash::of(b"one");
+    assert!(bench.store.put_artifact(&hash, b"two").await.is_err());
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap_err().code(), "artifact.not_found");
+}
+
+#[tokio::test]
+async fn an_artifact_beyond_the_limit_is_refused() {
+    let bench = Bench::new().await;
+    let bytes = vec![0; MAX_ARTIFACT_BYTES + 1];
+    let error = bench.store.put_artifact(&ArtifactHash::of(&bytes), &bytes).await.unwrap_err();
+    assert!(error.to_string().contains(&MAX_ARTIFACT_BYTES.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn an_answered_call_is_found_by_its_whole_address_only() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    let reply = b"reply".to_vec();
+    let artifacts = vec![(ArtifactHash::of(&reply), reply.clone())];
+    bench.store.record_model_call(call(&run, 1, "h"), artifacts).await.unwrap();
+    assert_eq!(bench.store.find_model_call(&run, "plan", 1, "h").await.unwrap(), Some(call(&run, 1, "h")));
+    assert_eq!(bench.store.get_artifact(&ArtifactHash::of(&reply)).await.unwrap(), reply);
+    for (key, turn, hash) in [("plan", 2, "h"), ("replan", 1, "h"), ("plan", 1, "other")] {
+        assert_eq!(bench.store.find_model_call(&run, key, turn, hash).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn the_first_answer_to_a_call_stays() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.store.record_model_call(call(&run, 1, "h"), Vec::new()).await.unwrap();
+    let second = ModelCallRecord { summary: json!({ "tokens": 8 }), ..call(&run, 1, "h") };
+    bench.store.record_model_call(second, Vec::new()).await.unwrap();
+    assert_eq!(bench.store.find_model_call(&run, "plan", 1, "h").await.unwrap(), Some(call(&run, 1, "h")));
+}
+
+#[tokio::test]
+async fn a_call_of_an_unknown_run_leaves_nothing_behind() {
+    let bench = Bench::new().await;
+    let nobody = RunId::from_uuid(bench.uuid());
+    let artifacts = vec![(ArtifactHash::of(b"x"), b"x".to_vec())];
+    let error = bench.store.record_model_call(call(&nobody, 1, "h"), artifacts).await.unwrap_err();
+    assert_eq!(error.code(), "run.not_found");
+    assert_eq!(bench.store.get_artifact(&ArtifactHash::of(b"x")).await.unwrap_err().code(), "artifact.not_found");
+}
+
+#[tokio::test]
+async fn workers_are_listed_last_heard_of_first_and_registered_again_under_their_id() {
+    let bench = Bench::new().await;
+    let first = bench.worker().await;
+    bench.clock.forward(1);
+    let second = bench.worker().await;
+    bench.clock.forward(1);
+    let again = WorkerRecord {
+        id: first.clone(),
+        name: "renamed".to_owned(),
+        embedded: false,
+        offers: json!({}),
+        version: "0.2.0".to_owned(),
+        last_seen_at: bench.now(),
+        leases: 0,
+    };
+    bench.store.register_worker(again.clone()).await.unwrap();
+    let workers = bench.store.list_workers(9).await.unwrap();
+    assert_eq!(workers.iter().map(|worker| &worker.id).collect::<Vec<_>>(), [&first, &second]);
+    assert_eq!(workers[0], again);
+    assert_eq!(bench.store.list_workers(1).await.unwrap().len(), 1);
+}

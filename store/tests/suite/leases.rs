@@ -1,0 +1,360 @@
+//! Claims, heartbeats, reports, expiry, timers.
+
+use nightshift_engine::store::{ClaimRequest, Reported, Store, TryEnd};
+use nightshift_engine::workflow::StepOrder;
+use nightshift_protocol::id::{StepId, WorkerId};
+use nightshift_protocol::machine::{DeviceUse, Needs};
+use nightshift_protocol::run::{RunTransition, StepStatus};
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::Target;
+use serde_json::json;
+
+use crate::bench::{Bench, LEASE_MS, done, lost, order, route};
+
+fn retry_now(bench: &Bench) -> TryEnd {
+    TryEnd::Retry { failure: lost(), at: bench.now() }
+}
+
+#[tokio::test]
+async fn a_claim_takes_the_oldest_steps_and_begins_a_new_epoch() {
+    let bench = Bench::new().await;
+    let (older, newer) = (bench.run().await, bench.run().await);
+    bench.schedule(&older, &["a", "b"]).await;
+    bench.schedule(&newer, &["c"]).await;
+    let worker = bench.worker().await;
+    bench.clock.forward(7);
+    let steps = bench.claim(&worker, 2).await;
+    assert_eq!(steps.iter().map(|step| step.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let step = &steps[0];
+    assert_eq!((step.status, step.epoch, step.tries), (StepStatus::Leased, 1, 1));
+    assert_eq!((step.started_at, step.worker.as_ref()), (Some(bench.now()), Some(&worker)));
+    assert_eq!(bench.store.load_step(&step.id).await.unwrap(), *step);
+    assert_eq!(bench.store.list_workers(9).await.unwrap()[0].leases, 2);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_claim_takes_of_each_route_as_many_as_are_free() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    let build = Needs::worker(Target::Cpu, DeviceUse::None);
+    let measure = Needs::worker(Target::Cpu, DeviceUse::Exclusive);
+    let mut decision = bench.decision(&run).await;
+    for n in 0..3 {
+        for (kind, needs) in [("build", &build), ("measure", &measure)] {
+            let order = StepOrder { needs: needs.clone(), ..order(&format!("{kind}{n}")) };
+            decision.schedule.push((StepId::from_uuid(bench.uuid()), order));
+        }
+    }
+    bench.store.advance(decision).await.unwrap();
+    let worker = bench.worker().await;
+    let claim = ClaimRequest {
+        free: vec![(build.route(), 2), (measure.route(), 1), (route(), 5), ("unheard/of".to_owned(), 1)],
+        ..bench.claim_request(&worker, 0)
+    };
+    let steps = bench.store.claim(claim).await.unwrap();
+    assert_eq!(steps.iter().map(|step| step.key.as_str()).collect::<Vec<_>>(), ["build0", "measure0", "build1"]);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn two_racing_claims_never_get_the_same_step() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    let keys: Vec<String> = (0..20).map(|n| format!("s{n}")).collect();
+    bench.schedule(&run, &keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut workers = Vec::new();
+    for _ in 0..8 {
+        workers.push(bench.worker().await);
+    }
+    let claims = workers.iter().map(|worker| bench.claim(worker, 4));
+    let claimed = futures::future::join_all(claims).await;
+    let mut ids: Vec<_> = claimed.iter().flatten().map(|step| step.id.clone()).collect();
+    assert_eq!(ids.len(), 20);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 20);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_unknown_worker_claims_nothing() {
+    let bench = Bench::new().await;
+    let stranger = WorkerId::from_uuid(bench.uuid());
+    let error = bench.store.claim(bench.claim_request(&stranger, 1)).await.unwrap_err();
+    assert_eq!(error.code(), "worker.not_found");
+    let error = bench.store.heartbeat(&stranger, &[], bench.now(), bench.now()).await.unwrap_err();
+    assert_eq!(error.code(), "worker.not_found");
+}
+
+#[tokio::test]
+async fn a_worker_that_claims_in_vain_is_heard_of_now_and_then() {
+    let bench = Bench::new().await;
+    let worker = bench.worker().await;
+    let registered = bench.now();
+    bench.clock.forward(4_999);
+    bench.claim(&worker, 1).await;
+    assert_eq!(bench.store.list_workers(1).await.unwrap()[0].last_seen_at, registered);
+    bench.clock.forward(1);
+    bench.claim(&worker, 1).await;
+    assert_eq!(bench.store.list_workers(1).await.unwrap()[0].last_seen_at, bench.now());
+}
+
+#[tokio::test]
+async fn a_committed_result_is_in_the_step_and_in_the_log() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    bench.clock.forward(9);
+    let output = json!({ "time_ns": 0.1 + 0.2 });
+    assert_eq!(bench.report(&step, done(output.clone())).await, Reported::Committed);
+    let step = bench.step(&run, "a").await;
+    assert_eq!((step.status, step.finished_at), (StepStatus::Completed, Some(bench.now())));
+    assert_eq!(step.output, Some(output));
+    assert_eq!(bench.log(&run).await[2..], ["step_completed a"]);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_second_copy_of_a_report_is_committed_and_changes_nothing() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b"]).await;
+    let worker = bench.worker().await;
+    let steps = bench.claim(&worker, 2).await;
+    for (step, end) in steps.iter().zip([done(json!(1)), TryEnd::Failed { failure: lost() }]) {
+        assert_eq!(bench.report(step, end.clone()).await, Reported::Committed);
+        let log = bench.log(&run).await;
+        assert_eq!(bench.report(step, end).await, Reported::Committed);
+        assert_eq!(bench.log(&run).await, log);
+    }
+    assert_eq!(bench.report(&steps[0], done(json!(2))).await, Reported::LeaseLost, "another result is no copy");
+    assert_eq!(bench.report(&steps[1], done(json!(1))).await, Reported::LeaseLost);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_second_copy_of_a_failed_try_is_recognised_whatever_its_next_moment() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    let first = TryEnd::Retry { failure: lost(), at: bench.now().plus_ms(500) };
+    assert_eq!(bench.report(&step, first).await, Reported::Committed);
+    let copy = TryEnd::Retry { failure: lost(), at: bench.now().plus_ms(900) };
+    assert_eq!(bench.report(&step, copy).await, Reported::Committed);
+    assert_eq!(bench.step(&run, "a").await.not_before, Some(bench.now().plus_ms(500)));
+}
+
+#[tokio::test]
+async fn a_report_of_an_earlier_epoch_changes_nothing() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let stale = bench.claim(&worker, 1).await.remove(0);
+    bench.report(&stale, retry_now(&bench)).await;
+    let fresh = bench.claim(&worker, 1).await.remove(0);
+    assert_eq!((stale.epoch, fresh.epoch, fresh.tries), (1, 2, 2));
+    for end in [done(json!(1)), TryEnd::Failed { failure: StepFailure::fatal("x", "x") }, TryEnd::Cancelled] {
+        assert_eq!(bench.report(&stale, end).await, Reported::LeaseLost);
+    }
+    assert_eq!(
+        bench.store.report(&fresh.id, u64::MAX, TryEnd::Cancelled, bench.now()).await.unwrap(),
+        Reported::LeaseLost
+    );
+    assert_eq!(bench.step(&run, "a").await, fresh);
+    assert_eq!(bench.report(&fresh, done(json!(2))).await, Reported::Committed);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_report_on_a_step_that_does_not_exist_is_an_error() {
+    let bench = Bench::new().await;
+    let nobody = StepId::from_uuid(bench.uuid());
+    let error = bench.store.report(&nobody, 1, TryEnd::Cancelled, bench.now()).await.unwrap_err();
+    assert_eq!(error.code(), "step.not_found");
+}
+
+#[tokio::test]
+async fn a_heartbeat_extends_leases_of_the_same_worker_and_epoch() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b", "c"]).await;
+    let (worker, other) = (bench.worker().await, bench.worker().await);
+    let steps = bench.claim(&worker, 2).await;
+    let foreign = bench.claim(&other, 1).await.remove(0);
+    let unknown = StepId::from_uuid(bench.uuid());
+    bench.clock.forward(10_000);
+    let leases = [
+        (steps[0].id.clone(), 1),
+        (steps[1].id.clone(), 2),
+        (foreign.id.clone(), 1),
+        (unknown.clone(), 1),
+        (steps[0].id.clone(), u64::MAX),
+    ];
+    let until = bench.now().plus_ms(LEASE_MS);
+    let heartbeat = bench.store.heartbeat(&worker, &leases, bench.now(), until).await.unwrap();
+    let lost = [steps[1].id.clone(), foreign.id.clone(), unknown, steps[0].id.clone()];
+    assert_eq!((heartbeat.lost.as_slice(), heartbeat.cancelled.len()), (lost.as_slice(), 0));
+    assert_eq!(bench.store.list_workers(9).await.unwrap()[0].id, worker, "it was heard of last");
+
+    bench.clock.forward(5_000);
+    let expired = bench.store.expired_leases(bench.now(), 9).await.unwrap();
+    let keys: Vec<_> = expired.iter().map(|lease| lease.step.key.as_str()).collect();
+    assert_eq!(keys, ["b", "c"], "only the first lease was extended");
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_is_not_extended() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    bench.clock.forward(15_000);
+    let leases = [(step.id.clone(), step.epoch)];
+    let heartbeat = bench.store.heartbeat(&worker, &leases, bench.now(), bench.now().plus_ms(1)).await.unwrap();
+    assert_eq!(heartbeat.lost, [step.id]);
+}
+
+#[tokio::test]
+async fn an_expired_lease_can_be_claimed_again_and_the_late_report_is_dropped() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let late = bench.claim(&worker, 1).await.remove(0);
+    assert!(bench.store.expired_leases(bench.now(), 9).await.unwrap().is_empty());
+    bench.clock.forward(15_000);
+    let expired = bench.store.expired_leases(bench.now(), 9).await.unwrap();
+    assert_eq!((expired.len(), &expired[0].step, expired[0].epoch), (1, &late, 1));
+    let expire = || bench.store.expire_lease(&late.id, late.epoch, retry_now(&bench), bench.now());
+    assert_eq!(expire().await.unwrap(), Reported::Committed);
+    bench.assert_sound().await;
+    assert_eq!(bench.report(&late, done(json!("late"))).await, Reported::LeaseLost);
+    let again = bench.claim(&worker, 1).await.remove(0);
+    assert_eq!((again.epoch, again.tries, again.failure.as_ref().unwrap().code.as_str()), (2, 2, "worker.lost"));
+    assert_eq!(bench.report(&again, done(json!("in time"))).await, Reported::Committed);
+    assert_eq!(bench.step(&run, "a").await.output, Some(json!("in time")));
+}
+
+#[tokio::test]
+async fn a_report_that_comes_before_the_sweeper_wins() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    bench.clock.forward(60_000);
+    assert_eq!(bench.report(&step, done(json!(1))).await, Reported::Committed);
+    let swept = bench.store.expire_lease(&step.id, step.epoch, retry_now(&bench), bench.now()).await.unwrap();
+    assert_eq!(swept, Reported::LeaseLost);
+    assert_eq!(bench.step(&run, "a").await.status, StepStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_lease_that_was_extended_meanwhile_does_not_expire() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    let swept_at = bench.now().plus_ms(LEASE_MS);
+    let leases = [(step.id.clone(), step.epoch)];
+    bench.store.heartbeat(&worker, &leases, bench.now(), swept_at.plus_ms(1)).await.unwrap();
+    let end = TryEnd::Retry { failure: lost(), at: swept_at };
+    let swept = bench.store.expire_lease(&step.id, step.epoch, end, swept_at).await.unwrap();
+    assert_eq!(swept, Reported::LeaseLost);
+    assert_eq!(bench.step(&run, "a").await.status, StepStatus::Leased);
+}
+
+#[tokio::test]
+async fn an_expired_step_without_tries_fails_and_one_of_a_cancelled_run_is_cancelled() {
+    let bench = Bench::new().await;
+    let (failing, cancelled) = (bench.run().await, bench.run().await);
+    bench.schedule(&failing, &["a"]).await;
+    bench.schedule(&cancelled, &["a"]).await;
+    let worker = bench.worker().await;
+    let steps = bench.claim(&worker, 2).await;
+    bench.store.control_run(&cancelled, RunTransition::Cancel, bench.now()).await.unwrap();
+    bench.clock.forward(15_000);
+    let end = TryEnd::Failed { failure: StepFailure::fatal("worker.lost", "given up") };
+    bench.store.expire_lease(&steps[0].id, 1, end, bench.now()).await.unwrap();
+    bench.store.expire_lease(&steps[1].id, 1, retry_now(&bench), bench.now()).await.unwrap();
+    assert_eq!(bench.log(&failing).await[2..], ["step_failed a"]);
+    assert_eq!(bench.log(&cancelled).await[2..], ["run_cancel_requested", "step_cancelled a"]);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_retry_waits_for_its_timer() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b"]).await;
+    let worker = bench.worker().await;
+    let steps = bench.claim(&worker, 2).await;
+    let (soon, later) = (bench.now().plus_ms(500), bench.now().plus_ms(800));
+    bench.report(&steps[0], TryEnd::Retry { failure: lost(), at: later }).await;
+    bench.report(&steps[1], TryEnd::Retry { failure: lost(), at: soon }).await;
+    let step = bench.step(&run, "a").await;
+    assert_eq!((step.status, step.not_before, step.tries), (StepStatus::Scheduled, Some(later), 1));
+    assert_eq!(step.failure, Some(lost()));
+    bench.assert_sound().await;
+
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (0, Some(soon)));
+    assert!(bench.claim(&worker, 9).await.is_empty());
+    bench.clock.forward(500);
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (1, Some(later)));
+    assert_eq!(bench.claim(&worker, 9).await[0].key, "b");
+    bench.clock.forward(5_000);
+    assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (1, None));
+    let step = bench.claim(&worker, 9).await.remove(0);
+    assert_eq!((step.key.as_str(), step.tries, step.epoch, step.not_before), ("a", 2, 2, None));
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn timers_fire_in_rounds_of_a_limit() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b", "c"]).await;
+    let worker = bench.worker().await;
+    for step in bench.claim(&worker, 3).await {
+        bench.report(&step, TryEnd::Retry { failure: lost(), at: bench.now().plus_ms(1) }).await;
+    }
+    bench.clock.forward(1);
+    assert_eq!(bench.store.fire_timers(bench.now(), 2).await.unwrap(), (2, Some(bench.now())));
+    assert_eq!(bench.store.fire_timers(bench.now(), 2).await.unwrap(), (1, None));
+}
+
+#[tokio::test]
+async fn leases_of_an_earlier_life_of_the_server_are_free_at_once_and_their_try_does_not_count() {
+    let mut bench = Bench::new().await;
+    let (run, paused, cancelled) = (bench.run().await, bench.run().await, bench.run().await);
+    for run in [&run, &paused, &cancelled] {
+        bench.schedule(run, &["a"]).await;
+    }
+    bench.schedule(&run, &["remote"]).await;
+    let (embedded, remote) = (bench.worker_like(true).await, bench.worker().await);
+    let held = bench.claim(&embedded, 3).await;
+    let far = bench.claim(&remote, 1).await;
+    bench.store.control_run(&paused, RunTransition::Pause, bench.now()).await.unwrap();
+    bench.store.control_run(&cancelled, RunTransition::Cancel, bench.now()).await.unwrap();
+    bench.reopen().await;
+    assert_eq!(bench.store.free_embedded_leases(bench.now()).await.unwrap(), 3);
+    assert_eq!(bench.store.free_embedded_leases(bench.now()).await.unwrap(), 0);
+    bench.assert_sound().await;
+
+    let step = bench.step(&run, "a").await;
+    assert_eq!((step.status, step.tries, step.epoch), (StepStatus::Scheduled, 0, 1));
+    assert_eq!(bench.step(&paused, "a").await.status, StepStatus::Scheduled);
+    assert_eq!(bench.step(&cancelled, "a").await.status, StepStatus::Cancelled);
+    assert_eq!(bench.step(&run, "remote").await, far[0]);
+    assert_eq!(bench.report(&held[0], done(json!("from the grave"))).await, Reported::LeaseLost);
+    let again = bench.claim(&remote, 9).await;
+    assert_eq!((again.len(), again[0].epoch, again[0].tries), (1, 2, 1));
+}

@@ -1,0 +1,234 @@
+//! Files: what opening finds, refuses and leaves alone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nightshift_engine::store::{Store, StoreError};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_store::sqlite::{DATABASE_FILE, LOCK_FILE};
+use nightshift_store::{OpenOptions, SqliteStore};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+
+use crate::bench::Bench;
+
+async fn refused(folder: &Path) -> StoreError {
+    SqliteStore::open(folder, OpenOptions::default()).await.unwrap_err()
+}
+
+async fn execute(database: &Path, sql: &str) {
+    let mut connection =
+        SqliteConnectOptions::new().filename(database).create_if_missing(true).connect().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_reopening() {
+    let mut bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let before = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await, bench.step(&run, "a").await);
+    bench.reopen().await;
+    let after = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await, bench.step(&run, "a").await);
+    assert_eq!(before, after);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn closing_leaves_one_file_and_the_lock_s() {
+    let bench = Bench::new().await;
+    bench.run().await;
+    bench.store.close().await.unwrap();
+    bench.store.close().await.unwrap();
+    let mut names: Vec<_> = fs::read_dir(bench.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, [DATABASE_FILE, LOCK_FILE]);
+    let error = bench.store.create_campaign(bench.new_campaign(1)).await.unwrap_err();
+    assert!(error.to_string().contains("closed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_and_told_who_has_it() {
+    let bench = Bench::new().await;
+    let error = refused(bench.folder.path()).await;
+    assert_eq!(error.code(), "store.locked");
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    assert!(error.to_string().contains(LOCK_FILE), "{error}");
+    bench.run().await;
+    bench.store.close().await.unwrap();
+    SqliteStore::open(bench.folder.path(), OpenOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_made_when_only_an_existing_database_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let options = OpenOptions { create: false, ..OpenOptions::default() };
+    let error = SqliteStore::open(&missing, options).await.unwrap_err();
+    assert!(matches!(&error, StoreError::NotFound { noun: "database", .. }), "{error}");
+    assert!(!missing.exists());
+}
+
+/// A folder below which this user cannot make anything. For a user who may write everywhere (root), permissions of a
+/// folder say nothing; then one of the kernel's own file systems serves.
+fn unwritable_folder(parent: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = parent.join("locked");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
+    let candidates =
+        [folder.join("data"), PathBuf::from("/sys/nightshift-test"), PathBuf::from("/proc/sys/nightshift-test")];
+    let unwritable = candidates.into_iter().find(|candidate| {
+        let kind = fs::create_dir(candidate).map_err(|error| error.kind());
+        matches!(kind, Err(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
+    });
+    unwritable.unwrap()
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let unwritable = unwritable_folder(folder.path());
+    let error = refused(&unwritable).await;
+    assert_eq!(error.code(), "store.read_only", "{error}");
+    assert!(error.to_string().contains(unwritable.to_str().unwrap()), "{error}");
+    assert!(error.to_string().contains("permission"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join(DATABASE_FILE);
+    let text = "this is a letter, not a database. ".repeat(400);
+    fs::write(&database, &text).unwrap();
+    let error = refused(folder.path()).await;
+    assert_eq!(error.code(), "store.corrupt", "{error}");
+    assert!(error.to_string().contains("restore a backup"), "{error}");
+    assert_eq!(fs::read_to_string(&database).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused_and_left_as_it_is() {
+    let bench = Bench::new().await;
+    for _ in 0..20 {
+        bench.store.create_campaign(bench.new_campaign(20)).await.unwrap();
+    }
+    bench.store.close().await.unwrap();
+    let database = bench.store.database();
+    let mut bytes = fs::read(database).unwrap();
+    for page in (3..bytes.len() / 4096).step_by(2) {
+        bytes[page * 4096..page * 4096 + 64].fill(0xa5);
+    }
+    fs::write(database, &bytes).unwrap();
+    let error = refused(bench.folder.path()).await;
+    assert_eq!(error.code(), "store.corrupt", "{error}");
+    assert_eq!(fs::read(database).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn a_database_that_was_cut_off_is_refused() {
+    let bench = Bench::new().await;
+    bench.store.create_campaign(bench.new_campaign(200)).await.unwrap();
+    bench.store.close().await.unwrap();
+    let bytes = fs::read(bench.store.database()).unwrap();
+    fs::write(bench.store.database(), &bytes[..bytes.len() / 2]).unwrap();
+    assert_eq!(refused(bench.folder.path()).await.code(), "store.corrupt");
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join(DATABASE_FILE);
+    execute(&database, "CREATE TABLE run (anything TEXT); INSERT INTO run VALUES ('theirs')").await;
+    let before = fs::read(&database).unwrap();
+    let error = refused(folder.path()).await;
+    assert_eq!(error.code(), "store.corrupt", "{error}");
+    assert!(error.to_string().contains("another program"), "{error}");
+    assert_eq!(fs::read(&database).unwrap(), before);
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(DATABASE_FILE), "").unwrap();
+    let store = SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap();
+    assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_database_whose_making_was_interrupted_is_finished() {
+    let bench = Bench::new().await;
+    bench.store.close().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join(DATABASE_FILE);
+    let made = fs::read(bench.store.database()).unwrap();
+    fs::write(&database, made).unwrap();
+    // What a process leaves that was killed after the migrator's own table was made, and before our first migration.
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> '_sqlx_migrations'";
+    let mut connection = SqliteConnectOptions::new().filename(&database).foreign_keys(false).connect().await.unwrap();
+    let names: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut connection).await.unwrap();
+    for name in names {
+        sqlx::query(AssertSqlSafe(format!("DROP TABLE {name}"))).execute(&mut connection).await.unwrap();
+    }
+    sqlx::raw_sql("DELETE FROM _sqlx_migrations; PRAGMA application_id = 0").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let store = SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap();
+    store.create_campaign(bench.new_campaign(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_of_a_newer_release_is_refused() {
+    let bench = Bench::new().await;
+    bench.store.close().await.unwrap();
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                 VALUES (9999, 'of tomorrow', 1, x'00', 0)";
+    execute(bench.store.database(), newer).await;
+    let error = refused(bench.folder.path()).await;
+    assert_eq!(error.code(), "store.too_new", "{error}");
+    assert!(error.to_string().contains("9999"), "{error}");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_what_was_acknowledged_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = OpenOptions { max_size_bytes: Some(2_000_000), ..OpenOptions::default() };
+    let store = SqliteStore::open(folder.path(), limited).await.unwrap();
+    let blob = |n: u8| vec![n; 100_000];
+    let mut acknowledged = Vec::new();
+    let error = loop {
+        let bytes = blob(u8::try_from(acknowledged.len()).unwrap());
+        let hash = ArtifactHash::of(&bytes);
+        match store.put_artifact(&hash, &bytes).await {
+            Ok(()) => acknowledged.push(hash),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), "store.full", "{error}");
+    assert!(error.is_transient());
+    assert!(acknowledged.len() > 5, "{}", acknowledged.len());
+    assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
+    store.close().await.unwrap();
+
+    let store = SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap();
+    for (n, hash) in acknowledged.iter().enumerate() {
+        assert_eq!(store.get_artifact(hash).await.unwrap(), blob(u8::try_from(n).unwrap()));
+    }
+    let bytes = blob(200);
+    store.put_artifact(&ArtifactHash::of(&bytes), &bytes).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_of_another_program_is_said() {
+    let bench = Bench::new().await;
+    let mut other = SqliteConnectOptions::new().filename(bench.store.database()).connect().await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let error = bench.store.create_campaign(bench.new_campaign(1)).await.unwrap_err();
+    assert_eq!(error.code(), "store.locked", "{error}");
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    bench.store.create_campaign(bench.new_campaign(1)).await.unwrap();
+}

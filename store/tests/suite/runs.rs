@@ -1,0 +1,147 @@
+//! Decisions of the driver.
+
+use nightshift_engine::event::Event;
+use nightshift_engine::store::{Advanced, Reported, Store};
+use nightshift_protocol::id::StepId;
+use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::step::StepFailure;
+use serde_json::json;
+
+use crate::bench::{Bench, done, order};
+
+#[tokio::test]
+async fn a_decision_stores_the_state_and_makes_its_steps_ready() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b"]).await;
+    let record = bench.store.load_run(&run).await.unwrap();
+    assert_eq!((record.revision, record.folded_seq, record.last_seq), (1, 1, 3));
+    assert_eq!(record.state, Some(json!({ "folded": 1 })));
+    assert_eq!(bench.log(&run).await, ["run_created", "step_scheduled a", "step_scheduled b"]);
+    let step = bench.step(&run, "a").await;
+    assert_eq!((step.status, step.epoch, step.tries, step.input), (StepStatus::Scheduled, 0, 0, json!({ "of": "a" })));
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn what_a_decision_caused_itself_asks_for_no_other_decision() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    assert_eq!(bench.to_drive().await, std::slice::from_ref(&run));
+    bench.schedule(&run, &["a"]).await;
+    assert_eq!(bench.to_drive().await, []);
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    assert_eq!(bench.to_drive().await, []);
+    bench.report(&step, done(json!(1))).await;
+    assert_eq!(bench.to_drive().await, [run]);
+}
+
+#[tokio::test]
+async fn of_two_decisions_from_one_revision_the_second_is_a_conflict() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    let mut first = bench.decision(&run).await;
+    first.schedule = vec![(StepId::from_uuid(bench.uuid()), order("a"))];
+    let mut second = bench.decision(&run).await;
+    second.schedule = vec![(StepId::from_uuid(bench.uuid()), order("b"))];
+    assert_eq!(bench.store.advance(first).await.unwrap(), Advanced::Committed);
+    assert_eq!(bench.store.advance(second).await.unwrap(), Advanced::Conflict);
+    assert_eq!(bench.log(&run).await, ["run_created", "step_scheduled a"]);
+}
+
+#[tokio::test]
+async fn a_decision_that_folds_events_which_do_not_exist_is_a_conflict() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    let mut decision = bench.decision(&run).await;
+    decision.folded_seq = 2;
+    assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Conflict);
+}
+
+#[tokio::test]
+async fn a_decision_made_before_a_pause_or_a_cancellation_is_a_conflict() {
+    let bench = Bench::new().await;
+    for transition in [RunTransition::Pause, RunTransition::Cancel] {
+        let run = bench.run().await;
+        let decision = bench.decision(&run).await;
+        bench.store.control_run(&run, transition, bench.now()).await.unwrap();
+        assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Conflict, "{transition:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_exists_is_left_as_it_is() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a"]).await;
+    let before = bench.step(&run, "a").await;
+    bench.schedule(&run, &["a", "b"]).await;
+    assert_eq!(bench.step(&run, "a").await, before);
+    assert_eq!(bench.log(&run).await, ["run_created", "step_scheduled a", "step_scheduled b"]);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn steps_of_a_paused_run_are_scheduled_and_wait() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.store.control_run(&run, RunTransition::Pause, bench.now()).await.unwrap();
+    bench.schedule(&run, &["a"]).await;
+    let worker = bench.worker().await;
+    assert!(bench.claim(&worker, 1).await.is_empty());
+    bench.store.control_run(&run, RunTransition::Resume, bench.now()).await.unwrap();
+    assert_eq!(bench.claim(&worker, 1).await.len(), 1);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_completed_run_takes_its_open_steps_with_it() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["held", "waiting"]).await;
+    let worker = bench.worker().await;
+    let held = bench.claim(&worker, 1).await.remove(0);
+    bench.complete_run(&run).await;
+    let record = bench.store.load_run(&run).await.unwrap();
+    assert_eq!((record.status, record.finished_at), (RunStatus::Completed, Some(bench.now())));
+    let log = bench.log(&run).await;
+    assert_eq!(log[3..], ["step_cancelled held", "step_cancelled waiting", "run_completed"]);
+    assert!(bench.claim(&worker, 9).await.is_empty());
+    assert_eq!(bench.report(&held, done(json!(1))).await, Reported::LeaseLost);
+    assert_eq!(bench.log(&run).await, log);
+    assert_eq!(bench.to_drive().await, []);
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_failed_run_says_why() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.fail_run(&run, StepFailure::fatal("toolchain.missing", "no compiler")).await;
+    let record = bench.store.load_run(&run).await.unwrap();
+    assert_eq!((record.status, record.failure.unwrap().code.as_str()), (RunStatus::Failed, "toolchain.missing"));
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_cannot_end_again() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.complete_run(&run).await;
+    let mut decision = bench.decision(&run).await;
+    decision.end = Some((RunTransition::Complete, Event::RunCompleted { result: json!(2) }));
+    assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Conflict);
+}
+
+#[tokio::test]
+async fn events_are_read_after_a_position() {
+    let bench = Bench::new().await;
+    let run = bench.run().await;
+    bench.schedule(&run, &["a", "b", "c"]).await;
+    let events = bench.store.events_after(&run, 1, 2).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(events[0].at, bench.now());
+    assert!(bench.store.events_after(&run, 4, 9).await.unwrap().is_empty());
+    assert!(bench.store.events_after(&run, u64::MAX, 9).await.unwrap().is_empty());
+}
