@@ -1,6 +1,10 @@
 //! The rules of the house, derived from `cargo metadata` and the sources: who may use whom, what a crate never names,
 //! where unsafe code and processes may live.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first thing that is not as it should be")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -66,7 +70,10 @@ fn dependencies_point_one_way() {
         ("nightshift-store", &["nightshift-engine", "nightshift-protocol"][..]),
         ("nightshift-optimizer", &["nightshift-engine", "nightshift-protocol"][..]),
         ("nightshift-client", &["nightshift-protocol"][..]),
-        ("nightshift-server", &["nightshift-engine", "nightshift-store", "nightshift-optimizer", "nightshift-protocol"][..]),
+        (
+            "nightshift-server",
+            &["nightshift-engine", "nightshift-store", "nightshift-optimizer", "nightshift-protocol"][..],
+        ),
         ("nightshift-worker", &["nightshift-client", "nightshift-protocol"][..]),
         ("nightshift-dashboard", &["nightshift-client", "nightshift-protocol"][..]),
     ]);
@@ -117,9 +124,17 @@ fn the_pure_crates_name_no_clock_environment_file_or_process() {
 #[test]
 fn unsafe_code_lives_where_the_system_is_called() {
     let allowed = ["worker/src/sandbox", "worker/src/runner", "worker/src/process", "worker/src/gpu"];
-    for folder in
-        ["src", "protocol/src", "engine/src", "store/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"]
-    {
+    for folder in [
+        "src",
+        "protocol/src",
+        "engine/src",
+        "store/src",
+        "optimizer/src",
+        "client/src",
+        "server/src",
+        "worker/src",
+        "dashboard/src",
+    ] {
         for (path, text) in sources(&root().join(folder)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             if allowed.iter().any(|prefix| name.starts_with(prefix)) {
@@ -158,7 +173,16 @@ fn only_the_model_module_names_the_http_client_in_the_optimizer() {
 
 #[test]
 fn sql_lives_in_the_store() {
-    for folder in ["src", "protocol/src", "engine/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"] {
+    for folder in [
+        "src",
+        "protocol/src",
+        "engine/src",
+        "optimizer/src",
+        "client/src",
+        "server/src",
+        "worker/src",
+        "dashboard/src",
+    ] {
         for (path, text) in sources(&root().join(folder)) {
             for name in ["SELECT ", "INSERT INTO", "DELETE FROM"] {
                 assert!(!text.contains(name), "{} holds SQL: {name}", path.display());
@@ -169,12 +193,24 @@ fn sql_lives_in_the_store() {
 
 #[test]
 fn no_module_hides_behind_an_empty_name() {
-    for folder in
-        ["src", "protocol/src", "engine/src", "store/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"]
-    {
+    for folder in [
+        "src",
+        "protocol/src",
+        "engine/src",
+        "store/src",
+        "optimizer/src",
+        "client/src",
+        "server/src",
+        "worker/src",
+        "dashboard/src",
+    ] {
         for (path, _) in sources(&root().join(folder)) {
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-            assert!(!["mod", "util", "utils", "helper", "helpers", "manager"].contains(&stem.as_str()), "{}", path.display());
+            assert!(
+                !["mod", "util", "utils", "helper", "helpers", "manager"].contains(&stem.as_str()),
+                "{}",
+                path.display()
+            );
         }
     }
 }

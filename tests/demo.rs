@@ -1,6 +1,10 @@
 //! The main job: `nightshift demo` on the bundled examples, with real compilation, checks and timings. The examples
 //! contain every route of the loop, and no number in the result is written down beforehand.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first thing that is not as it should be")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
 
 #[path = "support/binary.rs"]
 mod binary;
@@ -98,7 +102,10 @@ fn the_demo_goes_every_route_of_the_loop() {
     let all_routes: BTreeSet<&str> = runs.values().flat_map(routes).collect();
     let all_outcomes: BTreeSet<&str> = runs.values().flat_map(outcomes).collect();
     let all_stops: BTreeSet<&str> = runs.values().map(stop_reason).collect();
-    assert!(all_routes.is_superset(&BTreeSet::from(["repair", "optimize", "next_subtask", "replan", "stop"])), "{all_routes:?}");
+    assert!(
+        all_routes.is_superset(&BTreeSet::from(["repair", "optimize", "next_subtask", "replan", "stop"])),
+        "{all_routes:?}"
+    );
     assert!(all_outcomes.is_superset(&BTreeSet::from(["crashed", "timed_out", "memory_exceeded"])), "{all_outcomes:?}");
     assert!(all_stops.is_superset(&BTreeSet::from(["target_reached", "attempt_budget"])), "{all_stops:?}");
     let replanned = runs.values().find(|run| run["view"]["plans"].as_array().unwrap().len() > 1).expect("a replan");

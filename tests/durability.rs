@@ -1,6 +1,10 @@
 //! Kills the whole process tree at random moments over campaigns, and compares what is left with a campaign that nobody
 //! disturbed: the same steps committed exactly once, the same best candidates, no model call made twice.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first thing that is not as it should be")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
 
 #[path = "support/binary.rs"]
 mod binary;
@@ -63,13 +67,16 @@ fn history(data_dir: &Path) -> History {
         let attempts = detail["view"]["attempts"].as_array().unwrap();
         for attempt in attempts {
             let calls = attempt["calls"].as_array().unwrap();
-            let mut turns: Vec<String> = calls.iter().map(|call| format!("{}/{}", call["prompt"], call["turn"])).collect();
+            let mut turns: Vec<String> =
+                calls.iter().map(|call| format!("{}/{}", call["prompt"], call["turn"])).collect();
             turns.sort();
             turns.dedup();
             assert_eq!(turns.len(), calls.len(), "no call of {id} was recorded twice");
         }
         let source = best.and_then(|best| {
-            attempts.iter().find(|attempt| attempt["number"].as_u64() == Some(best))?["source"].as_str().map(str::to_owned)
+            attempts.iter().find(|attempt| attempt["number"].as_u64() == Some(best))?["source"]
+                .as_str()
+                .map(str::to_owned)
         });
         history.insert(run["digest"]["task"].as_str().unwrap().to_owned(), (committed, best, source));
     }
@@ -142,7 +149,8 @@ fn killing_the_process_leaves_no_child_behind() {
     let task = tiny_task::write(folder.path(), "gaussian_c", &tiny_task::ATTEMPT_PASSES);
     let data_dir = folder.path().join("data");
     for life_ms in [400, 700, 1_000, 1_300] {
-        let mut child = run_command(&data_dir, &[task.clone()]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            run_command(&data_dir, &[task.clone()]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         if ended(&mut child, Duration::from_millis(life_ms)) {
             break;
         }
