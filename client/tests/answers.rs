@@ -1,0 +1,104 @@
+//! What the client makes of answers, good and bad, over a real connection.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::Path;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::routing::{get, post, put};
+use nightshift_client::{Client, ClientError};
+use nightshift_protocol::api::{ControlAction, CreateCampaign, IDEMPOTENCY_HEADER};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::campaign::{CampaignSpec, ModelChoice};
+use nightshift_protocol::run::RunStatus;
+
+async fn serve(router: Router) -> Client {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Client::new(&address, Some("token".to_owned().into())).unwrap()
+}
+
+#[tokio::test]
+async fn an_error_of_the_api_keeps_its_code_message_and_details() {
+    let body = r#"{"error":{"code":"run.not_found","message":"no such run","details":{"a":1}}}"#;
+    let client = serve(Router::new().fallback(move || async move { (StatusCode::NOT_FOUND, body) })).await;
+    let error = client.run(&"run_00000000000070008000000000000001".parse().unwrap()).await.unwrap_err();
+    assert_eq!((error.code(), error.status(), error.is_transient()), ("run.not_found", Some(404), false));
+    assert_eq!(error.to_api_error().details["a"], 1);
+    assert_eq!(error.to_string(), "no such run");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_api_is_quoted_and_not_trusted() {
+    let client = serve(Router::new().fallback(|| async { "<html>a proxy</html>" })).await;
+    let error = client.health().await.unwrap_err();
+    assert_eq!(error.code(), "server.not_understood");
+    assert!(!error.is_transient());
+    let busy = serve(Router::new().fallback(|| async { (StatusCode::BAD_GATEWAY, "a proxy is unhappy") })).await;
+    let error = busy.health().await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("a proxy is unhappy"), "{error}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_unreachable_and_may_pass() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = Client::new(&address, None).unwrap().health().await.unwrap_err();
+    assert_eq!(error.code(), "server.unreachable");
+    assert!(error.is_transient() && error.to_string().contains(&address), "{error}");
+}
+
+#[tokio::test]
+async fn an_artifact_that_arrives_damaged_is_an_error() {
+    let hash = ArtifactHash::of(b"whole");
+    let client = serve(Router::new().route("/api/v1/artifacts/{hash}", get(|| async { "who" }))).await;
+    let error = client.get_artifact(&hash).await.unwrap_err();
+    assert!(matches!(error, ClientError::Damaged { .. }) && error.is_transient());
+}
+
+#[tokio::test]
+async fn an_artifact_is_stored_under_its_hash() {
+    let store = |Path(hash): Path<String>, body: Bytes| async move {
+        if ArtifactHash::of(&body).as_str() == hash { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST }
+    };
+    let client = serve(Router::new().route("/api/v1/artifacts/{hash}", put(store))).await;
+    assert_eq!(client.put_artifact(b"bytes").await.unwrap(), ArtifactHash::of(b"bytes"));
+}
+
+#[tokio::test]
+async fn token_idempotency_key_and_query_go_with_the_call() {
+    let created = |headers: HeaderMap| async move {
+        assert_eq!(headers["authorization"], "Bearer token");
+        assert_eq!(headers[IDEMPOTENCY_HEADER], "key");
+        r#"{"campaign":"cmp_00000000000070008000000000000001","runs":[],"existed":true}"#
+    };
+    let listed = |uri: Uri| async move {
+        assert_eq!(uri.query(), Some("status=failed&limit=7"));
+        r#"{"items":[],"next":"cursor"}"#
+    };
+    let router = Router::new().route("/api/v1/campaigns", post(created)).route("/api/v1/runs", get(listed));
+    let client = serve(router).await;
+    let spec = CampaignSpec {
+        schema: 1,
+        name: "n".to_owned(),
+        model: ModelChoice::Scripted,
+        strategy: "stitch".to_owned(),
+        goal: nightshift_protocol::task::TaskGoal::default(),
+        allow_unsandboxed: false,
+        tasks: Vec::new(),
+    };
+    assert!(client.create_campaign(&CreateCampaign { spec }, "key").await.unwrap().existed);
+    let page = client.runs(None, Some(RunStatus::Failed), Some(7), None).await.unwrap();
+    assert_eq!(page.next.as_deref(), Some("cursor"));
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_carry_the_token_away() {
+    let moved = || async { (StatusCode::FOUND, [("location", "http://127.0.0.1:1/elsewhere")], "") };
+    let client = serve(Router::new().fallback(moved)).await;
+    let id = "run_00000000000070008000000000000001".parse().unwrap();
+    let error = client.control_run(&id, ControlAction::Pause).await.unwrap_err();
+    assert_eq!((error.code(), error.status()), ("server.not_understood", Some(302)));
+}
