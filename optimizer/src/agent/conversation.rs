@@ -147,8 +147,8 @@ impl<'a> Conversation<'a> {
                 Err(mut what) => {
                     if turn.stop == StopCause::Length {
                         let limit = request.max_output_tokens;
-                        what.message +=
-                            &format!("; the reply was cut off at its limit of {limit} tokens, so be shorter");
+                        let hint = format!("the reply was cut off at its limit of {limit} tokens, so be shorter");
+                        what.message = format!("{}; {hint}", what.message);
                     }
                     let repair = config
                         .prompts
@@ -276,11 +276,11 @@ fn request_hash(label: &str, request: &ModelRequest, turn: u32) -> String {
 
 /// The prompt as it is kept for people.
 fn transcript(request: &ModelRequest) -> String {
-    let mut text = format!("# System\n\n{}\n# User\n\n{}", request.system, request.user);
+    let mut parts = vec![format!("# System\n\n{}\n# User\n\n{}", request.system, request.user)];
     for (assistant, user) in &request.earlier {
-        text += &format!("\n# Assistant\n\n{assistant}\n# User\n\n{user}");
+        parts.push(format!("# Assistant\n\n{assistant}\n# User\n\n{user}"));
     }
-    text
+    parts.join("\n")
 }
 
 /// An earlier reply as the model sees it again. Some endpoints accept no empty message.

@@ -127,7 +127,7 @@ mod tests {
 
         #[test]
         fn a_fenced_program_comes_back_unchanged(lines in prop::collection::vec("[ -_a-}]{0,40}", 1..20)) {
-            let program: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let program = lines.join("\n") + "\n";
             prop_assume!(!program.trim().is_empty());
             prop_assert_eq!(extract_code(&format!("Text.\n```cpp\n{program}```\nMore.")), Ok(program));
         }

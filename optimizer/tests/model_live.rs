@@ -1,0 +1,14 @@
+//! Models and agents against a local server that speaks the real wire formats, with its good days and its bad ones.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "model_live/agents.rs"]
+mod agents;
+#[path = "model_live/fixture.rs"]
+mod fixture;
+#[path = "model_live/prompts.rs"]
+mod prompts;
+#[path = "model_live/server.rs"]
+mod server;
+#[path = "model_live/wire.rs"]
+mod wire;

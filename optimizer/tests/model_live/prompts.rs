@@ -1,0 +1,133 @@
+//! What each agent is told.
+
+use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::step::{CodeRequest, StepInput, StepOutput};
+
+use crate::fixture::{Bench, agents, attempt, plan_version, prepared};
+use nightshift_optimizer::model::Catalog;
+
+const PROGRAM: &str = "int good;\nint x = 1\nint y;\n";
+
+const REPLY: &str = "```cpp\nint x;\n```";
+
+/// The prompt that the Coder got.
+async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32) -> String {
+    let input = StepInput::WriteCode {
+        task: bench.task.clone(),
+        prepared: Box::new(prepared()),
+        request: Box::new(CodeRequest {
+            stage,
+            plan: plan_version(),
+            subtask,
+            parent: parent.map(Box::new),
+            history: vec!["attempt 1: compile_failed".to_owned()],
+        }),
+    };
+    let output = bench.carry_out(&agents(Catalog::default()), "a", &input).await.unwrap();
+    let StepOutput::CodeWritten { calls, .. } = output else { panic!("{output:?}") };
+    bench.memory.text(&calls[0].prompt)
+}
+
+fn assert_told(prompt: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(prompt.contains(part), "`{part}` is missing in:\n{prompt}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_program_is_asked_for_with_everything_that_is_known() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let prompt = told(&bench, Stage::Draft, None, 1).await;
+    assert_told(
+        &prompt,
+        &[
+            "You write C++20 programs",
+            "| input | `x` | f32 | [rows = 64, cols = 1000] |",
+            "| weight | `bias` | f32 | [1000] |",
+            "narrow: cols = 3",
+            "// the reference",
+            "NS_EXPORT int ns_run",
+            "Fast CPU 9000, 2 cores usable; instruction sets: avx2, fma",
+            "-O3 -march=native",
+            "12.35 ms",
+            "The rows are short.",
+            "1. Fuse the passes (**the current subtask**)",
+            "vectorize the exponential",
+            "Done at a speedup of 2.500",
+            "attempt 1: compile_failed",
+            "in `x`: f32 [rows, cols], row_major",
+        ],
+    );
+    assert!(!prompt.contains("The program to start from"));
+}
+
+#[tokio::test]
+async fn a_repair_is_told_the_line_that_does_not_compile() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let parent = attempt(&bench.memory, "compile_failed", PROGRAM);
+    let prompt = told(&bench, Stage::RepairCompile, Some(parent), 1).await;
+    assert_told(
+        &prompt,
+        &["candidate.cpp, line 2, column 5: error: expected ';'", "The line reads: `int x = 1`", PROGRAM],
+    );
+}
+
+#[tokio::test]
+async fn a_repair_is_told_how_the_program_died_and_what_it_printed() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let parent = attempt(&bench.memory, "crashed", PROGRAM);
+    let prompt = told(&bench, Stage::RepairRuntime, Some(parent), 1).await;
+    // What a program printed cannot leave its block.
+    assert_told(&prompt, &["the program crashed with SIGSEGV (signal 11)", "````text\nsegfault soon ```\n````"]);
+}
+
+#[tokio::test]
+async fn a_repair_is_told_which_results_are_wrong() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let parent = attempt(&bench.memory, "incorrect", PROGRAM);
+    let prompt = told(&bench, Stage::RepairCorrectness, Some(parent), 1).await;
+    assert_told(
+        &prompt,
+        &[
+            "0 of 1 checked calls were right",
+            "shape `narrow`, inputs `declared`: 3 of 9 elements wrong",
+            "`y`[1, 2] is a value that is not finite, right is 0.25",
+            "Two calls with equal inputs gave different results",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_repair_is_told_which_rule_was_broken() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let parent = attempt(&bench.memory, "not_compliant", PROGRAM);
+    let prompt = told(&bench, Stage::RepairCompliance, Some(parent), 1).await;
+    assert_told(&prompt, &["warning: It looks odd. (line 4)"]);
+}
+
+#[tokio::test]
+async fn an_optimization_is_asked_for_one_modification_with_its_evidence() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let parent = attempt(&bench.memory, "correct_faster", PROGRAM);
+    let prompt = told(&bench, Stage::Optimize, Some(parent), 1).await;
+    assert_told(
+        &prompt,
+        &[
+            "**Make exactly this one modification:** Inline a polynomial.",
+            "speedup 1.834 (95 % interval 1.801 to 1.866)",
+            "3.200 GFLOP/s",
+            "bound by memory, 75 % of its limit reached",
+            "Calls of the scalar mathematics library: expf",
+            "Not vectorized, line 9: control flow",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_new_subtask_does_not_repeat_the_old_diagnosis() {
+    let bench = Bench::scripted(&[("a", REPLY)]);
+    let parent = attempt(&bench.memory, "correct_faster", PROGRAM);
+    let prompt = told(&bench, Stage::Optimize, Some(parent), 2).await;
+    assert_told(&prompt, &["2. Tune the tail (**the current subtask**)", "**Carry out the current subtask on it**"]);
+    assert!(!prompt.contains("Inline a polynomial."));
+}
