@@ -11,44 +11,44 @@ use crate::config::Flags;
 /// Overnight campaigns that make GPU programs faster.
 #[derive(Debug, Parser)]
 #[command(name = "nightshift", version, about, propagate_version = true, arg_required_else_help = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What every command takes.
     #[command(flatten)]
-    pub global: Global,
+    pub(crate) global: Global,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// Flags of every command.
 #[derive(Debug, Args)]
-pub struct Global {
+pub(crate) struct Global {
     /// Write only JSON to standard output; messages go to standard error
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Configuration file, instead of the one in the user's configuration folder
     #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Folder of the database
     #[arg(long, global = true, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
     /// Use this server instead of a local one
     #[arg(long, global = true, value_name = "URL")]
-    pub server: Option<String>,
+    pub(crate) server: Option<String>,
     /// Token of the server (a variable or the configuration file keeps it out of the process list)
     #[arg(long, global = true, value_name = "TOKEN")]
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// Log more to standard error: -v what happens, -vv details
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
     /// No colours; so does the variable `NO_COLOR`
     #[arg(long, global = true)]
-    pub no_color: bool,
+    pub(crate) no_color: bool,
 }
 
 impl Global {
     /// The values that go into the configuration.
-    pub fn flags(&self) -> Flags {
+    pub(crate) fn flags(&self) -> Flags {
         let mut flags = Flags { config: self.config.clone(), values: Vec::new() };
         if let Some(folder) = &self.data_dir {
             flags.values.push(("--data-dir", "data_dir", folder.to_string_lossy().into_owned()));
@@ -70,7 +70,7 @@ impl Global {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a campaign over the bundled examples, without key, GPU or database
     Demo(Demo),
     /// Run a campaign over tasks of your own
@@ -107,59 +107,59 @@ pub enum Command {
 
 /// `demo`.
 #[derive(Debug, Args)]
-pub struct Demo {
+pub(crate) struct Demo {
     /// Only this example; may be given several times
     #[arg(long = "task", value_name = "NAME")]
-    pub tasks: Vec<String>,
+    pub(crate) tasks: Vec<String>,
     /// How it is followed and what comes after
     #[command(flatten)]
-    pub follow: Following,
+    pub(crate) follow: Following,
 }
 
 /// What `demo` and `run` share.
 #[derive(Debug, Args)]
-pub struct Following {
+pub(crate) struct Following {
     /// End after the result table instead of serving the pages until Ctrl-C
     #[arg(long)]
-    pub exit: bool,
+    pub(crate) exit: bool,
     /// Begin a new campaign, also where an unfinished one with the same content could be continued
     #[arg(long)]
-    pub new: bool,
+    pub(crate) new: bool,
     /// Where the server of this command listens; a free port of this machine without it
     #[arg(long, value_name = "ADDRESS")]
-    pub bind: Option<SocketAddr>,
+    pub(crate) bind: Option<SocketAddr>,
 }
 
 /// `run`.
 #[derive(Debug, Args)]
-pub struct Run {
+pub(crate) struct Run {
     /// Folders with a task.toml, or names of bundled examples
     #[arg(required = true, value_name = "TASK")]
-    pub tasks: Vec<String>,
+    pub(crate) tasks: Vec<String>,
     /// PROVIDER/NAME, or `scripted` for the replies beside the tasks
     #[arg(long, value_name = "MODEL")]
-    pub model: String,
+    pub(crate) model: String,
     /// Store the replies below this folder, where `--model scripted` can play them back
     #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    pub(crate) record: Option<PathBuf>,
     /// Name of the campaign
     #[arg(long)]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Let the model's code run without a file and network sandbox, where this machine has none
     #[arg(long)]
-    pub allow_unsandboxed: bool,
+    pub(crate) allow_unsandboxed: bool,
     /// Stop a run when the lower bound of its confirmed speedup reaches this
     #[arg(long, value_name = "FACTOR", value_parser = positive)]
-    pub target_speedup: Option<f64>,
+    pub(crate) target_speedup: Option<f64>,
     /// Attempts of a run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_attempts: Option<u32>,
+    pub(crate) max_attempts: Option<u32>,
     /// Replans of a run
     #[arg(long, value_name = "N")]
-    pub max_replans: Option<u32>,
+    pub(crate) max_replans: Option<u32>,
     /// How it is followed and what comes after
     #[command(flatten)]
-    pub follow: Following,
+    pub(crate) follow: Following,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -169,37 +169,37 @@ fn positive(text: &str) -> Result<f64, String> {
 
 /// `resume`.
 #[derive(Debug, Args)]
-pub struct Resume {
+pub(crate) struct Resume {
     /// Campaign or run; what is named is also taken out of a pause
     #[arg(value_name = "ID")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// End after the result table instead of serving the pages until Ctrl-C
     #[arg(long)]
-    pub exit: bool,
+    pub(crate) exit: bool,
 }
 
 /// `serve`.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// Where to listen, for example 0.0.0.0:7777; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
-    pub bind: Option<SocketAddr>,
+    pub(crate) bind: Option<SocketAddr>,
     /// Start no worker: machines elsewhere do the work
     #[arg(long)]
-    pub no_worker: bool,
+    pub(crate) no_worker: bool,
 }
 
 /// `work`.
 #[derive(Debug, Args)]
-pub struct Work {
+pub(crate) struct Work {
     /// Name of this worker for people
     #[arg(long)]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// What `list` lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Noun {
+pub(crate) enum Noun {
     /// Campaigns.
     Campaigns,
     /// Runs.
@@ -210,22 +210,22 @@ pub enum Noun {
 
 /// `list`.
 #[derive(Debug, Args)]
-pub struct List {
+pub(crate) struct List {
     /// What to list
     #[arg(value_enum, default_value = "campaigns")]
-    pub noun: Noun,
+    pub(crate) noun: Noun,
     /// Only runs of this campaign
     #[arg(long, value_name = "ID")]
-    pub campaign: Option<String>,
+    pub(crate) campaign: Option<String>,
     /// Only runs of this status
     #[arg(long, value_parser = status)]
-    pub status: Option<RunStatus>,
+    pub(crate) status: Option<RunStatus>,
     /// Rows
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
-    pub limit: u32,
+    pub(crate) limit: u32,
     /// Only rows older than this: the end of the page before says what to give
     #[arg(long, value_name = "CURSOR")]
-    pub before: Option<String>,
+    pub(crate) before: Option<String>,
 }
 
 fn status(text: &str) -> Result<RunStatus, String> {
@@ -237,62 +237,62 @@ fn status(text: &str) -> Result<RunStatus, String> {
 
 /// A command about one thing.
 #[derive(Debug, Args)]
-pub struct Named {
+pub(crate) struct Named {
     /// Id, the beginning of one, or the last digits of one
     #[arg(value_name = "ID")]
-    pub id: String,
+    pub(crate) id: String,
 }
 
 /// `logs`.
 #[derive(Debug, Args)]
-pub struct Logs {
+pub(crate) struct Logs {
     /// Run
     #[arg(value_name = "RUN")]
-    pub id: String,
+    pub(crate) id: String,
     /// Only this step, with its prompts, replies and compiler output, for example subtask1/attempt1/build
     #[arg(long, value_name = "KEY")]
-    pub step: Option<String>,
+    pub(crate) step: Option<String>,
     /// Go on until the run ends
     #[arg(short, long, conflicts_with = "step")]
-    pub follow: bool,
+    pub(crate) follow: bool,
 }
 
 /// `retry`.
 #[derive(Debug, Args)]
-pub struct Retry {
+pub(crate) struct Retry {
     /// Run
     #[arg(value_name = "RUN")]
-    pub id: String,
+    pub(crate) id: String,
     /// Only this step
     #[arg(long, value_name = "KEY")]
-    pub step: Option<String>,
+    pub(crate) step: Option<String>,
 }
 
 /// `export`.
 #[derive(Debug, Args)]
-pub struct Export {
+pub(crate) struct Export {
     /// Campaign or run
     #[arg(value_name = "ID")]
-    pub id: String,
+    pub(crate) id: String,
     /// The file to write
     #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
     /// Replace an existing file
     #[arg(long)]
-    pub force: bool,
+    pub(crate) force: bool,
 }
 
 /// `config`.
 #[derive(Debug, Args)]
-pub struct Config {
+pub(crate) struct Config {
     /// What to show
     #[command(subcommand)]
-    pub command: ConfigCommand,
+    pub(crate) command: ConfigCommand,
 }
 
 /// What `config` shows.
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub enum ConfigCommand {
+pub(crate) enum ConfigCommand {
     /// Every value with its origin; secrets hidden
     Show,
     /// The configuration file that is read
@@ -301,10 +301,10 @@ pub enum ConfigCommand {
 
 /// `completions`.
 #[derive(Debug, Args)]
-pub struct Completions {
+pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[cfg(test)]

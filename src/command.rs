@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::failure::Result;
 
 /// Carries out a command. Gives the exit code of the process.
-pub async fn run(context: &Context, command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,

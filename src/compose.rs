@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use nightshift_client::Client;
 use nightshift_server::{Parts, Running, Server, ServerConfig};
 use nightshift_store::SqliteStore;
@@ -21,8 +23,8 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::server_file::{self, ServerFile};
 
-pub use agents::{catalog, check_model, key_lookup, prices};
-pub use worker::{work, worker_config};
+pub(crate) use agents::{catalog, check_model, key_lookup, prices};
+pub(crate) use worker::{work, worker_config};
 
 /// Steps of agents that are carried out at once.
 const AGENT_SLOTS: usize = 16;
@@ -37,29 +39,29 @@ const WORKER_GRACE: Duration = Duration::from_secs(10);
 
 /// What is started.
 #[derive(Debug, Clone, Copy)]
-pub struct Start {
+pub(crate) struct Start {
     /// Whether runs are carried out, and other commands find this server.
-    pub drives: bool,
+    pub(crate) drives: bool,
     /// Whether a local worker is started.
-    pub worker: bool,
+    pub(crate) worker: bool,
     /// Where to listen.
-    pub bind: SocketAddr,
+    pub(crate) bind: SocketAddr,
 }
 
 impl Start {
     /// A server for one question.
-    pub fn asking() -> Self {
+    pub(crate) fn asking() -> Self {
         Self { drives: false, worker: false, bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
     }
 
     /// A server that carries out runs, with a local worker.
-    pub fn driving(bind: SocketAddr) -> Self {
+    pub(crate) fn driving(bind: SocketAddr) -> Self {
         Self { drives: true, worker: true, bind }
     }
 }
 
 /// A server in this process.
-pub struct Local {
+pub(crate) struct Local {
     address: String,
     token: SecretString,
     data_dir: PathBuf,
@@ -75,7 +77,7 @@ struct LocalWorker {
 }
 
 /// Starts a server, and a worker beside it when asked.
-pub async fn start(context: &Context, start: Start) -> Result<Local> {
+pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
     let config = context.config();
     let data_dir = config.data_dir.clone();
     let catalog = catalog(context)?;
@@ -127,13 +129,13 @@ impl Local {
     ) -> Result<()> {
         fill.with(nightshift_dashboard::router(self.client()?));
         if start.drives {
-            let file = ServerFile {
+            let known = ServerFile {
                 address: self.address.clone(),
                 pid: std::process::id(),
                 token: self.token.clone(),
                 worker_token: worker_token.clone(),
             };
-            server_file::write(&self.data_dir, &file)?;
+            server_file::write(&self.data_dir, &known)?;
         }
         if start.worker {
             let config = worker_config(context, &self.address, Some(worker_token), true, None)?;
@@ -151,17 +153,17 @@ impl Local {
     }
 
     /// Where it is reached.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// A client with all rights.
-    pub fn client(&self) -> Result<Client> {
+    pub(crate) fn client(&self) -> Result<Client> {
         Ok(Client::new(&self.address, Some(self.token.clone()))?)
     }
 
     /// Waits until the worker cannot go on; forever without one.
-    pub async fn failed(&self) -> Failure {
+    pub(crate) async fn failed(&self) -> Failure {
         if let Some(worker) = &self.worker {
             let mut failed = worker.failed.clone();
             if let Ok(failure) = failed.wait_for(Option::is_some).await
@@ -174,7 +176,7 @@ impl Local {
     }
 
     /// Ends worker and server; everything is stored.
-    pub async fn shutdown(self) -> Result<()> {
+    pub(crate) async fn shutdown(self) -> Result<()> {
         if let Some(worker) = self.worker {
             worker.stop.cancel();
             let mut task = worker.task.into_inner();
@@ -201,7 +203,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// An error with its causes in one line.
-pub fn describe(error: &dyn std::error::Error) -> String {
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -220,8 +222,7 @@ fn random_token() -> Result<SecretString> {
     rand::rngs::SysRng
         .try_fill_bytes(&mut bytes)
         .map_err(|error| Failure::new("internal.random", format!("the system gives no random numbers: {error}")))?;
-    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(text.into())
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes).into())
 }
 
 #[cfg(test)]
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn tokens_are_long_and_never_the_same() {
         let (one, other) = (random_token().unwrap(), random_token().unwrap());
-        assert_eq!(one.expose_secret().len(), 2 * TOKEN_BYTES);
+        assert!(one.expose_secret().len() > TOKEN_BYTES);
         assert_ne!(one.expose_secret(), other.expose_secret());
     }
 }

@@ -20,7 +20,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(150);
 
 /// What a command wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Read, or ask for something: nothing is carried out by a server of its own.
     Ask,
     /// Carry out runs, with a local worker where no server runs yet.
@@ -31,18 +31,18 @@ pub enum Purpose {
 }
 
 /// A server to talk to.
-pub struct Session {
+pub(crate) struct Session {
     /// How to talk to it.
-    pub client: Client,
+    pub(crate) client: Client,
     /// What it said about itself.
-    pub health: Health,
+    pub(crate) health: Health,
     /// The server of this process, when it is one.
-    pub own: Option<Local>,
+    pub(crate) own: Option<Local>,
 }
 
 impl Session {
     /// Finds or starts the server.
-    pub async fn open(context: &Context, purpose: Purpose) -> Result<Self> {
+    pub(crate) async fn open(context: &Context, purpose: Purpose) -> Result<Self> {
         let config = context.config();
         if let Some(url) = &config.server.url {
             let client = Client::new(url, config.server.token.clone())?;
@@ -96,12 +96,12 @@ impl Session {
     }
 
     /// Whether somebody carries out runs there.
-    pub fn drives(&self) -> bool {
+    pub(crate) fn drives(&self) -> bool {
         self.health.drives
     }
 
     /// Waits until the worker of this process cannot go on; forever without one.
-    pub async fn own_failed(&self) -> Failure {
+    pub(crate) async fn own_failed(&self) -> Failure {
         match &self.own {
             Some(local) => local.failed().await,
             None => std::future::pending().await,
@@ -109,12 +109,12 @@ impl Session {
     }
 
     /// The address of the pages.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.client.address()
     }
 
     /// Ends a server of its own, everything stored.
-    pub async fn close(self) -> Result<()> {
+    pub(crate) async fn close(self) -> Result<()> {
         match self.own {
             Some(local) => local.shutdown().await,
             None => Ok(()),
@@ -122,7 +122,11 @@ impl Session {
     }
 
     /// Runs something with the server, and ends it in any case.
-    pub async fn with<T>(context: &Context, purpose: Purpose, work: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
+    pub(crate) async fn with<T>(
+        context: &Context,
+        purpose: Purpose,
+        work: impl AsyncFnOnce(&Self) -> Result<T>,
+    ) -> Result<T> {
         let session = Self::open(context, purpose).await?;
         let done = tokio::select! {
             done = work(&session) => done,

@@ -7,20 +7,20 @@ use crate::environment::Environment;
 use crate::output::Output;
 
 /// Configuration, environment, output, and the wish to stop.
-pub struct Context {
+pub(crate) struct Context {
     /// The configuration with its origins.
-    pub loaded: Loaded,
+    pub(crate) loaded: Loaded,
     /// The environment.
-    pub environment: Environment,
+    pub(crate) environment: Environment,
     /// Where and how to write.
-    pub output: Output,
+    pub(crate) output: Output,
     /// Cancelled by the first signal.
-    pub interrupt: CancellationToken,
+    pub(crate) interrupt: CancellationToken,
 }
 
 impl Context {
     /// The configuration.
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.loaded.config
     }
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 /// The variables of this process.
 #[derive(Clone, Default)]
-pub struct Environment {
+pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
 }
 
 impl Environment {
     /// Reads the environment of this process. Variables that are no text are left out.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
@@ -19,12 +19,12 @@ impl Environment {
     }
 
     /// The value of a variable; an empty one counts as not set.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Names and values that begin with a prefix.
-    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub(crate) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.variables
             .iter()
             .filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
@@ -32,17 +32,17 @@ impl Environment {
     }
 
     /// `$XDG_CONFIG_HOME/nightshift/config.toml`, or the same below `~/.config`.
-    pub fn default_config_file(&self) -> Option<PathBuf> {
+    pub(crate) fn default_config_file(&self) -> Option<PathBuf> {
         self.xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("nightshift").join("config.toml"))
     }
 
     /// `$XDG_DATA_HOME/nightshift`, or the same below `~/.local/share`.
-    pub fn default_data_dir(&self) -> Option<PathBuf> {
+    pub(crate) fn default_data_dir(&self) -> Option<PathBuf> {
         self.xdg("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("nightshift"))
     }
 
     /// `$XDG_CACHE_HOME/nightshift`, or the same below `~/.cache`.
-    pub fn default_cache_dir(&self) -> Option<PathBuf> {
+    pub(crate) fn default_cache_dir(&self) -> Option<PathBuf> {
         self.xdg("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("nightshift"))
     }
 

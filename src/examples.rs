@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-pub use nightshift_optimizer::task_file::LoadedTask;
+pub(crate) use nightshift_optimizer::task_file::LoadedTask;
 use nightshift_optimizer::task_file::load_folder;
 use rust_embed::RustEmbed;
 
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 struct Bundled;
 
 /// Names of the bundled examples, in order.
-pub fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<String> = Bundled::iter()
         .filter_map(|path| path.strip_suffix("/task.toml").filter(|name| !name.contains('/')).map(str::to_owned))
         .collect();
@@ -24,12 +24,12 @@ pub fn names() -> Vec<String> {
 }
 
 /// All bundled examples.
-pub fn all() -> Result<Vec<LoadedTask>> {
+pub(crate) fn all() -> Result<Vec<LoadedTask>> {
     names().iter().map(|name| one(name)).collect()
 }
 
 /// One bundled example.
-pub fn one(name: &str) -> Result<LoadedTask> {
+pub(crate) fn one(name: &str) -> Result<LoadedTask> {
     let names = names();
     if !names.iter().any(|known| known == name) {
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -57,7 +57,7 @@ pub fn one(name: &str) -> Result<LoadedTask> {
 }
 
 /// A folder of the user's own.
-pub fn from_folder(folder: &Path) -> Result<LoadedTask> {
+pub(crate) fn from_folder(folder: &Path) -> Result<LoadedTask> {
     load_folder(folder).map_err(|error| Failure::new(error.code(), error.to_string()))
 }
 

@@ -6,48 +6,48 @@ use nightshift_protocol::error::{ApiError, ExitCode};
 use serde_json::Value;
 
 /// What every command gives.
-pub type Result<T> = std::result::Result<T, Failure>;
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Code and message.
-    pub error: ApiError,
+    pub(crate) error: ApiError,
     /// What to do, when the message does not say it.
-    pub hint: Option<String>,
+    pub(crate) hint: Option<String>,
 }
 
 impl Failure {
     /// A failure with a code of `docs/errors.md`.
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self::from(ApiError::new(code, message))
     }
 
     /// Says what to do.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// Adds facts for programs.
-    pub fn details(mut self, details: Value) -> Self {
+    pub(crate) fn details(mut self, details: Value) -> Self {
         self.error.details = details;
         self
     }
 
     /// The exit code of the process.
-    pub fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         if self.error.code == INTERRUPTED { ExitCode::Interrupted } else { ExitCode::for_error_code(&self.error.code) }
     }
 
     /// Whether the reader of our output went away: the command ends quietly.
-    pub fn is_closed_output(&self) -> bool {
+    pub(crate) fn is_closed_output(&self) -> bool {
         self.error.code == CLOSED_OUTPUT
     }
 
     /// An output that could not be written.
-    pub fn output(error: &std::io::Error) -> Self {
+    pub(crate) fn output(error: &std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             Self::new(CLOSED_OUTPUT, "the reader of the output went away")
         } else {
@@ -60,7 +60,7 @@ impl Failure {
 const CLOSED_OUTPUT: &str = "output.closed";
 
 /// A signal came before the answer.
-pub const INTERRUPTED: &str = "command.interrupted";
+pub(crate) const INTERRUPTED: &str = "command.interrupted";
 
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {

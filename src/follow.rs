@@ -20,7 +20,7 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why following ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub(crate) enum Until {
     /// Every run has ended.
     Ended,
     /// What is left is paused.
@@ -30,22 +30,22 @@ pub enum Until {
 }
 
 /// The campaigns as they were last seen, and why following ended.
-pub struct Followed {
+pub(crate) struct Followed {
     /// Campaigns with their runs.
-    pub campaigns: Vec<CampaignDetail>,
+    pub(crate) campaigns: Vec<CampaignDetail>,
     /// Why.
-    pub until: Until,
+    pub(crate) until: Until,
 }
 
 impl Followed {
     /// All runs.
-    pub fn runs(&self) -> impl Iterator<Item = &RunSummary> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &RunSummary> {
         self.campaigns.iter().flat_map(|campaign| &campaign.runs)
     }
 }
 
 /// Follows campaigns and shows their progress.
-pub async fn campaigns(context: &Context, client: &Client, ids: &[CampaignId]) -> Result<Followed> {
+pub(crate) async fn campaigns(context: &Context, client: &Client, ids: &[CampaignId]) -> Result<Followed> {
     let mut progress = Progress::new(context.output);
     let followed = look_until(context, client, ids, &mut progress).await;
     progress.finish();

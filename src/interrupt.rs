@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 
 /// A token that is cancelled by the first signal.
-pub fn on_signal(output: Output) -> Result<CancellationToken> {
+pub(crate) fn on_signal(output: Output) -> Result<CancellationToken> {
     let failed =
         |error: std::io::Error| Failure::new("internal.signal", format!("signals cannot be received: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;

@@ -14,7 +14,7 @@ const PIPE_WIDTH_CHARS: u16 = 200;
 
 /// Where and how a command writes.
 #[derive(Debug, Clone, Copy)]
-pub struct Output {
+pub(crate) struct Output {
     json: bool,
     color: bool,
     bars: bool,
@@ -22,7 +22,7 @@ pub struct Output {
 
 /// How a word is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub(crate) enum Tone {
     /// Went well.
     Good,
     /// Look at it.
@@ -35,7 +35,7 @@ pub enum Tone {
 
 impl Output {
     /// How to write, from the flags, the environment, and whether somebody watches a terminal.
-    pub fn new(json: bool, no_color: bool, environment: &Environment) -> Self {
+    pub(crate) fn new(json: bool, no_color: bool, environment: &Environment) -> Self {
         let dumb = environment.get("TERM") == Some("dumb");
         let plain = no_color || dumb || environment.get("NO_COLOR").is_some();
         Self {
@@ -46,40 +46,47 @@ impl Output {
     }
 
     /// Whether standard output carries JSON only.
-    pub fn is_json(self) -> bool {
+    pub(crate) fn is_json(self) -> bool {
         self.json
     }
 
     /// Whether progress is shown as bars: standard error is a terminal.
-    pub fn shows_bars(self) -> bool {
+    pub(crate) fn shows_bars(self) -> bool {
         self.bars
     }
 
-    /// Writes text for people to standard output.
-    pub fn text(self, text: &str) -> Result<()> {
+    /// Writes text for people to standard output, which they do not have when it is for JSON only.
+    pub(crate) fn text(self, text: &str) -> Result<()> {
+        if self.json {
+            self.note(text);
+            return Ok(());
+        }
         write_line(&mut std::io::stdout().lock(), text)
     }
 
     /// Writes bytes as they are to standard output.
-    pub fn bytes(self, bytes: &[u8]) -> Result<()> {
+    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| Failure::output(&error))
     }
 
     /// Writes one JSON document as one line to standard output.
-    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
+    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    pub(crate) fn json<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
         let text = serde_json::to_string(value)
             .map_err(|error| Failure::new("output.failed", format!("the answer cannot be written as JSON: {error}")))?;
         write_line(&mut std::io::stdout().lock(), &text)
     }
 
     /// Writes a message for people to standard error. A closed standard error is no reason to end the work.
-    pub fn note(self, text: &str) {
+    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    pub(crate) fn note(self, text: &str) {
         let _ = write_line(&mut std::io::stderr().lock(), text);
     }
 
     /// Reports a failure: as text on standard error, or as the API's error object on standard output.
-    pub fn failure(self, failure: &Failure) {
+    pub(crate) fn failure(self, failure: &Failure) {
         if failure.is_closed_output() {
             return;
         }
@@ -99,7 +106,7 @@ impl Output {
     }
 
     /// A table with these headings, laid out for the terminal or for a pipe.
-    pub fn table(self, headings: &[&str]) -> Table {
+    pub(crate) fn table(self, headings: &[&str]) -> Table {
         let mut table = Table::new();
         table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
         if !std::io::stdout().is_terminal() {
@@ -113,7 +120,7 @@ impl Output {
     }
 
     /// A cell of such a table.
-    pub fn cell(self, text: impl ToString, tone: Tone) -> Cell {
+    pub(crate) fn cell(self, text: impl ToString, tone: Tone) -> Cell {
         let cell = Cell::new(text);
         match (self.color, tone) {
             (true, Tone::Good) => cell.fg(Color::Green),
@@ -124,7 +131,7 @@ impl Output {
     }
 
     /// A word in running text.
-    pub fn paint(self, text: &str, tone: Tone) -> String {
+    pub(crate) fn paint(self, text: &str, tone: Tone) -> String {
         let color = match (self.color, tone) {
             (true, Tone::Good) => 32,
             (true, Tone::Caution) => 33,
@@ -136,7 +143,7 @@ impl Output {
 }
 
 /// Text that came from a program or a model, without characters that would steer the terminal.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 

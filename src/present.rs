@@ -11,20 +11,20 @@ use nightshift_protocol::verdict::Answer;
 use crate::output::Tone;
 
 /// What stands where nothing is known.
-pub const NONE: &str = "-";
+pub(crate) const NONE: &str = "-";
 
 /// `2.34x`.
-pub fn factor(value: f64) -> String {
+pub(crate) fn factor(value: f64) -> String {
     format!("{value:.2}x")
 }
 
 /// `2.34x [2.20, 2.41]`.
-pub fn interval(value: Interval) -> String {
+pub(crate) fn interval(value: Interval) -> String {
     format!("{} [{:.2}, {:.2}]", factor(value.estimate), value.low, value.high)
 }
 
 /// A duration in nanoseconds with a fitting unit.
-pub fn nanoseconds(value: f64) -> String {
+pub(crate) fn nanoseconds(value: f64) -> String {
     match value {
         v if v < 1e3 => format!("{v:.0} ns"),
         v if v < 1e6 => format!("{:.1} µs", v / 1e3),
@@ -34,13 +34,13 @@ pub fn nanoseconds(value: f64) -> String {
 }
 
 /// A moment in the zone of this machine.
-pub fn moment(at: TimestampMs) -> String {
+pub(crate) fn moment(at: TimestampMs) -> String {
     DateTime::from_timestamp_millis(at.0)
         .map_or_else(|| NONE.to_owned(), |at| at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 /// How a run ended, or where it stands.
-pub fn ending(run: &RunSummary) -> String {
+pub(crate) fn ending(run: &RunSummary) -> String {
     match (run.status, &run.digest.stop_reason, &run.failure) {
         (RunStatus::Completed, Some(reason), _) => reason.as_str().to_owned(),
         (RunStatus::Failed, _, Some(failure)) => format!("failed: {}: {}", failure.code, failure.message),
@@ -49,12 +49,12 @@ pub fn ending(run: &RunSummary) -> String {
 }
 
 /// Whether a run ended with a correct candidate.
-pub fn succeeded(run: &RunSummary) -> bool {
+pub(crate) fn succeeded(run: &RunSummary) -> bool {
     run.status == RunStatus::Completed && run.digest.best_attempt.is_some()
 }
 
 /// How a run's state is meant.
-pub fn run_tone(run: &RunSummary) -> Tone {
+pub(crate) fn run_tone(run: &RunSummary) -> Tone {
     match run.status {
         RunStatus::Completed if succeeded(run) => Tone::Good,
         RunStatus::Completed | RunStatus::Failed => Tone::Bad,
@@ -64,7 +64,7 @@ pub fn run_tone(run: &RunSummary) -> Tone {
 }
 
 /// How a step's state is meant.
-pub fn step_tone(status: StepStatus) -> Tone {
+pub(crate) fn step_tone(status: StepStatus) -> Tone {
     match status {
         StepStatus::Completed => Tone::Good,
         StepStatus::Failed => Tone::Bad,
@@ -74,7 +74,7 @@ pub fn step_tone(status: StepStatus) -> Tone {
 }
 
 /// How an attempt's outcome is meant.
-pub fn outcome_tone(outcome: AttemptOutcome) -> Tone {
+pub(crate) fn outcome_tone(outcome: AttemptOutcome) -> Tone {
     match outcome {
         AttemptOutcome::CorrectFaster => Tone::Good,
         AttemptOutcome::CorrectNotFaster => Tone::Caution,
@@ -84,7 +84,7 @@ pub fn outcome_tone(outcome: AttemptOutcome) -> Tone {
 }
 
 /// An answer of the verdict.
-pub fn answer(answer: Answer) -> &'static str {
+pub(crate) fn answer(answer: Answer) -> &'static str {
     match answer {
         Answer::Pass => "yes",
         Answer::Fail => "no",
@@ -93,7 +93,7 @@ pub fn answer(answer: Answer) -> &'static str {
 }
 
 /// `2 correct_faster, 1 crashed`, in the order in which they came first.
-pub fn outcomes(attempts: &[Attempt]) -> String {
+pub(crate) fn outcomes(attempts: &[Attempt]) -> String {
     let mut counts: Vec<(AttemptOutcome, u32)> = Vec::new();
     for attempt in attempts {
         match counts.iter_mut().find(|(outcome, _)| *outcome == attempt.outcome) {
@@ -108,7 +108,7 @@ pub fn outcomes(attempts: &[Attempt]) -> String {
 }
 
 /// The price of model calls: what is known, and how many calls have no known price.
-pub fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::attempt::ModelCallSummary>) -> String {
+pub(crate) fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::attempt::ModelCallSummary>) -> String {
     let (mut microusd, mut priced, mut unknown) = (0_u64, 0_u32, 0_u32);
     for call in calls.filter(|call| !call.scripted) {
         match call.price_microusd {

@@ -16,7 +16,7 @@ const MAX_BARS: usize = 20;
 const TICK: Duration = Duration::from_millis(120);
 
 /// Shows how runs move.
-pub enum Progress {
+pub(crate) enum Progress {
     /// Bars.
     Bars {
         /// All bars.
@@ -37,7 +37,7 @@ pub enum Progress {
 
 impl Progress {
     /// Bars or lines, as standard error is.
-    pub fn new(output: Output) -> Self {
+    pub(crate) fn new(output: Output) -> Self {
         if !output.shows_bars() {
             return Self::Lines { output, said: BTreeMap::new() };
         }
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Shows the runs as they are now.
-    pub fn show(&mut self, summaries: &[RunSummary]) {
+    pub(crate) fn show(&mut self, summaries: &[RunSummary]) {
         match self {
             Self::Bars { all, whole, runs } => {
                 whole.set_length(u64::try_from(summaries.len()).unwrap_or(u64::MAX));
@@ -89,7 +89,7 @@ impl Progress {
     }
 
     /// Says something between the bars.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         match self {
             Self::Bars { all, .. } => {
                 // A terminal that cannot be written to has nobody in front of it.
@@ -100,7 +100,7 @@ impl Progress {
     }
 
     /// Leaves the screen to what follows.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         if let Self::Bars { whole, runs, .. } = self {
             for bar in runs.values().filter(|bar| !bar.is_finished()) {
                 bar.abandon();

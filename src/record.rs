@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 const MAX_PAGES: u32 = 10_000;
 
 /// Writes `DIR/TASK/` for each run: the task itself, and one file for each reply that was committed.
-pub async fn record(client: &Client, runs: impl Iterator<Item = &RunSummary>, folder: &Path) -> Result<u64> {
+pub(crate) async fn record(client: &Client, runs: impl Iterator<Item = &RunSummary>, folder: &Path) -> Result<u64> {
     let recorder = Recorder::new(folder);
     let mut written = 0;
     for run in runs {
@@ -59,7 +59,7 @@ async fn calls(client: &Client, run: &RunId) -> Result<Vec<(String, ModelCallSum
 }
 
 /// The model calls of a step's result.
-pub fn calls_of(output: StepOutput) -> Vec<ModelCallSummary> {
+pub(crate) fn calls_of(output: StepOutput) -> Vec<ModelCallSummary> {
     match output {
         StepOutput::Planned { calls, .. }
         | StepOutput::CodeWritten { calls, .. }

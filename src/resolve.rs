@@ -11,7 +11,7 @@ const MAX_NAMED: usize = 8;
 
 /// What an id stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// A campaign.
     Campaign(CampaignId),
     /// A run.
@@ -28,20 +28,20 @@ impl std::fmt::Display for Target {
 }
 
 /// The campaign or run that is meant.
-pub async fn any(client: &Client, text: &str) -> Result<Target> {
+pub(crate) async fn any(client: &Client, text: &str) -> Result<Target> {
     let (campaigns, runs) = find(client, text).await?;
     let targets = campaigns.into_iter().map(Target::Campaign).chain(runs.into_iter().map(Target::Run)).collect();
     one(text, targets, "id.not_found", "campaign or run")
 }
 
 /// The run that is meant.
-pub async fn run(client: &Client, text: &str) -> Result<RunId> {
+pub(crate) async fn run(client: &Client, text: &str) -> Result<RunId> {
     let (_, runs) = find(client, text).await?;
     one(text, runs, "run.not_found", "run")
 }
 
 /// The campaign that is meant.
-pub async fn campaign(client: &Client, text: &str) -> Result<CampaignId> {
+pub(crate) async fn campaign(client: &Client, text: &str) -> Result<CampaignId> {
     let (campaigns, _) = find(client, text).await?;
     one(text, campaigns, "campaign.not_found", "campaign")
 }

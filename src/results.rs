@@ -16,7 +16,7 @@ use crate::output::{Tone, printable};
 use crate::present::{self, NONE};
 
 /// Shows the result. Gives the exit code of the command.
-pub async fn show(context: &Context, client: &Client, followed: &Followed) -> Result<ExitCode> {
+pub(crate) async fn show(context: &Context, client: &Client, followed: &Followed) -> Result<ExitCode> {
     let mut details = Vec::new();
     for run in followed.runs() {
         details.push(client.run(&run.id).await?);
@@ -37,7 +37,7 @@ pub async fn show(context: &Context, client: &Client, followed: &Followed) -> Re
 }
 
 /// 0 when every run ended with a correct candidate, 130 after a signal with work left, else 7.
-pub fn exit_code(followed: &Followed) -> ExitCode {
+pub(crate) fn exit_code(followed: &Followed) -> ExitCode {
     match followed.until {
         Until::Interrupted => ExitCode::Interrupted,
         Until::Ended if followed.runs().all(present::succeeded) => ExitCode::Ok,

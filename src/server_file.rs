@@ -16,15 +16,15 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 /// A running local server.
 #[derive(Clone)]
-pub struct ServerFile {
+pub(crate) struct ServerFile {
     /// Its address, for example `http://127.0.0.1:7777`.
-    pub address: String,
+    pub(crate) address: String,
     /// Its process.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// The operator's token.
-    pub token: SecretString,
+    pub(crate) token: SecretString,
     /// The workers' token.
-    pub worker_token: SecretString,
+    pub(crate) worker_token: SecretString,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,7 +41,7 @@ fn path(data_dir: &Path) -> PathBuf {
 }
 
 /// The server that the data folder knows, whether or not it still runs. A file that is not understood counts as none.
-pub fn read(data_dir: &Path) -> Option<ServerFile> {
+pub(crate) fn read(data_dir: &Path) -> Option<ServerFile> {
     let path = path(data_dir);
     if std::fs::metadata(&path).ok()?.len() > MAX_BYTES {
         return None;
@@ -56,7 +56,7 @@ pub fn read(data_dir: &Path) -> Option<ServerFile> {
 }
 
 /// Makes a server known, readable by its owner alone.
-pub fn write(data_dir: &Path, server: &ServerFile) -> Result<()> {
+pub(crate) fn write(data_dir: &Path, server: &ServerFile) -> Result<()> {
     let stored = Stored {
         schema: SCHEMA,
         address: server.address.clone(),
@@ -79,7 +79,7 @@ pub fn write(data_dir: &Path, server: &ServerFile) -> Result<()> {
 }
 
 /// Forgets a server, if the file is still its own.
-pub fn remove(data_dir: &Path, pid: u32) {
+pub(crate) fn remove(data_dir: &Path, pid: u32) {
     if read(data_dir).is_some_and(|server| server.pid == pid) {
         // A file that stays is harmless: its server does not answer.
         let _ = std::fs::remove_file(path(data_dir));

@@ -15,32 +15,32 @@ use crate::failure::{Failure, Result};
 const MAX_LOOKED_AT: u32 = 100;
 
 /// What is asked for.
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Name of the campaign.
-    pub name: String,
+    pub(crate) name: String,
     /// Where replies come from.
-    pub model: ModelChoice,
+    pub(crate) model: ModelChoice,
     /// Values over the tasks' own.
-    pub goal: TaskGoal,
+    pub(crate) goal: TaskGoal,
     /// Whether a live model's code may run without a sandbox.
-    pub allow_unsandboxed: bool,
+    pub(crate) allow_unsandboxed: bool,
     /// The tasks.
-    pub tasks: Vec<LoadedTask>,
+    pub(crate) tasks: Vec<LoadedTask>,
     /// Begin a new one in any case.
-    pub always_new: bool,
+    pub(crate) always_new: bool,
 }
 
 /// A campaign that now exists.
-pub struct Submitted {
+pub(crate) struct Submitted {
     /// The campaign.
-    pub id: CampaignId,
+    pub(crate) id: CampaignId,
     /// Whether it is an earlier one that goes on.
-    pub continued: bool,
+    pub(crate) continued: bool,
 }
 
 /// Sends the tasks and creates the campaign. The same command again continues the campaign that it left unfinished;
 /// after that one has ended, it begins a new one.
-pub async fn submit(client: &Client, wanted: Wanted) -> Result<Submitted> {
+pub(crate) async fn submit(client: &Client, wanted: Wanted) -> Result<Submitted> {
     let spec = upload(client, &wanted).await?;
     let equal = newest_equal(client, &spec).await?;
     if let Some(found) = equal.as_ref().filter(|found| !wanted.always_new && found.summary.runs.unfinished() > 0) {

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 /// The model endpoints: the built-in ones, and those of the configuration.
-pub fn catalog(context: &Context) -> Result<Catalog> {
+pub(crate) fn catalog(context: &Context) -> Result<Catalog> {
     let mut endpoints = BTreeMap::new();
     for (name, value) in &context.config().models {
         let endpoint: EndpointConfig = serde_json::from_value(value.clone())
@@ -24,13 +24,13 @@ pub fn catalog(context: &Context) -> Result<Catalog> {
 }
 
 /// Finds keys in the environment.
-pub fn key_lookup(context: &Context) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static {
+pub(crate) fn key_lookup(context: &Context) -> impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static {
     let environment = context.environment.clone();
     move |name| environment.get(name).map(|key| SecretString::from(key.to_owned()))
 }
 
 /// The built-in prices, and those of the configuration.
-pub fn prices(context: &Context) -> Result<PriceTable> {
+pub(crate) fn prices(context: &Context) -> Result<PriceTable> {
     let wrong = |what: String| Failure::new("config.invalid_prices", what);
     let table = PriceTable::built_in().map_err(|error| wrong(describe(&error)))?;
     let Some(file) = &context.config().prices else { return Ok(table) };
@@ -40,7 +40,7 @@ pub fn prices(context: &Context) -> Result<PriceTable> {
 }
 
 /// Whether this model can be asked at all: its endpoint is known and its key is there. Nothing is sent.
-pub fn check_model(context: &Context, model: &ModelChoice) -> Result<()> {
+pub(crate) fn check_model(context: &Context, model: &ModelChoice) -> Result<()> {
     catalog(context)?
         .open(model, &key_lookup(context))
         .map(drop)

@@ -14,7 +14,7 @@ const CACHE_FOLDER: &str = "cache";
 const SCRATCH_FOLDER: &str = "scratch";
 
 /// What the worker is told at its start.
-pub fn worker_config(
+pub(crate) fn worker_config(
     context: &Context,
     server_url: &str,
     token: Option<SecretString>,
@@ -49,6 +49,6 @@ fn host_name() -> String {
 }
 
 /// Works until `stop`, or until it cannot go on.
-pub async fn work(config: WorkerConfig, stop: CancellationToken) -> Result<()> {
+pub(crate) async fn work(config: WorkerConfig, stop: CancellationToken) -> Result<()> {
     lease::run(config, stop).await.map_err(|error| Failure::new(error.code(), describe(&error)))
 }

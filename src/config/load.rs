@@ -28,27 +28,27 @@ bind = "127.0.0.1:7777"
 
 /// Values given on the command line.
 #[derive(Debug, Clone, Default)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// `--config`.
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Flag, key and value.
-    pub values: Vec<(&'static str, &'static str, String)>,
+    pub(crate) values: Vec<(&'static str, &'static str, String)>,
 }
 
 /// The configuration with the origin of each value.
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The configuration.
-    pub config: Config,
+    pub(crate) config: Config,
     /// The file that is read when it exists, or that was named.
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Whether it was there.
-    pub file_read: bool,
+    pub(crate) file_read: bool,
     /// Every value with its origin; secrets hidden.
-    pub shown: Vec<Shown>,
+    pub(crate) shown: Vec<Shown>,
 }
 
 /// Reads the configuration.
-pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded> {
+pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Loaded> {
     let named = flags.config.clone().or_else(|| environment.get(CONFIG_VARIABLE).map(PathBuf::from));
     if let Some(file) = named.as_deref().filter(|file| !file.is_file()) {
         return Err(Failure::new("config.file_missing", format!("there is no file `{}`", file.display())));
@@ -146,7 +146,7 @@ fn explain(error: &figment::Error) -> Failure {
 }
 
 /// The most similar known key, if one is similar enough.
-pub fn closest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn closest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|known| (strsim::jaro_winkler(given, known), *known))

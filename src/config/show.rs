@@ -18,13 +18,13 @@ const OPTIONAL: [&str; 8] = [
 
 /// One value.
 #[derive(Debug, Clone, Serialize)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// Its key, with dots.
-    pub key: String,
+    pub(crate) key: String,
     /// Its value; none when it is not set; hidden for secrets.
-    pub value: Option<serde_json::Value>,
+    pub(crate) value: Option<serde_json::Value>,
     /// Where it comes from.
-    pub origin: String,
+    pub(crate) origin: String,
 }
 
 pub(super) fn shown(figment: &Figment) -> Vec<Shown> {

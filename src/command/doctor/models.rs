@@ -28,11 +28,8 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
              describe an endpoint as [models.NAME] in the configuration",
         ));
     }
-    match compose::prices(context) {
-        Ok(_) => {}
-        Err(failure) => {
-            checks.push(Check::warning("price table", failure.error.message, "mend the file `prices` names"))
-        }
+    if let Err(failure) = compose::prices(context) {
+        checks.push(Check::warning("price table", failure.error.message, "mend the file `prices` names"));
     }
     Ok(checks)
 }
