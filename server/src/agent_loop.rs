@@ -73,7 +73,7 @@ pub(crate) async fn run(app: Arc<App>) {
                     continue;
                 }
                 Err(error) => {
-                    app.trouble.note::<()>(&Err(error.clone()));
+                    app.trouble.note_error::<()>(&Err(error.clone()));
                     tracing::error!(error.code = error.code(), error = %error, "the agents cannot look for steps");
                     look_at = Instant::now() + backoff.failed();
                 }

@@ -52,7 +52,7 @@ pub(crate) async fn run(app: Arc<App>) {
                     look_at = Instant::now() + LOOK_EVERY;
                 }
                 Err(error) => {
-                    app.trouble.note::<()>(&Err(error.clone()));
+                    app.trouble.note_error::<()>(&Err(error.clone()));
                     tracing::error!(error.code = error.code(), error = %error, "the driver cannot look for runs");
                     look_at = Instant::now() + backoff.failed();
                 }
@@ -110,7 +110,7 @@ impl State {
                 id,
                 result.map_err(|error| {
                     if let DriveError::Store(error) = &error {
-                        self.app.trouble.note::<()>(&Err(error.clone()));
+                        self.app.trouble.note_error::<()>(&Err(error.clone()));
                     }
                     error.to_string()
                 }),

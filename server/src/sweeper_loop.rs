@@ -39,7 +39,7 @@ pub(crate) async fn run(app: Arc<App>) {
                 }
             }
             Err(error) => {
-                app.trouble.note::<()>(&Err(error.clone()));
+                app.trouble.note_error::<()>(&Err(error.clone()));
                 tracing::error!(error.code = error.code(), error = %error, "the sweeper's round failed");
                 backoff.failed()
             }

@@ -21,6 +21,13 @@ impl Trouble {
         }
     }
 
+    /// Notes the error of a call that does not always write, so that its success proves nothing.
+    pub(crate) fn note_error<T>(&self, result: &Result<T, StoreError>) {
+        if result.is_err() {
+            self.note(result);
+        }
+    }
+
     /// The trouble, if there is any.
     pub(crate) fn current(&self) -> Option<StoreError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -48,6 +55,8 @@ mod tests {
         trouble.note::<()>(&Err(StoreError::Full("no space".to_owned())));
         trouble.note::<()>(&Err(StoreError::Other("hiccup".to_owned())));
         assert_eq!(trouble.current().map(|error| error.code()), Some("store.full"));
+        trouble.note_error(&Ok(()));
+        assert!(trouble.current().is_some());
         trouble.note(&Ok(()));
         assert!(trouble.current().is_none());
     }

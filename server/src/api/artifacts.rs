@@ -37,7 +37,7 @@ pub(crate) async fn put(
         ));
     }
     let result = app.store.put_artifact(&hash, &bytes).await;
-    app.trouble.note(&result);
+    app.trouble.note_error(&result);
     result?;
     Ok(StatusCode::NO_CONTENT)
 }

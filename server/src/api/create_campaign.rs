@@ -61,7 +61,7 @@ pub(crate) async fn create(
         runs,
     };
     let result = app.store.create_campaign(new).await;
-    app.trouble.note(&result);
+    app.trouble.note_error(&result);
     let created = result?;
     if !created.existed {
         tracing::info!(campaign.id = %created.id, campaign.runs = created.runs.len(), "a campaign was created");

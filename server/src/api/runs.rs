@@ -167,7 +167,7 @@ impl App {
     /// Changes a run's status, and wakes whoever has to know.
     pub(crate) async fn control(&self, run: &RunId, transition: RunTransition) -> Result<RunStatus, StoreError> {
         let result = self.store.control_run(run, transition, self.clock.now()).await;
-        self.trouble.note(&result);
+        self.trouble.note_error(&result);
         let status = result?;
         tracing::info!(run.id = %run, run.status = status.as_str(), "a run was controlled");
         self.wake.run_changed(run);

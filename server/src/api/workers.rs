@@ -90,7 +90,7 @@ pub(crate) async fn claim(
         let at = app.clock.now();
         let request = ClaimRequest { worker: worker.clone(), free: free.clone(), at, expires_at: app.lease_end(at) };
         let result = app.store.claim(request).await;
-        app.trouble.note(&result);
+        app.trouble.note_error(&result);
         let steps = result?;
         Ok((!steps.is_empty(), steps))
     };
