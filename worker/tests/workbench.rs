@@ -55,7 +55,7 @@ impl ArtifactStore for Store {
 
 /// A worker's bench with folders of its own.
 struct Bench {
-    bench: Workbench,
+    inner: Workbench,
     store: Store,
     folder: tempfile::TempDir,
 }
@@ -65,8 +65,8 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::default();
-        let bench = Workbench::open(&config(folder.path(), None), Box::new(store.clone())).unwrap();
-        Self { bench, store, folder }
+        let inner = Workbench::open(&config(folder.path(), None), Box::new(store.clone())).unwrap();
+        Self { inner, store, folder }
     }
 
     fn put(&self, text: &str) -> ArtifactHash {
@@ -90,7 +90,7 @@ impl Bench {
     }
 
     fn execute(&self, input: &StepInput) -> Result<StepOutput, StepFailure> {
-        self.bench.execute(input, &CancelFlag::default())
+        self.inner.execute(input, &CancelFlag::default())
     }
 
     fn build_within(&self, source: &str, build_timeout_ms: u64) -> BuildReport {
@@ -236,7 +236,7 @@ fn a_cancelled_build_ends_at_once() {
     let cancel = CancelFlag::default();
     cancel.cancel();
     let begin = Instant::now();
-    let result = bench.bench.execute(&StepInput::Build { task, source, sandbox_required: false }, &cancel);
+    let result = bench.inner.execute(&StepInput::Build { task, source, sandbox_required: false }, &cancel);
     assert_eq!(result.err().map(|failure| failure.code), Some("step.cancelled".to_owned()));
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
@@ -246,7 +246,7 @@ fn no_step_leaves_a_folder_behind() {
     let bench = Bench::new();
     bench.build(PROGRAM);
     let scratch = bench.folder.path().join("scratch");
-    drop(bench.bench);
+    drop(bench.inner);
     assert_eq!(std::fs::read_dir(scratch).map(Iterator::count).ok(), Some(0));
 }
 
@@ -307,7 +307,7 @@ fn a_candidate_goes_all_the_way_from_the_task_to_its_profile() {
         other => panic!("not measured: {other:?}"),
     };
     assert!(measurement.baseline.contains("reference.cpp"), "{}", measurement.baseline);
-    assert_eq!(measurement.machine, *bench.bench.machine());
+    assert_eq!(measurement.machine, *bench.inner.machine());
 
     let build = Box::new(build);
     let profile = match bench.execute(&StepInput::Profile { task, build, measurement }) {
@@ -338,7 +338,7 @@ fn a_stored_task_that_cannot_be_read_is_a_fatal_failure() {
 #[test]
 fn the_address_of_a_build_depends_on_source_role_and_toolchain() {
     let bench = Bench::new();
-    let Some(toolchain) = bench.bench.machine().cpp_toolchain.clone() else { panic!("no compiler") };
+    let Some(toolchain) = bench.inner.machine().cpp_toolchain.clone() else { panic!("no compiler") };
     let key = build_key(PROGRAM, Role::Reference, &toolchain);
     assert_ne!(key, build_key(PROGRAM, Role::Truth, &toolchain));
     let mut other = toolchain;

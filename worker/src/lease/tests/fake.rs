@@ -1,0 +1,346 @@
+//! A server in memory, and work that goes on until it is let go or killed.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::api::{
+    Claim, Claimed, Heartbeat, HeartbeatReply, LeasedStep, RegisterWorker, Report, ReportReply, TryOutcome,
+    WorkerRegistered,
+};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::id::{RunId, StepId, WorkerId};
+use nightshift_protocol::machine::{MachineFacts, Offers, SandboxReport};
+use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
+use nightshift_protocol::task::Target;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::lease::{Work, WorkerError, serve};
+use crate::port::{Port, PortError, UNKNOWN_WORKER};
+use crate::process::CancelFlag;
+
+/// Longest time that a test waits for what has to happen.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const LEASE_MS: u64 = 600;
+pub(super) const HEARTBEAT_MS: u64 = 60;
+
+pub(super) const CPU: &str = "worker/cpu/none";
+pub(super) const SHARED: &str = "worker/cpu/shared";
+pub(super) const EXCLUSIVE: &str = "worker/cpu/exclusive";
+
+/// A server with as much memory as the tests ask about.
+#[derive(Default)]
+pub(super) struct FakeServer {
+    pub(super) state: Mutex<ServerState>,
+    pub(super) changed: tokio::sync::Notify,
+}
+
+#[derive(Default)]
+pub(super) struct ServerState {
+    pub(super) registrations: u128,
+    pub(super) known: Option<WorkerId>,
+    pub(super) ready: BTreeMap<String, VecDeque<LeasedStep>>,
+    pub(super) asked: Vec<Vec<(String, u32)>>,
+    pub(super) leased: HashMap<StepId, u64>,
+    pub(super) cancelled: HashSet<StepId>,
+    pub(super) committed: Vec<(StepId, TryOutcome)>,
+    pub(super) reports_seen: u32,
+    pub(super) heartbeats_fail: bool,
+    /// Reports are taken, but their answers do not arrive.
+    pub(super) report_answers_lost: u32,
+    pub(super) refuse_reports_of_completion: bool,
+    pub(super) refuse_registration: bool,
+}
+
+pub(super) fn failure(code: &str, transient: bool) -> PortError {
+    PortError { code: code.to_owned(), message: format!("{code} happened"), transient }
+}
+
+impl FakeServer {
+    pub(super) fn state(&self) -> MutexGuard<'_, ServerState> {
+        let Ok(state) = self.state.lock() else { panic!("a test panicked with the server's state in hand") };
+        state
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut ServerState) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.notify_waiters();
+        result
+    }
+
+    pub(super) fn offer(&self, n: u128, route: &str, timeout_ms: u64) -> StepId {
+        let step = StepId::from_uuid(Uuid::from_u128(n));
+        let leased = LeasedStep {
+            step: step.clone(),
+            epoch: 1,
+            run: RunId::from_uuid(Uuid::from_u128(1)),
+            key: format!("step{n}"),
+            route: route.to_owned(),
+            input: StepInput::PrepareTask { task: ArtifactHash::of(&n.to_le_bytes()) },
+            timeout_ms,
+        };
+        self.change(|state| state.ready.entry(route.to_owned()).or_default().push_back(leased));
+        step
+    }
+
+    /// Waits until something is true of the server.
+    pub(super) async fn until(&self, what: &str, mut is_true: impl FnMut(&ServerState) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let changed = self.changed.notified();
+            if is_true(&self.state()) {
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(tokio::time::timeout(left, changed).await.is_ok(), "waited in vain: {what}");
+        }
+    }
+
+    pub(super) fn check_known(state: &ServerState, worker: &WorkerId) -> Result<(), PortError> {
+        if state.known.as_ref() == Some(worker) { Ok(()) } else { Err(failure(UNKNOWN_WORKER, false)) }
+    }
+
+    pub(super) fn take(state: &mut ServerState, claim: &Claim) -> Vec<LeasedStep> {
+        let mut steps = Vec::new();
+        for (route, count) in &claim.free {
+            for _ in 0..*count {
+                let Some(step) = state.ready.get_mut(route).and_then(VecDeque::pop_front) else { break };
+                state.leased.insert(step.step.clone(), step.epoch);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+}
+
+impl Port for FakeServer {
+    async fn register(&self, _: &RegisterWorker) -> Result<WorkerRegistered, PortError> {
+        self.change(|state| {
+            if state.refuse_registration {
+                return Err(failure("auth.invalid_token", false));
+            }
+            state.registrations += 1;
+            let worker = WorkerId::from_uuid(Uuid::from_u128(state.registrations));
+            state.known = Some(worker.clone());
+            Ok(WorkerRegistered { worker, lease_ms: LEASE_MS, heartbeat_ms: HEARTBEAT_MS })
+        })
+    }
+
+    async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
+        self.state().asked.push(claim.free.clone());
+        let deadline = tokio::time::Instant::now() + Duration::from_millis(claim.wait_ms.min(300));
+        loop {
+            let changed = self.changed.notified();
+            let steps = {
+                let mut state = self.state();
+                Self::check_known(&state, worker)?;
+                Self::take(&mut state, claim)
+            };
+            if !steps.is_empty() {
+                self.changed.notify_waiters();
+                return Ok(Claimed { steps });
+            }
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return Ok(Claimed { steps: Vec::new() });
+            }
+        }
+    }
+
+    async fn heartbeat(&self, worker: &WorkerId, heartbeat: &Heartbeat) -> Result<HeartbeatReply, PortError> {
+        let state = self.state();
+        if state.heartbeats_fail {
+            return Err(failure("server.unreachable", true));
+        }
+        Self::check_known(&state, worker)?;
+        // A committed step is told by the answer to its report: the tests of lost answers wait for exactly that.
+        let is_committed = |step: &StepId| state.committed.iter().any(|(committed, _)| committed == step);
+        let lost = heartbeat
+            .leases
+            .iter()
+            .filter(|(step, epoch)| state.leased.get(step) != Some(epoch) && !is_committed(step));
+        let cancelled = heartbeat.leases.iter().filter(|(step, _)| state.cancelled.contains(step));
+        Ok(HeartbeatReply {
+            lost: lost.map(|(step, _)| step.clone()).collect(),
+            cancelled: cancelled.map(|(step, _)| step.clone()).collect(),
+        })
+    }
+
+    async fn report(&self, step: &StepId, report: &Report) -> Result<ReportReply, PortError> {
+        self.change(|state| {
+            state.reports_seen += 1;
+            Self::check_known(state, &report.worker)?;
+            if state.refuse_reports_of_completion && matches!(report.result, TryOutcome::Completed { .. }) {
+                return Err(failure("request.too_large", false));
+            }
+            let already = state.committed.iter().any(|(committed, _)| committed == step);
+            let reply = if already {
+                ReportReply::Committed
+            } else if state.leased.get(step) == Some(&report.epoch) {
+                state.leased.remove(step);
+                state.committed.push((step.clone(), report.result.clone()));
+                ReportReply::Committed
+            } else {
+                ReportReply::LeaseLost
+            };
+            if state.report_answers_lost > 0 {
+                state.report_answers_lost -= 1;
+                return Err(failure("server.timed_out", true));
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// Steps that go on until they are let go or killed.
+#[derive(Default)]
+pub(super) struct FakeWork {
+    pub(super) state: Mutex<WorkState>,
+    pub(super) changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct WorkState {
+    pub(super) let_go: bool,
+    pub(super) panic: bool,
+    pub(super) running: HashSet<StepId>,
+    pub(super) most_running: usize,
+    pub(super) killed: HashSet<StepId>,
+    /// Steps that ran at the same time as an exclusive one.
+    pub(super) disturbed: usize,
+    pub(super) exclusive: usize,
+}
+
+impl FakeWork {
+    pub(super) fn free_running() -> Self {
+        let work = Self::default();
+        work.change(|state| state.let_go = true);
+        work
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, WorkState> {
+        match self.state.lock() {
+            Ok(state) => state,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut WorkState) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until something is true of the work.
+    pub(super) async fn until(self: &Arc<Self>, what: &str, is_true: impl Fn(&WorkState) -> bool + Send + 'static) {
+        let work = Arc::clone(self);
+        let waited = tokio::task::spawn_blocking(move || {
+            let state = work.state();
+            match work.changed.wait_timeout_while(state, PATIENCE, |state| !is_true(state)) {
+                Ok((_state, waited)) => !waited.timed_out(),
+                Err(_) => false,
+            }
+        });
+        assert!(waited.await.is_ok_and(|came| came), "waited in vain: {what}");
+    }
+}
+
+impl Work for FakeWork {
+    fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
+        let is_exclusive = step.route == EXCLUSIVE;
+        self.change(|state| {
+            state.running.insert(step.step.clone());
+            state.most_running = state.most_running.max(state.running.len());
+            state.exclusive += usize::from(is_exclusive);
+            state.disturbed += usize::from(state.exclusive > 0 && state.running.len() > 1);
+        });
+        let mut state = self.state();
+        while !state.let_go && !cancel.is_cancelled() && !state.panic {
+            // The flag is polled, as the watcher of a process does.
+            let Ok((next, _)) = self.changed.wait_timeout(state, Duration::from_millis(5)) else {
+                panic!("a test panicked with the work's state in hand")
+            };
+            state = next;
+        }
+        state.running.remove(&step.step);
+        state.exclusive -= usize::from(is_exclusive);
+        let killed = cancel.is_cancelled();
+        if killed {
+            state.killed.insert(step.step.clone());
+        }
+        let panics = state.panic;
+        drop(state);
+        self.changed.notify_all();
+        assert!(!panics, "the step was told to panic");
+        if killed {
+            return Err(StepFailure::retriable("step.cancelled", "the work was cancelled"));
+        }
+        let (code, message) = ("task.rejected".to_owned(), step.key.clone());
+        Ok(StepOutput::TaskRejected { code, message, log: None })
+    }
+}
+
+pub(super) fn introduction(embedded: bool, cpu_slots: u32) -> RegisterWorker {
+    let machine = MachineFacts {
+        host: "night".to_owned(),
+        os: String::new(),
+        processor: String::new(),
+        cores: 2,
+        features: Vec::new(),
+        memory_bytes: 0,
+        last_level_cache_bytes: None,
+        cpp_toolchain: None,
+        sandbox: SandboxReport::default(),
+    };
+    let offers = Offers { targets: vec![Target::Cpu], cpu_slots, device_slots: 1, machine };
+    RegisterWorker { name: "night".to_owned(), embedded, offers, version: "0".to_owned() }
+}
+
+/// A worker at work.
+pub(super) struct Running {
+    pub(super) server: Arc<FakeServer>,
+    pub(super) work: Arc<FakeWork>,
+    pub(super) shutdown: CancellationToken,
+    pub(super) worker: tokio::task::JoinHandle<Result<(), WorkerError>>,
+}
+
+pub(super) fn start(work: FakeWork) -> Running {
+    start_with(FakeServer::default(), work, introduction(false, 2))
+}
+
+pub(super) fn start_with(server: FakeServer, work: FakeWork, introduction: RegisterWorker) -> Running {
+    let (server, work, shutdown) = (Arc::new(server), Arc::new(work), CancellationToken::new());
+    let worker = tokio::spawn(serve(Arc::clone(&server), Arc::clone(&work), introduction, shutdown.clone()));
+    Running { server, work, shutdown, worker }
+}
+
+impl Running {
+    pub(super) async fn end(self) -> Result<(), WorkerError> {
+        self.shutdown.cancel();
+        match tokio::time::timeout(PATIENCE, self.worker).await {
+            Ok(Ok(result)) => result,
+            other => panic!("the worker did not end well: {other:?}"),
+        }
+    }
+
+    pub(super) async fn until_running(&self, step: &StepId) {
+        let step = step.clone();
+        self.work.until("the step runs", move |state| state.running.contains(&step)).await;
+    }
+
+    pub(super) async fn until_killed(&self, step: &StepId) {
+        let step = step.clone();
+        self.work.until("the step is killed", move |state| state.killed.contains(&step)).await;
+    }
+
+    pub(super) async fn until_committed(&self, count: usize) {
+        self.server.until("steps are committed", move |state| state.committed.len() >= count).await;
+    }
+}
+
+pub(super) fn failure_of(outcome: &TryOutcome) -> &StepFailure {
+    match outcome {
+        TryOutcome::Failed { failure } => failure,
+        other => panic!("expected a failure, found {other:?}"),
+    }
+}
