@@ -49,7 +49,7 @@ const PATIENCE: u64 = 4;
 /// Two programs within tolerance of the truth are within twice the tolerance of each other.
 const MUTUAL_TOLERANCE: f64 = 2.0;
 
-/// Time outside of the call, beyond the baseline's, that is no mismatch: nanoseconds, and share of the call.
+/// Time that the runner's clock may miss, beyond what it misses for the baseline: nanoseconds, and share of the call.
 const MISMATCH_NS: f64 = 100_000.0;
 const MISMATCH_SHARE: f64 = 0.2;
 
@@ -122,7 +122,9 @@ pub fn measure(
     };
     match race.run(options) {
         Ok(speedup) => {
-            race.look_for_mismatch();
+            if let Some(finding) = mismatch(&race.samples.candidate, &race.samples.baseline) {
+                note(&mut race.findings, finding);
+            }
             let precise = race.samples.len() >= options.min_samples
                 && speedup.relative_half_width() <= options.wanted_relative_half_width;
             let measurement = race.measurement(spec, speedup, precise, baseline_label, machine);
@@ -236,24 +238,6 @@ impl Race<'_> {
         Ok(self.baseline.collect(time))
     }
 
-    /// The runner's clock is in the program's reach, ours is not. Both ways to the runner are the same, so what the
-    /// candidate takes outside of its claimed time may not differ much from what the baseline takes.
-    fn look_for_mismatch(&mut self) {
-        let gap = |times: &[CallTime]| {
-            median(&times.iter().map(|time| float(time.outside_ns) - float(time.inside_ns)).collect::<Vec<_>>())
-        };
-        let outside = median(&self.samples.candidate.iter().map(|time| float(time.outside_ns)).collect::<Vec<_>>());
-        let excess = gap(&self.samples.candidate) - gap(&self.samples.baseline);
-        if excess.abs() > MISMATCH_NS.max(outside * MISMATCH_SHARE) {
-            let message = format!(
-                "the calls took {:.3} ms, but {:.3} ms of that were outside of the time that the runner's clock showed",
-                outside / 1e6,
-                excess / 1e6
-            );
-            note(&mut self.findings, violation("timing_mismatch", message));
-        }
-    }
-
     fn measurement(
         &self,
         spec: &TaskSpec,
@@ -286,6 +270,25 @@ impl Race<'_> {
             machine: machine.clone(),
         }
     }
+}
+
+/// The runner's clock is in the program's reach, the kernel's is not. A program cannot have computed for longer than it
+/// was called; what the runner itself takes for an answer is the same for candidate and baseline.
+fn mismatch(candidate: &[CallTime], baseline: &[CallTime]) -> Option<Finding> {
+    let taken = |time: &CallTime| float(time.processor_ns.unwrap_or(time.outside_ns));
+    let unclaimed = |times: &[CallTime]| {
+        median(&times.iter().map(|time| (taken(time) - float(time.inside_ns)).max(0.0)).collect::<Vec<_>>())
+    };
+    let total = median(&candidate.iter().map(taken).collect::<Vec<_>>());
+    let excess = unclaimed(candidate) - unclaimed(baseline);
+    (excess > MISMATCH_NS.max(total * MISMATCH_SHARE)).then(|| {
+        let message = format!(
+            "the calls took {:.3} ms of the processor, {:.3} ms more than the runner's clock showed",
+            total / 1e6,
+            excess / 1e6
+        );
+        violation("timing_mismatch", message)
+    })
 }
 
 fn violation(code: &str, message: String) -> Finding {
@@ -330,9 +333,30 @@ fn float(nanoseconds: u64) -> f64 {
 mod tests {
     use super::*;
 
+    fn times(inside_ns: u64, processor_ns: u64) -> Vec<CallTime> {
+        vec![CallTime { inside_ns, outside_ns: 20_000_000, processor_ns: Some(processor_ns) }; 5]
+    }
+
+    #[test]
+    fn a_clock_that_shows_too_little_is_found_out() {
+        let honest = times(10_000_000, 10_040_000);
+        assert_eq!(mismatch(&times(1_000_000, 1_045_000), &honest), None);
+        assert_eq!(mismatch(&times(300, 60_000), &honest), None);
+        let lying = mismatch(&times(1_000, 1_000_000), &honest).map(|finding| finding.code);
+        assert_eq!(lying.as_deref(), Some("timing_mismatch"));
+        assert!(mismatch(&times(5_000_000, 10_000_000), &honest).is_some());
+    }
+
+    #[test]
+    fn being_interrupted_is_no_lie() {
+        // The clock ran on while others had the processor.
+        assert_eq!(mismatch(&times(9_000_000, 2_000_000), &times(30_000_000, 10_000_000)), None);
+        assert_eq!(mismatch(&times(1_000_000, 1_020_000), &times(30_000_000, 10_000_000)), None);
+    }
+
     #[test]
     fn ratios_are_taken_pair_by_pair() {
-        let time = |inside_ns| CallTime { inside_ns, outside_ns: inside_ns + 10 };
+        let time = |inside_ns| CallTime { inside_ns, outside_ns: inside_ns + 10, processor_ns: None };
         let mut samples = Samples::default();
         samples.push(time(100), time(200));
         samples.push(time(0), time(50));

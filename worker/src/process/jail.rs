@@ -152,6 +152,12 @@ impl Jail {
         Some(Resident { total, private: total.saturating_sub(shared) })
     }
 
+    /// Processor time that the program's first thread took so far, in nanoseconds, where the kernel tells.
+    pub(crate) fn processor_ns(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.program?)).ok()?;
+        text.split(' ').next()?.parse().ok()
+    }
+
     /// Kills everything, collects it and takes the rest of the output. Can be called again.
     pub(crate) fn finish(&mut self) {
         if self.supervisor_gone {

@@ -2,6 +2,7 @@
 //! results, and is believed in nothing but what the parent can see for itself.
 
 use std::ffi::{CString, c_void};
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -26,7 +27,7 @@ struct NsTensor {
     name: *const std::ffi::c_char,
 }
 
-// Foreign code may throw. An exception that nobody catches ends the process; it must not be undefined on the way.
+// Foreign code may throw, whatever the contract says. That must not be undefined on its way to where it ends.
 type NsInit = unsafe extern "C-unwind" fn(*const NsTensor, i32, *mut *mut c_void) -> i32;
 type NsRun =
     unsafe extern "C-unwind" fn(*mut c_void, *const NsTensor, i32, *mut NsTensor, i32, *mut c_void, *mut c_void) -> i32;
@@ -79,8 +80,61 @@ impl Described {
 
 /// Answers requests until the parent is gone. Returns the exit status.
 pub(crate) fn serve(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
+    let mut work = Work { plan, descriptors, status: UNUSABLE };
+    // SAFETY: the function takes the pointer for what it is, and nobody else uses the work meanwhile.
+    unsafe { bottom_of_the_stack(answer_all, (&raw mut work).cast()) };
+    work.status
+}
+
+/// What [`answer_all`] is given.
+struct Work<'a> {
+    plan: &'a RunnerPlan,
+    descriptors: Vec<OwnedFd>,
+    status: i32,
+}
+
+unsafe extern "C-unwind" fn answer_all(work: *mut c_void) {
+    // SAFETY: `serve` passes a pointer to its work, and waits.
+    let work = unsafe { &mut *work.cast::<Work<'_>>() };
+    work.status = answer_requests(work.plan, std::mem::take(&mut work.descriptors));
+}
+
+/// Calls a function from a frame that looks like the first one of the stack. An exception that foreign code does not
+/// catch finds nobody beyond it, so the C++ runtime says what was thrown and aborts, as in a program of its own;
+/// otherwise the start-up code of this binary would catch it, and say nothing.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn bottom_of_the_stack(
+    function: unsafe extern "C-unwind" fn(*mut c_void),
+    argument: *mut c_void,
+) {
+    std::arch::naked_asm!(
+        ".cfi_undefined rip",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "call rax",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+    )
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C-unwind" fn bottom_of_the_stack(
+    function: unsafe extern "C-unwind" fn(*mut c_void),
+    argument: *mut c_void,
+) {
+    // SAFETY: as the caller promises.
+    unsafe { function(argument) };
+}
+
+fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let mut descriptors = descriptors.into_iter();
     let (Some(memory), Some(channel)) = (descriptors.next(), descriptors.next()) else { return UNUSABLE };
+    // The program can close any descriptor. Closing ours a second time would be taken for a fault of this runner.
+    let channel = ManuallyDrop::new(channel);
     let Ok(mut arena) = map_shared(&memory, plan.total_bytes) else { return UNUSABLE };
     drop(memory);
     let base = arena.as_mut_ptr();
@@ -91,9 +145,9 @@ pub(crate) fn serve(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     // SAFETY: as for the tensors.
     let workspace = unsafe { base.add(plan.workspace.offset) }.cast();
     let mut runner = Runner { params, inputs, outputs, workspace, program: None, state: std::ptr::null_mut() };
-    while let Ok(Some(received)) = receive::<Request>(&channel) {
+    while let Ok(Some(received)) = receive::<Request>(&*channel) {
         let Some(reply) = runner.answer(plan, received.message) else { return UNUSABLE };
-        if send(&channel, &reply, &[]).is_err() {
+        if send(&*channel, &reply, &[]).is_err() {
             break;
         }
     }

@@ -57,8 +57,11 @@ pub(super) fn apply(
     }
     for (resource, most) in wanted {
         // An inherited limit may be lower already, and cannot be raised.
-        let most = resource.get_hard().map_or(most, |hard| most.min(hard));
-        resource.set(most, most).map_err(|error| format!("setting a limit of the process: {error}"))?;
+        let hard = resource.get_hard().unwrap_or(u64::MAX);
+        let soft = most.min(hard);
+        // At the hard limit of processor time the kernel kills without saying why; a second earlier it says so.
+        let hard = if resource == Resource::CPU { soft.saturating_add(1).min(hard) } else { soft };
+        resource.set(soft, hard).map_err(|error| format!("setting a limit of the process: {error}"))?;
     }
     means.push(in_force("rlimits", &detail));
     Ok(())

@@ -1,0 +1,198 @@
+//! Timings on the right side of one, and tasks whose references can or cannot be used.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/workshop.rs"]
+#[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::measure::{MeasureOptions, measure};
+use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare};
+use nightshift_worker::process::{CancelFlag, SandboxChoice};
+use workshop::{REFERENCE, Workshop, host, machine, program, task};
+
+/// The small task with more work in a call: large enough for a clock.
+fn timed_task() -> TaskSpec {
+    let mut spec = task();
+    spec.dims.insert("rows".to_owned(), 256);
+    spec.dims.insert("columns".to_owned(), 512);
+    spec.flops = Some(2.0 * 256.0 * 512.0);
+    spec
+}
+
+fn race(candidate: &Path, baseline: &Path) -> Result<StepOutput, StepFailure> {
+    // Measurements keep to the same core: side by side they would measure each other.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = MeasureOptions { max_wall_ms: 800, ..MeasureOptions::default() };
+    let cancel = CancelFlag::default();
+    let host = host(SandboxChoice::Best);
+    measure(&host, &timed_task(), candidate, baseline, &machine(), "reference -O2", true, &options, &cancel)
+}
+
+fn measured(output: StepOutput) -> (Measurement, Vec<Finding>) {
+    match output {
+        StepOutput::Measured { measurement, findings } => (*measurement, findings),
+        other => panic!("not measured: {other:?}"),
+    }
+}
+
+/// The work of the task, as often as asked; the compiler cannot leave any of it out.
+fn repeated(times: u32) -> String {
+    program(
+        "",
+        &format!("for (int t = 0; t < {times}; t++) {{ HONEST asm volatile(\"\" : : \"r\"(y) : \"memory\"); }}"),
+    )
+}
+
+#[test]
+fn four_times_the_work_is_more_than_twice_as_slow() {
+    let workshop = Workshop::new();
+    let (fast, slow) = (workshop.library("fast", &repeated(20), &[]), workshop.library("slow", &repeated(80), &[]));
+    let (faster, findings) = measured(race(&fast, &slow).unwrap());
+    assert!(faster.speedup.low > 2.0, "{:?}", faster.speedup);
+    assert!(findings.is_empty(), "{findings:?}");
+    let (slower, _) = measured(race(&slow, &fast).unwrap());
+    assert!(slower.speedup.high < 0.5 && slower.speedup.low > 0.0, "{:?}", slower.speedup);
+
+    assert!(faster.speedup.low <= faster.speedup.estimate && faster.speedup.estimate <= faster.speedup.high);
+    assert_eq!(faster.baseline_samples_ns.len(), faster.candidate_samples_ns.len());
+    assert!(faster.baseline_samples_ns.len() >= 3);
+    assert!(faster.outside_to_inside_time >= 1.0);
+    assert!(faster.achieved_flops_per_s.unwrap() > 1e6 && faster.achieved_bytes_per_s.is_none());
+    assert_eq!(faster.baseline, "reference -O2");
+    assert!(faster.sandbox.is_sufficient());
+}
+
+#[test]
+fn a_program_against_itself_is_neither_faster_nor_slower() {
+    let workshop = Workshop::new();
+    let same = workshop.library("same", &repeated(20), &[]);
+    let (measurement, findings) = measured(race(&same, &same).unwrap());
+    assert!((0.75..1.35).contains(&measurement.speedup.estimate), "{:?}", measurement.speedup);
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn wrong_results_of_timed_calls_are_a_violation() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    // Right for as long as it may believe that it is being checked.
+    let lazy = workshop.library(
+        "lazy",
+        &program("static int calls;", "if (calls++ < 5) { HONEST } else { EVERY(y[i] = 0) }"),
+        &[],
+    );
+    let (_, findings) = measured(race(&lazy, &baseline).unwrap());
+    assert!(
+        findings.iter().any(|finding| finding.code == "timed_output_wrong" && finding.severity == Severity::Violation),
+        "{findings:?}"
+    );
+    let idle = workshop.library("idle", &program("", ""), &[]);
+    let (_, findings) = measured(race(&idle, &baseline).unwrap());
+    assert!(findings.iter().any(|finding| finding.code == "output_not_written"), "{findings:?}");
+}
+
+#[test]
+fn a_program_that_dies_while_it_is_timed_is_reported_as_that() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    let mortal = program("#include <cstdlib>\nstatic int calls;", "if (calls++ == 4) abort(); HONEST");
+    let mortal = workshop.library("mortal", &mortal, &[]);
+    match race(&mortal, &baseline).unwrap() {
+        StepOutput::MeasureFailed { end: ProcessEnd::Crashed { signal, .. }, .. } => assert_eq!(signal, libc::SIGABRT),
+        other => panic!("{other:?}"),
+    }
+    let failure = race(&baseline, &mortal).unwrap_err();
+    assert_eq!(failure.code, "reference.failed");
+}
+
+fn examine(reference: &str) -> Examined {
+    let workshop = Workshop::new();
+    let libraries = ReferenceLibraries {
+        reference: workshop.library("reference", reference, &[]),
+        truth: workshop.library("truth", reference, &["-DNS_REAL=double"]),
+    };
+    examine_libraries(&libraries)
+}
+
+fn examine_libraries(libraries: &ReferenceLibraries) -> Examined {
+    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    prepare(&host, &task(), libraries, &machine(), &mut SecretSeeds::fixed(3), &cancel).unwrap()
+}
+
+fn rejection(examined: Examined) -> String {
+    match examined {
+        Examined::Rejected { code, .. } => code,
+        Examined::Usable(facts) => panic!("usable: {facts:?}"),
+    }
+}
+
+/// A reference in the element type of the build.
+fn reference(preamble: &str, body: &str) -> String {
+    program(preamble, body).replace("float *", "ns_real *")
+}
+
+#[test]
+fn a_good_reference_gives_its_facts() {
+    match examine(REFERENCE) {
+        Examined::Usable(facts) => {
+            assert!(facts.baseline_median_ns > 100.0);
+            assert!(facts.reference_normalized_error > 0.0 && facts.reference_normalized_error < 0.1, "{facts:?}");
+            assert!(facts.warnings.is_empty(), "{facts:?}");
+        }
+        rejected @ Examined::Rejected { .. } => panic!("{rejected:?}"),
+    }
+}
+
+#[test]
+fn a_reference_that_changes_its_mind_is_rejected() {
+    let code = rejection(examine(&reference("static int calls;", "calls++; HONEST y[0] += calls;")));
+    assert_eq!(code, "task.reference_not_deterministic");
+}
+
+#[test]
+fn a_reference_that_breaks_down_is_rejected_for_what_happened() {
+    assert_eq!(rejection(examine(&reference("#include <cstdlib>", "abort();"))), "task.reference_crashes");
+    assert_eq!(rejection(examine(&reference("", "return 3;"))), "task.reference_returns_error");
+    assert_eq!(rejection(examine(&reference("", "for (volatile int i = 0;;) i = i;"))), "task.reference_hangs");
+    assert_eq!(rejection(examine("extern \"C\" int nothing() { return 0; }")), "task.reference_does_not_load");
+}
+
+#[test]
+fn a_reference_that_breaks_the_contract_is_rejected() {
+    assert_eq!(rejection(examine(&reference("", "HONEST x[0] = 0;"))), "task.reference_breaks_contract");
+    assert_eq!(rejection(examine(&reference("", "HONEST y[1] /= y[1] - y[1];"))), "task.reference_not_finite");
+}
+
+#[test]
+fn a_reference_outside_of_its_own_tolerance_is_rejected() {
+    let coarse = reference("", "HONEST if (sizeof(ns_real) == 4) y[5] += 1;");
+    assert_eq!(rejection(examine(&coarse)), "task.tolerance_too_tight");
+}
+
+#[test]
+fn a_degenerate_task_is_usable_with_warnings() {
+    let codes = |examined: Examined| match examined {
+        Examined::Usable(facts) => facts.warnings.into_iter().map(|finding| finding.code).collect::<Vec<_>>(),
+        rejected @ Examined::Rejected { .. } => panic!("{rejected:?}"),
+    };
+    let constant = codes(examine(&reference("", "EVERY(y[i] = 1)")));
+    assert!(constant.contains(&"constant_output".to_owned()) && constant.contains(&"input_has_no_effect".to_owned()));
+    let no_bias = codes(examine(&reference("", "EVERY(y[i] = x[i] * w[c])")));
+    assert_eq!(no_bias, ["parameter_has_no_effect"]);
+}
+
+#[test]
+fn a_missing_library_is_a_failure_of_the_step() {
+    let missing = PathBuf::from("/no/such/library.so");
+    let failure = race(&missing, &missing).unwrap_err();
+    assert_eq!(failure.code, "process.os");
+}
