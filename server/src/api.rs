@@ -41,6 +41,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that the transfer of an artifact may take.
 pub const MAX_ARTIFACT_TIMEOUT: Duration = Duration::from_mins(5);
 
+/// Longest time that a long poll may take, with the reading of its body.
+const LONG_POLL_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// Everything that this server answers. `listens` is the address as the listener has it.
 pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Router {
     let reads = from_fn_with_state(app.clone(), access::reads);
@@ -79,7 +82,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .route_layer(from_fn(within_request_timeout));
     let held = Router::new()
         .merge(Router::new().route("/runs/{id}/events", get(runs::events)).route_layer(reads.clone()))
-        .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()));
+        .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()))
+        .route_layer(from_fn(within_long_poll_timeout));
     let artifacts = Router::new()
         .merge(Router::new().route("/artifacts/{hash}", get(artifacts::get)).route_layer(reads_artifacts))
         .merge(Router::new().route("/artifacts/{hash}", axum::routing::put(artifacts::put)).route_layer(works))
@@ -114,6 +118,10 @@ fn request_span(request: &Request) -> tracing::Span {
 
 async fn within_request_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {
     within(REQUEST_TIMEOUT, request, next).await
+}
+
+async fn within_long_poll_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {
+    within(LONG_POLL_TIMEOUT, request, next).await
 }
 
 async fn within_transfer_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::Router;
-use nightshift_protocol::api::{Health, Page, StepView};
+use nightshift_protocol::api::{CampaignCreated, Health, Page, StepView, TryOutcome};
 use nightshift_protocol::run::RunStatus;
 use nightshift_server::Server;
 use nightshift_store::{OpenOptions, SqliteStore};
 use reqwest::Method;
 
-use crate::setup::{TestServer, WORKER, Wish, open_store, refusal, refused};
+use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused};
+use crate::toy::{PANICS, UNREADABLE, prepared_output};
 
 #[tokio::test]
 async fn a_port_that_is_in_use_is_named_with_the_remedy() {
@@ -63,6 +64,22 @@ async fn a_server_that_only_reads_moves_nothing() {
     server.until_event(&run, "step_scheduled").await;
     let steps: Page<StepView> = server.read(&format!("/runs/{run}/steps")).await;
     assert_eq!(steps.items.len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_driven_holds_up_no_other() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let request = server.request(&[UNREADABLE, PANICS, "softmax"]).await;
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    assert_eq!(step.run, created.runs[2]);
+    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    server.until_status(&created.runs[2], RunStatus::Completed).await;
+    for run in &created.runs[..2] {
+        assert_eq!(server.run(run).await.summary.status, RunStatus::Running);
+    }
     server.stop().await;
 }
 

@@ -30,6 +30,11 @@ pub(crate) const PLAN: &str = "plan";
 /// Route of the worker's step.
 pub(crate) const ROUTE: &str = "worker/cpu/exclusive";
 
+/// Name of a task whose run the workflow cannot read.
+pub(crate) const UNREADABLE: &str = "unreadable";
+/// Name of a task whose run makes the workflow panic.
+pub(crate) const PANICS: &str = "panics";
+
 /// First the worker prepares, then the agent plans, then the run is over.
 pub(crate) struct ToyWorkflow {
     pub(crate) retry: RetryPolicy,
@@ -52,6 +57,12 @@ fn input_of(state: &Value) -> Result<RunInput, WorkflowError> {
 impl Workflow for ToyWorkflow {
     fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
         match (state, event) {
+            (None, Event::RunCreated { input }) if input["task_name"] == UNREADABLE => {
+                Err(WorkflowError::Unreadable { what: "input", message: "the test wants it".to_owned() })
+            }
+            (None, Event::RunCreated { input }) if input["task_name"] == PANICS => {
+                panic!("the workflow panics because the test wants it")
+            }
             (None, Event::RunCreated { input }) => Ok(json!({ "input": input, "done": [] })),
             (Some(mut state), Event::StepCompleted { key, .. }) => {
                 if let Some(done) = state["done"].as_array_mut() {
