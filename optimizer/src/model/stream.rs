@@ -86,7 +86,7 @@ where
     E: std::fmt::Display + Send,
 {
     let mut draft = Draft::default();
-    let mut events = Box::pin(guarded(bytes, waits).eventsource());
+    let mut events = Box::pin(whole_lines(bytes, waits).eventsource());
     while !draft.ended {
         match events.next().await {
             Some(Ok(event)) => reader.event(&mut draft, &event.data)?,
@@ -159,28 +159,59 @@ where
     })
 }
 
-/// The bytes with limits on waits and sizes: the parser behind it keeps a line until it is whole.
-fn guarded<S, E>(bytes: S, waits: Waits) -> impl Stream<Item = Result<Bytes, Trouble>> + Send
+/// The bytes in whole lines, with limits on waits and sizes. The parser behind it looks at an unfinished line anew with
+/// every piece: holding such a line back keeps the work proportional to the bytes.
+fn whole_lines<S, E>(bytes: S, waits: Waits) -> impl Stream<Item = Result<Bytes, Trouble>> + Send
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin + Send,
     E: std::fmt::Display + Send,
 {
-    let (mut total, mut line) = (0_usize, 0_usize);
-    timed(bytes, waits).map(move |piece| {
-        let piece = piece?;
-        total += piece.len();
-        if total > MAX_WIRE_BYTES {
+    let lines = Lines { held: Vec::new(), total: 0 };
+    futures::stream::unfold(Some((Box::pin(timed(bytes, waits)), lines)), |state| async move {
+        let (mut pieces, mut lines) = state?;
+        loop {
+            match pieces.next().await {
+                Some(Ok(piece)) => match lines.take(&piece) {
+                    Ok(None) => {}
+                    Ok(Some(ready)) => return Some((Ok(ready), Some((pieces, lines)))),
+                    Err(trouble) => return Some((Err(trouble), None)),
+                },
+                Some(Err(trouble)) => return Some((Err(trouble), None)),
+                None if lines.held.is_empty() => return None,
+                None => return Some((Ok(Bytes::from(lines.held)), None)),
+            }
+        }
+    })
+}
+
+struct Lines {
+    /// The beginning of a line whose end has not come yet.
+    held: Vec<u8>,
+    total: usize,
+}
+
+impl Lines {
+    /// Takes a piece and gives the lines that it completes.
+    fn take(&mut self, piece: &[u8]) -> Result<Option<Bytes>, Trouble> {
+        self.total += piece.len();
+        if self.total > MAX_WIRE_BYTES {
             return Err(Trouble::TooLarge { what: "on the wire", limit_bytes: MAX_WIRE_BYTES });
         }
-        line = match piece.iter().rposition(|byte| *byte == b'\n') {
-            Some(end) => piece.len() - end - 1,
-            None => line + piece.len(),
+        let (ends, begins) = match piece.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => piece.split_at(last + 1),
+            None => (&[][..], piece),
         };
-        if line > MAX_LINE_BYTES {
+        let mut ready = Vec::new();
+        if !ends.is_empty() {
+            ready = std::mem::take(&mut self.held);
+            ready.extend_from_slice(ends);
+        }
+        self.held.extend_from_slice(begins);
+        if self.held.len() > MAX_LINE_BYTES {
             return Err(Trouble::TooLarge { what: "in one line", limit_bytes: MAX_LINE_BYTES });
         }
-        Ok(piece)
-    })
+        Ok((!ready.is_empty()).then(|| Bytes::from(ready)))
+    }
 }
 
 #[cfg(test)]

@@ -279,7 +279,8 @@ fn included(source: &str) -> Vec<String> {
     source.split("{% include \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
-/// At most one empty line in a row outside fenced blocks: conditions in templates leave more behind.
+/// At most one empty line in a row outside fenced blocks, and always one before a heading: conditions and inclusions in
+/// templates leave more or fewer behind.
 fn without_gaps(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut fence: Option<String> = None;
@@ -292,6 +293,9 @@ fn without_gaps(text: &str) -> String {
             _ => {}
         }
         let empty = line.trim().is_empty();
+        if fence.is_none() && line.starts_with("## ") && !gap {
+            kept.push('\n');
+        }
         if fence.is_some() || !empty || !gap {
             kept.push_str(if fence.is_none() { line.trim_end() } else { line });
             kept.push('\n');
@@ -383,6 +387,7 @@ mod tests {
 
     #[test]
     fn gaps_close_outside_of_code_only() {
+        assert_eq!(without_gaps("a\n## b\n\n## c"), "a\n\n## b\n\n## c\n");
         assert_eq!(without_gaps("\n\na\n\n\n\nb\n```\nx\n\n\ny\n```\n\n\nc\n\n"), "a\n\nb\n```\nx\n\n\ny\n```\n\nc\n");
     }
 }

@@ -91,8 +91,8 @@ impl TaskView {
             target: spec.target.as_str(),
             tensors,
             variants,
-            atol: significant(spec.tolerance.atol),
-            rtol: significant(spec.tolerance.rtol),
+            atol: format!("{:e}", spec.tolerance.atol),
+            rtol: format!("{:e}", spec.tolerance.rtol),
             reference_error_factor: spec.tolerance.reference_error_factor,
             operators: spec
                 .operators

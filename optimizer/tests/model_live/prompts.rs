@@ -45,6 +45,7 @@ async fn the_first_program_is_asked_for_with_everything_that_is_known() {
             "| input | `x` | f32 | [rows = 64, cols = 1000] |",
             "| weight | `bias` | f32 | [1000] |",
             "narrow: cols = 3",
+            "|result - truth| <= 1e-6 + 1e-5 * |truth|",
             "// the reference",
             "NS_EXPORT int ns_run",
             "Fast CPU 9000, 2 cores usable; instruction sets: avx2, fma",

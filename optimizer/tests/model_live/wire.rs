@@ -138,6 +138,8 @@ async fn a_connection_that_breaks_within_a_chunk_is_truncated() {
     assert_eq!(error.code(), "model.truncated");
 }
 
+type Change = fn(&mut EndpointConfig);
+
 fn impatient(server: &Server, kind: WireFormat, change: impl Fn(&mut EndpointConfig)) -> EndpointConfig {
     let mut config = server.endpoint(kind);
     change(&mut config);
@@ -149,7 +151,7 @@ async fn each_wait_has_its_own_limit() {
     for kind in BOTH {
         let head_only = Answer::Stall(stream_head().into_bytes());
         let begun = Answer::Stall([stream_head(), events_of_text(kind, "begun")].concat().into_bytes());
-        let cases: [(Answer, fn(&mut EndpointConfig), &str); 4] = [
+        let cases: [(Answer, Change, &str); 4] = [
             (Answer::Stall(Vec::new()), |config| config.timeouts.first_byte_ms = 40, "first byte"),
             (head_only, |config| config.timeouts.first_byte_ms = 40, "first byte"),
             (begun.clone(), |config| config.timeouts.idle_ms = 40, "between two pieces"),
