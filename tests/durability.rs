@@ -24,7 +24,7 @@ use rand::{RngExt as _, SeedableRng as _};
 /// Kills over all campaigns of the test; `NIGHTSHIFT_TEST_KILLS` sets another number for a long run by hand.
 const KILLS: u32 = 200;
 /// Longest time that one life lasts before it is killed.
-const LONGEST_LIFE_MS: u64 = 1_600;
+const LONGEST_LIFE_MS: u64 = 1_200;
 /// Longest time for the last, undisturbed life.
 const FINISH_LIMIT: Duration = Duration::from_secs(120);
 

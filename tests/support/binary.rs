@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 /// The binary with this data folder, an empty configuration, and nothing of the caller's environment that matters.
 #[expect(clippy::disallowed_methods, reason = "whole-system tests run the binary")]
-pub fn nightshift(data_dir: &Path) -> Command {
+pub(crate) fn nightshift(data_dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nightshift"));
     for (name, _) in std::env::vars() {
         if name.starts_with("NIGHTSHIFT_") || name.ends_with("_API_KEY") {
@@ -22,7 +22,7 @@ pub fn nightshift(data_dir: &Path) -> Command {
 }
 
 /// Runs it and panics with everything it printed unless it ends with this exit code.
-pub fn expect_exit(command: &mut Command, code: i32) -> Output {
+pub(crate) fn expect_exit(command: &mut Command, code: i32) -> Output {
     let output = command.output().expect("the binary starts");
     assert_eq!(
         output.status.code(),
@@ -35,7 +35,7 @@ pub fn expect_exit(command: &mut Command, code: i32) -> Output {
 }
 
 /// Every line of the output as JSON.
-pub fn json_lines(output: &Output) -> Vec<serde_json::Value> {
+pub(crate) fn json_lines(output: &Output) -> Vec<serde_json::Value> {
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}")))

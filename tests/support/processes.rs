@@ -2,14 +2,14 @@
 
 /// A process, told from a later one with the same number by its start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     id: u32,
     started: String,
 }
 
 impl Process {
     /// Whether it still runs; a zombie does not.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         stat(self.id).is_some_and(|(state, _, started)| started == self.started && state != "Z")
     }
 }
@@ -23,7 +23,7 @@ fn stat(id: u32) -> Option<(String, u32, String)> {
 }
 
 /// Every process below this one.
-pub fn descendants(root: u32) -> Vec<Process> {
+pub(crate) fn descendants(root: u32) -> Vec<Process> {
     let all: Vec<(u32, u32, String)> = std::fs::read_dir("/proc")
         .expect("/proc")
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
@@ -42,7 +42,7 @@ pub fn descendants(root: u32) -> Vec<Process> {
 
 /// `kill -9` for a process and everything below it.
 #[expect(clippy::disallowed_methods, reason = "the test kills what it started")]
-pub fn kill_tree(root: u32) {
+pub(crate) fn kill_tree(root: u32) {
     let mut command = std::process::Command::new("kill");
     command.arg("-9").arg(root.to_string());
     for process in descendants(root) {

@@ -27,10 +27,10 @@ NS_EXPORT int ns_run(void *, const ns_tensor *inputs, int32_t, ns_tensor *output
 /// Passes of the reference.
 const REFERENCE_PASSES: u32 = 32;
 /// Passes of the attempts: the second is the best.
-pub const ATTEMPT_PASSES: [u32; 3] = [16, 2, 8];
+pub(crate) const ATTEMPT_PASSES: [u32; 3] = [16, 2, 8];
 
 /// Writes the task folder and gives its path.
-pub fn write(parent: &Path, name: &str, attempt_passes: &[u32]) -> PathBuf {
+pub(crate) fn write(parent: &Path, name: &str, attempt_passes: &[u32]) -> PathBuf {
     let folder = parent.join(name);
     let replies = folder.join("replies");
     std::fs::create_dir_all(&replies).expect("a folder for the task");
