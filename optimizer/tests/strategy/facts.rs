@@ -1,0 +1,262 @@
+//! Made-up results of steps, complete in every field.
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{
+    Bound, BuildReport, CheckReport, Contract, Diagnosis, JudgeOpinion, ModelCallSummary, Plan, RewardBreakdown, Route,
+    Rubric, RubricScores, Skill, StopCause, Subtask,
+};
+use nightshift_protocol::campaign::{ModelChoice, RunInput};
+use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
+use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
+use nightshift_protocol::step::{PreparedTask, StepOutput};
+use nightshift_protocol::task::{Target, TaskGoal};
+use nightshift_protocol::verdict::{CheckCase, Finding, ProcessEnd, Severity, WorstElement};
+
+pub fn hash(text: &str) -> ArtifactHash {
+    ArtifactHash::of(text.as_bytes())
+}
+
+pub fn run_input(goal: TaskGoal) -> RunInput {
+    RunInput {
+        schema: 1,
+        task_name: "row_softmax".to_owned(),
+        task: hash("task"),
+        target: Target::Cpu,
+        model: ModelChoice::Scripted,
+        scripted_replies: Some(hash("replies")),
+        strategy: "stitch".to_owned(),
+        goal,
+        sandbox_required: false,
+    }
+}
+
+fn toolchain() -> Toolchain {
+    Toolchain {
+        program: "c++".to_owned(),
+        path: "/usr/bin/c++".to_owned(),
+        version: "c++ 12.2.0".to_owned(),
+        flags: vec!["-O3".to_owned()],
+        fingerprint: "f".repeat(64),
+    }
+}
+
+fn machine() -> MachineFacts {
+    MachineFacts {
+        host: "night".to_owned(),
+        os: "linux".to_owned(),
+        processor: "a processor".to_owned(),
+        cores: 2,
+        features: vec!["avx2".to_owned()],
+        memory_bytes: 1 << 33,
+        last_level_cache_bytes: None,
+        cpp_toolchain: Some(toolchain()),
+        sandbox: SandboxReport::default(),
+    }
+}
+
+pub fn build(library: Option<&str>) -> BuildReport {
+    let messages = if library.is_some() {
+        Vec::new()
+    } else {
+        vec![CompilerMessage {
+            file: "candidate.cpp".to_owned(),
+            line: 12,
+            column: 5,
+            severity: "error".to_owned(),
+            message: "'sum' was not declared in this scope".to_owned(),
+        }]
+    };
+    BuildReport {
+        library: library.map(hash),
+        end: if library.is_some() { ProcessEnd::Finished } else { ProcessEnd::Exited { status: 1 } },
+        messages,
+        log: hash("log"),
+        toolchain: toolchain(),
+        build_key: "k".to_owned(),
+        cached: false,
+        duration_ms: 900,
+        report: CompilerReport::default(),
+        sandbox: SandboxReport::default(),
+    }
+}
+
+pub fn prepared() -> PreparedTask {
+    PreparedTask {
+        reference: build(Some("reference")),
+        reference_library: hash("reference"),
+        truth_library: hash("truth"),
+        baseline_median_ns: 1.25e6,
+        reference_normalized_error: 0.01,
+        warnings: Vec::new(),
+        machine: machine(),
+    }
+}
+
+fn call() -> ModelCallSummary {
+    ModelCallSummary {
+        model: "scripted".to_owned(),
+        scripted: true,
+        prompt_version: "v".to_owned(),
+        prompt: hash("prompt"),
+        reply: hash("reply"),
+        input_tokens: None,
+        output_tokens: None,
+        price_microusd: None,
+        latency_ms: 1,
+        stop: StopCause::default(),
+        turn: 1,
+    }
+}
+
+/// A plan with a subtask for each target.
+pub fn planned(targets: &[Option<f64>]) -> StepOutput {
+    let subtasks = targets
+        .iter()
+        .enumerate()
+        .map(|(i, target)| Subtask {
+            title: format!("part {}", i + 1),
+            scope: vec!["softmax".to_owned()],
+            fusion_boundary: "none".to_owned(),
+            contract: Contract::default(),
+            methods: vec!["tiles".to_owned()],
+            expected_bottleneck: "memory".to_owned(),
+            risk: String::new(),
+            target_speedup: *target,
+        })
+        .collect();
+    let plan = Plan { summary: "in parts".to_owned(), subtasks, correctness_risks: Vec::new() };
+    StepOutput::Planned { plan, calls: vec![call()] }
+}
+
+pub fn code_written(number: u32, findings: Vec<Finding>) -> StepOutput {
+    StepOutput::CodeWritten { source: hash(&format!("source {number}")), findings, calls: vec![call()] }
+}
+
+pub fn no_code() -> StepOutput {
+    StepOutput::NoCode {
+        code: "reply.no_code".to_owned(),
+        message: "the reply holds no code block".to_owned(),
+        calls: vec![call()],
+    }
+}
+
+pub fn violation() -> Finding {
+    Finding {
+        code: "files".to_owned(),
+        severity: Severity::Violation,
+        message: "`fopen` reaches for files".to_owned(),
+        line: Some(7),
+    }
+}
+
+fn case(wrong_elements: u64) -> CheckCase {
+    CheckCase {
+        shape: "default".to_owned(),
+        inputs: "declared".to_owned(),
+        passed: wrong_elements == 0,
+        wrong_elements,
+        elements: 4_096,
+        worst: Some(WorstElement {
+            tensor: "out".to_owned(),
+            index: vec![3, 7],
+            candidate: Some(0.25),
+            truth: 0.5,
+            normalized_error: Some(if wrong_elements == 0 { 0.1 } else { 9_000.0 }),
+        }),
+        reference_normalized_error: 0.01,
+    }
+}
+
+/// Checks that ended in this way, with this many wrong elements.
+pub fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
+    let cases = if end == ProcessEnd::Finished { vec![case(wrong_elements)] } else { Vec::new() };
+    StepOutput::Checked {
+        report: Box::new(CheckReport {
+            end,
+            cases,
+            error_histogram: vec![0; 9],
+            deterministic: Some(true),
+            findings: Vec::new(),
+            printed: String::new(),
+        }),
+    }
+}
+
+/// A speedup with an interval of three percent to each side.
+pub fn measured(speedup: f64) -> StepOutput {
+    StepOutput::Measured { measurement: Box::new(measurement(speedup)), findings: Vec::new() }
+}
+
+pub fn measurement(speedup: f64) -> Measurement {
+    Measurement {
+        speedup: Interval { estimate: speedup, low: speedup * 0.97, high: speedup * 1.03 },
+        confidence: 0.95,
+        baseline_median_ns: 1.25e6,
+        candidate_median_ns: 1.25e6 / speedup,
+        baseline_cv: 0.01,
+        candidate_cv: 0.02,
+        baseline_samples_ns: vec![1_250_000, 1_250_100],
+        candidate_samples_ns: vec![1_000_000, 1_000_001],
+        outside_to_inside_time: 1.01,
+        achieved_flops_per_s: None,
+        achieved_bytes_per_s: Some(0.1 + 0.2),
+        precise: true,
+        baseline: "reference.cpp, -O3".to_owned(),
+        sandbox: SandboxReport::default(),
+        machine: machine(),
+    }
+}
+
+pub fn profiled() -> StepOutput {
+    StepOutput::Profiled {
+        profile: Box::new(Profile {
+            tier: "compiler_report+analytic_roofline".to_owned(),
+            missing: Vec::new(),
+            arithmetic_intensity: Some(0.25),
+            peak_flops_per_s: 1e10,
+            peak_bytes_per_s: 1e10,
+            roofline_share: Some(0.4),
+            roofline_bound: "memory".to_owned(),
+            compiler: CompilerReport::default(),
+        }),
+    }
+}
+
+pub fn diagnosed(number: u32, route: Option<Route>) -> StepOutput {
+    StepOutput::Diagnosed {
+        diagnosis: route.map(|route| Diagnosis {
+            bound: Bound::Memory,
+            critical_issue: format!("issue {number}"),
+            modification: format!("modification {number}"),
+            metrics: Vec::new(),
+            expected_gain: Some(1.3),
+            route,
+        }),
+        unavailable: route.is_none().then(|| "the reply was no JSON".to_owned()),
+        calls: vec![call()],
+    }
+}
+
+pub fn judged() -> StepOutput {
+    let scores = RubricScores { anti_hacking: 5, cuda_engineering: 4, operator_coverage: 4, skill_compliance: 3 };
+    StepOutput::Judged {
+        rubric: Rubric {
+            skill: Skill::FromScratch,
+            rules: scores,
+            rule_reasons: Vec::new(),
+            rule_major_hacking: false,
+            judge: JudgeOpinion::Rated { scores, major_hacking: false, reasons: Vec::new() },
+        },
+        reward: RewardBreakdown {
+            version: 1,
+            correct: true,
+            major_hacking: false,
+            speedup: 1.5,
+            rubric_total: Some(16),
+            lambda: 1.0,
+            base: 1.8,
+            reward: 2.25,
+        },
+        calls: vec![call()],
+    }
+}

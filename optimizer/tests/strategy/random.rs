@@ -1,0 +1,106 @@
+//! Whatever the agents and the worker say, a run ends within its budget.
+
+use nightshift_optimizer::strategy::MAX_ATTEMPTS;
+use nightshift_protocol::attempt::{Route, Stage};
+use nightshift_protocol::task::TaskGoal;
+use nightshift_protocol::verdict::ProcessEnd;
+use proptest::prelude::*;
+
+use super::script::{Script, Try, crash};
+
+fn any_route() -> impl Strategy<Value = Option<Route>> {
+    prop::sample::select(vec![
+        None,
+        Some(Route::Repair),
+        Some(Route::Optimize),
+        Some(Route::NextSubtask),
+        Some(Route::Replan),
+        Some(Route::Stop),
+    ])
+}
+
+fn any_try() -> impl Strategy<Value = Try> {
+    prop_oneof![
+        Just(Try::NoCode),
+        Just(Try::Forbidden),
+        Just(Try::CompileError),
+        Just(Try::Wrong),
+        Just(Try::Ends(crash())),
+        Just(Try::Ends(ProcessEnd::TimedOut { limit_ms: 5 })),
+        Just(Try::Ends(ProcessEnd::ProtocolBroken { message: "a word".to_owned() })),
+        Just(Try::DiesInMeasurement(crash())),
+        (0.1..6.0).prop_map(|measured| Try::DiesInConfirmation { measured, end: crash() }),
+        (0.1..6.0, 0.1..6.0, any_route()).prop_map(|(measured, confirmed, advice)| Try::Right {
+            measured,
+            confirmed,
+            advice
+        }),
+        (0.9..1.1, 0.9..1.1, any_route()).prop_map(|(measured, confirmed, advice)| Try::Right {
+            measured,
+            confirmed,
+            advice
+        }),
+    ]
+}
+
+fn any_goal() -> impl Strategy<Value = TaskGoal> {
+    (
+        prop::option::of(0.5..5.0),
+        prop::option::of(0_u32..14),
+        prop::option::of(0_u32..5),
+        prop::option::of(0_u32..4),
+        prop::option::of(0_u32..4),
+        prop::option::of(-0.1..0.5),
+    )
+        .prop_map(|(target_speedup, max_attempts, max_replans, failed, stagnant, min_gain)| TaskGoal {
+            target_speedup,
+            max_attempts,
+            max_replans,
+            replan_after_failed: failed,
+            replan_after_stagnant: stagnant,
+            min_gain,
+        })
+}
+
+fn any_script() -> impl Strategy<Value = Script> {
+    let plan = prop::collection::vec(prop::option::of(0.5..4.0), 0..4);
+    (prop::collection::vec(plan, 1..4), prop::collection::vec(any_try(), 14..15))
+        .prop_map(|(plans, tries)| Script { plans, tries })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+
+    #[test]
+    fn every_run_ends_within_its_budget_with_consistent_numbers(script in any_script(), goal in any_goal()) {
+        let budget = goal.max_attempts.unwrap_or(6).clamp(1, MAX_ATTEMPTS);
+        let replans = goal.max_replans.unwrap_or(2);
+        let run = script.play(goal).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let view = &run.view;
+        prop_assert!(view.stop_reason.is_some());
+        prop_assert!(u32::try_from(view.attempts.len()).unwrap_or(u32::MAX) <= budget);
+        prop_assert!(u32::try_from(view.plans.len()).unwrap_or(u32::MAX) <= replans.saturating_add(1));
+        for (number, plan) in (1_u32..).zip(&view.plans) {
+            prop_assert_eq!(plan.version, number);
+            prop_assert_eq!(plan.reason.is_some(), number > 1);
+        }
+        for (number, attempt) in (1_u32..).zip(&view.attempts) {
+            prop_assert_eq!(attempt.number, number);
+            prop_assert!(attempt.parent.is_none_or(|parent| parent < number));
+            prop_assert_eq!(attempt.stage == Stage::Draft, attempt.parent.is_none());
+            prop_assert!(attempt.route.is_some());
+            prop_assert!(attempt.reward.as_ref().is_some_and(|reward| (0.0..=3.0).contains(&reward.reward)));
+            prop_assert_ne!(attempt.outcome.as_str(), "pending");
+            let plan = view.plans.iter().find(|plan| plan.version == attempt.plan_version);
+            let subtasks = plan.map_or(0, |plan| plan.plan.subtasks.len());
+            prop_assert!((1..=subtasks).contains(&usize::try_from(attempt.subtask).unwrap_or(usize::MAX)));
+        }
+        // The best is the fastest among those that a fresh process confirmed.
+        let confirmed = view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
+        let fastest = confirmed
+            .filter_map(|attempt| attempt.confirmation.as_ref().map(|measurement| measurement.speedup.estimate))
+            .reduce(f64::max);
+        let best = view.best_attempt.and_then(|number| view.attempts.iter().find(|attempt| attempt.number == number));
+        prop_assert_eq!(best.and_then(|best| best.confirmation.as_ref()).map(|m| m.speedup.estimate), fastest);
+    }
+}

@@ -1,0 +1,132 @@
+//! A run told as a list of tries.
+
+use nightshift_protocol::attempt::Route;
+use nightshift_protocol::step::{StepInput, StepOutput};
+use nightshift_protocol::task::TaskGoal;
+use nightshift_protocol::verdict::ProcessEnd;
+
+use super::facts;
+use super::simulator::{self, Failure, Finished};
+
+/// How an attempt goes.
+#[derive(Debug, Clone)]
+pub enum Try {
+    NoCode,
+    /// The screening sees a violation.
+    Forbidden,
+    CompileError,
+    /// The process ends like this while it is checked.
+    Ends(ProcessEnd),
+    Wrong,
+    /// Right, then it dies while it is timed.
+    DiesInMeasurement(ProcessEnd),
+    /// Right, fast, then it dies in the confirming measurement.
+    DiesInConfirmation {
+        measured: f64,
+        end: ProcessEnd,
+    },
+    /// Right: the measured speedup, the confirmed one, and the Verifier's advice.
+    Right {
+        measured: f64,
+        confirmed: f64,
+        advice: Option<Route>,
+    },
+}
+
+/// Right, confirmed as measured, with the advice to go on.
+pub fn right(speedup: f64) -> Try {
+    advised(speedup, Some(Route::Optimize))
+}
+
+/// Right, confirmed as measured, with this advice.
+pub fn advised(speedup: f64, advice: Option<Route>) -> Try {
+    Try::Right { measured: speedup, confirmed: speedup, advice }
+}
+
+pub fn crash() -> ProcessEnd {
+    ProcessEnd::Crashed { signal: 11, signal_name: "SIGSEGV".to_owned() }
+}
+
+/// What the agents and the worker will say.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// Targets of the subtasks of each plan version; the last plan is repeated.
+    pub plans: Vec<Vec<Option<f64>>>,
+    pub tries: Vec<Try>,
+}
+
+impl Script {
+    /// One plan with one subtask without a target.
+    pub fn of(tries: impl IntoIterator<Item = Try>) -> Self {
+        Self { plans: vec![vec![None]], tries: tries.into_iter().collect() }
+    }
+
+    pub fn with_plans(mut self, plans: &[&[Option<f64>]]) -> Self {
+        self.plans = plans.iter().map(|targets| targets.to_vec()).collect();
+        self
+    }
+
+    /// Plays the script to the run's end. Fails when the run asks for more attempts than were told.
+    pub fn play(&self, goal: TaskGoal) -> Result<Finished, Failure> {
+        simulator::run(&facts::run_input(goal), |key, input| self.answer(key, input))
+    }
+
+    /// Plays the script; the run must take exactly as many attempts as were told.
+    pub fn play_all(&self, goal: TaskGoal) -> Result<Finished, Failure> {
+        let finished = self.play(goal)?;
+        assert_eq!(finished.view.attempts.len(), self.tries.len(), "{:?}", finished.keys());
+        Ok(finished)
+    }
+
+    pub fn answer(&self, key: &str, input: &StepInput) -> Result<StepOutput, Failure> {
+        let number = match key.split('/').nth(1).and_then(|segment| segment.strip_prefix("attempt")) {
+            Some(digits) => digits.parse::<u32>()?,
+            None => 0,
+        };
+        let told = || -> Result<&Try, Failure> {
+            let index = usize::try_from(number)?.checked_sub(1).ok_or("no attempt")?;
+            Ok(self.tries.get(index).ok_or_else(|| format!("nothing is told about {key}"))?)
+        };
+        Ok(match input {
+            StepInput::PrepareTask { .. } => StepOutput::TaskPrepared { prepared: Box::new(facts::prepared()) },
+            StepInput::Plan { .. } => facts::planned(&self.plans[0]),
+            StepInput::Replan { previous, .. } => {
+                let index = usize::try_from(previous.version)?.min(self.plans.len() - 1);
+                facts::planned(&self.plans[index])
+            }
+            StepInput::WriteCode { .. } => match told()? {
+                Try::NoCode => facts::no_code(),
+                Try::Forbidden => facts::code_written(number, vec![facts::violation()]),
+                _ => facts::code_written(number, Vec::new()),
+            },
+            StepInput::Build { .. } => {
+                let library = format!("library {number}");
+                let library = (!matches!(told()?, Try::CompileError)).then_some(library.as_str());
+                StepOutput::Built { report: Box::new(facts::build(library)) }
+            }
+            StepInput::Check { .. } => match told()? {
+                Try::Ends(end) => facts::checked(end.clone(), 0),
+                Try::Wrong => facts::checked(ProcessEnd::Finished, 12),
+                _ => facts::checked(ProcessEnd::Finished, 0),
+            },
+            StepInput::Measure { confirms, .. } => match (told()?, confirms) {
+                (Try::DiesInMeasurement(end), false) | (Try::DiesInConfirmation { end, .. }, true) => {
+                    StepOutput::MeasureFailed { end: end.clone(), findings: Vec::new() }
+                }
+                (Try::DiesInConfirmation { measured, .. } | Try::Right { measured, .. }, false) => {
+                    facts::measured(*measured)
+                }
+                (Try::Right { confirmed, .. }, true) => facts::measured(*confirmed),
+                (other, _) => return Err(format!("{other:?} was measured").into()),
+            },
+            StepInput::Profile { .. } => facts::profiled(),
+            StepInput::Diagnose { .. } => match told()? {
+                Try::Right { advice, .. } => facts::diagnosed(number, *advice),
+                // It was slower than the best, so nobody confirmed it.
+                Try::DiesInConfirmation { .. } => facts::diagnosed(number, None),
+                other => return Err(format!("{other:?} was diagnosed").into()),
+            },
+            StepInput::Judge { .. } => facts::judged(),
+        })
+    }
+}
