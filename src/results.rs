@@ -117,7 +117,6 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
             .as_ref()
             .map_or_else(String::new, |toolchain| format!("; {}, {}", toolchain.version, toolchain.flags.join(" ")));
         machines.insert(format!("machine: {}, {} cores{compiler}", machine.processor, machine.cores));
-        sandboxes.insert(sandbox(&machine.sandbox));
     }
     for attempt in details.iter().flat_map(|detail| &detail.view.attempts) {
         for measurement in attempt.measurement.iter().chain(&attempt.confirmation) {

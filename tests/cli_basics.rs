@@ -163,7 +163,7 @@ fn completions_name_every_command() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = stdout(&expect_exit(nightshift(folder.path()).args(["completions", shell]), 0));
-        assert!(script.contains("doctor") && script.contains("--data-dir"), "{shell}");
+        assert!(script.contains("doctor") && script.contains("data-dir"), "{shell}");
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// First segments of codes.
-const AREAS: [&str; 25] = [
+const AREAS: [&str; 26] = [
+    "agent",
     "archive",
     "artifact",
     "attempt",

@@ -75,7 +75,7 @@ pub(super) async fn run(context: &Context) -> Result<ExitCode> {
             let found = printable(&check.found).replace('\n', " ");
             output.text(&format!("{}  {:22} {found}", output.paint(word, tone), check.name))?;
             if let Some(advice) = &check.advice {
-                output.text(&format!("{:33}{}", "-> ", printable(advice)))?;
+                output.text(&format!("{:33}-> {}", "", printable(advice)))?;
             }
         }
         output.text(if blocked { "\nthe demo is NOT possible here yet" } else { "\nthe demo is possible here" })?;
