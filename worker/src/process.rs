@@ -158,8 +158,8 @@ impl From<ProcessError> for StepFailure {
     }
 }
 
-/// Runs a command in a jail and waits for its end. Blocks: call it from a dedicated thread of the operating system,
-/// since the children are bound to the life of the thread that starts them.
+/// Runs a command in a jail and waits for its end. Blocks: call it from a dedicated thread of the operating system. When
+/// this process dies, whatever it started dies with it.
 pub fn run_jailed(
     host: &JailHost,
     command: &JailedCommand,

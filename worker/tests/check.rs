@@ -315,6 +315,9 @@ fn a_burglar_gets_nowhere_on_any_road() {
         assert!(report.cases.iter().all(|case| case.passed), "{means:?}");
     }
     assert!(!workshop.path().join("outside").exists());
+    // Without isolation it succeeds at the first try: the attempts are real.
+    let report = check_library(&library, SandboxChoice::None, false).unwrap();
+    assert_eq!(report.end, ProcessEnd::CallFailed { entry_point: "ns_run".to_owned(), status: 1 });
 }
 
 #[test]

@@ -109,6 +109,7 @@ unsafe extern "C-unwind" fn bottom_of_the_stack(
     argument: *mut c_void,
 ) {
     std::arch::naked_asm!(
+        ".cfi_startproc",
         ".cfi_undefined rip",
         "sub rsp, 8",
         ".cfi_adjust_cfa_offset 8",
@@ -118,6 +119,7 @@ unsafe extern "C-unwind" fn bottom_of_the_stack(
         "add rsp, 8",
         ".cfi_adjust_cfa_offset -8",
         "ret",
+        ".cfi_endproc",
     )
 }
 

@@ -32,6 +32,9 @@ pub(crate) fn supervise() -> i32 {
         Ok(None) => return 0,
         Err(error) => return refuse(&control, &format!("the plan cannot be read: {error}")),
     };
+    if let Err(message) = files::visible(&plan) {
+        return refuse(&control, &message);
+    }
     let base_bytes = limits::address_space_bytes();
     let mut means = Vec::new();
     let wants_namespaces = matches!(plan.means, SandboxChoice::Best | SandboxChoice::Namespaces);
