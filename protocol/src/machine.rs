@@ -139,10 +139,11 @@ impl SandboxReport {
         self.isolates_files && self.isolates_network
     }
 
-    /// `landlock v7 + seccomp + ...`, for one line of a table.
+    /// `landlock + seccomp + ...`, for one line of a table. Tries of the isolation (`probe_...`) are left out.
     #[must_use]
     pub fn summary(&self) -> String {
-        let names: Vec<&str> = self.means.iter().filter(|m| m.in_force).map(|m| m.name.as_str()).collect();
+        let means = self.means.iter().filter(|m| m.in_force && !m.name.starts_with("probe_"));
+        let names: Vec<&str> = means.map(|m| m.name.as_str()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(" + ") }
     }
 }

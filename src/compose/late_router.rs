@@ -35,6 +35,10 @@ async fn answer(State(slot): State<Slot>, request: Request) -> Response {
     let Some(router) = slot.get() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "starting").into_response();
     };
+    // What the outer routes matched would be taken for parameters of the inner ones.
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.clear();
+    let request = Request::from_parts(parts, body);
     let answered: std::result::Result<Response, Infallible> = router.clone().oneshot(request).await;
     match answered {
         Ok(response) => response,

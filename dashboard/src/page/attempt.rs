@@ -83,7 +83,9 @@ fn check(attempt: &Attempt) -> Option<impl IntoView + use<>> {
         .iter()
         .map(|case| {
             let worst = case.worst.as_ref().map(|worst| {
-                format!("{}{:?}: {:?}, truth {}", worst.tensor, worst.index, worst.candidate, worst.truth)
+                let index = worst.index.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+                let given = worst.candidate.map_or_else(|| "not finite".to_owned(), |value| value.to_string());
+                format!("{}[{index}]: {given}, truth {}", worst.tensor, worst.truth)
             });
             view! {
                 <tr>
