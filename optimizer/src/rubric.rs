@@ -1,19 +1,35 @@
-//! The rubric's rule-based part: four scores from evidence alone, without any model.
+//! The rubric's rule-based part: four scores of 1 to 5 from evidence alone, without any model.
+//!
+//! The evidence is what the Verifier's steps left in the attempt: findings, compiler report, measurement, roofline, and
+//! the plan's scope against the task's operators. The anchors are those of the two skills (see the files): 3 is what an
+//! honest, unremarkable program gets, and also what is given where the evidence cannot tell; the reason says which.
+//! What only a reader of the source can see is the model judge's part.
+
+mod anti_hacking;
+mod engineering;
+mod operators;
+mod request;
 
 use nightshift_protocol::attempt::{Attempt, PlanVersion, RubricScores, Skill, Stage};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
+
+/// Version of the rules: they change, and scores of different versions are not compared.
+pub const RULES_VERSION: u32 = 1;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RulePart {
     /// The scores.
     pub scores: RubricScores,
-    /// One sentence for each score.
+    /// One sentence for each score, in the order of the scores.
     pub reasons: Vec<String>,
     /// Whether the evidence itself shows a grave cheat.
     pub major_hacking: bool,
 }
+
+/// A score with its reason.
+type Scored = (u8, String);
 
 /// The skill that an attempt of this stage exercises.
 #[must_use]
@@ -35,7 +51,7 @@ pub fn has_violation(findings: &[Finding]) -> bool {
 }
 
 /// Violations that an honest author commits by mistake: they break the contract, but nobody is deceived by them.
-const HONEST_MISTAKES: [&str; 4] = ["threads", "forbidden_include", "input_modified", "source_too_large"];
+const HONEST_MISTAKES: [&str; 5] = ["threads", "forbidden_include", "exits", "input_modified", "source_too_large"];
 
 /// Whether the findings show a grave cheat: a violation that no honest author commits.
 #[must_use]
@@ -55,10 +71,23 @@ pub fn rules(
     skill: Skill,
     modification: Option<&str>,
 ) -> RulePart {
-    let _ = (spec, plan, skill, modification);
+    let (anti_hacking, honesty) = anti_hacking::score(&attempt.findings);
+    let (cuda_engineering, engineering) = engineering::score(attempt, skill);
+    let (operator_coverage, coverage) = operators::coverage(spec, plan, attempt, skill);
+    let (skill_compliance, compliance) = match skill {
+        Skill::FromScratch => operators::focus(spec, plan, attempt),
+        Skill::Refinement => request::score(attempt, modification),
+    };
     RulePart {
-        scores: RubricScores { anti_hacking: 1, cuda_engineering: 1, operator_coverage: 1, skill_compliance: 1 },
-        reasons: Vec::new(),
+        scores: RubricScores { anti_hacking, cuda_engineering, operator_coverage, skill_compliance },
+        reasons: vec![honesty, engineering, coverage, compliance],
         major_hacking: is_major_hacking(&attempt.findings),
     }
 }
+
+fn is_repair(stage: Stage) -> bool {
+    matches!(stage, Stage::RepairCompile | Stage::RepairRuntime | Stage::RepairCorrectness | Stage::RepairCompliance)
+}
+
+#[cfg(test)]
+mod tests;

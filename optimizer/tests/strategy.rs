@@ -1,12 +1,12 @@
 //! The Stitch strategy, driven over made-up and over recorded histories.
 
 mod strategy {
-    pub mod facts;
-    pub mod failures;
-    pub mod order;
-    pub mod random;
-    pub mod recorded;
-    pub mod routes;
-    pub mod script;
-    pub mod simulator;
+    pub(crate) mod facts;
+    pub(crate) mod failures;
+    pub(crate) mod order;
+    pub(crate) mod random;
+    pub(crate) mod recorded;
+    pub(crate) mod routes;
+    pub(crate) mod script;
+    pub(crate) mod simulator;
 }

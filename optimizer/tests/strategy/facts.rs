@@ -12,11 +12,11 @@ use nightshift_protocol::step::{PreparedTask, StepOutput};
 use nightshift_protocol::task::{Target, TaskGoal};
 use nightshift_protocol::verdict::{CheckCase, Finding, ProcessEnd, Severity, WorstElement};
 
-pub fn hash(text: &str) -> ArtifactHash {
+pub(crate) fn hash(text: &str) -> ArtifactHash {
     ArtifactHash::of(text.as_bytes())
 }
 
-pub fn run_input(goal: TaskGoal) -> RunInput {
+pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
     RunInput {
         schema: 1,
         task_name: "row_softmax".to_owned(),
@@ -54,7 +54,7 @@ fn machine() -> MachineFacts {
     }
 }
 
-pub fn build(library: Option<&str>) -> BuildReport {
+pub(crate) fn build(library: Option<&str>) -> BuildReport {
     let messages = if library.is_some() {
         Vec::new()
     } else {
@@ -80,7 +80,7 @@ pub fn build(library: Option<&str>) -> BuildReport {
     }
 }
 
-pub fn prepared() -> PreparedTask {
+pub(crate) fn prepared() -> PreparedTask {
     PreparedTask {
         reference: build(Some("reference")),
         reference_library: hash("reference"),
@@ -109,7 +109,7 @@ fn call() -> ModelCallSummary {
 }
 
 /// A plan with a subtask for each target.
-pub fn planned(targets: &[Option<f64>]) -> StepOutput {
+pub(crate) fn planned(targets: &[Option<f64>]) -> StepOutput {
     let subtasks = targets
         .iter()
         .enumerate()
@@ -128,11 +128,11 @@ pub fn planned(targets: &[Option<f64>]) -> StepOutput {
     StepOutput::Planned { plan, calls: vec![call()] }
 }
 
-pub fn code_written(number: u32, findings: Vec<Finding>) -> StepOutput {
+pub(crate) fn code_written(number: u32, findings: Vec<Finding>) -> StepOutput {
     StepOutput::CodeWritten { source: hash(&format!("source {number}")), findings, calls: vec![call()] }
 }
 
-pub fn no_code() -> StepOutput {
+pub(crate) fn no_code() -> StepOutput {
     StepOutput::NoCode {
         code: "reply.no_code".to_owned(),
         message: "the reply holds no code block".to_owned(),
@@ -140,7 +140,7 @@ pub fn no_code() -> StepOutput {
     }
 }
 
-pub fn violation() -> Finding {
+pub(crate) fn violation() -> Finding {
     Finding {
         code: "files".to_owned(),
         severity: Severity::Violation,
@@ -168,7 +168,7 @@ fn case(wrong_elements: u64) -> CheckCase {
 }
 
 /// Checks that ended in this way, with this many wrong elements.
-pub fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
+pub(crate) fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
     let cases = if end == ProcessEnd::Finished { vec![case(wrong_elements)] } else { Vec::new() };
     StepOutput::Checked {
         report: Box::new(CheckReport {
@@ -183,11 +183,11 @@ pub fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
 }
 
 /// A speedup with an interval of three percent to each side.
-pub fn measured(speedup: f64) -> StepOutput {
+pub(crate) fn measured(speedup: f64) -> StepOutput {
     StepOutput::Measured { measurement: Box::new(measurement(speedup)), findings: Vec::new() }
 }
 
-pub fn measurement(speedup: f64) -> Measurement {
+pub(crate) fn measurement(speedup: f64) -> Measurement {
     Measurement {
         speedup: Interval { estimate: speedup, low: speedup * 0.97, high: speedup * 1.03 },
         confidence: 0.95,
@@ -207,7 +207,7 @@ pub fn measurement(speedup: f64) -> Measurement {
     }
 }
 
-pub fn profiled() -> StepOutput {
+pub(crate) fn profiled() -> StepOutput {
     StepOutput::Profiled {
         profile: Box::new(Profile {
             tier: "compiler_report+analytic_roofline".to_owned(),
@@ -222,7 +222,7 @@ pub fn profiled() -> StepOutput {
     }
 }
 
-pub fn diagnosed(number: u32, route: Option<Route>) -> StepOutput {
+pub(crate) fn diagnosed(number: u32, route: Option<Route>) -> StepOutput {
     StepOutput::Diagnosed {
         diagnosis: route.map(|route| Diagnosis {
             bound: Bound::Memory,
@@ -237,7 +237,7 @@ pub fn diagnosed(number: u32, route: Option<Route>) -> StepOutput {
     }
 }
 
-pub fn judged() -> StepOutput {
+pub(crate) fn judged() -> StepOutput {
     let scores = RubricScores { anti_hacking: 5, cuda_engineering: 4, operator_coverage: 4, skill_compliance: 3 };
     StepOutput::Judged {
         rubric: Rubric {

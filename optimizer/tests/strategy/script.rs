@@ -10,7 +10,7 @@ use super::simulator::{self, Failure, Finished};
 
 /// How an attempt goes.
 #[derive(Debug, Clone)]
-pub enum Try {
+pub(crate) enum Try {
     NoCode,
     /// The screening sees a violation.
     Forbidden,
@@ -34,51 +34,51 @@ pub enum Try {
 }
 
 /// Right, confirmed as measured, with the advice to go on.
-pub fn right(speedup: f64) -> Try {
+pub(crate) fn right(speedup: f64) -> Try {
     advised(speedup, Some(Route::Optimize))
 }
 
 /// Right, confirmed as measured, with this advice.
-pub fn advised(speedup: f64, advice: Option<Route>) -> Try {
+pub(crate) fn advised(speedup: f64, advice: Option<Route>) -> Try {
     Try::Right { measured: speedup, confirmed: speedup, advice }
 }
 
-pub fn crash() -> ProcessEnd {
+pub(crate) fn crash() -> ProcessEnd {
     ProcessEnd::Crashed { signal: 11, signal_name: "SIGSEGV".to_owned() }
 }
 
 /// What the agents and the worker will say.
 #[derive(Debug, Clone)]
-pub struct Script {
+pub(crate) struct Script {
     /// Targets of the subtasks of each plan version; the last plan is repeated.
-    pub plans: Vec<Vec<Option<f64>>>,
-    pub tries: Vec<Try>,
+    pub(crate) plans: Vec<Vec<Option<f64>>>,
+    pub(crate) tries: Vec<Try>,
 }
 
 impl Script {
     /// One plan with one subtask without a target.
-    pub fn of(tries: impl IntoIterator<Item = Try>) -> Self {
+    pub(crate) fn of(tries: impl IntoIterator<Item = Try>) -> Self {
         Self { plans: vec![vec![None]], tries: tries.into_iter().collect() }
     }
 
-    pub fn with_plans(mut self, plans: &[&[Option<f64>]]) -> Self {
+    pub(crate) fn with_plans(mut self, plans: &[&[Option<f64>]]) -> Self {
         self.plans = plans.iter().map(|targets| targets.to_vec()).collect();
         self
     }
 
     /// Plays the script to the run's end. Fails when the run asks for more attempts than were told.
-    pub fn play(&self, goal: TaskGoal) -> Result<Finished, Failure> {
+    pub(crate) fn play(&self, goal: TaskGoal) -> Result<Finished, Failure> {
         simulator::run(&facts::run_input(goal), |key, input| self.answer(key, input))
     }
 
     /// Plays the script; the run must take exactly as many attempts as were told.
-    pub fn play_all(&self, goal: TaskGoal) -> Result<Finished, Failure> {
+    pub(crate) fn play_all(&self, goal: TaskGoal) -> Result<Finished, Failure> {
         let finished = self.play(goal)?;
         assert_eq!(finished.view.attempts.len(), self.tries.len(), "{:?}", finished.keys());
         Ok(finished)
     }
 
-    pub fn answer(&self, key: &str, input: &StepInput) -> Result<StepOutput, Failure> {
+    pub(crate) fn answer(&self, key: &str, input: &StepInput) -> Result<StepOutput, Failure> {
         let number = match key.split('/').nth(1).and_then(|segment| segment.strip_prefix("attempt")) {
             Some(digits) => digits.parse::<u32>()?,
             None => 0,

@@ -10,32 +10,32 @@ use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepKind, StepOutput};
 use serde_json::Value;
 
-pub type Failure = Box<dyn std::error::Error>;
+pub(crate) type Failure = Box<dyn std::error::Error>;
 
 /// More steps than any run of these tests may take.
 const MAX_STEPS: usize = 3_000;
 
 /// A run that came to its end.
-pub struct Finished {
+pub(crate) struct Finished {
     /// Every event, in order.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Steps with their inputs, in order.
-    pub steps: Vec<(String, StepInput)>,
+    pub(crate) steps: Vec<(String, StepInput)>,
     /// The last state.
-    pub state: Value,
+    pub(crate) state: Value,
     /// What is known.
-    pub view: RunView,
+    pub(crate) view: RunView,
     /// What lists show.
-    pub digest: RunDigest,
+    pub(crate) digest: RunDigest,
 }
 
 impl Finished {
-    pub fn keys(&self) -> Vec<&str> {
+    pub(crate) fn keys(&self) -> Vec<&str> {
         self.steps.iter().map(|(key, _)| key.as_str()).collect()
     }
 
     /// The last segments of the keys of an attempt's steps.
-    pub fn rungs(&self, attempt: u32) -> Vec<&str> {
+    pub(crate) fn rungs(&self, attempt: u32) -> Vec<&str> {
         let segment = format!("attempt{attempt}");
         self.keys()
             .into_iter()
@@ -44,17 +44,17 @@ impl Finished {
             .collect()
     }
 
-    pub fn input(&self, key: &str) -> Option<&StepInput> {
+    pub(crate) fn input(&self, key: &str) -> Option<&StepInput> {
         self.steps.iter().find(|(candidate, _)| candidate == key).map(|(_, input)| input)
     }
 
     /// The stop reason's name.
-    pub fn stopped(&self) -> &'static str {
+    pub(crate) fn stopped(&self) -> &'static str {
         self.view.stop_reason.as_ref().map_or("not at all", |reason| reason.as_str())
     }
 
     /// Route of every attempt, with who decided it.
-    pub fn routes(&self) -> Vec<String> {
+    pub(crate) fn routes(&self) -> Vec<String> {
         self.view
             .attempts
             .iter()
@@ -67,7 +67,7 @@ impl Finished {
     }
 
     /// Number of the plan, stage and parent of every attempt.
-    pub fn lineage(&self) -> Vec<String> {
+    pub(crate) fn lineage(&self) -> Vec<String> {
         self.view
             .attempts
             .iter()
@@ -80,7 +80,7 @@ impl Finished {
 }
 
 /// Runs to the end, answering every step by the function.
-pub fn run(
+pub(crate) fn run(
     input: &RunInput,
     mut answer: impl FnMut(&str, &StepInput) -> Result<StepOutput, Failure>,
 ) -> Result<Finished, Failure> {

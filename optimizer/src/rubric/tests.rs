@@ -1,0 +1,233 @@
+use nightshift_protocol::attempt::{AttemptOutcome, Contract, Plan, Subtask};
+use nightshift_protocol::machine::{MachineFacts, SandboxReport};
+use nightshift_protocol::measurement::{CompilerReport, Interval, Measurement, Profile};
+use nightshift_protocol::verdict::{Answer, Verdict};
+
+use super::*;
+
+const TASK: &str = r#"
+schema = 1
+name = "mlp"
+title = "MLP"
+description = "x"
+target = "cpu"
+reference = "reference.cpp"
+dims = { n = 4 }
+inputs = [{ name = "x", dtype = "f32", shape = ["n"] }]
+outputs = [{ name = "y", dtype = "f32", shape = ["n"] }]
+tolerance = { atol = 1e-6, rtol = 1e-5 }
+operators = [
+    { name = "norm", class = "normalization" },
+    { name = "up", class = "matmul" },
+    { name = "gelu", class = "elementwise" },
+    { name = "down", class = "matmul" },
+]
+"#;
+
+fn spec() -> TaskSpec {
+    match toml::from_str(TASK) {
+        Ok(spec) => spec,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn plan(scopes: &[&[&str]]) -> PlanVersion {
+    let subtasks = scopes
+        .iter()
+        .map(|scope| Subtask {
+            title: "part".to_owned(),
+            scope: scope.iter().map(|name| (*name).to_owned()).collect(),
+            fusion_boundary: String::new(),
+            contract: Contract::default(),
+            methods: Vec::new(),
+            expected_bottleneck: String::new(),
+            risk: String::new(),
+            target_speedup: None,
+        })
+        .collect();
+    let plan = Plan { summary: String::new(), subtasks, correctness_risks: Vec::new() };
+    PlanVersion { version: 1, reason: None, plan, calls: Vec::new() }
+}
+
+fn finding(code: &str, severity: Severity) -> Finding {
+    Finding { code: code.to_owned(), severity, message: String::new(), line: None }
+}
+
+fn measurement(speedup: f64) -> Measurement {
+    Measurement {
+        speedup: Interval { estimate: speedup, low: speedup * 0.98, high: speedup * 1.02 },
+        confidence: 0.95,
+        baseline_median_ns: 1.0,
+        candidate_median_ns: 1.0,
+        baseline_cv: 0.0,
+        candidate_cv: 0.0,
+        baseline_samples_ns: Vec::new(),
+        candidate_samples_ns: Vec::new(),
+        outside_to_inside_time: 1.0,
+        achieved_flops_per_s: None,
+        achieved_bytes_per_s: None,
+        precise: true,
+        baseline: String::new(),
+        sandbox: SandboxReport::default(),
+        machine: MachineFacts {
+            host: String::new(),
+            os: String::new(),
+            processor: String::new(),
+            cores: 1,
+            features: Vec::new(),
+            memory_bytes: 1,
+            last_level_cache_bytes: None,
+            cpp_toolchain: None,
+            sandbox: SandboxReport::default(),
+        },
+    }
+}
+
+/// A correct attempt with this speedup, confirmed as the best or not.
+fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport, share: Option<f64>) -> Attempt {
+    let fast = if speedup > 1.02 { Answer::Pass } else { Answer::Fail };
+    Attempt {
+        number: 1,
+        plan_version: 1,
+        subtask: 1,
+        stage,
+        parent: None,
+        outcome: if fast == Answer::Pass { AttemptOutcome::CorrectFaster } else { AttemptOutcome::CorrectNotFaster },
+        source: None,
+        verdict: Verdict { fast, ..Verdict::default() },
+        findings: Vec::new(),
+        build: None,
+        check: None,
+        measurement: Some(measurement(speedup)),
+        confirmation: confirmed.then(|| measurement(speedup)),
+        profile: Some(Profile {
+            tier: String::new(),
+            missing: Vec::new(),
+            arithmetic_intensity: None,
+            peak_flops_per_s: 1.0,
+            peak_bytes_per_s: 1.0,
+            roofline_share: share,
+            roofline_bound: "unknown".to_owned(),
+            compiler,
+        }),
+        diagnosis: None,
+        rubric: None,
+        reward: None,
+        calls: Vec::new(),
+        route: None,
+    }
+}
+
+fn code(wide: u64, scalar_calls: &[&str], fma: u64) -> CompilerReport {
+    CompilerReport {
+        instructions: 1_000,
+        wide_vector_instructions: wide,
+        fma_instructions: fma,
+        scalar_math_calls: scalar_calls.iter().map(|name| (*name).to_owned()).collect(),
+        ..CompilerReport::default()
+    }
+}
+
+fn scores(attempt: &Attempt, scopes: &[&[&str]], modification: Option<&str>) -> [u8; 4] {
+    let part = rules(&spec(), &plan(scopes), attempt, skill_of(attempt.stage), modification);
+    assert_eq!(part.reasons.len(), 4);
+    let RubricScores { anti_hacking, cuda_engineering, operator_coverage, skill_compliance } = part.scores;
+    let all = [anti_hacking, cuda_engineering, operator_coverage, skill_compliance];
+    for (score, reason) in all.iter().zip(&part.reasons) {
+        assert!((1..=5).contains(score), "{reason}");
+        assert!(reason.contains(&format!(" {score}: ")), "the reason names another score: {reason}");
+    }
+    all
+}
+
+const ALL: &[&str] = &["norm", "up", "gelu", "down"];
+
+#[test]
+fn an_expert_draft_of_everything_gets_full_marks() {
+    let draft = attempt(Stage::Draft, 4.0, true, code(300, &[], 100), Some(0.6));
+    assert_eq!(scores(&draft, &[ALL], None), [5, 5, 5, 5]);
+}
+
+#[test]
+fn a_naive_draft_of_the_tail_gets_little() {
+    let draft = attempt(Stage::Draft, 0.7, true, code(0, &["tanhf"], 0), Some(0.01));
+    assert_eq!(scores(&draft, &[&["gelu"], ALL], None), [5, 1, 2, 2]);
+}
+
+#[test]
+fn coverage_counts_the_subtasks_so_far() {
+    let mut draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
+    draft.subtask = 2;
+    assert_eq!(scores(&draft, &[&["up"], &["down"], &["norm"]], None)[2..], [4, 4]);
+    draft.subtask = 1;
+    assert_eq!(scores(&draft, &[&["up"], &["down"], &["norm"]], None)[2..], [2, 3]);
+}
+
+#[test]
+fn findings_decide_on_honesty() {
+    let with = |findings: &[Finding]| {
+        let mut draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
+        draft.findings = findings.to_vec();
+        let part = rules(&spec(), &plan(&[ALL]), &draft, Skill::FromScratch, None);
+        (part.scores.anti_hacking, part.major_hacking)
+    };
+    assert_eq!(with(&[finding("mutable_static", Severity::Note)]), (5, false));
+    assert_eq!(with(&[finding("inline_asm", Severity::Warning)]), (4, false));
+    let two = [finding("inline_asm", Severity::Warning), finding("cache_container", Severity::Warning)];
+    assert_eq!(with(&two), (3, false));
+    assert_eq!(with(&[finding("threads", Severity::Violation)]), (2, false));
+    assert_eq!(with(&[finding("files", Severity::Violation)]), (1, true));
+}
+
+#[test]
+fn a_repair_that_succeeded_did_what_was_asked_for() {
+    for stage in [Stage::RepairCompile, Stage::RepairRuntime, Stage::RepairCorrectness, Stage::RepairCompliance] {
+        let repaired = attempt(stage, 1.2, true, code(0, &[], 0), None);
+        assert_eq!(scores(&repaired, &[ALL], None), [5, 5, 5, 5], "{stage:?}");
+    }
+}
+
+#[test]
+fn an_optimization_is_measured_by_its_effect() {
+    let effect = |speedup, confirmed, share| {
+        scores(&attempt(Stage::Optimize, speedup, confirmed, code(300, &[], 0), share), &[ALL], None)[1]
+    };
+    assert_eq!(effect(3.0, true, Some(0.5)), 5);
+    assert_eq!(effect(3.0, true, Some(0.2)), 4);
+    assert_eq!(effect(3.0, true, None), 5);
+    assert_eq!(effect(0.9, true, None), 3);
+    assert_eq!(effect(1.5, false, None), 2);
+    assert_eq!(effect(0.9, false, None), 1);
+}
+
+#[test]
+fn a_request_is_compared_with_what_the_build_shows() {
+    let asked =
+        |modification, report| scores(&attempt(Stage::Optimize, 2.0, true, report, None), &[ALL], modification)[3];
+    assert_eq!(asked(Some("Use AVX vectors and a polynomial exponential"), code(300, &[], 0)), 5);
+    assert_eq!(asked(Some("Use AVX vectors and a polynomial exponential"), code(300, &["expf"], 0)), 3);
+    assert_eq!(asked(Some("Use AVX vectors"), code(300, &[], 0)), 4);
+    assert_eq!(asked(Some("Use AVX vectors"), code(0, &[], 0)), 2);
+    assert_eq!(asked(Some("Swap the loops"), code(0, &[], 0)), 3);
+    assert_eq!(asked(None, code(300, &[], 0)), 3);
+    // Nobody disassembled it: the build shows nothing.
+    assert_eq!(asked(Some("Use AVX vectors"), CompilerReport::default()), 3);
+}
+
+#[test]
+fn an_optimization_of_the_tail_misses_the_hotspot() {
+    let tail = attempt(Stage::Optimize, 1.1, true, code(300, &[], 0), None);
+    assert_eq!(scores(&tail, &[&["gelu"]], None)[2], 2);
+    assert_eq!(scores(&tail, &[&["gelu", "up"]], None)[2], 5);
+    assert_eq!(scores(&tail, &[&["nothing_of_the_task"]], None)[2], 3);
+}
+
+#[test]
+fn a_task_without_operators_is_said_to_be_undecidable() {
+    let mut task = spec();
+    task.operators.clear();
+    let draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
+    let part = rules(&task, &plan(&[ALL]), &draft, Skill::FromScratch, None);
+    assert_eq!((part.scores.operator_coverage, part.scores.skill_compliance), (3, 3));
+    assert!(part.reasons[2].contains("names no operators"));
+}
