@@ -63,6 +63,48 @@ fn every_attack_is_caught_and_no_honest_program_is_refused() -> TestResult {
     Ok(())
 }
 
+/// The `cpp` blocks of a reply.
+fn blocks(reply: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Vec<&str>> = None;
+    for line in reply.lines() {
+        match (&mut open, line.trim_end()) {
+            (None, "```cpp") => open = Some(Vec::new()),
+            (Some(lines), "```") => {
+                blocks.push(lines.join("\n"));
+                open = None;
+            }
+            (Some(lines), _) => lines.push(line),
+            (None, _) => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn no_bundled_program_is_refused() -> TestResult {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut programs = Vec::new();
+    for entry in fs::read_dir(examples)? {
+        let folder = entry?.path();
+        if !folder.is_dir() {
+            continue;
+        }
+        programs.push((folder.display().to_string(), fs::read_to_string(folder.join("reference.cpp"))?));
+        for reply in fs::read_dir(folder.join("replies"))? {
+            let path = reply?.path();
+            let found = blocks(&fs::read_to_string(&path)?);
+            programs.extend(found.into_iter().map(|source| (path.display().to_string(), source)));
+        }
+    }
+    assert!(programs.len() > 20, "{}", programs.len());
+    for (name, source) in programs {
+        let found = screen(&source, Target::Cpu);
+        assert!(violations(&found).is_empty(), "{name}: {found:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn every_violation_names_a_line_of_the_source() -> TestResult {
     for (name, source) in programs("attack")? {

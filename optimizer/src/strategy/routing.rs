@@ -135,8 +135,8 @@ fn stagnated(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDe
         .take(wanted)
         .collect();
     let oldest = recent.last().filter(|_| recent.len() == wanted)?.number;
-    let best_before =
-        run.attempts.iter().filter(|a| a.number < oldest).filter_map(confirmed_estimate).reduce(f64::max)?;
+    let earlier = run.attempts.iter().filter(|a| a.number < oldest && a.outcome.is_correct());
+    let best_before = earlier.filter_map(confirmed_estimate).reduce(f64::max)?;
     let wall = best_before * (1.0 + limits.min_gain);
     let gained = recent.iter().filter_map(|a| a.speedup()).any(|speedup| speedup.estimate > wall);
     if gained {

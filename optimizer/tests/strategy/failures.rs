@@ -135,6 +135,24 @@ fn outputs_that_are_wrong_when_timed_break_the_rules() -> TestResult {
 }
 
 #[test]
+fn a_cheat_that_is_only_seen_in_the_confirmation_is_no_measure_for_others() -> TestResult {
+    let script = Script::of([right(1.5), right(9.0), right(1.6), right(1.7)]);
+    let limits = TaskGoal { max_attempts: Some(4), replan_after_stagnant: Some(1), ..TaskGoal::default() };
+    let run = simulator::run(&facts::run_input(limits), |key, input| {
+        if key == "subtask1/attempt2/confirm" {
+            let measurement = Box::new(facts::measurement(9.0));
+            return Ok(StepOutput::Measured { measurement, findings: vec![facts::violation()] });
+        }
+        script.answer(key, input)
+    })?;
+    assert_eq!(run.view.attempts[1].outcome, AttemptOutcome::NotCompliant);
+    // 1.6 gains over 1.5, 1.7 over 1.6: neither is compared with the 9.0 of the cheat.
+    assert_eq!(run.routes(), ["optimize by model", "repair by rule", "optimize by model", "stop by rule"]);
+    assert_eq!(run.digest.best_attempt, Some(4));
+    Ok(())
+}
+
+#[test]
 fn a_task_that_cannot_be_used_ends_its_run() -> TestResult {
     let run = simulator::run(&facts::run_input(TaskGoal::default()), |_, _| {
         Ok(StepOutput::TaskRejected {

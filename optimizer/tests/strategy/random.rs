@@ -69,7 +69,7 @@ fn any_script() -> impl Strategy<Value = Script> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(32) })]
 
     #[test]
     fn every_run_ends_within_its_budget_with_consistent_numbers(script in any_script(), goal in any_goal()) {
