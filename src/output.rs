@@ -12,6 +12,9 @@ use crate::failure::{Failure, Result};
 /// Width of tables when standard output is no terminal: wide enough that nothing is wrapped without need.
 const PIPE_WIDTH_CHARS: u16 = 200;
 
+/// Terminals that claim to be narrower are not believed.
+const MIN_WIDTH_CHARS: u16 = 40;
+
 /// Where and how a command writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
@@ -109,7 +112,8 @@ impl Output {
     pub(crate) fn table(self, headings: &[&str]) -> Table {
         let mut table = Table::new();
         table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-        if !std::io::stdout().is_terminal() {
+        // A terminal that does not know its size says zero.
+        if !std::io::stdout().is_terminal() || table.width().is_none_or(|width| width < MIN_WIDTH_CHARS) {
             table.set_width(PIPE_WIDTH_CHARS);
         }
         if !self.color {

@@ -1,0 +1,100 @@
+//! Server, worker and client as three processes that share nothing but an address and tokens.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
+
+#[path = "support/binary.rs"]
+mod binary;
+#[path = "support/tiny_task.rs"]
+mod tiny_task;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use binary::{expect_exit, json_lines, nightshift};
+use serde_json::Value;
+
+const OPERATOR: &str = "the-operator";
+const WORKER: &str = "a-worker";
+
+/// Ends with the test, however the test ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(data_dir: &Path) -> (Running, String) {
+    let mut child = nightshift(data_dir)
+        .args(["serve", "--no-worker", "--bind", "127.0.0.1:0", "--json"])
+        .env("NIGHTSHIFT_SERVER__TOKEN", OPERATOR)
+        .env("NIGHTSHIFT_SERVER__WORKER_TOKEN", WORKER)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = serde_json::from_str::<Value>(&line).unwrap()["address"].as_str().unwrap().to_owned();
+    (Running(child), address)
+}
+
+#[test]
+fn a_campaign_is_carried_out_by_a_worker_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = serve(&folder.path().join("server"));
+    let worker_dir = folder.path().join("worker");
+    let _worker = Running(
+        nightshift(&worker_dir)
+            .args(["--server", &address, "work", "--name", "elsewhere"])
+            .env("NIGHTSHIFT_SERVER__WORKER_TOKEN", WORKER)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let task = tiny_task::write(folder.path(), "gaussian", &tiny_task::ATTEMPT_PASSES);
+    let client_dir = folder.path().join("client");
+    let client = || {
+        let mut command = nightshift(&client_dir);
+        command.args(["--server", &address, "--json"]).env("NIGHTSHIFT_SERVER__TOKEN", OPERATOR);
+        command
+    };
+    let mut run = client();
+    run.arg("run").arg(&task).args(["--model", "scripted"]);
+    let result = json_lines(&expect_exit(&mut run, 0)).remove(0);
+    assert_eq!(result["succeeded"], true);
+    assert_eq!(result["dashboard"], address);
+    let workers = json_lines(&expect_exit(client().args(["list", "workers"]), 0)).remove(0);
+    let elsewhere = workers.as_array().unwrap().iter().find(|worker| worker["name"] == "elsewhere");
+    assert_eq!(elsewhere.expect("the worker is listed")["embedded"], false);
+    assert!(!client_dir.exists() && !worker_dir.join("nightshift.db").exists(), "only the server has a database");
+}
+
+#[test]
+fn a_workers_token_starts_no_campaign() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = serve(&folder.path().join("server"));
+    let task = tiny_task::write(folder.path(), "gaussian", &tiny_task::ATTEMPT_PASSES);
+    for (token, code) in
+        [(Some(WORKER), "auth.forbidden"), (Some("wrong"), "auth.wrong_token"), (None, "auth.required")]
+    {
+        let mut command = nightshift(&folder.path().join("client"));
+        command.args(["--server", &address, "--json", "run"]).arg(&task).args(["--model", "scripted"]);
+        if let Some(token) = token {
+            command.env("NIGHTSHIFT_SERVER__TOKEN", token);
+        }
+        let error = json_lines(&expect_exit(&mut command, 6)).remove(0)["error"].clone();
+        assert_eq!(error["code"], code, "{token:?}");
+    }
+    let mut worker = nightshift(&folder.path().join("worker"));
+    worker.args(["--server", &address, "--json", "work"]).env("NIGHTSHIFT_SERVER__WORKER_TOKEN", "wrong");
+    assert_eq!(json_lines(&expect_exit(&mut worker, 6))[0]["error"]["code"], "auth.wrong_token");
+}
