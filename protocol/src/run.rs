@@ -99,12 +99,11 @@ impl RunStatus {
         use RunTransition as T;
         match (self, transition) {
             (Self::Running | Self::Paused, T::Pause) => Ok(Self::Paused),
-            (Self::Running | Self::Paused, T::Resume) => Ok(Self::Running),
+            (Self::Running | Self::Paused, T::Resume) | (Self::Failed, T::Retry) => Ok(Self::Running),
             (Self::Running | Self::Paused | Self::Cancelling, T::Cancel) => Ok(Self::Cancelling),
             (Self::Cancelling, T::CancelFinished) => Ok(Self::Cancelled),
             (Self::Running | Self::Paused, T::Complete) => Ok(Self::Completed),
             (Self::Running | Self::Paused, T::Fail) => Ok(Self::Failed),
-            (Self::Failed, T::Retry) => Ok(Self::Running),
             (from, transition) => Err(IllegalTransition { from, transition }),
         }
     }

@@ -125,7 +125,7 @@ fn diagnosis(attempt: &Attempt) -> Option<impl IntoView + use<>> {
 fn rubric(attempt: &Attempt) -> Option<impl IntoView + use<>> {
     let rubric = attempt.rubric.as_ref()?;
     let judge = match &rubric.judge {
-        JudgeOpinion::Rated { scores: rated, .. } => scores(rated),
+        JudgeOpinion::Rated { scores: rated, .. } => scores(*rated),
         JudgeOpinion::JudgeUnavailable { reason } => format!("unavailable: {reason}"),
     };
     let reasons = rubric.rule_reasons.iter().map(|reason| view! { <li>{reason.clone()}</li> }).collect::<Vec<_>>();
@@ -133,7 +133,7 @@ fn rubric(attempt: &Attempt) -> Option<impl IntoView + use<>> {
     Some(view! {
         <h2>"Rubric"</h2>
         <dl>
-            <dt>"By rules"</dt><dd>{scores(&rubric.rules)}</dd>
+            <dt>"By rules"</dt><dd>{scores(rubric.rules)}</dd>
             <dt>"By the judge"</dt><dd>{judge}</dd>
             <dt>"Reward"</dt><dd>{reward}</dd>
         </dl>
@@ -141,7 +141,7 @@ fn rubric(attempt: &Attempt) -> Option<impl IntoView + use<>> {
     })
 }
 
-fn scores(scores: &RubricScores) -> String {
+fn scores(scores: RubricScores) -> String {
     format!(
         "anti-hacking {}, CUDA engineering {}, operator coverage {}, skill compliance {} (total {})",
         scores.anti_hacking,
