@@ -138,10 +138,8 @@ fn the_same_command_begins_a_new_campaign_only_after_the_last_one_ended() {
 fn an_ambiguous_id_lists_what_it_fits() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
-    let tasks: Vec<_> = ["gaussian_a", "gaussian_b"]
-        .iter()
-        .map(|name| tiny_task::write(folder.path(), name, &tiny_task::ATTEMPT_PASSES))
-        .collect();
+    let tasks: Vec<_> =
+        ["gaussian_a", "gaussian_b"].iter().map(|name| tiny_task::write(folder.path(), name, &[16, 2, 8])).collect();
     expect_exit(nightshift(&data_dir).arg("run").args(&tasks).args(["--model", "scripted", "--exit"]), 0);
     let error = json(&data_dir, &["show", "run_"], 3).remove(0)["error"].clone();
     assert_eq!(error["code"], "run.ambiguous");

@@ -60,7 +60,7 @@ fn a_campaign_is_carried_out_by_a_worker_elsewhere() {
             .spawn()
             .unwrap(),
     );
-    let task = tiny_task::write(folder.path(), "gaussian", &tiny_task::ATTEMPT_PASSES);
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2, 8]);
     let client_dir = folder.path().join("client");
     let client = || {
         let mut command = nightshift(&client_dir);
@@ -82,7 +82,7 @@ fn a_campaign_is_carried_out_by_a_worker_elsewhere() {
 fn a_workers_token_starts_no_campaign() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, address) = serve(&folder.path().join("server"));
-    let task = tiny_task::write(folder.path(), "gaussian", &tiny_task::ATTEMPT_PASSES);
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2, 8]);
     for (token, code) in
         [(Some(WORKER), "auth.forbidden"), (Some("wrong"), "auth.wrong_token"), (None, "auth.required")]
     {

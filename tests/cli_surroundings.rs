@@ -179,7 +179,7 @@ fn a_damaged_database_is_left_as_it_is() {
 fn without_a_compiler_nothing_is_begun_and_the_error_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");
-    let task = tiny_task::write(folder.path(), "gaussian", &tiny_task::ATTEMPT_PASSES);
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2, 8]);
     let mut command = nightshift(&data_dir);
     command.arg("run").arg(&task).args(["--model", "scripted", "--exit", "--json"]);
     command.env("NIGHTSHIFT_WORKER__CPP_COMPILER", "/nonexistent/c++");
