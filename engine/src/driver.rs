@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use nightshift_protocol::id::{RunId, StepId};
-use nightshift_protocol::run::{RunStatus, RunTransition};
+use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
+use serde_json::Value;
 
 use crate::clock::{Clock, Random};
 use crate::event::Event;
-use crate::store::{Advance, Advanced, Store, StoreError};
-use crate::workflow::{Command, Workflow, WorkflowError};
+use crate::store::{Advance, Advanced, RunRecord, Store, StoreError};
+use crate::workflow::{Command, StepOrder, Workflow, WorkflowError};
 
-/// Events folded in one advance.
-pub const MAX_EVENTS_PER_ADVANCE: u32 = 1_000;
+/// Events that are read at once; an advance folds page after page, all that there are.
+pub const MAX_EVENTS_PER_READ: u32 = 1_000;
 /// Conflicts in a row after which the run is left to the next round.
 pub const MAX_CONFLICTS: u32 = 16;
 
@@ -87,41 +88,28 @@ impl Driver {
         if record.status.is_final() {
             return Ok(None);
         }
-        let events = self.store.events_after(run, record.folded_seq, MAX_EVENTS_PER_ADVANCE).await?;
-        let more = events.len() >= usize::try_from(MAX_EVENTS_PER_ADVANCE).unwrap_or(usize::MAX);
-        // What the last decision itself caused asks for no other one; it is folded together with the next real event.
-        let asks_for_a_decision = more || events.iter().any(|event| event.event.asks_for_a_decision());
-        if !asks_for_a_decision && record.status != RunStatus::Cancelling {
+        let folded = match self.fold(&record).await {
+            Err(DriveError::Workflow(_)) if record.status == RunStatus::Cancelling => {
+                return self.end_unreadable(record).await;
+            }
+            folded => folded?,
+        };
+        if !folded.asks_for_a_decision && record.status != RunStatus::Cancelling {
             return Ok(None);
         }
-        let mut state = record.state;
-        let mut folded_seq = record.folded_seq;
-        let mut failed: Option<StepFailure> = None;
-        for event in &events {
-            state = Some(self.workflow.apply(state, &event.event)?);
-            folded_seq = event.seq;
-            match &event.event {
-                Event::StepFailed { failure, .. } => failed = Some(failure.clone()),
-                Event::RunRetried { .. } => failed = None,
-                _ => {}
-            }
-        }
-        let Some(state) = state else { return Ok(None) };
+        let Some(state) = folded.state else { return Ok(None) };
 
         let mut schedule = Vec::new();
         let mut end = None;
         if record.status == RunStatus::Cancelling {
-            let open = self.store.list_steps(run).await?.iter().any(|step| !step.status.is_final());
-            if open {
-                if !asks_for_a_decision {
-                    return Ok(None);
-                }
-            } else {
+            if !self.has_open_steps(run).await? {
                 end = Some((RunTransition::CancelFinished, Event::RunCancelled));
+            } else if !folded.asks_for_a_decision {
+                return Ok(None);
             }
-        } else if let Some(failure) = failed {
+        } else if let Some(failure) = folded.failed {
             end = Some((RunTransition::Fail, Event::RunFailed { failure }));
-        } else if !more {
+        } else {
             for command in self.workflow.decide(&state)? {
                 match command {
                     Command::Schedule(order) => {
@@ -132,12 +120,15 @@ impl Driver {
                     }
                 }
             }
+            if end.is_none() {
+                end = self.dead_end(&record, folded.seq, &schedule).await?;
+            }
         }
         let digest = self.workflow.digest(&state)?;
         Ok(Some(Advance {
             run: run.clone(),
             revision: record.revision,
-            folded_seq,
+            folded_seq: folded.seq,
             state,
             digest,
             schedule,
@@ -145,6 +136,85 @@ impl Driver {
             at: self.clock.now(),
         }))
     }
+
+    /// The state after everything in the log. What the last decision itself caused asks for no other one; it is folded
+    /// together with the next real event.
+    async fn fold(&self, record: &RunRecord) -> Result<Folded, DriveError> {
+        let mut folded =
+            Folded { state: record.state.clone(), seq: record.folded_seq, asks_for_a_decision: false, failed: None };
+        loop {
+            let page = self.store.events_after(&record.id, folded.seq, MAX_EVENTS_PER_READ).await?;
+            for event in &page {
+                folded.state = Some(self.workflow.apply(folded.state.take(), &event.event)?);
+                folded.seq = event.seq;
+                folded.asks_for_a_decision |= event.event.asks_for_a_decision();
+                match &event.event {
+                    Event::StepFailed { failure, .. } => folded.failed = Some(failure.clone()),
+                    Event::RunRetried { .. } => folded.failed = None,
+                    _ => {}
+                }
+            }
+            if page.len() < usize::try_from(MAX_EVENTS_PER_READ).unwrap_or(usize::MAX) {
+                return Ok(folded);
+            }
+        }
+    }
+
+    /// The end of a run that would wait forever: nothing is open, and everything that is wanted was tried before. It
+    /// happens when one of several failed steps was retried: the others still stand in the way.
+    async fn dead_end(
+        &self,
+        record: &RunRecord,
+        folded_seq: u64,
+        schedule: &[(StepId, StepOrder)],
+    ) -> Result<Option<(RunTransition, Event)>, DriveError> {
+        let steps = self.store.list_step_heads(&record.id).await?;
+        let open = steps.iter().any(|step| !step.status.is_final());
+        let begins = schedule.iter().any(|(_, order)| steps.iter().all(|step| step.key != order.key));
+        // A step may have ended after the log was read: its event comes with the next look.
+        if open || begins || !self.store.events_after(&record.id, folded_seq, 1).await?.is_empty() {
+            return Ok(None);
+        }
+        let failure = steps.into_iter().find_map(|step| step.failure.filter(|_| step.status == StepStatus::Failed));
+        let failure = failure.unwrap_or_else(|| {
+            StepFailure::fatal(
+                "run.stuck",
+                "the strategy waits for steps that are over; this is a defect of the program",
+            )
+        });
+        Ok(Some((RunTransition::Fail, Event::RunFailed { failure })))
+    }
+
+    /// The end of a cancelled run whose history this release cannot read: it must not stand in the way forever. State
+    /// and digest stay as they are; a run that never had a state gets the state `null`.
+    async fn end_unreadable(&self, record: RunRecord) -> Result<Option<Advance>, DriveError> {
+        if self.has_open_steps(&record.id).await? {
+            return Ok(None);
+        }
+        Ok(Some(Advance {
+            run: record.id,
+            revision: record.revision,
+            folded_seq: if record.state.is_some() { record.folded_seq } else { record.last_seq },
+            state: record.state.unwrap_or_default(),
+            digest: record.digest,
+            schedule: Vec::new(),
+            end: Some((RunTransition::CancelFinished, Event::RunCancelled)),
+            at: self.clock.now(),
+        }))
+    }
+
+    async fn has_open_steps(&self, run: &RunId) -> Result<bool, DriveError> {
+        Ok(self.store.list_step_heads(run).await?.iter().any(|step| !step.status.is_final()))
+    }
+}
+
+/// What the log of a run comes to.
+struct Folded {
+    state: Option<Value>,
+    seq: u64,
+    asks_for_a_decision: bool,
+    /// The failure of a step that nobody has retried.
+    failed: Option<StepFailure>,
 }
 
 fn uuid_from(bits: u128) -> uuid::Uuid {

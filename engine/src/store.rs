@@ -404,6 +404,10 @@ pub trait Store: Send + Sync {
     /// Steps of a run in the order they were scheduled.
     async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
 
+    /// Steps of a run in the order they were scheduled, without input and output, which may be large: those read as
+    /// `null` and none.
+    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError>;
+
     /// One step.
     async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError>;
 

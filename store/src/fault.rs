@@ -149,6 +149,10 @@ impl Store for FaultyStore {
         self.inner.list_steps(run).await
     }
 
+    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
+        self.inner.list_step_heads(run).await
+    }
+
     async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
         self.inner.load_step(id).await
     }

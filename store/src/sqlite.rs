@@ -198,6 +198,11 @@ impl Store for SqliteStore {
         step::list(&mut reader, run).await.map_err(|failure| self.tell(failure))
     }
 
+    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
+        let mut reader = self.reader().await?;
+        step::list_heads(&mut reader, run).await.map_err(|failure| self.tell(failure))
+    }
+
     async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
         let mut reader = self.reader().await?;
         step::load(&mut reader, id).await.map_err(|failure| self.tell(failure))

@@ -59,10 +59,11 @@ pub(crate) async fn show(
 ) -> Result<Json<RunDetail>, ApiFailure> {
     let record = app.store.load_run(&id).await?;
     let view = match &record.state {
-        Some(state) => (app.view)(state)?,
-        None => not_begun(&app, &record).await?,
+        Some(state) if !state.is_null() => (app.view)(state)?,
+        // Also a run that was cancelled before anybody could read it.
+        _ => not_begun(&app, &record).await?,
     };
-    let mut steps = app.store.list_steps(&id).await?;
+    let mut steps = app.store.list_step_heads(&id).await?;
     steps.retain(|step| !step.status.is_final());
     let open_steps = app.step_views(record.status, steps).await?;
     Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps }))
@@ -92,7 +93,7 @@ pub(crate) async fn steps(
     IdPath(id): IdPath<RunId>,
 ) -> Result<Json<Page<StepView>>, ApiFailure> {
     let status = app.store.load_run(&id).await?.status;
-    let steps = app.store.list_steps(&id).await?;
+    let steps = app.store.list_step_heads(&id).await?;
     Ok(Json(Page { items: app.step_views(status, steps).await?, next: None }))
 }
 

@@ -18,26 +18,49 @@ use crate::number::{count_from_stored, from_stored, to_stored};
 /// The steps of a run.
 pub(super) const LIST: &str = step_query!("WHERE s.run_id = ?1 ORDER BY s.id");
 
+/// The steps of a run without input and output.
+pub(super) const LIST_HEADS: &str =
+    step_columns!("'null' AS input, NULL AS output_event", "", "WHERE s.run_id = ?1 ORDER BY s.id");
+
 /// Every column of a step record; the tail says which steps. The output is read from the event that committed it.
 macro_rules! step_query {
     ($tail:literal) => {
-        concat!(
-            "SELECT s.public_id, r.public_id AS run, s.key, s.kind, route.needs AS route, s.status, s.epoch, s.tries, ",
-            "s.max_tries, s.first_delay_ms, s.max_delay_ms, s.timeout_ms, w.public_id AS worker, i.input, ",
-            "e.body AS output_event, s.failure, s.scheduled_at_ms, s.started_at_ms, s.finished_at_ms, t.not_before_ms ",
-            "FROM step s JOIN run r ON r.id = s.run_id JOIN route ON route.id = s.route_id ",
-            "JOIN step_input i ON i.step_id = s.id LEFT JOIN worker w ON w.id = s.worker_id ",
-            "LEFT JOIN event e ON e.run_id = s.run_id AND e.seq = s.output_seq ",
-            "LEFT JOIN timer t ON t.step_id = s.id ",
+        $crate::sqlite::step::step_columns!(
+            "i.input, e.body AS output_event",
+            "JOIN step_input i ON i.step_id = s.id LEFT JOIN event e ON e.run_id = s.run_id AND e.seq = s.output_seq ",
             $tail
         )
     };
 }
 pub(super) use step_query;
 
+/// A query for step records: where input and output come from, and which steps.
+macro_rules! step_columns {
+    ($payloads:literal, $joins:literal, $tail:literal) => {
+        concat!(
+            "SELECT s.public_id, r.public_id AS run, s.key, s.kind, route.needs AS route, s.status, s.epoch, s.tries, ",
+            "s.max_tries, s.first_delay_ms, s.max_delay_ms, s.timeout_ms, w.public_id AS worker, ",
+            $payloads,
+            ", s.failure, s.scheduled_at_ms, s.started_at_ms, s.finished_at_ms, t.not_before_ms ",
+            "FROM step s JOIN run r ON r.id = s.run_id JOIN route ON route.id = s.route_id ",
+            $joins,
+            "LEFT JOIN worker w ON w.id = s.worker_id LEFT JOIN timer t ON t.step_id = s.id ",
+            $tail
+        )
+    };
+}
+pub(super) use step_columns;
+
 pub(super) async fn list(connection: &mut SqliteConnection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
     let rows: Vec<Row> = sqlx::query_as(LIST).bind(run_id).fetch_all(connection).await?;
+    records(rows)
+}
+
+/// The steps of a run without input and output.
+pub(super) async fn list_heads(connection: &mut SqliteConnection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
+    let run_id = run::key_of(connection, run.as_str()).await?;
+    let rows: Vec<Row> = sqlx::query_as(LIST_HEADS).bind(run_id).fetch_all(connection).await?;
     records(rows)
 }
 

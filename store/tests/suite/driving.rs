@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_engine::driver::Driven;
+use nightshift_engine::driver::{Driven, MAX_EVENTS_PER_READ};
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{NewCampaign, Store, StoreError};
+use nightshift_engine::store::{NewCampaign, Store, StoreError, TryEnd};
 use nightshift_engine::workflow::Workflow;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::step::StepFailure;
 use nightshift_store::fault::{FaultPoint, FaultyStore};
 use nightshift_store::{OpenOptions, SqliteStore};
 
 use crate::bench::{Bench, HandClock, events, open};
-use crate::toy::{Party, Toy};
+use crate::toy::{Party, Stranger, Toy};
 
 /// How long a test waits for a file to be given free.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -218,4 +219,89 @@ async fn a_worker_that_goes_silent_loses_the_step_until_its_tries_are_used_up_an
     assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Completed);
     party.assert_folds(&run).await;
     bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_log_that_ends_with_a_full_page_is_decided_about_all_the_same() {
+    let bench = Bench::new().await;
+    let party = party(&bench, Toy::sequence());
+    for pages in 1..=2 {
+        let run = bench.run().await;
+        // With the run's creation these fill the pages to the last place.
+        for number in 1..pages * MAX_EVENTS_PER_READ {
+            let transition = if number % 2 == 1 { RunTransition::Pause } else { RunTransition::Resume };
+            bench.store.control_run(&run, transition, party.now()).await.unwrap();
+        }
+        assert_eq!(bench.store.load_run(&run).await.unwrap().last_seq, u64::from(pages * MAX_EVENTS_PER_READ));
+        assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Advanced);
+        assert_eq!(bench.step(&run, "first").await.status, StepStatus::Scheduled);
+        party.assert_folds(&run).await;
+    }
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_run_whose_other_failed_step_stays_failed_fails_again_instead_of_waiting_forever() {
+    let bench = Bench::new().await;
+    let party = party(&bench, Toy::fan());
+    party.register().await;
+    let run = bench.run().await;
+    party.round().await;
+    party.driver.drive(&run).await.unwrap();
+    for step in bench.claim(&party.worker, 2).await {
+        let failure = StepFailure::fatal("toy.broken", format!("{} is broken", step.key));
+        bench.report(&step, TryEnd::Failed { failure }).await;
+    }
+    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Ended);
+
+    assert_eq!(bench.store.retry_run(&run, Some("part1"), party.now()).await.unwrap(), ["part1", "part3"]);
+    party.finish(&run).await;
+    let record = bench.store.load_run(&run).await.unwrap();
+    assert_eq!((record.status, record.failure.unwrap().message.as_str()), (RunStatus::Failed, "part2 is broken"));
+    bench.assert_sound().await;
+
+    assert_eq!(bench.store.retry_run(&run, None, party.now()).await.unwrap(), ["part2"]);
+    party.finish(&run).await;
+    assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Completed);
+    party.assert_folds(&run).await;
+    bench.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_run_that_this_release_cannot_read_can_still_be_cancelled() {
+    for begun in [false, true] {
+        let bench = Bench::new().await;
+        let known = party(&bench, Toy::sequence());
+        known.register().await;
+        let run = bench.run().await;
+        if begun {
+            known.driver.drive(&run).await.unwrap();
+        }
+        let step = bench.claim(&known.worker, 1).await.pop();
+        bench.store.control_run(&run, RunTransition::Cancel, known.now()).await.unwrap();
+        let stranger = Party::new(bench.store.clone(), Arc::new(Stranger), bench.clock.clone(), 2_000);
+        if let Some(step) = step {
+            assert_eq!(stranger.driver.drive(&run).await.unwrap(), Driven::Idle, "a worker still has the step");
+            bench.report(&step, TryEnd::Cancelled).await;
+        }
+        assert_eq!(stranger.driver.drive(&run).await.unwrap(), Driven::Ended);
+        assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Cancelled);
+        bench.assert_sound().await;
+    }
+}
+
+#[tokio::test]
+async fn the_heads_of_steps_are_the_steps_without_input_and_output() {
+    let bench = Bench::new().await;
+    let party = party(&bench, Toy::sequence());
+    party.register().await;
+    let run = bench.run().await;
+    party.finish(&run).await;
+    let mut steps = bench.store.list_steps(&run).await.unwrap();
+    assert!(steps.iter().all(|step| step.output.is_some() && !step.input.is_null()));
+    for step in &mut steps {
+        step.input = serde_json::Value::Null;
+        step.output = None;
+    }
+    assert_eq!(bench.store.list_step_heads(&run).await.unwrap(), steps);
 }

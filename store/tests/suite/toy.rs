@@ -114,6 +114,23 @@ impl Workflow for Toy {
     }
 }
 
+/// A workflow of a release that reads nothing of what this one wrote.
+pub(crate) struct Stranger;
+
+impl Workflow for Stranger {
+    fn apply(&self, _state: Option<Value>, _event: &Event) -> Result<Value, WorkflowError> {
+        Err(WorkflowError::Unreadable { what: "state", message: "it is of another world".to_owned() })
+    }
+
+    fn decide(&self, _state: &Value) -> Result<Vec<Command>, WorkflowError> {
+        Ok(Vec::new())
+    }
+
+    fn digest(&self, _state: &Value) -> Result<Value, WorkflowError> {
+        Ok(json!({}))
+    }
+}
+
 /// Driver, sweeper and worker over one store.
 pub(crate) struct Party {
     pub(crate) store: Arc<dyn Store>,
