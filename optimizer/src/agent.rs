@@ -142,12 +142,13 @@ impl Agents {
                 diagnose::diagnose(self, ports, step, diagnose::Diagnose { task, prepared, plan, attempt, history })
                     .await
             }
-            StepInput::Judge { task, plan, attempt, parent_source, modification } => {
+            StepInput::Judge { task, plan, attempt, parent_source, modification, parent_speedup } => {
                 let judge = judge::Judge {
                     task,
                     plan,
                     attempt,
                     parent_source: parent_source.as_ref(),
+                    parent_speedup: *parent_speedup,
                     modification: modification.as_deref(),
                 };
                 judge::judge(self, ports, step, judge).await

@@ -11,11 +11,12 @@ mod operators;
 mod request;
 
 use nightshift_protocol::attempt::{Attempt, PlanVersion, RubricScores, Skill, Stage};
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 
 /// Version of the rules: they change, and scores of different versions are not compared.
-pub const RULES_VERSION: u32 = 1;
+pub const RULES_VERSION: u32 = 2;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,22 +62,24 @@ pub fn is_major_hacking(findings: &[Finding]) -> bool {
         .any(|finding| finding.severity == Severity::Violation && !HONEST_MISTAKES.contains(&finding.code.as_str()))
 }
 
-/// Scores the evidence of an attempt. `modification` is what its author was asked for, when it was written from a
-/// diagnosis.
+/// What an attempt was written from.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Before<'a> {
+    /// What its author was asked for, when it was written from a diagnosis.
+    pub modification: Option<&'a str>,
+    /// The speedup of its parent, when that was timed.
+    pub parent_speedup: Option<Interval>,
+}
+
+/// Scores the evidence of an attempt.
 #[must_use]
-pub fn rules(
-    spec: &TaskSpec,
-    plan: &PlanVersion,
-    attempt: &Attempt,
-    skill: Skill,
-    modification: Option<&str>,
-) -> RulePart {
+pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skill, before: Before<'_>) -> RulePart {
     let (anti_hacking, honesty) = anti_hacking::score(&attempt.findings);
-    let (cuda_engineering, engineering) = engineering::score(attempt, skill);
+    let (cuda_engineering, engineering) = engineering::score(attempt, skill, before.parent_speedup);
     let (operator_coverage, coverage) = operators::coverage(spec, plan, attempt, skill);
     let (skill_compliance, compliance) = match skill {
         Skill::FromScratch => operators::focus(spec, plan, attempt),
-        Skill::Refinement => request::score(attempt, modification),
+        Skill::Refinement => request::score(attempt, before.modification),
     };
     RulePart {
         scores: RubricScores { anti_hacking, cuda_engineering, operator_coverage, skill_compliance },

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::measurement::{CompilerMessage, CompilerReport, Measurement, Profile};
-use crate::verdict::{CheckCase, Finding, ProcessEnd, Verdict};
+use crate::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
+use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
 
 /// A tensor at the border of a subtask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -458,10 +458,50 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The speedup to be shown: the confirmed one when there is one.
+    /// The measurement to be shown. Of the first one and its confirmation it is the more modest: the one whose interval
+    /// begins lower. A confirmation that did not reach the wanted precision can take a gain away, but not add one: it is
+    /// shown only when its estimate is not above the first one's.
     #[must_use]
-    pub fn speedup(&self) -> Option<crate::measurement::Interval> {
-        self.confirmation.as_ref().or(self.measurement.as_ref()).map(|m| m.speedup)
+    pub fn published(&self) -> Option<&Measurement> {
+        let (Some(first), Some(confirmation)) = (&self.measurement, &self.confirmation) else {
+            return self.confirmation.as_ref().or(self.measurement.as_ref());
+        };
+        let begins_lower = confirmation.speedup.low <= first.speedup.low;
+        let adds_noise = !confirmation.precise && confirmation.speedup.estimate > first.speedup.estimate;
+        Some(if begins_lower && !adds_noise { confirmation } else { first })
+    }
+
+    /// The speedup to be shown; see [`Attempt::published`].
+    #[must_use]
+    pub fn speedup(&self) -> Option<Interval> {
+        self.published().map(|measurement| measurement.speedup)
+    }
+
+    /// What every measurement of it supports: the lowest of their lower bounds.
+    #[must_use]
+    pub fn assured_speedup(&self) -> Option<f64> {
+        self.measurements().map(|measurement| measurement.speedup.low).reduce(f64::min)
+    }
+
+    /// Is it faster than the baseline? Yes when the intervals of all its measurements lie above 1 as a whole, no when
+    /// all of them lie at or below 1; else the evidence does not decide it.
+    #[must_use]
+    pub fn is_fast(&self) -> Answer {
+        let above = |measurement: &Measurement| measurement.speedup.low > 1.0;
+        let not_above = |measurement: &Measurement| measurement.speedup.high <= 1.0;
+        if self.measurement.is_none() && self.confirmation.is_none() {
+            Answer::Inconclusive
+        } else if self.measurements().all(above) {
+            Answer::Pass
+        } else if self.measurements().all(not_above) {
+            Answer::Fail
+        } else {
+            Answer::Inconclusive
+        }
+    }
+
+    fn measurements(&self) -> impl Iterator<Item = &Measurement> {
+        self.measurement.iter().chain(&self.confirmation)
     }
 }
 
@@ -514,4 +554,99 @@ pub struct PlanVersion {
     pub plan: Plan,
     /// Model calls made for it.
     pub calls: Vec<ModelCallSummary>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{MachineFacts, SandboxReport};
+
+    fn measurement((low, estimate, high): (f64, f64, f64), precise: bool) -> Measurement {
+        Measurement {
+            speedup: Interval { estimate, low, high },
+            confidence: 0.95,
+            baseline_median_ns: 1.0,
+            candidate_median_ns: 1.0,
+            baseline_cv: 0.0,
+            candidate_cv: 0.0,
+            baseline_samples_ns: Vec::new(),
+            candidate_samples_ns: Vec::new(),
+            outside_to_inside_time: 1.0,
+            achieved_flops_per_s: None,
+            achieved_bytes_per_s: None,
+            precise,
+            baseline: String::new(),
+            sandbox: SandboxReport::default(),
+            machine: MachineFacts {
+                host: String::new(),
+                os: String::new(),
+                processor: String::new(),
+                cores: 1,
+                features: Vec::new(),
+                memory_bytes: 0,
+                last_level_cache_bytes: None,
+                cpp_toolchain: None,
+                sandbox: SandboxReport::default(),
+            },
+        }
+    }
+
+    fn attempt(first: Option<(f64, f64, f64)>, confirmation: Option<((f64, f64, f64), bool)>) -> Attempt {
+        Attempt {
+            number: 1,
+            plan_version: 1,
+            subtask: 1,
+            stage: Stage::Draft,
+            parent: None,
+            outcome: AttemptOutcome::Pending,
+            source: None,
+            verdict: Verdict::default(),
+            findings: Vec::new(),
+            build: None,
+            check: None,
+            measurement: first.map(|first| measurement(first, true)),
+            confirmation: confirmation.map(|(interval, precise)| measurement(interval, precise)),
+            profile: None,
+            diagnosis: None,
+            rubric: None,
+            reward: None,
+            calls: Vec::new(),
+            route: None,
+        }
+    }
+
+    #[test]
+    fn the_more_modest_of_two_measurements_is_published() {
+        let estimate = |first, confirmation| attempt(first, confirmation).speedup().map(|speedup| speedup.estimate);
+        let first = Some((1.9, 2.0, 2.1));
+        assert_eq!(estimate(None, None), None);
+        assert_eq!(estimate(first, None), Some(2.0));
+        assert_eq!(estimate(first, Some(((2.4, 2.5, 2.6), true))), Some(2.0));
+        assert_eq!(estimate(first, Some(((1.4, 1.5, 1.6), true))), Some(1.5));
+        assert_eq!(estimate(first, Some(((1.0, 1.5, 2.0), false))), Some(1.5), "noise can take a gain away");
+        assert_eq!(estimate(first, Some(((1.8, 2.6, 3.4), false))), Some(2.0), "noise cannot add one");
+    }
+
+    #[test]
+    fn a_program_is_fast_when_every_measurement_says_so() {
+        let answer = |first, confirmation| attempt(first, confirmation).is_fast();
+        assert_eq!(answer(None, None), Answer::Inconclusive);
+        assert_eq!(answer(Some((1.1, 1.2, 1.3)), None), Answer::Pass);
+        assert_eq!(answer(Some((1.1, 1.2, 1.3)), Some(((1.05, 1.1, 1.2), true))), Answer::Pass);
+        assert_eq!(answer(Some((0.99, 1.0, 1.01)), Some(((1.01, 1.04, 1.31), false))), Answer::Inconclusive);
+        assert_eq!(answer(Some((1.1, 1.2, 1.3)), Some(((0.8, 0.9, 1.0), true))), Answer::Inconclusive);
+        assert_eq!(answer(Some((0.8, 0.9, 1.0)), Some(((0.7, 0.8, 0.9), true))), Answer::Fail);
+        assert_eq!(
+            answer(Some((1.0, 1.2, 1.3)), None),
+            Answer::Inconclusive,
+            "an interval that begins at 1 says nothing"
+        );
+    }
+
+    #[test]
+    fn only_what_every_measurement_supports_is_assured() {
+        let assured = |first, confirmation| attempt(first, confirmation).assured_speedup();
+        assert_eq!(assured(None, None), None);
+        assert_eq!(assured(Some((1.9, 2.0, 2.1)), Some(((1.8, 2.6, 3.4), false))), Some(1.8));
+    }
 }

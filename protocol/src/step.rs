@@ -7,7 +7,7 @@ use crate::attempt::{
     Attempt, BuildReport, CheckReport, Diagnosis, ModelCallSummary, Plan, PlanVersion, RewardBreakdown, Rubric, Stage,
 };
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
-use crate::measurement::{Measurement, Profile};
+use crate::measurement::{Interval, Measurement, Profile};
 use crate::task::Target;
 use crate::verdict::{Finding, ProcessEnd};
 
@@ -237,6 +237,9 @@ pub enum StepInput {
         parent_source: Option<ArtifactHash>,
         /// What its author was asked for, when it was written from a diagnosis.
         modification: Option<String>,
+        /// The speedup of its parent, when that was timed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent_speedup: Option<Interval>,
     },
 }
 

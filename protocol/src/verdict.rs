@@ -24,7 +24,7 @@ pub struct Verdict {
     pub numerically_correct: Answer,
     /// Were the rules of the contract kept?
     pub contract_compliant: Answer,
-    /// Is the lower bound of the speedup's interval above 1?
+    /// Are the lower bounds of the speedup's intervals, of the measurement and of its confirmation, above 1?
     pub fast: Answer,
     /// Share of the program's time in code that was built from the candidate's source, 0 to 1; none when unknown.
     pub custom_kernel_time_share: Option<f64>,

@@ -4,6 +4,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{
     Attempt, JudgeOpinion, ModelCallSummary, PlanVersion, Rubric, RubricScores, Skill, Stage,
 };
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ pub(super) struct Judge<'a> {
     pub(super) attempt: &'a Attempt,
     pub(super) parent_source: Option<&'a ArtifactHash>,
     pub(super) modification: Option<&'a str>,
+    pub(super) parent_speedup: Option<Interval>,
 }
 
 /// What the judge is asked to write. Whatever it says about a total is not read: totals are computed.
@@ -59,7 +61,13 @@ pub(super) async fn judge(
     let bundle = load_task(ports, given.task).await?;
     let attempt = given.attempt;
     let skill = rubric::skill_of(attempt.stage);
-    let rules = rubric::rules(&bundle.spec, given.plan, attempt, skill, given.modification);
+    let rules = rubric::rules(
+        &bundle.spec,
+        given.plan,
+        attempt,
+        skill,
+        rubric::Before { modification: given.modification, parent_speedup: given.parent_speedup },
+    );
     let (opinion, calls) = opinion(agents, ports, step, &given, &bundle, skill).await?;
     let rubric = Rubric {
         skill,

@@ -280,7 +280,7 @@ impl AttemptView {
         let build = attempt.build.as_ref();
         let check = attempt.check.as_ref();
         let cases = check.map(|check| check.cases.as_slice()).unwrap_or_default();
-        let measured = attempt.confirmation.as_ref().or(attempt.measurement.as_ref());
+        let measured = attempt.published();
         let compiler = attempt.profile.as_ref().map(|profile| &profile.compiler).or(build.map(|build| &build.report));
         Self {
             number: attempt.number,

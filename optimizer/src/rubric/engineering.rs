@@ -1,7 +1,7 @@
 //! Engineering: from scratch, how well the machine is used; for a refinement, whether the limiter gave way.
 
 use nightshift_protocol::attempt::{Attempt, Skill};
-use nightshift_protocol::measurement::CompilerReport;
+use nightshift_protocol::measurement::{CompilerReport, Interval};
 use nightshift_protocol::verdict::Answer;
 
 use super::{Scored, is_repair};
@@ -13,7 +13,7 @@ const NEAR_ROOFLINE: f64 = 0.4;
 /// Lower bound of the speedup that says as much, where the roofline is not known.
 const CLEAR_SPEEDUP: f64 = 2.0;
 
-pub(super) fn score(attempt: &Attempt, skill: Skill) -> Scored {
+pub(super) fn score(attempt: &Attempt, skill: Skill, parent: Option<Interval>) -> Scored {
     if !attempt.outcome.is_correct() {
         return (1, format!("cuda_engineering 1: the program is not right ({})", attempt.outcome.as_str()));
     }
@@ -22,7 +22,7 @@ pub(super) fn score(attempt: &Attempt, skill: Skill) -> Scored {
         Skill::Refinement if is_repair(attempt.stage) => {
             (5, "cuda_engineering 5: the error that was to be repaired is gone".to_owned())
         }
-        Skill::Refinement => effect(attempt),
+        Skill::Refinement => effect(attempt, parent),
     }
 }
 
@@ -55,20 +55,40 @@ fn quality(attempt: &Attempt) -> Scored {
     (score, format!("cuda_engineering {score}: {}", evidence.join("; ")))
 }
 
-/// A confirmed attempt beat the best before it: that is what confirmation is for.
-fn effect(attempt: &Attempt) -> Scored {
+/// Whether the limit gave way: by the speedup of the program before, where it is known. Both were measured against the
+/// same baseline, so intervals that do not touch tell a gain or a loss from noise.
+fn effect(attempt: &Attempt, parent: Option<Interval>) -> Scored {
     let Some(speedup) = attempt.speedup() else {
         return (3, "cuda_engineering 3: the program was not timed".to_owned());
     };
+    let Some(parent) = parent else { return effect_on_the_best(attempt, speedup) };
+    let change = format!("{:.3}x after {:.3}x", speedup.estimate, parent.estimate);
+    if speedup.low > parent.high {
+        match near_limit(attempt) {
+            Some(limit) => (5, format!("cuda_engineering 5: {change}; {limit}")),
+            None => (4, format!("cuda_engineering 4: {change}")),
+        }
+    } else if speedup.high < parent.low {
+        (1, format!("cuda_engineering 1: {change}: it became slower"))
+    } else if speedup.estimate > parent.estimate {
+        (3, format!("cuda_engineering 3: {change}: a gain within the noise"))
+    } else {
+        (2, format!("cuda_engineering 2: {change}: no gain"))
+    }
+}
+
+/// Without the program before: a confirmed attempt beat the best before it, that is what confirmation is for.
+fn effect_on_the_best(attempt: &Attempt, speedup: Interval) -> Scored {
     let limit = near_limit(attempt);
     match (attempt.confirmation.is_some(), attempt.verdict.fast, limit) {
         (true, Answer::Pass, Some(limit)) => {
             (5, format!("cuda_engineering 5: a new best of {:.3}x; {limit}", speedup.estimate))
         }
         (true, Answer::Pass, None) => (4, format!("cuda_engineering 4: a new best of {:.3}x", speedup.estimate)),
-        (true, _, _) => {
-            (3, format!("cuda_engineering 3: a new best of {:.3}x, not faster than the reference", speedup.estimate))
-        }
+        (true, _, _) => (
+            3,
+            format!("cuda_engineering 3: a new best of {:.3}x, not surely faster than the reference", speedup.estimate),
+        ),
         (false, Answer::Fail, _) => (1, "cuda_engineering 1: it is slower than the reference".to_owned()),
         (false, _, _) => (2, format!("cuda_engineering 2: {:.3}x did not beat the best before it", speedup.estimate)),
     }

@@ -129,7 +129,11 @@ fn code(wide: u64, scalar_calls: &[&str], fma: u64) -> CompilerReport {
 }
 
 fn scores(attempt: &Attempt, scopes: &[&[&str]], modification: Option<&str>) -> [u8; 4] {
-    let part = rules(&spec(), &plan(scopes), attempt, skill_of(attempt.stage), modification);
+    scores_after(attempt, scopes, Before { modification, parent_speedup: None })
+}
+
+fn scores_after(attempt: &Attempt, scopes: &[&[&str]], before: Before<'_>) -> [u8; 4] {
+    let part = rules(&spec(), &plan(scopes), attempt, skill_of(attempt.stage), before);
     assert_eq!(part.reasons.len(), 4);
     let RubricScores { anti_hacking, cuda_engineering, operator_coverage, skill_compliance } = part.scores;
     let all = [anti_hacking, cuda_engineering, operator_coverage, skill_compliance];
@@ -168,7 +172,7 @@ fn findings_decide_on_honesty() {
     let with = |findings: &[Finding]| {
         let mut draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
         draft.findings = findings.to_vec();
-        let part = rules(&spec(), &plan(&[ALL]), &draft, Skill::FromScratch, None);
+        let part = rules(&spec(), &plan(&[ALL]), &draft, Skill::FromScratch, Before::default());
         (part.scores.anti_hacking, part.major_hacking)
     };
     assert_eq!(with(&[finding("mutable_static", Severity::Note)]), (5, false));
@@ -201,6 +205,21 @@ fn an_optimization_is_measured_by_its_effect() {
 }
 
 #[test]
+fn an_optimization_is_compared_with_the_program_before_when_that_was_timed() {
+    let effect = |speedup, share, before: (f64, f64, f64)| {
+        let (estimate, low, high) = before;
+        let parent_speedup = Some(Interval { estimate, low, high });
+        let after = attempt(Stage::Optimize, speedup, true, code(300, &[], 0), share);
+        scores_after(&after, &[ALL], Before { modification: None, parent_speedup })[1]
+    };
+    assert_eq!(effect(3.0, Some(0.5), (2.0, 1.9, 2.1)), 5);
+    assert_eq!(effect(3.0, Some(0.2), (2.0, 1.9, 2.1)), 4);
+    assert_eq!(effect(3.0, Some(0.5), (2.9, 2.0, 4.0)), 3, "a gain within the noise");
+    assert_eq!(effect(3.0, Some(0.5), (3.1, 2.0, 4.0)), 2);
+    assert_eq!(effect(3.0, Some(0.5), (5.0, 4.9, 5.1)), 1, "slower than the program before");
+}
+
+#[test]
 fn a_request_is_compared_with_what_the_build_shows() {
     let asked =
         |modification, report| scores(&attempt(Stage::Optimize, 2.0, true, report, None), &[ALL], modification)[3];
@@ -227,7 +246,7 @@ fn a_task_without_operators_is_said_to_be_undecidable() {
     let mut task = spec();
     task.operators.clear();
     let draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
-    let part = rules(&task, &plan(&[ALL]), &draft, Skill::FromScratch, None);
+    let part = rules(&task, &plan(&[ALL]), &draft, Skill::FromScratch, Before::default());
     assert_eq!((part.scores.operator_coverage, part.scores.skill_compliance), (3, 3));
     assert!(part.reasons[2].contains("names no operators"));
 }

@@ -2,7 +2,7 @@
 
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport, Stage};
-use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
 
@@ -44,18 +44,6 @@ pub(super) fn opened(number: u32, plan_version: u32, subtask: u32, stage: Stage,
     }
 }
 
-/// Is it faster than the baseline? Only an interval that lies above 1 as a whole is a yes, only one that lies at or
-/// below 1 as a whole is a no.
-pub(super) fn fast(speedup: &Interval) -> Answer {
-    if speedup.low > 1.0 {
-        Answer::Pass
-    } else if speedup.high <= 1.0 {
-        Answer::Fail
-    } else {
-        Answer::Inconclusive
-    }
-}
-
 impl RunState {
     /// Takes the result of the open step of the last attempt.
     pub(super) fn take(&mut self, step: AttemptStep, output: StepOutput) -> Result<AfterStep, WorkflowError> {
@@ -83,8 +71,8 @@ impl RunState {
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
                 let beats_best = best.is_none_or(|best| measurement.speedup.estimate > best);
-                timed(attempt, &measurement);
                 attempt.measurement = Some(*measurement);
+                timed(attempt);
                 let next = if beats_best { AttemptStep::Confirm } else { AttemptStep::Profile };
                 unless_violated(attempt, next)
             }
@@ -101,11 +89,18 @@ impl RunState {
                         ),
                     ));
                 }
-                timed(attempt, &measurement);
-                let estimate = measurement.speedup.estimate;
+                if !measurement.precise {
+                    let Interval { low, high, .. } = measurement.speedup;
+                    attempt.findings.push(note(
+                        "confirmation_imprecise".to_owned(),
+                        format!("the confirmation was noisy ({low:.3}x to {high:.3}x): it can only lower the speedup"),
+                    ));
+                }
                 attempt.confirmation = Some(*measurement);
+                timed(attempt);
+                let estimate = confirmed_estimate(attempt);
                 let after = unless_violated(attempt, AttemptStep::Profile);
-                if after != AfterStep::Finished && best.is_none_or(|best| estimate > best) {
+                if after != AfterStep::Finished && estimate > best {
                     self.best_attempt = Some(attempt.number);
                 }
                 after
@@ -147,9 +142,16 @@ impl RunState {
     }
 }
 
-/// The speedup that a best attempt is compared by.
+/// The speedup that a best attempt is compared by: the published one, once a fresh process had its say.
 pub(super) fn confirmed_estimate(attempt: &Attempt) -> Option<f64> {
-    attempt.confirmation.as_ref().map(|measurement| measurement.speedup.estimate)
+    attempt.confirmation.as_ref()?;
+    attempt.speedup().map(|speedup| speedup.estimate)
+}
+
+/// The speedup that targets are compared with: what measurement and confirmation both support.
+pub(super) fn confirmed_low(attempt: &Attempt) -> Option<f64> {
+    attempt.confirmation.as_ref()?;
+    attempt.assured_speedup()
 }
 
 fn checked(attempt: &mut Attempt, report: CheckReport) -> AfterStep {
@@ -176,10 +178,10 @@ fn checked(attempt: &mut Attempt, report: CheckReport) -> AfterStep {
     }
 }
 
-/// What a measurement says about a correct attempt. The share of time in own kernels stays unknown on this road: no
+/// What its measurements say about a correct attempt. The share of time in own kernels stays unknown on this road: no
 /// profiler attributes the time, and the mathematics library may have some of it.
-fn timed(attempt: &mut Attempt, measurement: &Measurement) {
-    attempt.verdict.fast = fast(&measurement.speedup);
+fn timed(attempt: &mut Attempt) {
+    attempt.verdict.fast = attempt.is_fast();
     attempt.outcome = if attempt.verdict.fast == Answer::Pass {
         AttemptOutcome::CorrectFaster
     } else {

@@ -122,11 +122,7 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             task,
             build: Box::new(attempt.build.clone().ok_or_else(|| broken("the attempt to be profiled is not built"))?),
             measurement: Box::new(
-                attempt
-                    .confirmation
-                    .clone()
-                    .or_else(|| attempt.measurement.clone())
-                    .ok_or_else(|| broken("the attempt to be profiled is not measured"))?,
+                attempt.published().cloned().ok_or_else(|| broken("the attempt to be profiled is not measured"))?,
             ),
         },
         AttemptStep::Diagnose => StepInput::Diagnose {
@@ -142,6 +138,7 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             attempt: Box::new(attempt.clone()),
             parent_source: parent.and_then(|parent| parent.source.clone()),
             modification: asked_modification(attempt, parent),
+            parent_speedup: parent.and_then(Attempt::speedup),
         },
     })
 }

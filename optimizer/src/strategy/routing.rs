@@ -4,7 +4,7 @@
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, DecidedBy, Route, RouteDecision, Stage, StopReason};
 
-use super::attempt::confirmed_estimate;
+use super::attempt::{confirmed_estimate, confirmed_low};
 use super::goal::Limits;
 use super::state::RunState;
 
@@ -69,7 +69,7 @@ pub(super) fn route(run: &RunState) -> Result<(RouteDecision, Next), WorkflowErr
 
 fn target_reached(run: &RunState, limits: &Limits) -> Option<(RouteDecision, Next)> {
     let target = limits.target_speedup?;
-    let low = run.best()?.confirmation.as_ref()?.speedup.low;
+    let low = confirmed_low(run.best()?)?;
     (low >= target).then(|| {
         let reason = format!("the confirmed speedup is at least {low:.3}x, the target is {target:.3}x");
         (by_rule(Route::Stop, reason), Next::Stop(StopReason::TargetReached))
@@ -114,7 +114,7 @@ fn failed(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDecis
 
 fn subtask_done(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDecision, Next)> {
     let target = run.subtask(last.subtask)?.target_speedup.filter(|target| target.is_finite())?;
-    let low = run.best()?.confirmation.as_ref()?.speedup.low;
+    let low = confirmed_low(run.best()?)?;
     (low >= target).then(|| {
         let reason = format!(
             "the confirmed speedup is at least {low:.3}x, subtask {} counts as done at {target:.3}x",

@@ -56,6 +56,7 @@ fn judge_step(bench: &Bench, outcome: &str, source: &str) -> StepInput {
         attempt: Box::new(attempt(&bench.memory, outcome, source)),
         parent_source: Some(bench.memory.keep(b"int before; // PARENT COMMENT\n")),
         modification: Some("Inline a polynomial.".to_owned()),
+        parent_speedup: None,
     }
 }
 

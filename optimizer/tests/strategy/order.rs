@@ -145,13 +145,18 @@ fn the_judge_is_told_what_the_author_was_asked_for() -> TestResult {
     let tries = [right(1.5), advised(1.9, Some(Route::NextSubtask)), advised(2.4, Some(Route::Stop))];
     let run = Script::of(tries).with_plans(&[&[None, None]]).play(TaskGoal::default())?;
     let asked = |key: &str| match run.input(key) {
-        Some(StepInput::Judge { modification, parent_source, .. }) => (modification.clone(), parent_source.clone()),
-        _ => (Some("no judge".to_owned()), None),
+        Some(StepInput::Judge { modification, parent_source, parent_speedup, .. }) => {
+            (modification.clone(), parent_source.clone(), parent_speedup.map(|speedup| speedup.estimate))
+        }
+        _ => (Some("no judge".to_owned()), None, None),
     };
-    assert_eq!(asked("subtask1/attempt1/judge"), (None, None));
-    assert_eq!(asked("subtask1/attempt2/judge"), (Some("modification 1".to_owned()), Some(facts::hash("source 1"))));
+    assert_eq!(asked("subtask1/attempt1/judge"), (None, None, None));
+    assert_eq!(
+        asked("subtask1/attempt2/judge"),
+        (Some("modification 1".to_owned()), Some(facts::hash("source 1")), Some(1.5))
+    );
     // A new subtask is a request of its own.
-    assert_eq!(asked("subtask2/attempt3/judge"), (None, Some(facts::hash("source 2"))));
+    assert_eq!(asked("subtask2/attempt3/judge"), (None, Some(facts::hash("source 2")), Some(1.9)));
     Ok(())
 }
 

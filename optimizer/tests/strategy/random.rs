@@ -1,7 +1,7 @@
 //! Whatever the agents and the worker say, a run ends within its budget.
 
 use nightshift_optimizer::strategy::MAX_ATTEMPTS;
-use nightshift_protocol::attempt::{Route, Stage};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Route, Stage};
 use nightshift_protocol::task::TaskGoal;
 use nightshift_protocol::verdict::ProcessEnd;
 use proptest::prelude::*;
@@ -95,12 +95,18 @@ proptest! {
             let subtasks = plan.map_or(0, |plan| plan.plan.subtasks.len());
             prop_assert!((1..=subtasks).contains(&usize::try_from(attempt.subtask).unwrap_or(usize::MAX)));
         }
-        // The best is the fastest among those that a fresh process confirmed.
-        let confirmed = view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
-        let fastest = confirmed
-            .filter_map(|attempt| attempt.confirmation.as_ref().map(|measurement| measurement.speedup.estimate))
-            .reduce(f64::max);
+        // The best is the fastest, as published, among those that a fresh process confirmed.
+        let published = |attempt: &Attempt| {
+            attempt.confirmation.as_ref()?;
+            attempt.speedup().map(|speedup| speedup.estimate)
+        };
+        let correct = view.attempts.iter().filter(|attempt| attempt.outcome.is_correct());
+        let fastest = correct.filter_map(published).reduce(f64::max);
         let best = view.best_attempt.and_then(|number| view.attempts.iter().find(|attempt| attempt.number == number));
-        prop_assert_eq!(best.and_then(|best| best.confirmation.as_ref()).map(|m| m.speedup.estimate), fastest);
+        prop_assert_eq!(best.and_then(published), fastest);
+        for attempt in view.attempts.iter().filter(|attempt| attempt.outcome.is_correct()) {
+            let assured = attempt.assured_speedup();
+            prop_assert_eq!(attempt.outcome == AttemptOutcome::CorrectFaster, assured.is_some_and(|low| low > 1.0));
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! Every route of the loop.
 
 use nightshift_protocol::attempt::{AttemptOutcome, Route};
+use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::step::{StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
 use nightshift_protocol::verdict::Answer;
 
+use super::facts;
 use super::script::{Script, Try, advised, right};
-use super::simulator::Failure;
+use super::simulator::{self, Failure, Finished};
 
 type TestResult = Result<(), Failure>;
 
@@ -115,6 +118,46 @@ fn a_candidate_whose_confirmation_falls_away_is_not_the_best() -> TestResult {
     let second = &run.view.attempts[1];
     assert_eq!(second.speedup().map(|speedup| speedup.estimate), Some(1.1));
     assert!(second.findings.iter().any(|finding| finding.code == "confirmation_lower"));
+    Ok(())
+}
+
+/// An attempt that is measured and confirmed like this.
+fn timed_twice(first: Interval, confirmation: (Interval, bool)) -> Result<Finished, Failure> {
+    let script = Script::of([right(9.9)]);
+    let goal = TaskGoal { max_attempts: Some(1), ..target(1.5) };
+    simulator::run(&facts::run_input(goal), |key, input| {
+        let StepInput::Measure { confirms, .. } = input else { return script.answer(key, input) };
+        let (speedup, precise) = if *confirms { confirmation } else { (first, true) };
+        let measurement = Measurement { speedup, precise, ..facts::measurement(1.0) };
+        Ok(StepOutput::Measured { measurement: Box::new(measurement), findings: Vec::new() })
+    })
+}
+
+fn interval(low: f64, estimate: f64, high: f64) -> Interval {
+    Interval { estimate, low, high }
+}
+
+#[test]
+fn a_noisy_confirmation_makes_no_program_fast_that_the_first_measurement_did_not() -> TestResult {
+    let run = timed_twice(interval(0.99, 1.0, 1.01), (interval(1.001, 1.04, 1.31), false))?;
+    let attempt = &run.view.attempts[0];
+    assert_eq!((attempt.outcome.as_str(), attempt.verdict.fast), ("correct_not_faster", Answer::Inconclusive));
+    assert_eq!(run.digest.best_speedup, Some(interval(0.99, 1.0, 1.01)));
+    assert!(attempt.findings.iter().any(|finding| finding.code == "confirmation_imprecise"));
+    Ok(())
+}
+
+#[test]
+fn a_target_is_reached_only_when_measurement_and_confirmation_say_so() -> TestResult {
+    for (first, confirmation, reached) in [
+        (interval(1.4, 1.6, 1.8), interval(1.55, 1.6, 1.7), false),
+        (interval(1.55, 1.6, 1.7), interval(1.4, 1.6, 1.8), false),
+        (interval(1.55, 1.6, 1.7), interval(1.51, 1.6, 1.8), true),
+    ] {
+        let run = timed_twice(first, (confirmation, true))?;
+        assert_eq!(run.stopped() == "target_reached", reached, "{first:?} {confirmation:?}");
+        assert_eq!(run.view.attempts[0].verdict.fast, Answer::Pass);
+    }
     Ok(())
 }
 
