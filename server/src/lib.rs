@@ -15,6 +15,7 @@ mod backoff;
 mod clock;
 mod commit;
 mod config;
+mod connections;
 mod driver_loop;
 mod error;
 mod extract;

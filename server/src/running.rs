@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::{Parts, ServerConfig};
+use crate::connections::{self, Limits};
 use crate::error::ServerError;
 use crate::{agent_loop, api, driver_loop, sweeper_loop};
 
@@ -104,24 +104,14 @@ async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: boo
     if drives {
         start_loops(&app, &mut loops);
     }
-    let listener = listener.tap_io(|stream| {
-        // Small answers must not wait for more bytes.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(error = %error, "TCP_NODELAY could not be set");
-        }
-    });
     let shutdown = app.shutdown.clone();
-    let mut http = tokio::spawn({
-        let shutdown = shutdown.clone();
-        async move { axum::serve(listener, router).with_graceful_shutdown(async move { shutdown.cancelled().await }).await }
-    });
+    let mut http = tokio::spawn(connections::serve(listener, router, Limits::default(), shutdown.clone()));
     let mut result = tokio::select! {
         // A stop that was asked for also ends the others: it is looked at first.
         biased;
         () = shutdown.cancelled() => Ok(()),
         ended_early = &mut http => Err(ServerError::Ended(match ended_early {
-            Ok(Ok(())) => "the listener closed".to_owned(),
-            Ok(Err(error)) => error.to_string(),
+            Ok(()) => "the listener closed".to_owned(),
             Err(error) => error.to_string(),
         })),
         Some(ended_early) = loops.join_next(), if !loops.is_empty() => {

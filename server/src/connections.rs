@@ -1,0 +1,165 @@
+//! Takes connections and serves them within limits: a client that dawdles over the head of its request is sent away, and
+//! more connections than the limit wait to be taken.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Limits on connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Connections at once; further ones wait in the listener's queue.
+    pub(crate) connections: usize,
+    /// Longest time that the head of a request may take, also the first one after the connection was made.
+    pub(crate) head: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // More than all held long polls together, and below the usual limit of open files on servers.
+        Self { connections: 4_096, head: Duration::from_secs(30) }
+    }
+}
+
+/// Pause after a failure that concerns the machine and not one client, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Serves until the shutdown begins, and then until open requests are answered. Dropping it ends every connection.
+pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: CancellationToken) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, place) = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            // Only so that the set does not grow; how a connection ended is told where it happened.
+            Some(_ended) = connections.join_next(), if !connections.is_empty() => continue,
+            taken = take(&listener, &places) => taken,
+        };
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
+        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let watched = graceful.watch(connection);
+        connections.spawn(async move {
+            if let Err(error) = watched.await {
+                tracing::debug!(error = %error, "a connection ended early");
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+/// The next connection, with its place.
+async fn take(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, Option<tokio::sync::OwnedSemaphorePermit>) {
+    // The semaphore is never closed.
+    let place = places.clone().acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Small answers must not wait for more bytes.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(error = %error, "TCP_NODELAY could not be set");
+                }
+                return (stream, place);
+            }
+            Err(error) if is_of_one_client(&error) => {}
+            Err(error) => {
+                tracing::error!(error = %error, "no connection can be taken; it is tried again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_of_one_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+    )
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// How long a test waits for what must happen.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    async fn start(limits: Limits) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let router = Router::new().route("/", get(|| async { "here" }));
+        (addr, shutdown.clone(), tokio::spawn(serve(listener, router, limits, shutdown)))
+    }
+
+    async fn read_to_end(stream: &mut TcpStream) -> String {
+        let mut text = Vec::new();
+        timeout(PATIENCE, stream.read_to_end(&mut text)).await.unwrap().unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    async fn ask(stream: &mut TcpStream) -> String {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        read_to_end(stream).await
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_ends_the_head_of_its_request_is_sent_away() {
+        let (addr, _shutdown, _task) = start(Limits { head: Duration::from_millis(50), ..Limits::default() }).await;
+        for begun in ["", "GET / HTTP/1.1\r\nhost: x\r\nx-slow"] {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            assert!(!read_to_end(&mut stream).await.contains("200 OK"), "{begun:?}");
+        }
+        assert!(ask(&mut TcpStream::connect(addr).await.unwrap()).await.ends_with("here"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_beyond_the_limit_waits_for_a_place() {
+        let (addr, _shutdown, _task) = start(Limits { connections: 1, ..Limits::default() }).await;
+        let mut first = TcpStream::connect(addr).await.unwrap();
+        first.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let mut second = TcpStream::connect(addr).await.unwrap();
+        second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut byte = [0];
+        assert!(timeout(Duration::from_millis(100), second.read(&mut byte)).await.is_err(), "it was not served");
+        drop(first);
+        assert!(read_to_end(&mut second).await.ends_with("here"));
+    }
+
+    #[tokio::test]
+    async fn the_end_waits_for_no_idle_connection() {
+        let (addr, shutdown, task) = start(Limits::default()).await;
+        let mut idle = TcpStream::connect(addr).await.unwrap();
+        idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut byte = [0];
+        timeout(PATIENCE, idle.read_exact(&mut byte)).await.unwrap().unwrap();
+        shutdown.cancel();
+        timeout(PATIENCE, task).await.unwrap().unwrap();
+    }
+}
