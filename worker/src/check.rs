@@ -294,7 +294,7 @@ pub(crate) fn same_bits(left: &[TensorData], right: &[TensorData]) -> bool {
 
 /// The largest normalized error that passes, given the reference's own. An exact reference says nothing about what
 /// single precision can do, so the tolerance alone decides then.
-fn allowed_error(reference_error: f64, factor: f64) -> f64 {
+pub(crate) fn allowed_error(reference_error: f64, factor: f64) -> f64 {
     if reference_error <= 0.0 {
         return 1.0;
     }

@@ -172,12 +172,14 @@ impl Workbench {
             StepInput::Measure { task, library, reference_library, confirms: _, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
+                let truth = step.truth(&task)?;
                 // A measurement that confirms differs in nothing: every one starts fresh processes.
                 measure(
                     &self.jail,
                     &task.spec,
                     &step.library("candidate", library)?,
                     &step.library("reference", reference_library)?,
+                    &truth,
                     &self.machine,
                     &format!("{}, built with the flags of the candidate", task.spec.reference),
                     *sandbox_required,
@@ -301,6 +303,19 @@ impl Step<'_> {
         let path = self.folder.join(format!("{name}.so"));
         self.bench.artifacts.copy_to(hash, &path)?;
         Ok(path)
+    }
+
+    /// The reference in double precision, nearly always from the cache: it was built when the task was prepared.
+    fn truth(&self, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
+        let (report, path) =
+            build(&self.builder(), &task.reference_source, Role::Truth, task.spec.limits.build_timeout_ms)?;
+        path.ok_or_else(|| {
+            let said = report.end.describe();
+            StepFailure::retriable(
+                "reference.failed",
+                format!("the reference did not build in double precision: {said}"),
+            )
+        })
     }
 
     fn prepare_task(&self, task: &TaskBundle) -> Result<StepOutput, StepFailure> {

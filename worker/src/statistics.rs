@@ -77,7 +77,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "numbers of samples are small")]
-fn as_float(count: usize) -> f64 {
+pub(crate) fn as_float(count: usize) -> f64 {
     count as f64
 }
 

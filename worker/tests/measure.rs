@@ -6,7 +6,7 @@
 mod workshop;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
@@ -27,6 +27,13 @@ fn timed_task() -> TaskSpec {
     spec
 }
 
+/// The reference in double precision, built once.
+static TRUTH: LazyLock<(Workshop, PathBuf)> = LazyLock::new(|| {
+    let workshop = Workshop::new();
+    let truth = workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]);
+    (workshop, truth)
+});
+
 fn race(candidate: &Path, baseline: &Path) -> Result<StepOutput, StepFailure> {
     // Measurements keep to the same core: side by side they would measure each other.
     static ALONE: Mutex<()> = Mutex::new(());
@@ -34,7 +41,8 @@ fn race(candidate: &Path, baseline: &Path) -> Result<StepOutput, StepFailure> {
     let options = MeasureOptions { max_wall_ms: 800, ..MeasureOptions::default() };
     let cancel = CancelFlag::default();
     let host = host(SandboxChoice::Best);
-    measure(&host, &timed_task(), candidate, baseline, &machine(), "reference -O2", true, &options, &cancel)
+    let (spec, truth) = (timed_task(), &TRUTH.1);
+    measure(&host, &spec, candidate, baseline, truth, &machine(), "reference -O2", true, &options, &cancel)
 }
 
 fn measured(output: StepOutput) -> (Measurement, Vec<Finding>) {
@@ -98,6 +106,110 @@ fn wrong_results_of_timed_calls_are_a_violation() {
     let idle = workshop.library("idle", &program("", ""), &[]);
     let (_, findings) = measured(race(&idle, &baseline).unwrap());
     assert!(findings.iter().any(|finding| finding.code == "output_not_written"), "{findings:?}");
+}
+
+#[test]
+fn results_that_get_rough_once_they_are_timed_are_a_violation() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    let preamble = "#include <cstring>\nstatic int calls;\nstatic float cut(float v) { uint32_t u; memcpy(&u, &v, 4); \
+                    u &= 0xFFFFFC00u; memcpy(&v, &u, 4); return v; }";
+    // Within tolerance, so that no single element is wrong; a check would not let it pass.
+    let body = "if (calls++ < 2) { HONEST } else { EVERY(y[i] = cut(x[i] * w[c] + b[c])) }";
+    let rough = workshop.library("rough", &program(preamble, body), &[]);
+    let (_, findings) = measured(race(&rough, &baseline).unwrap());
+    let codes: Vec<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+    assert_eq!(codes, ["timed_output_imprecise"], "{findings:?}");
+}
+
+/// A program that takes the conversation over: once its first call is done, a timer interrupts the runner's wait for
+/// the next request, and the handler answers from then on. `WORK(times)` is the work of the task, `reply` sends what it
+/// likes as the time of the call, `request` waits for a request and gives its number.
+const USURPER: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+static const float *x, *w, *b;
+static float *y;
+static int64_t rows, columns;
+#define WORK(times) for (int t = 0; t < times; t++) {     for (int64_t r = 0; r < rows; r++) for (int64_t c = 0; c < columns; c++) y[r * columns + c] = x[r * columns + c] * w[c] + b[c];     asm volatile("" : : "r"(y) : "memory"); }
+static int channel() {
+    for (int fd = 3; fd < 64; fd++) {
+        int type = 0;
+        socklen_t size = sizeof type;
+        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET) return fd;
+    }
+    return -1;
+}
+static unsigned long long request(int flags) {
+    char text[4096];
+    ssize_t size = recv(channel(), text, sizeof text - 1, flags);
+    if (size == 0) _Exit(0);
+    if (size < 0) return 0;
+    text[size] = 0;
+    const char *digits = strpbrk(text, "0123456789");
+    return digits ? strtoull(digits, nullptr, 10) : 0;
+}
+static void reply(unsigned long long nonce, long long elapsed_ns) {
+    char text[256];
+    int size = snprintf(text, sizeof text, "{\"nonce\":%llu,\"status\":0,\"elapsed_ns\":%lld,\"load_error\":null}", nonce, elapsed_ns);
+    send(channel(), text, size, 0);
+}
+static void take_over(int);
+static void arm() {
+    signal(SIGALRM, take_over);
+    itimerval soon = {{0, 4000}, {0, 4000}};
+    setitimer(ITIMER_REAL, &soon, nullptr);
+}
+NS_EXPORT int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *, void *) {
+    x = (const float *)in[0].data, w = (const float *)in[1].data, b = (const float *)in[2].data, y = (float *)out[0].data;
+    rows = in[0].shape[0], columns = in[0].shape[1];
+    WORK(20)
+    arm();
+    return 0;
+}
+"#;
+
+/// Races a usurper against the same work done honestly: it may neither win nor go unnoticed.
+fn assert_found_out(name: &str, handler: &str) {
+    let workshop = Workshop::new();
+    let honest = workshop.library("honest", &repeated(20), &[]);
+    let source = format!("#include \"nightshift.h\"\n{USURPER}\n{handler}");
+    let usurper = workshop.library(name, &source, &[]);
+    let (measurement, findings) = measured(race(&usurper, &honest).unwrap());
+    assert!(measurement.speedup.low < 1.15, "{name}: {:?} {findings:?}", measurement.speedup);
+    assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{name}: {findings:?}");
+}
+
+#[test]
+fn a_forged_time_is_not_believed() {
+    assert_found_out(
+        "forger",
+        "static void take_over(int) { for (;;) { auto n = request(0); WORK(20) reply(n, 1000); } }",
+    );
+}
+
+#[test]
+fn work_between_two_calls_counts() {
+    // The inputs lie in shared memory before the request comes: whoever watches them can begin early.
+    let early = r"
+static void take_over(int) {
+    for (;;) {
+        WORK(20)
+        if (auto n = request(MSG_DONTWAIT)) { WORK(1) reply(n, 50000); }
+    }
+}";
+    assert_found_out("early", early);
+}
+
+#[test]
+fn time_that_is_stolen_from_the_baseline_counts() {
+    // Honest within its calls, it keeps the core busy between them, when the baseline is timed on it.
+    let thief = "static void take_over(int) { WORK(10) }";
+    assert_found_out("thief", thief);
 }
 
 #[test]

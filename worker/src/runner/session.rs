@@ -113,7 +113,9 @@ pub struct CallTime {
     pub inside_ns: u64,
     /// From sending the request to receiving the answer, by the parent's clock.
     pub outside_ns: u64,
-    /// Processor time that the process took meanwhile, as the kernel counts it; none where it does not tell.
+    /// Processor time that the process took since its previous answer, as the kernel counts it; none where it does not
+    /// tell. Between answer and request a program has nothing to do: what it takes there, it took for this call or from
+    /// somebody else's.
     pub processor_ns: Option<u64>,
 }
 
@@ -143,6 +145,8 @@ pub struct Session {
     canary_seed: u64,
     poison: [u8; 8],
     loaded: bool,
+    /// Processor time up to the last answer.
+    settled_ns: Option<u64>,
     base_private_bytes: u64,
     base_total_bytes: u64,
     peak_bytes: u64,
@@ -211,6 +215,7 @@ impl Session {
             plan,
             poison: [0; 8],
             loaded: false,
+            settled_ns: None,
             peak_bytes: 0,
             memory_bytes: options.memory_bytes,
             call_timeout_ms: options.call_timeout_ms,
@@ -269,13 +274,13 @@ impl Session {
     /// Calls the program once, with what was prepared.
     pub fn call(&mut self) -> Result<CallTime, SessionError> {
         let nonce = self.nonces.draw();
-        let before_ns = self.jail.processor_ns();
+        let before_ns = self.settled_ns;
         let (reply, outside) = self.ask(Request::Run { nonce }, nonce, self.call_timeout_ms)?;
         if reply.status != 0 {
             return Err(self.give_up(call_failed("ns_run", reply.status)));
         }
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
-        let processor_ns = before_ns.zip(self.jail.processor_ns()).map(|(before, after)| after.saturating_sub(before));
+        let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
         Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns })
     }
 
@@ -344,6 +349,7 @@ impl Session {
                 let outside = started.elapsed();
                 return match receive::<Reply>(&self.channel) {
                     Ok(Some(received)) if received.message.nonce == nonce => {
+                        self.settled_ns = self.jail.processor_ns();
                         self.watch()?;
                         Ok((received.message, outside))
                     }

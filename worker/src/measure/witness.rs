@@ -1,0 +1,80 @@
+//! Some timed calls are judged as strictly as those of a check. A program can tell from many things, if only from the
+//! number of calls, that it is being timed: rougher results must not pay then.
+
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::verdict::Finding;
+
+use super::violation;
+use crate::check::allowed_error;
+use crate::compare::compare;
+use crate::inputs::{SecretSeeds, TensorData};
+use crate::runner::{Call, Session, SessionError};
+
+/// Of so many timed calls in a row one is judged, which one is secret.
+const ONE_OF: u64 = 4;
+
+/// Most calls that are judged: each needs the truth, which takes its time.
+const MAX_JUDGED: usize = 8;
+
+/// Other inputs may be a little harder than those of the check.
+const SLACK: f64 = 2.0;
+
+/// The truth at hand.
+pub(super) struct Witness<'a> {
+    truth: Session,
+    spec: &'a TaskSpec,
+    shapes: &'a ConcreteShapes,
+    calls: u64,
+    due: u64,
+    judged: usize,
+}
+
+impl<'a> Witness<'a> {
+    /// With a session of the reference in double precision.
+    pub(super) fn new(truth: Session, spec: &'a TaskSpec, shapes: &'a ConcreteShapes) -> Self {
+        Self { truth, spec, shapes, calls: 0, due: 0, judged: 0 }
+    }
+
+    /// Hands over the weights.
+    pub(super) fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
+        self.truth.init(&widened(params))
+    }
+
+    /// Looks at one timed call, if it is its turn.
+    pub(super) fn look(
+        &mut self,
+        seeds: &mut SecretSeeds,
+        inputs: &[TensorData],
+        candidate: &Call,
+        baseline: &Call,
+    ) -> Result<Option<Finding>, SessionError> {
+        let place = self.calls % ONE_OF;
+        if place == 0 {
+            self.due = seeds.draw() % ONE_OF;
+        }
+        self.calls += 1;
+        if place != self.due || self.judged >= MAX_JUDGED {
+            return Ok(None);
+        }
+        self.judged += 1;
+        let truth = self.truth.run(&widened(inputs))?.outputs;
+        if !truth.iter().all(TensorData::is_finite) {
+            return Ok(None);
+        }
+        let (outputs, tolerance) = (&self.shapes.outputs, &self.spec.tolerance);
+        let reference_error = compare(&baseline.outputs, &truth, outputs, tolerance).largest_error;
+        let error = compare(&candidate.outputs, &truth, outputs, tolerance).largest_error;
+        let allowed = allowed_error(reference_error, tolerance.reference_error_factor) * SLACK;
+        Ok((error > allowed).then(|| {
+            let message = format!(
+                "a timed call was {error:.3} times the tolerance away from the truth, where a check allows {:.3}",
+                allowed / SLACK
+            );
+            violation("timed_output_imprecise", message)
+        }))
+    }
+}
+
+fn widened(data: &[TensorData]) -> Vec<TensorData> {
+    data.iter().map(TensorData::widened).collect()
+}
