@@ -8,6 +8,9 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::config::Flags;
 
+/// Heading of the flags of every command, which otherwise hide a command's own.
+const GLOBAL: &str = "Options of every command";
+
 /// Overnight campaigns that make GPU programs faster.
 #[derive(Debug, Parser)]
 #[command(name = "nightshift", version, about, propagate_version = true, arg_required_else_help = true)]
@@ -24,25 +27,25 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     /// Write only JSON to standard output; messages go to standard error
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// Configuration file, instead of the one in the user's configuration folder
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Folder of the database
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Use this server instead of a local one
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL")]
     pub(crate) server: Option<String>,
     /// Token of the server (a variable or the configuration file keeps it out of the process list)
-    #[arg(long, global = true, value_name = "TOKEN")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// Log more to standard error: -v what happens, -vv details
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = GLOBAL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// No colours; so does the variable `NO_COLOR`
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) no_color: bool,
 }
 
@@ -126,7 +129,7 @@ pub(crate) struct Following {
     #[arg(long)]
     pub(crate) new: bool,
     /// Where the server of this command listens; a free port of this machine without it
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) bind: Option<SocketAddr>,
 }
 
@@ -149,7 +152,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
     /// Stop a run when the lower bound of its confirmed speedup reaches this
-    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
     /// Attempts of a run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -160,6 +163,10 @@ pub(crate) struct Run {
     /// How it is followed and what comes after
     #[command(flatten)]
     pub(crate) follow: Following,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected IP:PORT, for example 127.0.0.1:7777, or with port 0 for a free one".to_owned())
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -182,7 +189,7 @@ pub(crate) struct Resume {
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Where to listen, for example 0.0.0.0:7777; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) bind: Option<SocketAddr>,
     /// Start no worker: machines elsewhere do the work
     #[arg(long)]

@@ -1,10 +1,11 @@
 //! Following campaigns until their runs have ended.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{CampaignDetail, RunSummary};
-use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 
 use crate::context::Context;
@@ -17,6 +18,11 @@ const LOOK_PAUSE: Duration = Duration::from_millis(300);
 const MAX_FAILED_LOOKS: u32 = 60;
 /// Time between two looks while the server does not answer.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
+
+/// After how many looks at the same activity it is asked what the run waits for: about five seconds.
+const LOOKS_BEFORE_ASKING: u32 = 16;
+/// Runs that are asked for at once.
+const MAX_ASKED: usize = 20;
 
 /// Why following ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,15 +65,17 @@ async fn look_until(
     progress: &mut Progress,
 ) -> Result<Followed> {
     let mut failed = 0;
+    let mut stuck = Stuck::default();
     loop {
         let pause = match look(client, ids).await {
             Ok(campaigns) => {
                 if failed > 0 {
-                    progress.note("the server answers again");
+                    context.output.note("the server answers again");
                 }
                 failed = 0;
                 let runs: Vec<RunSummary> = campaigns.iter().flat_map(|campaign| campaign.runs.clone()).collect();
-                progress.show(&runs);
+                stuck.look(client, &runs).await;
+                progress.show(&runs, &stuck.waits);
                 if runs.iter().all(|run| run.status.is_final()) {
                     return Ok(Followed { campaigns, until: Until::Ended });
                 }
@@ -85,7 +93,7 @@ async fn look_until(
                     return Err(error.into());
                 }
                 if failed == 1 {
-                    progress.note(&format!("{error}; trying again"));
+                    context.output.note(&format!("{error}; trying again"));
                 }
                 FAILED_PAUSE
             }
@@ -93,6 +101,50 @@ async fn look_until(
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = context.interrupt.cancelled() => {}
+        }
+    }
+}
+
+/// Runs that have not moved for a while, and what they wait for.
+#[derive(Default)]
+struct Stuck {
+    /// The activity that was seen last, and how often.
+    seen: BTreeMap<RunId, (String, u32)>,
+    /// What runs wait for.
+    waits: BTreeMap<RunId, String>,
+}
+
+impl Stuck {
+    /// Asks for runs that have shown the same activity for some looks: in turns, as each costs a call.
+    async fn look(&mut self, client: &Client, runs: &[RunSummary]) {
+        let mut due = Vec::new();
+        for run in runs {
+            let (activity, looks) = self.seen.entry(run.id.clone()).or_default();
+            if run.status.is_final() || *activity != run.digest.activity {
+                run.digest.activity.clone_into(activity);
+                *looks = 0;
+                self.waits.remove(&run.id);
+            } else {
+                *looks = looks.saturating_add(1);
+                if looks.is_multiple_of(LOOKS_BEFORE_ASKING) {
+                    due.push(&run.id);
+                }
+            }
+        }
+        for id in due.into_iter().take(MAX_ASKED) {
+            // Only a word more for the person who watches: the next look says it when the server is gone.
+            let Ok(detail) = client.run(id).await else { continue };
+            let wait = detail.open_steps.iter().find_map(|step| {
+                let wait = step.waiting_for.as_ref()?;
+                Some(match &step.failure {
+                    Some(failure) => format!("{wait}, because of {}: {}", failure.code, failure.message),
+                    None => wait.clone(),
+                })
+            });
+            match wait {
+                Some(wait) => self.waits.insert(id.clone(), wait),
+                None => self.waits.remove(id),
+            };
         }
     }
 }

@@ -92,7 +92,10 @@ fn refuse(error: &clap::Error, args: &[OsString], environment: &Environment) -> 
     }
     if json {
         output.failure(&Failure::new("usage.invalid", text.trim().trim_start_matches("error: ")));
+    } else if let Some(message) = text.strip_prefix("error: ") {
+        output.note(&format!("error[usage.invalid]: {message}"));
     } else {
+        // Without any command: the help.
         output.note(&text);
     }
     exit(ExitCode::Usage)
@@ -101,6 +104,6 @@ fn refuse(error: &clap::Error, args: &[OsString], environment: &Environment) -> 
 fn start_log(filter: &str) -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .map_err(|error| Failure::new("config.invalid", format!("`log`: `{filter}` is no log filter: {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| output::LogLine).with_ansi(false).init();
     Ok(())
 }

@@ -1,16 +1,18 @@
 //! The only place that writes to standard output and standard error.
 
 use std::io::{IsTerminal, Write};
+use std::sync::LazyLock;
 
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Cell, Color, ContentArrangement, Table, TableStyle, presets};
+use indicatif::MultiProgress;
 use nightshift_protocol::error::ApiErrorBody;
 use serde::Serialize;
 
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
 
-/// Width of tables when standard output is no terminal: wide enough that nothing is wrapped without need.
-const PIPE_WIDTH_CHARS: u16 = 200;
+/// Width of tables when standard output is no terminal: wide enough for ids and words, narrow enough to be read.
+const PIPE_WIDTH_CHARS: u16 = 120;
 
 /// Terminals that claim to be narrower are not believed.
 const MIN_WIDTH_CHARS: u16 = 40;
@@ -21,6 +23,22 @@ pub(crate) struct Output {
     json: bool,
     color: bool,
     bars: bool,
+}
+
+/// The bars of this process: one screen, so everything that writes to it between them has to know.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Standard error for the log, above the bars.
+pub(crate) struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        BARS.suspend(|| std::io::stderr().lock().write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().lock().flush()
+    }
 }
 
 /// How a word is meant.
@@ -82,10 +100,17 @@ impl Output {
         write_line(&mut std::io::stdout().lock(), &text)
     }
 
-    /// Writes a message for people to standard error. A closed standard error is no reason to end the work.
+    /// Writes a message for people to standard error, above the bars. A closed standard error is no reason to end the
+    /// work.
     #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
     pub(crate) fn note(self, text: &str) {
-        let _ = write_line(&mut std::io::stderr().lock(), text);
+        let _ = BARS.suspend(|| write_line(&mut std::io::stderr().lock(), text));
+    }
+
+    /// The bars of this process.
+    #[expect(clippy::unused_self, reason = "whoever writes has to be given the output")]
+    pub(crate) fn bars(self) -> &'static MultiProgress {
+        &BARS
     }
 
     /// Reports a failure: as text on standard error, or as the API's error object on standard output.
@@ -108,10 +133,19 @@ impl Output {
         }
     }
 
-    /// A table with these headings, laid out for the terminal or for a pipe.
+    /// A table with these headings, one line for each row where there is room.
     pub(crate) fn table(self, headings: &[&str]) -> Table {
+        self.styled(presets::UTF8_FULL_CONDENSED, headings)
+    }
+
+    /// A table with these headings, for rows of several lines.
+    pub(crate) fn rows(self, headings: &[&str]) -> Table {
+        self.styled(presets::UTF8_HORIZONTAL_ONLY, headings)
+    }
+
+    fn styled(self, style: TableStyle, headings: &[&str]) -> Table {
         let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic);
         // A terminal that does not know its size says zero.
         if !std::io::stdout().is_terminal() || table.width().is_none_or(|width| width < MIN_WIDTH_CHARS) {
             table.set_width(PIPE_WIDTH_CHARS);

@@ -2,13 +2,16 @@
 
 use chrono::{DateTime, Local};
 use nightshift_protocol::api::RunSummary;
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, StopReason};
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
 
 use crate::output::Tone;
+
+/// Length of `2026-01-31 20:15`.
+const MINUTE_CHARS: usize = 16;
 
 /// What stands where nothing is known.
 pub(crate) const NONE: &str = "-";
@@ -33,19 +36,53 @@ pub(crate) fn nanoseconds(value: f64) -> String {
     }
 }
 
+/// A moment in the zone of this machine, to the minute: for tables.
+pub(crate) fn minute(at: TimestampMs) -> String {
+    moment(at).chars().take(MINUTE_CHARS).collect()
+}
+
 /// A moment in the zone of this machine.
 pub(crate) fn moment(at: TimestampMs) -> String {
     DateTime::from_timestamp_millis(at.0)
         .map_or_else(|| NONE.to_owned(), |at| at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// How a run ended, or where it stands.
-pub(crate) fn ending(run: &RunSummary) -> String {
-    match (run.status, &run.digest.stop_reason, &run.failure) {
-        (RunStatus::Completed, Some(reason), _) => reason.as_str().to_owned(),
-        (RunStatus::Failed, _, Some(failure)) => format!("failed: {}: {}", failure.code, failure.message),
-        (status, ..) => status.as_str().to_owned(),
+/// How a run ended, or where it stands, in one word.
+pub(crate) fn ended(run: &RunSummary) -> &str {
+    match (run.status, &run.digest.stop_reason) {
+        (RunStatus::Completed, Some(reason)) => reason.as_str(),
+        (status, _) => status.as_str(),
     }
+}
+
+/// How a run ended, or what it does now.
+pub(crate) fn status(run: &RunSummary) -> &str {
+    if run.status == RunStatus::Running { run.digest.activity.as_str() } else { ended(run) }
+}
+
+/// What a run failed of, or why its task was rejected.
+pub(crate) fn reason(run: &RunSummary) -> Option<String> {
+    match (run.status, &run.digest.stop_reason, &run.failure) {
+        (RunStatus::Completed, Some(StopReason::TaskRejected { code, message }), _) => {
+            Some(format!("{code}: {message}"))
+        }
+        (RunStatus::Failed, _, Some(failure)) => Some(format!("{}: {}", failure.code, failure.message)),
+        _ => None,
+    }
+}
+
+/// How a run ended, or where it stands, with the reason.
+pub(crate) fn ending(run: &RunSummary) -> String {
+    match reason(run) {
+        Some(reason) => format!("{}: {reason}", ended(run)),
+        None => ended(run).to_owned(),
+    }
+}
+
+/// `1 attempt`, `2 attempts`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Whether a run ended with a correct candidate.
@@ -92,8 +129,8 @@ pub(crate) fn answer(answer: Answer) -> &'static str {
     }
 }
 
-/// `2 correct_faster, 1 crashed`, in the order in which they came first.
-pub(crate) fn outcomes(attempts: &[Attempt]) -> String {
+/// `2 correct_faster` and `1 crashed`, in the order in which they came first.
+pub(crate) fn outcomes(attempts: &[Attempt]) -> Vec<String> {
     let mut counts: Vec<(AttemptOutcome, u32)> = Vec::new();
     for attempt in attempts {
         match counts.iter_mut().find(|(outcome, _)| *outcome == attempt.outcome) {
@@ -101,15 +138,12 @@ pub(crate) fn outcomes(attempts: &[Attempt]) -> String {
             None => counts.push((attempt.outcome, 1)),
         }
     }
-    if counts.is_empty() {
-        return NONE.to_owned();
-    }
-    counts.iter().map(|(outcome, n)| format!("{n} {}", outcome.as_str())).collect::<Vec<_>>().join(", ")
+    counts.iter().map(|(outcome, n)| format!("{n} {}", outcome.as_str())).collect()
 }
 
 /// The price of model calls: what is known, and how many calls have no known price.
 pub(crate) fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::attempt::ModelCallSummary>) -> String {
-    let (mut microusd, mut priced, mut unknown) = (0_u64, 0_u32, 0_u32);
+    let (mut microusd, mut priced, mut unknown) = (0_u64, 0_usize, 0_usize);
     for call in calls.filter(|call| !call.scripted) {
         match call.price_microusd {
             Some(price) => {
@@ -121,10 +155,10 @@ pub(crate) fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::att
     }
     let dollars = format!("{}.{:06} USD", microusd / 1_000_000, microusd % 1_000_000);
     match (priced, unknown) {
-        (0, 0) => "no call of a live model".to_owned(),
+        (0, 0) => "no answer of a live model is on record".to_owned(),
         (_, 0) => dollars,
-        (0, n) => format!("unknown ({n} calls)"),
-        (_, n) => format!("{dollars}, and {n} calls of unknown price"),
+        (0, n) => format!("unknown ({} without a known price)", count(n, "call")),
+        (_, n) => format!("{dollars}, and {} of unknown price", count(n, "call")),
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Progress {
     /// Bars.
     Bars {
         /// All bars.
-        all: MultiProgress,
+        all: &'static MultiProgress,
         /// Runs that ended, of all.
         whole: ProgressBar,
         /// One for each run.
@@ -41,15 +41,15 @@ impl Progress {
         if !output.shows_bars() {
             return Self::Lines { output, said: BTreeMap::new() };
         }
-        let all = MultiProgress::new();
+        let all = output.bars();
         let whole = all.add(ProgressBar::new(0));
         whole.set_style(style("{bar:24} {pos}/{len} runs ended, {elapsed} elapsed"));
         whole.enable_steady_tick(TICK);
         Self::Bars { all, whole, runs: BTreeMap::new() }
     }
 
-    /// Shows the runs as they are now.
-    pub(crate) fn show(&mut self, summaries: &[RunSummary]) {
+    /// Shows the runs as they are now, and what some of them wait for.
+    pub(crate) fn show(&mut self, summaries: &[RunSummary], waits: &BTreeMap<RunId, String>) {
         match self {
             Self::Bars { all, whole, runs } => {
                 whole.set_length(u64::try_from(summaries.len()).unwrap_or(u64::MAX));
@@ -69,33 +69,25 @@ impl Progress {
                     let Some(bar) = runs.get(&run.id) else { continue };
                     if run.status.is_final() {
                         if !bar.is_finished() {
-                            bar.finish_with_message(line(run));
+                            bar.finish_with_message(line(run, None));
                         }
                     } else {
-                        bar.set_message(line(run));
+                        bar.set_message(line(run, waits.get(&run.id)));
                     }
                 }
             }
             Self::Lines { output, said } => {
                 for run in summaries {
-                    let line = line(run);
-                    if said.get(&run.id) != Some(&line) {
-                        output.note(&format!("{:20} {line}", run.digest.task));
-                        said.insert(run.id.clone(), line);
+                    let line = line(run, waits.get(&run.id));
+                    // A wait that only got shorter is no news.
+                    let news: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
+                    let key = if waits.contains_key(&run.id) { news } else { line.clone() };
+                    if said.get(&run.id) != Some(&key) {
+                        output.note(&format!("{:20} {line}", printable(&run.digest.task)));
+                        said.insert(run.id.clone(), key);
                     }
                 }
             }
-        }
-    }
-
-    /// Says something between the bars.
-    pub(crate) fn note(&self, text: &str) {
-        match self {
-            Self::Bars { all, .. } => {
-                // A terminal that cannot be written to has nobody in front of it.
-                let _ = all.println(text);
-            }
-            Self::Lines { output, .. } => output.note(text),
         }
     }
 
@@ -115,15 +107,13 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// One line about a run.
-fn line(run: &RunSummary) -> String {
-    let attempts = match run.digest.attempts {
-        1 => "1 attempt".to_owned(),
-        n => format!("{n} attempts"),
-    };
+fn line(run: &RunSummary, wait: Option<&String>) -> String {
+    let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
     let best = run.digest.best_speedup.map_or_else(String::new, |speedup| {
         let confirmed = if run.digest.best_confirmed { ", confirmed" } else { "" };
         format!(", best {}{confirmed}", present::factor(speedup.estimate))
     });
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
-    printable(&format!("{attempts}{best}: {what}")).replace('\n', " ")
+    let wait = wait.map_or_else(String::new, |wait| format!(" ({wait})"));
+    printable(&format!("{attempts}{best}: {what}{wait}")).replace('\n', " ")
 }

@@ -7,6 +7,7 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::run::RunStatus;
 use serde_json::json;
 
 use crate::context::Context;
@@ -45,60 +46,69 @@ pub(crate) fn exit_code(followed: &Followed) -> ExitCode {
     }
 }
 
+/// One row for each run, of several lines each, so that it fits a terminal of 80 columns; below it what went wrong,
+/// and what the numbers rest on.
 fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Result<()> {
     let output = context.output;
-    let mut table = output.table(&[
-        "task",
-        "ended",
-        "attempts",
-        "best speedup [95% interval]",
-        "confirmed",
-        "baseline",
-        "best",
-        "replies",
-        "run",
-    ]);
+    let mut table = output.rows(&["task", "end and attempts", "speedup [95% interval]", "baseline\nand best", "run"]);
     for detail in details {
         let summary = &detail.summary;
-        let best = best(detail);
-        let measured = best.and_then(|attempt| attempt.confirmation.as_ref().or(attempt.measurement.as_ref()));
-        let replies = if summary.digest.scripted { "scripted" } else { summary.digest.model.as_str() };
+        let tone = present::run_tone(summary);
+        let mut ended = vec![present::ended(summary).to_owned()];
+        ended.extend(present::outcomes(&detail.view.attempts));
+        let measured = best(detail).and_then(|best| best.confirmation.as_ref().or(best.measurement.as_ref()));
+        let speedup = summary.digest.best_speedup.map_or_else(
+            || NONE.to_owned(),
+            |speedup| {
+                let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
+                format!("{}\n{confirmed}", present::interval(speedup))
+            },
+        );
+        let times = measured.map_or_else(
+            || NONE.to_owned(),
+            |m| {
+                let (baseline, best) = (m.baseline_median_ns, m.candidate_median_ns);
+                format!("{}\n{}", present::nanoseconds(baseline), present::nanoseconds(best))
+            },
+        );
         table.add_row([
-            output.cell(&summary.digest.task, Tone::Plain),
-            output.cell(printable(&present::ending(summary)), present::run_tone(summary)),
-            output.cell(present::outcomes(&detail.view.attempts), Tone::Plain),
-            output.cell(
-                summary.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval),
-                present::run_tone(summary),
-            ),
-            output.cell(
-                match (summary.digest.best_speedup, summary.digest.best_confirmed) {
-                    (None, _) => NONE,
-                    (Some(_), true) => "yes",
-                    (Some(_), false) => "no",
-                },
-                Tone::Plain,
-            ),
-            output.cell(
-                measured.map_or_else(|| NONE.to_owned(), |m| present::nanoseconds(m.baseline_median_ns)),
-                Tone::Plain,
-            ),
-            output.cell(
-                measured.map_or_else(|| NONE.to_owned(), |m| present::nanoseconds(m.candidate_median_ns)),
-                Tone::Plain,
-            ),
-            output.cell(replies, Tone::Plain),
+            output.cell(printable(&summary.digest.task), Tone::Plain),
+            output.cell(ended.join("\n"), tone),
+            output.cell(speedup, tone),
+            output.cell(times, Tone::Plain),
             output.cell(summary.id.short(), Tone::Plain),
         ]);
     }
     output.text(&table.to_string())?;
-    for line in evidence(details) {
-        output.text(&line)?;
+    for line in details.iter().flat_map(troubles).chain(evidence(details)) {
+        output.text(&printable(&line))?;
     }
     for campaign in &followed.campaigns {
         output.text(&format!("campaign: {} ({})", campaign.summary.id, printable(&campaign.summary.name)))?;
     }
     Ok(())
+}
+
+/// Why a run ended without a result and what can be done, and what its task was warned of.
+fn troubles(detail: &RunDetail) -> Vec<String> {
+    let summary = &detail.summary;
+    let task = &summary.digest.task;
+    let mut lines = Vec::new();
+    if let Some(prepared) = &detail.view.prepared {
+        for warning in &prepared.warnings {
+            lines.push(format!("{task}: warning: {}: {}", warning.code, warning.message));
+        }
+    }
+    if let Some(reason) = present::reason(summary) {
+        lines.push(format!("{task}: {reason}"));
+        let run = summary.id.short();
+        lines.push(if summary.status == RunStatus::Failed {
+            format!("  `nightshift logs {run}` shows what happened, `nightshift retry {run}` tries again")
+        } else {
+            format!("  `nightshift logs {run} --step prepare_task` shows the details")
+        });
+    }
+    lines
 }
 
 fn best(detail: &RunDetail) -> Option<&Attempt> {
@@ -123,7 +133,7 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
             sandboxes.insert(sandbox(&measurement.sandbox));
         }
     }
-    let mut lines: Vec<String> = machines.into_iter().chain(sandboxes).map(|line| printable(&line)).collect();
+    let mut lines: Vec<String> = machines.into_iter().chain(sandboxes).collect();
     if details.iter().any(|detail| detail.summary.digest.scripted) {
         lines.push(
             "replies: scripted, that is written beforehand; compiling, checking, timing and scoring are real"
@@ -134,7 +144,13 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
         let plans = detail.view.plans.iter().flat_map(|plan| &plan.calls);
         plans.chain(detail.view.attempts.iter().flat_map(|attempt| &attempt.calls))
     });
-    if details.iter().any(|detail| !detail.summary.digest.scripted) {
+    let live: BTreeSet<&str> = details
+        .iter()
+        .filter(|detail| !detail.summary.digest.scripted)
+        .map(|detail| detail.summary.digest.model.as_str())
+        .collect();
+    if !live.is_empty() {
+        lines.push(format!("replies: {}", live.into_iter().collect::<Vec<_>>().join(", ")));
         lines.push(format!("cost: {}", present::price(calls)));
     }
     lines

@@ -44,10 +44,10 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
     for campaign in &page.items {
         let failed = campaign.runs.failed + campaign.runs.cancelled;
         table.add_row([
-            output.cell(&campaign.id, Tone::Plain),
+            output.cell(campaign.id.short(), Tone::Plain),
             output.cell(printable(&campaign.name), Tone::Plain),
             output.cell(printable(&campaign.model), Tone::Plain),
-            output.cell(present::moment(campaign.created_at), Tone::Plain),
+            output.cell(present::minute(campaign.created_at), Tone::Plain),
             output.cell(campaign.runs.total(), Tone::Plain),
             output.cell(campaign.runs.unfinished(), Tone::Plain),
             output.cell(campaign.runs.completed, Tone::Plain),
@@ -64,20 +64,17 @@ fn runs(context: &Context, page: &Page<RunSummary>) -> Result<()> {
     if output.is_json() {
         return output.json(page);
     }
-    let mut table =
-        output.table(&["run", "task", "model", "created", "status", "attempts", "best speedup", "activity"]);
+    let mut table = output.table(&["run", "task", "model", "created", "status", "attempts", "best speedup"]);
     for run in &page.items {
         let best = run.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval);
-        let activity = if run.status.is_final() { NONE } else { run.digest.activity.as_str() };
         table.add_row([
-            output.cell(&run.id, Tone::Plain),
+            output.cell(run.id.short(), Tone::Plain),
             output.cell(printable(&run.digest.task), Tone::Plain),
             output.cell(printable(&run.digest.model), Tone::Plain),
-            output.cell(present::moment(run.created_at), Tone::Plain),
-            output.cell(printable(&present::ending(run)), present::run_tone(run)),
+            output.cell(present::minute(run.created_at), Tone::Plain),
+            output.cell(printable(present::status(run)), present::run_tone(run)),
             output.cell(run.digest.attempts, Tone::Plain),
             output.cell(best, Tone::Plain),
-            output.cell(printable(activity), Tone::Plain),
         ]);
     }
     output.text(&table.to_string())?;

@@ -183,7 +183,11 @@ fn print_step(
         return output.json(&json!({ "step": view, "output": result, "texts": texts }));
     }
     let status = output.paint(view.status.as_str(), present::step_tone(view.status));
-    output.text(&format!("{}  {status}, begun {} times", view.key, view.tries))?;
+    output.text(&format!(
+        "{}  {status}, begun {}",
+        view.key,
+        present::count(usize::try_from(view.tries).unwrap_or(usize::MAX), "time")
+    ))?;
     if let Some(waiting) = &view.waiting_for {
         output.text(&format!("waits: {}", printable(waiting)))?;
     }

@@ -57,6 +57,8 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await
 }
 
+/// What makes a folder a task.
+const TASK_FILE: &str = "task.toml";
 /// Longest name that is made from the tasks' names.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -64,6 +66,10 @@ fn task(text: &str) -> Result<LoadedTask> {
     let folder = Path::new(text);
     if folder.is_dir() {
         return examples::from_folder(folder);
+    }
+    if folder.is_file() && folder.file_name().is_some_and(|name| name == TASK_FILE) {
+        let folder = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return examples::from_folder(folder.unwrap_or_else(|| Path::new(".")));
     }
     if text.contains('/') || text == "." || text == ".." {
         return Err(Failure::new("task.not_found", format!("there is no folder `{text}`")));

@@ -25,7 +25,15 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
                 return Err(Failure::new("attempt.not_found", format!("the run {id} has no attempt {number}"))
                     .hint(format!("it has {} attempts so far", detail.view.attempts.len())));
             };
-            attempt(context, found)?;
+            let source = match &found.source {
+                // What is shown besides is true without it, so an artifact that is gone only goes missing.
+                Some(hash) if !context.output.is_json() => client.get_artifact(hash).await.ok(),
+                _ => None,
+            };
+            attempt(context, found, source.as_deref())?;
+        } else if args.id.contains('/') {
+            return Err(Failure::new("usage.invalid", format!("`{}` names no attempt", args.id))
+                .hint("an attempt is RUN/NUMBER, for example 3f9c2a10/2"));
         } else {
             match resolve::any(client, &args.id).await? {
                 Target::Campaign(id) => campaign(context, &client.campaign(&id).await?)?,
@@ -53,22 +61,26 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     let scripted = if summary.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("model: {}{scripted}", summary.model)))?;
     output.text(&format!("created: {}", present::moment(summary.created_at)))?;
-    let mut table =
-        output.table(&["run", "task", "status", "attempts", "best speedup [95% interval]", "confirmed", "activity"]);
+    let mut table = output.table(&["run", "task", "status", "attempts", "best speedup [95% interval]", "confirmed"]);
     for run in &detail.runs {
         let best = run.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval);
-        let activity = if run.status.is_final() { NONE } else { run.digest.activity.as_str() };
+        let status = present::status(run);
         table.add_row([
-            output.cell(&run.id, Tone::Plain),
+            output.cell(run.id.short(), Tone::Plain),
             output.cell(printable(&run.digest.task), Tone::Plain),
-            output.cell(printable(&present::ending(run)), present::run_tone(run)),
+            output.cell(printable(status), present::run_tone(run)),
             output.cell(run.digest.attempts, Tone::Plain),
             output.cell(best, Tone::Plain),
             output.cell(if run.digest.best_confirmed { "yes" } else { NONE }, Tone::Plain),
-            output.cell(printable(activity), Tone::Plain),
         ]);
     }
-    output.text(&table.to_string())
+    output.text(&table.to_string())?;
+    for run in &detail.runs {
+        if let Some(reason) = present::reason(run) {
+            output.text(&printable(&format!("{}: {reason}", run.digest.task)))?;
+        }
+    }
+    Ok(())
 }
 
 fn run_detail(context: &Context, detail: &RunDetail) -> Result<()> {
@@ -141,7 +153,7 @@ fn attempts(context: &Context, detail: &RunDetail) -> String {
     table.to_string()
 }
 
-fn attempt(context: &Context, attempt: &Attempt) -> Result<()> {
+fn attempt(context: &Context, attempt: &Attempt, source: Option<&[u8]>) -> Result<()> {
     let output = context.output;
     if output.is_json() {
         return output.json(attempt);
@@ -149,7 +161,11 @@ fn attempt(context: &Context, attempt: &Attempt) -> Result<()> {
     for line in attempt_lines(attempt) {
         output.text(&printable(&line))?;
     }
-    Ok(())
+    match (source, &attempt.source) {
+        (Some(source), _) => output.text(&format!("\n--- source\n{}", printable(&String::from_utf8_lossy(source)))),
+        (None, Some(_)) => output.text("the source is not stored any more"),
+        (None, None) => Ok(()),
+    }
 }
 
 fn attempt_lines(attempt: &Attempt) -> Vec<String> {
@@ -228,8 +244,8 @@ fn attempt_lines(attempt: &Attempt) -> Vec<String> {
     if let Some(first) = attempt.calls.first() {
         let from = if first.scripted { "scripted, written beforehand" } else { first.model.as_str() };
         lines.push(format!(
-            "replies: {from}, {} calls; cost: {}",
-            attempt.calls.len(),
+            "replies: {from}, {}; cost: {}",
+            present::count(attempt.calls.len(), "call"),
             present::price(attempt.calls.iter())
         ));
     }

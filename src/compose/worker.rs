@@ -30,7 +30,6 @@ pub(crate) fn worker_config(
     let executable = std::env::current_exe().map_err(|error| {
         Failure::new("worker.executable", format!("the path of this program is not known: {error}"))
     })?;
-    let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
     Ok(WorkerConfig {
         server_url: server_url.to_owned(),
         token: token.unwrap_or_default(),
@@ -40,8 +39,14 @@ pub(crate) fn worker_config(
         cache_dir,
         executable,
         cpp_compiler: section.cpp_compiler.clone(),
-        cpu_slots: section.cpu_slots.unwrap_or(cores).max(1),
+        cpu_slots: section.cpu_slots.unwrap_or_else(default_cpu_slots).max(1),
     })
+}
+
+/// All cores but one: builds should not share the core that is measured.
+fn default_cpu_slots() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
+    cores.saturating_sub(1).max(1)
 }
 
 fn host_name() -> String {
