@@ -9,7 +9,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepOutput};
-use nightshift_protocol::task::{Target, TaskBundle};
+use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES};
 use crate::build::{Builder, Role, build, disk_failure};
@@ -21,7 +21,7 @@ use crate::machine::{self, Hardware};
 use crate::measure::{MeasureOptions, measure};
 use crate::prepare::{Examined, ReferenceLibraries, prepare};
 use crate::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
-use crate::profile::{Peaks, measure_peaks, profile};
+use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::toolchain::{self, ToolchainError};
@@ -174,7 +174,7 @@ impl Workbench {
                 let task = step.task(task)?;
                 let truth = step.truth(&task)?;
                 // A measurement that confirms differs in nothing: every one starts fresh processes.
-                measure(
+                let output = measure(
                     &self.jail,
                     &task.spec,
                     &step.library("candidate", library)?,
@@ -185,7 +185,8 @@ impl Workbench {
                     *sandbox_required,
                     &MeasureOptions::default(),
                     cancel,
-                )
+                )?;
+                Ok(step.with_roofline(&task.spec, output))
             }
             StepInput::Profile { task, build, measurement } => step.profile(&step.task(task)?, build, measurement),
             StepInput::Plan { .. }
@@ -281,14 +282,39 @@ impl Step<'_> {
         Ok(StepOutput::Profiled { profile: Box::new(profile) })
     }
 
+    /// Adds the finding that a measurement is too good to be true. Without peaks there is nothing to compare with.
+    fn with_roofline(&self, spec: &TaskSpec, mut output: StepOutput) -> StepOutput {
+        if let StepOutput::Measured { measurement, findings } = &mut output
+            && spec.flops.is_some()
+        {
+            let beyond = |peaks: Peaks| faster_than_roofline(&peaks, spec, measurement);
+            let found = self.peaks().and_then(|peaks| match beyond(peaks) {
+                None => Ok(None),
+                Some(_) => self.peaks_again().map(beyond),
+            });
+            match found {
+                Ok(finding) => findings.extend(finding),
+                Err(failure) => tracing::warn!(error = %failure, "a measurement is not compared with the roofline"),
+            }
+        }
+        output
+    }
+
     fn peaks(&self) -> Result<Peaks, StepFailure> {
+        let known = *self.bench.peaks.lock().unwrap_or_else(PoisonError::into_inner);
+        known.map_or_else(|| self.peaks_again(), Ok)
+    }
+
+    /// Measures the peaks; the best that was ever seen counts.
+    fn peaks_again(&self) -> Result<Peaks, StepFailure> {
         // Held while measuring: two measurements at once would disturb each other.
         let mut known = self.bench.peaks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peaks) = *known {
-            return Ok(peaks);
-        }
         let run = |command: &JailedCommand| run_jailed(&self.bench.jail, command, self.cancel);
-        let peaks = measure_peaks(&self.bench.toolchain, &self.bench.machine, self.folder, &run)?;
+        let mut peaks = measure_peaks(&self.bench.toolchain, &self.bench.machine, self.folder, &run)?;
+        if let Some(before) = *known {
+            peaks.flops_per_s = peaks.flops_per_s.max(before.flops_per_s);
+            peaks.bytes_per_s = peaks.bytes_per_s.max(before.bytes_per_s);
+        }
         tracing::info!(
             peak.flops_per_s = peaks.flops_per_s,
             peak.bytes_per_s = peaks.bytes_per_s,

@@ -8,7 +8,7 @@ use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::measurement::{CompilerReport, Measurement, Profile};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::TaskSpec;
-use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use crate::build::disk_failure;
 use crate::process::{JailedCommand, Limits};
@@ -22,6 +22,9 @@ const ROOFLINE: &str = include_str!("../include/roofline.cpp");
 /// Smallest and largest buffer that is copied, in bytes: twice the last-level cache in between. A virtual machine may
 /// name the cache of a whole host; more than this would take longer than it tells.
 const COPY_BYTES: std::ops::RangeInclusive<u64> = 32 << 20..=256 << 20;
+
+/// So many times the measured peak are out of reach, with room for a clock that was slow just then.
+const BEYOND_PEAK: f64 = 2.0;
 
 const LIMITS: Limits = Limits {
     wall_ms: 30_000,
@@ -106,6 +109,26 @@ fn parse_peaks(printed: &str) -> Option<(f64, f64)> {
         word.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0)
     };
     Some((value("flops_per_s")?, value("bytes_per_s")?))
+}
+
+/// What a program cannot have done: more than [`BEYOND_PEAK`] times the operations that this machine's arithmetic units
+/// can do in the time that it claims. Bytes say nothing here, because caches hold them. Peaks that were measured beside
+/// other work may be too low: the caller asks again with fresh ones before it believes this.
+#[must_use]
+pub fn faster_than_roofline(peaks: &Peaks, spec: &TaskSpec, measurement: &Measurement) -> Option<Finding> {
+    let flops = spec.flops.filter(|flops| flops.is_finite() && *flops > 0.0)?;
+    let claimed = flops / measurement.candidate_median_ns * 1e9;
+    (claimed > peaks.flops_per_s * BEYOND_PEAK).then(|| Finding {
+        code: "faster_than_roofline".to_owned(),
+        severity: Severity::Violation,
+        message: format!(
+            "{:.1} GFLOP/s by the task's count of operations, where this machine can do {:.1}: the work was not done, or the \
+             task counts operations that it does not need",
+            claimed / 1e9,
+            peaks.flops_per_s / 1e9
+        ),
+        line: None,
+    })
 }
 
 /// The profile of a measured program.

@@ -83,9 +83,17 @@ fn four_times_the_work_is_more_than_twice_as_slow() {
 fn a_program_against_itself_is_neither_faster_nor_slower() {
     let workshop = Workshop::new();
     let same = workshop.library("same", &repeated(20), &[]);
-    let (measurement, findings) = measured(race(&same, &same).unwrap());
-    assert!((0.75..1.35).contains(&measurement.speedup.estimate), "{:?}", measurement.speedup);
-    assert!(findings.is_empty(), "{findings:?}");
+    let races: Vec<Measurement> = (0..6)
+        .map(|_| {
+            let (measurement, findings) = measured(race(&same, &same).unwrap());
+            assert!(findings.is_empty(), "{findings:?}");
+            measurement
+        })
+        .collect();
+    assert!(races.iter().all(|race| (0.75..1.35).contains(&race.speedup.estimate)), "{races:?}");
+    // Each interval may miss once in twenty times.
+    let honest = races.iter().filter(|race| race.speedup.low <= 1.0 && 1.0 <= race.speedup.high).count();
+    assert!(honest >= 4, "{:?}", races.iter().map(|race| race.speedup).collect::<Vec<_>>());
 }
 
 #[test]

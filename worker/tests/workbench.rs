@@ -78,9 +78,13 @@ impl Bench {
     }
 
     fn task(&self, reference: &str, target: &str, build_timeout_ms: u64) -> ArtifactHash {
+        self.task_of(3072.0, reference, target, build_timeout_ms)
+    }
+
+    fn task_of(&self, flops: f64, reference: &str, target: &str, build_timeout_ms: u64) -> ArtifactHash {
         let spec = format!(
             "schema = 1\nname = \"t\"\ntitle = \"t\"\ndescription = \"t\"\ntarget = \"{target}\"\n\
-             reference = \"reference.cpp\"\nflops = 3072.0\nbytes = 8192.0\n\
+             reference = \"reference.cpp\"\nflops = {flops:.1}\nbytes = 8192.0\n\
              inputs = [{{ name = \"x\", dtype = \"f32\", shape = [1024] }}]\n\
              outputs = [{{ name = \"y\", dtype = \"f32\", shape = [1024] }}]\n\
              tolerance = {{ atol = 1e-5, rtol = 1e-5 }}\nlimits = {{ build_timeout_ms = {build_timeout_ms} }}\n"
@@ -303,9 +307,29 @@ fn a_candidate_goes_all_the_way_from_the_task_to_its_profile() {
     let measure =
         StepInput::Measure { task: task.clone(), library, reference_library, confirms: false, sandbox_required: false };
     let measurement = match bench.execute(&measure) {
-        Ok(StepOutput::Measured { measurement, .. }) => measurement,
+        Ok(StepOutput::Measured { measurement, findings }) => {
+            assert!(findings.is_empty(), "{findings:?}");
+            measurement
+        }
         other => panic!("not measured: {other:?}"),
     };
+    // The same program in the same time, with more operations than any machine could have done.
+    let StepInput::Measure { library, reference_library, .. } = measure else { panic!("it is a measurement") };
+    let task_of_a_giant = bench.task_of(1e13, &reference, "cpu", 60_000);
+    let measure = StepInput::Measure {
+        task: task_of_a_giant,
+        library,
+        reference_library,
+        confirms: false,
+        sandbox_required: false,
+    };
+    match bench.execute(&measure) {
+        Ok(StepOutput::Measured { findings, .. }) => {
+            let codes: Vec<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+            assert_eq!(codes, ["faster_than_roofline"], "{findings:?}");
+        }
+        other => panic!("not measured: {other:?}"),
+    }
     assert!(measurement.baseline.contains("reference.cpp"), "{}", measurement.baseline);
     assert_eq!(measurement.machine, *bench.inner.machine());
 
