@@ -13,7 +13,8 @@ use nightshift_protocol::step::StepFailure;
 
 use crate::backoff::Backoff;
 
-/// How often an answered call is written before the step is given back: the answer was paid for.
+/// How often an answered call is written before the step is given back: the answer was paid for. A full disk is not
+/// counted, because nothing could be noted about the step either: it is waited for until the step's own time is over.
 const MAX_RECORD_TRIES: u32 = 6;
 
 /// The agents' way to the store.
@@ -75,7 +76,9 @@ impl AgentPorts for StorePorts {
             tries += 1;
             match self.store.record_model_call(call.clone(), artifacts.clone()).await {
                 Ok(()) => return Ok(()),
-                Err(error) if error.is_transient() && tries < MAX_RECORD_TRIES => {
+                Err(error)
+                    if matches!(error, StoreError::Full(_)) || (error.is_transient() && tries < MAX_RECORD_TRIES) =>
+                {
                     tracing::warn!(run.id = %run, step.key = step_key, error = %error, "a model call could not be recorded yet");
                     tokio::time::sleep(backoff.failed()).await;
                 }
@@ -100,5 +103,77 @@ fn failure(error: &StoreError) -> StepFailure {
     match error {
         StoreError::NotFound { .. } => StepFailure::fatal(error.code(), error.to_string()),
         _ => StepFailure::retriable(error.code(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::Duration;
+
+    use nightshift_engine::store::{NewCampaign, NewRun};
+    use nightshift_protocol::attempt::StopCause;
+    use nightshift_protocol::id::CampaignId;
+    use nightshift_protocol::time::TimestampMs;
+    use nightshift_store::fault::FaultyStore;
+    use nightshift_store::{OpenOptions, SqliteStore};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    fn summary() -> ModelCallSummary {
+        ModelCallSummary {
+            model: "scripted".to_owned(),
+            scripted: true,
+            prompt_version: "1".to_owned(),
+            prompt: ArtifactHash::of(b"prompt"),
+            reply: ArtifactHash::of(b"reply"),
+            input_tokens: None,
+            output_tokens: None,
+            price_microusd: None,
+            latency_ms: 0,
+            turn: 1,
+            stop: StopCause::End,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_paid_for_waits_for_space_on_a_full_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = Arc::new(SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap());
+        let run = RunId::from_uuid(Uuid::from_u128(2));
+        let new = NewCampaign {
+            id: CampaignId::from_uuid(Uuid::from_u128(1)),
+            name: "night".to_owned(),
+            spec: json!({}),
+            at: TimestampMs(1),
+            idempotency: None,
+            runs: vec![NewRun { id: run.clone(), input: json!({}), digest: json!({}) }],
+        };
+        inner.create_campaign(new).await.unwrap();
+        let store = Arc::new(FaultyStore::counting(inner));
+        store.set_full(true);
+        let ports = StorePorts { store: store.clone(), clock: Arc::new(SystemClock) };
+        let recorded = tokio::spawn({
+            let run = run.clone();
+            async move { ports.record_call(&run, "plan", "hash", &summary(), b"prompt".to_vec(), b"reply".to_vec()).await }
+        });
+
+        tokio::time::pause();
+        while store.writes() <= u64::from(MAX_RECORD_TRIES) * 2 {
+            assert!(!recorded.is_finished(), "the answer was given up after {} tries", store.writes());
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        store.set_full(false);
+        let patience = std::time::Instant::now() + Duration::from_secs(20);
+        while !recorded.is_finished() {
+            assert!(std::time::Instant::now() < patience, "it was never recorded");
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        tokio::time::resume();
+        recorded.await.unwrap().unwrap();
+        assert!(store.find_model_call(&run, "plan", 1, "hash").await.unwrap().is_some());
     }
 }

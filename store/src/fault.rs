@@ -2,7 +2,7 @@
 //! done or after.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use nightshift_engine::event::EventRecord;
@@ -34,6 +34,7 @@ pub struct FaultyStore {
     fail_at: AtomicU64,
     point: FaultPoint,
     writes: AtomicU64,
+    full: AtomicBool,
     fired: std::sync::Mutex<Option<&'static str>>,
 }
 
@@ -52,8 +53,14 @@ impl FaultyStore {
             fail_at: AtomicU64::new(number),
             point,
             writes: AtomicU64::new(0),
+            full: AtomicBool::new(false),
             fired: std::sync::Mutex::new(None),
         }
+    }
+
+    /// From now on every write fails with [`StoreError::Full`], as on a full disk; or none any more.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
     }
 
     /// Calls of methods that write, until now.
@@ -74,6 +81,9 @@ impl FaultyStore {
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Full(format!("no space is left, on purpose (write {number})")));
+        }
         if number != self.fail_at.load(Ordering::SeqCst) {
             return call.await;
         }
