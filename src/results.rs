@@ -50,7 +50,7 @@ pub(crate) fn exit_code(followed: &Followed) -> ExitCode {
 /// and what the numbers rest on.
 fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Result<()> {
     let output = context.output;
-    let mut table = output.rows(&["task", "end and attempts", "speedup [95% interval]", "baseline\nand best", "run"]);
+    let mut table = output.rows(&["task", "end and attempts", "speedup\n[95% interval]", "baseline\nand best", "run"]);
     for detail in details {
         let summary = &detail.summary;
         let tone = present::run_tone(summary);
@@ -61,7 +61,8 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
             || NONE.to_owned(),
             |speedup| {
                 let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
-                format!("{}\n{confirmed}", present::interval(speedup))
+                // One line each, so that a narrow terminal breaks neither.
+                present::interval(speedup).replacen(' ', &format!(" {confirmed}\n"), 1)
             },
         );
         let times = measured.map_or_else(

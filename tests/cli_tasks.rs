@@ -118,4 +118,38 @@ fn a_reference_that_does_not_compile_ends_the_run_and_says_where() {
     let reason = &result["runs"][0]["view"]["stop_reason"];
     assert_eq!(reason["kind"], "task_rejected", "{result}");
     assert_eq!(reason["code"], "task.reference_does_not_compile", "{reason}");
+
+    let run = result["runs"][0]["summary"]["id"].as_str().unwrap();
+    for verb in ["show", "watch"] {
+        let output = nightshift(&data_dir).args([verb, run]).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("task.reference_does_not_compile"), "{verb}: {said}");
+    }
+}
+
+#[test]
+fn the_table_says_why_a_task_was_rejected_and_fits_a_narrow_terminal() {
+    const COLUMNS: usize = 80;
+    let folder = tempfile::tempdir().unwrap();
+    let task = task(folder.path());
+    std::fs::write(task.join("reference.cpp"), "#include \"nightshift.h\"\nint ns_run( {\n").unwrap();
+    let mut command = nightshift(&folder.path().join("data"));
+    // The file of a task names the task as well as its folder does.
+    command.arg("run").arg(task.join("task.toml")).args(["--model", "scripted", "--exit"]);
+    let output = expect_exit(&mut command, 7);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("task.reference_does_not_compile"), "{text}");
+    assert!(text.contains("--step prepare_task"), "what to do next is named:\n{text}");
+    let table = text.lines().take_while(|line| !line.contains(": "));
+    for line in table {
+        assert!(line.chars().count() <= COLUMNS, "{line}");
+    }
+}
+
+#[test]
+fn an_attempt_is_named_by_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = expect_exit(nightshift(&folder.path().join("data")).args(["show", "3f9c2a10/first"]), 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("error[usage.invalid]"));
 }

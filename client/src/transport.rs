@@ -146,8 +146,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 fn quote(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
+    // In one line: what is quoted is often a page for browsers.
+    let text = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() { "an empty answer".to_owned() } else { text.chars().take(MAX_QUOTED_CHARS).collect() }
 }
 
@@ -226,6 +226,13 @@ mod tests {
         let client = Client::new("http://127.0.0.1:1", None).unwrap();
         let url = client.url(&["ids", "../a/b?c"], &[("after", Some("1&2".to_owned())), ("before", None)]);
         assert_eq!(url.as_str(), "http://127.0.0.1:1/api/v1/ids/..%2Fa%2Fb%3Fc?after=1%262");
+    }
+
+    #[test]
+    fn a_foreign_answer_is_quoted_in_one_short_line() {
+        assert_eq!(quote(b"<html>\n  <p>not\there</p>\n"), "<html> <p>not here</p>");
+        assert_eq!(quote(b" \n"), "an empty answer");
+        assert_eq!(quote(&[b'x'; 1000]).len(), MAX_QUOTED_CHARS);
     }
 
     #[test]
