@@ -266,7 +266,12 @@ fn compiler_command(toolchain: &Toolchain, role: Role, folder: &Path, timeout_ms
 
 /// The library with its symbols, or what is wrong with it, for the Coder.
 fn read_library(path: &Path) -> Result<(Vec<u8>, Symbols), String> {
-    let size_bytes = std::fs::metadata(path).map_or(0, |data| data.len());
+    // Never through a link: what the compiler's folder names may lie outside of it.
+    let data = std::fs::symlink_metadata(path).map_err(|error| format!("the compiler wrote no library: {error}"))?;
+    if !data.is_file() {
+        return Err("the compiler wrote something that is no file in the library's place".to_owned());
+    }
+    let size_bytes = data.len();
     if size_bytes > MAX_LIBRARY_BYTES {
         return Err(format!(
             "the library has {size_bytes} bytes, more than the limit of {MAX_LIBRARY_BYTES}: do not embed large tables"
@@ -289,7 +294,9 @@ fn loop_notes(toolchain: &Toolchain, output: &str, role: Role, folder: &Path) ->
         Family::Gcc => {
             use std::io::Read as _;
             let mut text = Vec::new();
-            if let Ok(file) = std::fs::File::open(folder.join(LOOP_NOTES)) {
+            let notes = folder.join(LOOP_NOTES);
+            let is_file = std::fs::symlink_metadata(&notes).is_ok_and(|data| data.is_file());
+            if let (true, Ok(file)) = (is_file, std::fs::File::open(&notes)) {
                 // A part is still worth reading: notes of the program's own loops come early and late alike.
                 let _ = file.take(MAX_NOTES_BYTES).read_to_end(&mut text);
             }
@@ -304,4 +311,19 @@ fn ours(role: Role, message: String) -> CompilerMessage {
 
 pub(crate) fn disk_failure(path: &Path, error: &std::io::Error) -> StepFailure {
     StepFailure::retriable("worker.disk", format!("{} cannot be written: {error}", path.display()))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_place_of_the_library_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, library) = (folder.path().join("target"), folder.path().join(LIBRARY));
+        std::fs::write(&target, "outside").unwrap();
+        std::os::unix::fs::symlink(&target, &library).unwrap();
+        assert!(read_library(&library).err().unwrap().contains("no file"));
+    }
 }

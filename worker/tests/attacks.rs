@@ -44,7 +44,7 @@ fn assert_nothing_found(preamble: &str, search: &str) {
 
 #[test]
 fn a_runner_holds_one_socket_and_the_standard_streams_and_no_words_of_its_parent() {
-    let search = r#"
+    let search = r"
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ static int inventory() {
     if (read(0, &byte, 1) != 0) return 3;
     return 0;
 }
-"#;
+";
     assert_nothing_found(search, "inventory");
 }
 
