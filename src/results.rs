@@ -56,7 +56,7 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
         let tone = present::run_tone(summary);
         let mut ended = vec![present::ended(summary).to_owned()];
         ended.extend(present::outcomes(&detail.view.attempts));
-        let measured = best(detail).and_then(|best| best.confirmation.as_ref().or(best.measurement.as_ref()));
+        let measured = best(detail).and_then(nightshift_protocol::attempt::Attempt::published);
         let speedup = summary.digest.best_speedup.map_or_else(
             || NONE.to_owned(),
             |speedup| {

@@ -88,22 +88,31 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
         return output.json(workers);
     }
     let mut table =
-        output.table(&["worker", "name", "last seen", "leases", "targets", "machine", "compiler", "sandbox"]);
+        output.table(&["worker", "name", "last seen", "leases", "targets", "machine", "compiler", "isolates"]);
     for worker in workers {
         let machine = &worker.offers.machine;
         let targets: Vec<&str> = worker.offers.targets.iter().map(|target| target.as_str()).collect();
         let compiler = machine.cpp_toolchain.as_ref().map_or(NONE, |toolchain| toolchain.version.as_str());
+        // What carries out the agents' steps runs no programs.
+        let runs_programs = !targets.is_empty();
+        let isolated = match (machine.sandbox.isolates_files, machine.sandbox.isolates_network) {
+            _ if !runs_programs => NONE,
+            (true, true) => "files, network",
+            (true, false) => "files only",
+            (false, true) => "network only",
+            (false, false) => "nothing",
+        };
         table.add_row([
-            output.cell(&worker.id, Tone::Plain),
+            output.cell(worker.id.short(), Tone::Plain),
             output.cell(printable(&worker.name), Tone::Plain),
-            output.cell(present::moment(worker.last_seen_at), Tone::Plain),
+            output.cell(present::minute(worker.last_seen_at), Tone::Plain),
             output.cell(worker.leases, Tone::Plain),
             output.cell(targets.join(", "), Tone::Plain),
             output.cell(printable(&format!("{}, {} cores", machine.processor, machine.cores)), Tone::Plain),
             output.cell(printable(compiler), Tone::Plain),
             output.cell(
-                machine.sandbox.summary(),
-                if machine.sandbox.is_sufficient() { Tone::Plain } else { Tone::Caution },
+                isolated,
+                if runs_programs && !machine.sandbox.is_sufficient() { Tone::Caution } else { Tone::Plain },
             ),
         ]);
     }

@@ -79,7 +79,8 @@ fn print(context: &Context, run: &RunSummary) -> Result<()> {
     let best =
         run.digest.best_speedup.map_or_else(String::new, |speedup| format!(", best {}", present::interval(speedup)));
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
-    let line = format!("{}  {:20} {} attempts{best}: {what}", run.id.short(), run.digest.task, run.digest.attempts);
+    let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
+    let line = format!("{}  {:20} {attempts}{best}: {what}", run.id.short(), run.digest.task);
     let line = printable(&line).replace('\n', " ");
     context.output.text(&context.output.paint(&line, present::run_tone(run)))
 }
