@@ -23,7 +23,15 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 /// The cargo that runs this task.
 #[expect(clippy::disallowed_methods, reason = "cargo tells its path in the environment")]
 pub(crate) fn cargo() -> Command {
-    command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
+    let mut cargo = command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+    // What cargo said about this task's own package would mislead the next one: its subcommands tell by these variables
+    // how they were started.
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    {
+        cargo.env_remove(name);
+    }
+    cargo
 }
 
 /// Runs it with our own output; whether it succeeded.
