@@ -8,6 +8,7 @@ mod folder;
 mod locate;
 mod suggest;
 mod validate;
+mod wording;
 
 use std::collections::BTreeMap;
 

@@ -117,6 +117,44 @@ fn every_mistake_has_its_code_and_its_place() -> TestResult {
 }
 
 #[test]
+fn a_value_of_the_wrong_kind_is_described_without_a_word_of_the_compiler() -> TestResult {
+    let rows = [
+        // what stands there, what it is replaced by, the whole error
+        ("rows = 8,", "rows = -3,", "7:17: `-3` cannot stand here: a whole number from 0 is wanted"),
+        ("rows = 8,", "rows = 8.5,", "7:17: `8.5` cannot stand here: a whole number from 0 is wanted"),
+        ("rows = 8,", "rows = \"8\",", "7:17: the text \"8\" cannot stand here: a whole number from 0 is wanted"),
+        ("atol = 1e-6", "atol = \"x\"", "14:22: the text \"x\" cannot stand here: a number is wanted"),
+        ("\"Scale rows\"", "3", "3:9: `3` cannot stand here: text in quotation marks is wanted"),
+        ("\"Scale rows\"", "true", "3:9: `true` cannot stand here: text in quotation marks is wanted"),
+        ("[\"rows\", \"cols\"] },\n    {", "4 },\n    {", "10:42: `4` cannot stand here: a list `[ ... ]` is wanted"),
+        ("{ rows = 8, cols = 16 }", "7", "7:8: `7` cannot stand here: a table `{ ... }` is wanted"),
+        ("{ atol = 1e-6, rtol = 1e-5 }", "7", "14:13: `7` cannot stand here: a table `{ ... }` is wanted"),
+        ("\"cpu\"", "7", "5:10: one of the known words in quotation marks is wanted"),
+        (
+            "max_attempts = 4",
+            "max_attempts = -4",
+            "22:16: `-4` cannot stand here: a whole number from 0 to 4294967295 is wanted",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (from, to, expected) in rows {
+        let error = error_of(from, to)?;
+        if error.to_string() != format!("t/task.toml:{expected}") {
+            wrong.push(format!("{to}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for to in ["shape = [-1]", "shape = [1.5]", "shape = [true]", "shape = [[]]", "shape = { a = 1 }"] {
+        let message = error_of("shape = [\"rows\"]", to)?.message().to_owned();
+        assert!(message.contains("whole number from 1") || to.contains('{'), "{to}: {message}");
+        for jargon in ["u64", "untagged", "enum", "DimText", "sequence", "expected"] {
+            assert!(!message.contains(jargon), "{to}: {message}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn an_error_reads_as_file_line_column() -> TestResult {
     let error = error_of("rows = 8,", "rows = 0,")?;
     assert_eq!(error.to_string(), "t/task.toml:7:17: the dimension `rows` is zero");

@@ -75,7 +75,7 @@ pub enum Dim {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an extent is a whole number from 1, or the name of a dimension in quotation marks")]
 enum DimText {
     Number(u64),
     Name(String),

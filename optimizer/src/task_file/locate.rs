@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::TaskError;
-use super::suggest;
+use super::{suggest, wording};
 
 /// A step from a value to one within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl<'t> Document<'t> {
                 let message = format!("unknown value `{unknown}`{}", suggestion(unknown, known));
                 TaskError::at("task.malformed", self.label, at, message)
             }
-            _ => TaskError::at("task.malformed", self.label, at, message),
+            _ => TaskError::at("task.malformed", self.label, at, wording::for_people(&message)),
         }
     }
 
