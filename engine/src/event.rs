@@ -26,6 +26,15 @@ pub enum Event {
         /// Its result.
         output: Value,
     },
+    /// A try of a step failed, and another follows.
+    StepRetried {
+        /// Its key.
+        key: String,
+        /// Why the try failed.
+        failure: StepFailure,
+        /// When the next try may begin.
+        at: TimestampMs,
+    },
     /// A step cannot succeed: its failure was fatal, or its tries are used up.
     StepFailed {
         /// Its key.
@@ -71,6 +80,7 @@ impl Event {
             Self::RunCreated { .. } => "run_created",
             Self::StepScheduled { .. } => "step_scheduled",
             Self::StepCompleted { .. } => "step_completed",
+            Self::StepRetried { .. } => "step_retried",
             Self::StepFailed { .. } => "step_failed",
             Self::StepCancelled { .. } => "step_cancelled",
             Self::RunPaused => "run_paused",
@@ -83,11 +93,11 @@ impl Event {
         }
     }
 
-    /// Whether the driver looks at the run because of it. `StepScheduled` is what a decision itself caused: it is folded
-    /// together with the next event that does.
+    /// Whether the driver looks at the run because of it. `StepScheduled` is what a decision itself caused, and
+    /// `StepRetried` leaves the step as open as it was: both are folded together with the next event that does.
     #[must_use]
     pub fn asks_for_a_decision(&self) -> bool {
-        !matches!(self, Self::StepScheduled { .. })
+        !matches!(self, Self::StepScheduled { .. } | Self::StepRetried { .. })
     }
 
     /// The step's key, for events of a step.
@@ -96,6 +106,7 @@ impl Event {
         match self {
             Self::StepScheduled { key }
             | Self::StepCompleted { key, .. }
+            | Self::StepRetried { key, .. }
             | Self::StepFailed { key, .. }
             | Self::StepCancelled { key } => Some(key),
             _ => None,

@@ -25,6 +25,9 @@ pub enum StoreError {
     /// The folder or file cannot be written.
     #[error("{0}")]
     ReadOnly(String),
+    /// Something else than a data folder with a database is in its place.
+    #[error("{0}")]
+    Unusable(String),
     /// No space is left.
     #[error("{0}")]
     Full(String),
@@ -63,6 +66,7 @@ impl StoreError {
         match self {
             Self::Locked(_) => "store.locked",
             Self::ReadOnly(_) => "store.read_only",
+            Self::Unusable(_) => "store.unusable",
             Self::Full(_) => "store.full",
             Self::Corrupt(_) => "store.corrupt",
             Self::TooNew(_) => "store.too_new",

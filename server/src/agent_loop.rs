@@ -28,6 +28,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Name of this worker in lists.
 const WORKER_NAME: &str = "agents";
 
+/// What this loop does, in complaints.
+const REGISTERING: &str = "registering the agents";
+const CLAIMING: &str = "claiming steps for the agents";
+const BEATING: &str = "extending the agents' leases";
+
 /// Why a step is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
@@ -63,6 +68,7 @@ pub(crate) async fn run(app: Arc<App>) {
             match claim(&app, &worker, free).await {
                 Ok(steps) => {
                     backoff.succeeded();
+                    app.complaints.worked(CLAIMING);
                     look_at = Instant::now() + LOOK_EVERY;
                     for step in steps {
                         let (stop, stopped) = oneshot::channel();
@@ -74,7 +80,7 @@ pub(crate) async fn run(app: Arc<App>) {
                 }
                 Err(error) => {
                     app.trouble.note_error::<()>(&Err(error.clone()));
-                    tracing::error!(error.code = error.code(), error = %error, "the agents cannot look for steps");
+                    app.complaints.failed(CLAIMING, &error);
                     look_at = Instant::now() + backoff.failed();
                 }
             }
@@ -141,8 +147,11 @@ async fn register(app: &App) -> Option<WorkerId> {
         };
         let result = app.store.register_worker(record).await;
         app.trouble.note(&result);
-        let Err(error) = result else { return Some(worker) };
-        tracing::error!(error.code = error.code(), error = %error, "the agents cannot be registered yet");
+        let Err(error) = result else {
+            app.complaints.worked(REGISTERING);
+            return Some(worker);
+        };
+        app.complaints.failed(REGISTERING, &error);
         tokio::select! {
             () = app.shutdown.cancelled() => return None,
             () = tokio::time::sleep(backoff.failed()) => {}
@@ -169,6 +178,7 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
     app.trouble.note(&result);
     match result {
         Ok(outcome) => {
+            app.complaints.worked(BEATING);
             let lost = outcome.lost.iter().map(|step| (step, Stop::Lost));
             let cancelled = outcome.cancelled.iter().map(|step| (step, Stop::Cancelled));
             for (step, reason) in lost.chain(cancelled) {
@@ -179,7 +189,7 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
                 }
             }
         }
-        Err(error) => tracing::error!(error.code = error.code(), error = %error, "the agents' heartbeat failed"),
+        Err(error) => app.complaints.failed(BEATING, &error),
     }
 }
 
@@ -220,6 +230,7 @@ async fn carry(app: Arc<App>, step: StepRecord, mut stopped: oneshot::Receiver<S
         // The lease is gone while the store could not be written: nobody would take the report.
         () = lost(&mut stopped) => {}
     }
+    app.complaints.worked(&reporting(&step));
 }
 
 /// Ends when the lease is lost; a cancellation has no effect on a step that is being reported.
@@ -249,6 +260,11 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
     app.agents.carry_out(&ports, agent_step).await
 }
 
+/// The report of a step in complaints.
+fn reporting(step: &StepRecord) -> String {
+    format!("reporting the agents' step {}", step.id)
+}
+
 /// Reports until the store took it or the lease is gone.
 async fn report(app: &App, step: &StepRecord, outcome: TryOutcome) -> &'static str {
     let mut outcome = outcome;
@@ -268,9 +284,7 @@ async fn report(app: &App, step: &StepRecord, outcome: TryOutcome) -> &'static s
                     TryOutcome::Failed { failure: StepFailure::fatal("request.output_mismatch", error.to_string()) };
             }
             Err(CommitError::Store(error)) => {
-                tracing::error!(
-                    step.id = %step.id, error.code = error.code(), error = %error, "a step could not be reported yet"
-                );
+                app.complaints.failed(&reporting(step), &error);
                 tokio::time::sleep(backoff.failed()).await;
             }
         }

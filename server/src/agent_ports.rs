@@ -75,11 +75,21 @@ impl AgentPorts for StorePorts {
         loop {
             tries += 1;
             match self.store.record_model_call(call.clone(), artifacts.clone()).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    if tries > 1 {
+                        tracing::info!(run.id = %run, step.key = step_key, tries, "a model call is recorded at last");
+                    }
+                    return Ok(());
+                }
                 Err(error)
                     if matches!(error, StoreError::Full(_)) || (error.is_transient() && tries < MAX_RECORD_TRIES) =>
                 {
-                    tracing::warn!(run.id = %run, step.key = step_key, error = %error, "a model call could not be recorded yet");
+                    if tries == 1 {
+                        tracing::warn!(
+                            run.id = %run, step.key = step_key, error = %error,
+                            "a model call could not be recorded yet; it is tried again"
+                        );
+                    }
                     tokio::time::sleep(backoff.failed()).await;
                 }
                 Err(error) => return Err(failure(&error)),

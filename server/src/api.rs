@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
@@ -25,7 +25,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::access;
 use crate::app::App;
-use crate::error::ApiFailure;
+use crate::error::{ApiFailure, Failed};
 
 pub use create_campaign::MAX_TASKS;
 pub use ids::MAX_ID_MATCHES;
@@ -34,6 +34,8 @@ pub use workers::MAX_LISTED_WORKERS;
 
 /// Where the API lives.
 pub(crate) const PREFIX: &str = "/api/v1";
+/// The call that only repeats what is known.
+const HEALTH: &str = "/api/v1/health";
 /// Largest JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 8 * 1024 * 1024;
 /// Longest time that a call may take, long polls and artifacts left aside.
@@ -102,7 +104,28 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(extra.layer(reads))
         .layer(from_fn_with_state(listens, access::known_host))
         .layer(from_fn(access::safe_headers))
+        .layer(from_fn_with_state(app.clone(), log_failures))
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
+}
+
+/// Logs failures that are ours, once each. Trouble of the store is told once for all callers that try again; `/health`
+/// only repeats what is known.
+async fn log_failures(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let repeats = request.uri().path() == HEALTH;
+    let doing = format!("{} {}", request.method(), request.uri().path());
+    let response = next.run(request).await;
+    match response.extensions().get::<Failed>() {
+        Some(_) if repeats => {}
+        Some(Failed(error)) if error.code.starts_with("store.") => {
+            app.complaints.failed_with(&doing, &error.code, &error.message);
+        }
+        Some(Failed(error)) => {
+            tracing::error!(error.code = %error.code, error.message = %error.message, "a request failed");
+        }
+        None if response.status().is_success() => app.complaints.worked(&doing),
+        None => {}
+    }
+    response
 }
 
 /// A span for a request: its route and path, never its query or headers.

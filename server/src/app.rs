@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::access::Keys;
 use crate::agents::AgentExecutor;
+use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::trouble::Trouble;
 use crate::wake::Wake;
@@ -33,6 +34,7 @@ pub(crate) struct App {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) wake: Wake,
     pub(crate) trouble: Trouble,
+    pub(crate) complaints: Complaints,
     pub(crate) held_polls: Semaphore,
     pub(crate) transfers: Semaphore,
     pub(crate) shutdown: CancellationToken,
@@ -51,6 +53,7 @@ impl App {
             random: parts.random,
             wake: Wake::new(),
             trouble: Trouble::default(),
+            complaints: Complaints::default(),
             held_polls: Semaphore::new(MAX_HELD_POLLS),
             transfers: Semaphore::new(MAX_TRANSFERS),
             shutdown: CancellationToken::new(),

@@ -69,9 +69,13 @@ async fn take(
 ) -> (TcpStream, Option<tokio::sync::OwnedSemaphorePermit>) {
     // The semaphore is never closed.
     let place = places.clone().acquire_owned().await.ok();
+    let mut failing = false;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                if failing {
+                    tracing::info!("connections can be taken again");
+                }
                 // Small answers must not wait for more bytes.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(error = %error, "TCP_NODELAY could not be set");
@@ -80,7 +84,10 @@ async fn take(
             }
             Err(error) if is_of_one_client(&error) => {}
             Err(error) => {
-                tracing::error!(error = %error, "no connection can be taken; it is tried again");
+                if !failing {
+                    tracing::error!(error = %error, "no connection can be taken; it is tried again");
+                }
+                failing = true;
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

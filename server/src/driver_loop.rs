@@ -22,10 +22,16 @@ const MAX_PER_LOOK: u32 = 1_000;
 const FIRST_REST: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_mins(1);
 
+/// What this loop does, in complaints.
+const LOOKING: &str = "looking for runs to drive";
+const DRIVING: &str = "driving a run";
+
 /// A run that could not be driven.
 struct Rest {
     until: Instant,
     failures: u32,
+    /// What was logged last.
+    told: String,
 }
 
 /// The loop. Ends with the server.
@@ -49,11 +55,12 @@ pub(crate) async fn run(app: Arc<App>) {
                 Ok(runs) => {
                     state.pending.extend(runs);
                     backoff.succeeded();
+                    app.complaints.worked(LOOKING);
                     look_at = Instant::now() + LOOK_EVERY;
                 }
                 Err(error) => {
                     app.trouble.note_error::<()>(&Err(error.clone()));
-                    tracing::error!(error.code = error.code(), error = %error, "the driver cannot look for runs");
+                    app.complaints.failed(LOOKING, &error);
                     look_at = Instant::now() + backoff.failed();
                 }
             },
@@ -108,37 +115,49 @@ impl State {
         let (id, result) = match done {
             Ok((id, result)) => (
                 id,
-                result.map_err(|error| {
-                    if let DriveError::Store(error) = &error {
+                result.map_err(|error| match error {
+                    DriveError::Store(error) => {
                         self.app.trouble.note_error::<()>(&Err(error.clone()));
+                        self.app.complaints.failed(DRIVING, &error);
+                        None
                     }
-                    error.to_string()
+                    error => Some(error.to_string()),
                 }),
             ),
-            Err(error) => (error.id(), Err(format!("the driver panicked: {error}"))),
+            Err(error) => (error.id(), Err(Some(format!("the driver panicked: {error}")))),
         };
         let Some(run) = self.running.remove(&id) else { return };
         match result {
             Ok(driven) => {
-                self.resting.remove(&run);
+                if self.resting.remove(&run).is_some_and(|rest| !rest.told.is_empty()) {
+                    tracing::info!(run.id = %run, "the run can be driven again");
+                }
                 if driven != Driven::Idle {
                     self.app.trouble.note(&Ok(()));
+                    self.app.complaints.worked(DRIVING);
                     self.app.wake.ring(&run);
                     self.app.wake.work_ready();
                 }
             }
-            Err(message) => self.rest(&run, &message),
+            Err(message) => self.rest(&run, message),
         }
         if self.again.remove(&run) {
             self.pending.insert(run);
         }
     }
 
-    fn rest(&mut self, run: &RunId, message: &str) {
-        let rest = self.resting.entry(run.clone()).or_insert(Rest { until: Instant::now(), failures: 0 });
+    /// Leaves the run alone for a while. The message, unless it is the store's, is logged once.
+    fn rest(&mut self, run: &RunId, message: Option<String>) {
+        let rest =
+            self.resting.entry(run.clone()).or_insert(Rest { until: Instant::now(), failures: 0, told: String::new() });
         let delay = FIRST_REST.saturating_mul(1 << rest.failures.min(16)).min(LONGEST_REST);
         rest.until = Instant::now() + delay;
         rest.failures = rest.failures.saturating_add(1);
-        tracing::error!(run.id = %run, error = message, "a run could not be driven; it is tried again");
+        if let Some(message) = message
+            && rest.told != message
+        {
+            tracing::error!(run.id = %run, error = message, "a run could not be driven; it is tried again");
+            rest.told = message;
+        }
     }
 }

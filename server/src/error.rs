@@ -62,6 +62,10 @@ impl ServerError {
     }
 }
 
+/// Goes with an answer that is our fault, for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed(pub(crate) ApiError);
+
 /// An error as the API answers it.
 #[derive(Debug)]
 pub(crate) struct ApiFailure {
@@ -107,10 +111,11 @@ impl ApiFailure {
 
 impl IntoResponse for ApiFailure {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
-            tracing::error!(error.code = %self.error.code, error.message = %self.error.message, "a request failed");
-        }
+        let failed = self.status.is_server_error().then(|| Failed(self.error.clone()));
         let mut response = (self.status, Json(ApiErrorBody { error: self.error })).into_response();
+        if let Some(failed) = failed {
+            response.extensions_mut().insert(failed);
+        }
         if self.challenge {
             let challenge = HeaderValue::from_static("Bearer, Basic realm=\"nightshift\", charset=\"UTF-8\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -126,7 +131,7 @@ impl From<StoreError> for ApiFailure {
             StoreError::IdempotencyConflict { .. } | StoreError::Illegal(_) => StatusCode::CONFLICT,
             StoreError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
             StoreError::Locked(_) | StoreError::Other(_) => StatusCode::SERVICE_UNAVAILABLE,
-            StoreError::ReadOnly(_) | StoreError::Corrupt(_) | StoreError::TooNew(_) => {
+            StoreError::ReadOnly(_) | StoreError::Unusable(_) | StoreError::Corrupt(_) | StoreError::TooNew(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };

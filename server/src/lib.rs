@@ -14,6 +14,7 @@ mod app;
 mod backoff;
 mod clock;
 mod commit;
+mod complaints;
 mod config;
 mod connections;
 mod driver_loop;

@@ -13,6 +13,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Shortest time between two rounds: a timer that is due but cannot be fired must not spin.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
+/// This loop in complaints.
+const DOING: &str = "sweeping leases and timers";
+
 /// The loop. Ends with the server.
 pub(crate) async fn run(app: Arc<App>) {
     let sweeper = Sweeper::new(app.store.clone(), app.clock.clone(), app.random.clone());
@@ -22,6 +25,7 @@ pub(crate) async fn run(app: Arc<App>) {
         let pause = match result {
             Ok(swept) => {
                 backoff.succeeded();
+                app.complaints.worked(DOING);
                 if swept.expired > 0 {
                     app.wake.some_runs_changed();
                 }
@@ -40,7 +44,7 @@ pub(crate) async fn run(app: Arc<App>) {
             }
             Err(error) => {
                 app.trouble.note_error::<()>(&Err(error.clone()));
-                tracing::error!(error.code = error.code(), error = %error, "the sweeper's round failed");
+                app.complaints.failed(DOING, &error);
                 backoff.failed()
             }
         };

@@ -4,7 +4,11 @@ use nightshift_engine::store::{StepRecord, WorkerRecord};
 use nightshift_protocol::api::MAX_WAIT_MS;
 use nightshift_protocol::machine::{Needs, Offers};
 use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
+
+/// Longest message of a failure in the reason, in characters: the whole one is in the step's `failure`.
+const MAX_CAUSE_CHARS: usize = 160;
 
 /// What the server knows about who could take a step.
 pub(crate) struct Surroundings<'a> {
@@ -33,7 +37,10 @@ impl Surroundings<'_> {
         if let Some(due) = step.not_before
             && due > self.now
         {
-            return Some(format!("retry in {} s", due.since_ms(self.now).div_ceil(1_000)));
+            let wait = format!("retry in {} s", due.since_ms(self.now).div_ceil(1_000));
+            return Some(
+                step.failure.as_ref().map_or(wait.clone(), |failure| format!("{wait} after {}", short(failure))),
+            );
         }
         if !self.drives {
             return Some("this server only reads: no server carries the run on".to_owned());
@@ -87,6 +94,14 @@ fn slots(offers: &Offers, route: &str) -> u32 {
         return 0;
     }
     if device == "none" { offers.cpu_slots } else { offers.device_slots }
+}
+
+/// Code and message of a failure in one short line.
+fn short(failure: &StepFailure) -> String {
+    let line = failure.message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut: String = line.chars().take(MAX_CAUSE_CHARS).collect();
+    let more = if cut.len() < line.len() { "…" } else { "" };
+    format!("{}: {cut}{more}", failure.code)
 }
 
 #[cfg(test)]
@@ -185,6 +200,12 @@ mod tests {
         let mut waiting = step("worker/cpu/none");
         waiting.not_before = Some(NOW.plus_ms(3_500));
         assert_eq!(around(RunStatus::Running, &[]).waiting_for(&waiting).unwrap(), "retry in 4 s");
+        waiting.failure = Some(StepFailure::retriable("model.timeout", "no answer\ncame"));
+        let waits = around(RunStatus::Running, &[]).waiting_for(&waiting).unwrap();
+        assert_eq!(waits, "retry in 4 s after model.timeout: no answer came");
+        waiting.failure = Some(StepFailure::retriable("model.timeout", "é".repeat(5_000)));
+        let waits = around(RunStatus::Running, &[]).waiting_for(&waiting).unwrap();
+        assert!(waits.ends_with("é…") && waits.chars().count() < 250, "{waits}");
         assert_eq!(around(RunStatus::Paused, &[]).waiting_for(&waiting).unwrap(), "the run is paused");
     }
 

@@ -17,7 +17,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::{Tone, printable};
 use crate::present;
-use crate::record::calls_of;
 use crate::resolve;
 
 /// Most characters of an event's facts in one line.
@@ -90,7 +89,7 @@ fn line(context: &Context, event: &EventView) -> String {
     let tone = match event.kind.as_str() {
         "step_failed" | "run_failed" => Tone::Bad,
         "run_completed" => Tone::Good,
-        "run_paused" | "run_cancel_requested" | "run_cancelled" | "step_cancelled" => Tone::Caution,
+        "run_paused" | "step_retried" | "run_cancel_requested" | "run_cancelled" | "step_cancelled" => Tone::Caution,
         _ => Tone::Plain,
     };
     let key = event.step_key.as_deref().unwrap_or_default();
@@ -104,6 +103,9 @@ fn facts(body: &Value) -> String {
     let text = match serde_json::from_value::<Event>(body.clone()) {
         Ok(Event::StepFailed { failure, .. } | Event::RunFailed { failure }) => {
             format!("{}: {}", failure.code, failure.message)
+        }
+        Ok(Event::StepRetried { failure, at, .. }) => {
+            format!("{}: {}; again at {}", failure.code, failure.message, present::moment(at))
         }
         Ok(Event::StepCompleted { output, .. }) => match serde_json::from_value::<StepOutput>(output) {
             Ok(output) => outcome(&output),
@@ -231,7 +233,7 @@ fn parts(output: StepOutput) -> Vec<(String, ArtifactHash)> {
         StepOutput::Built { report } => parts.push(("compiler output".to_owned(), report.log.clone())),
         _ => {}
     }
-    for call in calls_of(output) {
+    for call in output.calls() {
         parts.push((format!("prompt, turn {}", call.turn), call.prompt));
         parts.push((format!("reply of {}, turn {}", call.model, call.turn), call.reply));
     }

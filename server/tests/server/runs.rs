@@ -46,7 +46,11 @@ async fn a_waiting_step_says_why() {
     let failed = TryOutcome::Failed { failure: StepFailure::retriable("worker.busy", "no memory") };
     server.report(&worker, &step, failed).await;
     let retrying = waiting_for(&server, &run).await.unwrap();
-    assert!(retrying.starts_with("retry in ") && retrying.ends_with(" s"), "{retrying}");
+    assert!(retrying.starts_with("retry in ") && retrying.ends_with(" s after worker.busy: no memory"), "{retrying}");
+    let log: EventsPage = server.read(&format!("/runs/{run}/events")).await;
+    let retried = log.events.iter().find(|event| event.kind == "step_retried").unwrap();
+    assert_eq!(retried.step_key.as_deref(), Some(step.key.as_str()));
+    assert_eq!(retried.body["failure"]["code"], "worker.busy");
     server.stop().await;
 }
 

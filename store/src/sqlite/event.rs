@@ -17,8 +17,8 @@ pub(super) const AFTER: &str =
 /// Events of one answer.
 const MAX_EVENTS: u32 = 10_000;
 
-/// Appends events to the log; the position of the last one. Any event but `StepScheduled` puts the run on the driver's
-/// work list: what a decision itself caused asks for no further decision.
+/// Appends events to the log; the position of the last one. Those that ask for a decision put the run on the
+/// driver's work list.
 pub(super) async fn append(
     connection: &mut SqliteConnection,
     run_id: i64,

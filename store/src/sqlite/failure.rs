@@ -82,6 +82,10 @@ pub(crate) fn tell_io(error: &io::Error, path: &Path, doing: &str) -> StoreError
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             read_only(&path, &format!("{doing}: {error}"))
         }
+        // `AlreadyExists` is what making a folder answers where a file has its name.
+        io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
+            unusable(&path, &format!("{doing}: {error}"))
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(&path, &format!("{doing}: {error}")),
         _ => StoreError::Other(format!("{doing} {path}: {error}")),
     }
@@ -140,6 +144,14 @@ fn tell_migration(error: MigrateError, database: &Path) -> StoreError {
     }
 }
 
+/// Something is in the way that is no data folder with a database.
+pub(super) fn unusable(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
+    StoreError::Unusable(format!(
+        "{path} cannot be used ({detail}). The data folder has to be a folder, and `nightshift.db` in it a file or \
+         nothing: move what is in the way, or choose another data folder"
+    ))
+}
+
 fn read_only(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
     StoreError::ReadOnly(format!(
         "{path} cannot be written ({detail}). Give this user permission to write the folder and the files in it, or \
@@ -167,7 +179,9 @@ mod tests {
         assert_eq!(told(io::ErrorKind::ReadOnlyFilesystem), "store.read_only");
         assert_eq!(told(io::ErrorKind::StorageFull), "store.full");
         assert_eq!(told(io::ErrorKind::QuotaExceeded), "store.full");
-        assert_eq!(told(io::ErrorKind::NotADirectory), "store.failed");
+        assert_eq!(told(io::ErrorKind::NotADirectory), "store.unusable");
+        assert_eq!(told(io::ErrorKind::AlreadyExists), "store.unusable");
+        assert_eq!(told(io::ErrorKind::TimedOut), "store.failed");
     }
 
     #[test]

@@ -24,7 +24,7 @@ const RULES: &[(&str, &str)] = &[
     (
         "a run knows its last event that asks for a decision, and folds no event that does not exist",
         "SELECT r.public_id FROM run r WHERE r.folded_seq > r.last_seq OR r.wake_seq <> \
-            (SELECT coalesce(MAX(seq), 0) FROM event WHERE run_id = r.id AND kind <> 'step_scheduled') LIMIT ?1",
+            (SELECT coalesce(MAX(seq), 0) FROM event WHERE run_id = r.id AND kind NOT IN ('step_scheduled', 'step_retried')) LIMIT ?1",
     ),
     (
         "a run has a state as soon as an event is folded",

@@ -9,7 +9,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::failure::{Failure, corrupt, tell_io};
+use super::failure::{Failure, corrupt, tell_io, unusable};
 use super::lock::ProcessLock;
 use super::writer::checkpoint;
 
@@ -54,6 +54,12 @@ pub(super) struct Opened {
 
 pub(super) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opened, StoreError> {
     let database = data_dir.join(DATABASE_FILE);
+    if data_dir.exists() && !data_dir.is_dir() {
+        return Err(unusable(&data_dir.display(), "it is no folder"));
+    }
+    if database.is_dir() {
+        return Err(unusable(&database.display(), "it is a folder"));
+    }
     if !options.create && !database.exists() {
         return Err(StoreError::NotFound { noun: "database", id: database.display().to_string() });
     }

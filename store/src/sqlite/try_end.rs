@@ -157,20 +157,26 @@ async fn give_back(
     not_before: TimestampMs,
     at: TimestampMs,
 ) -> Result<(), Failure> {
-    let failure = failure.map(|failure| json::write(&failure)).transpose()?;
+    let stored = failure.as_ref().map(json::write).transpose()?;
     let run_status = run::status_of(&held.run_status)?;
     let cancelled = run_status == RunStatus::Cancelling;
     let status = if cancelled { StepStatus::Cancelled } else { StepStatus::Scheduled };
     sqlx::query("UPDATE step SET status = ?2, failure = coalesce(?3, failure), finished_at_ms = ?4 WHERE id = ?1")
         .bind(held.id)
         .bind(status.as_str())
-        .bind(failure)
+        .bind(stored)
         .bind(cancelled.then_some(at.0))
         .execute(&mut *connection)
         .await?;
     if cancelled {
         event::append(connection, held.run_id, at, &[Event::StepCancelled { key: held.key }]).await?;
-    } else if not_before > at {
+        return Ok(());
+    }
+    if let Some(failure) = failure {
+        let retried = Event::StepRetried { key: held.key, failure, at: not_before };
+        event::append(connection, held.run_id, at, &[retried]).await?;
+    }
+    if not_before > at {
         timer::insert(connection, held.id, not_before).await?;
     } else if run_status == RunStatus::Running {
         ready::insert(connection, held.id).await?;

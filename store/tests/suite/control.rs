@@ -98,7 +98,10 @@ async fn cancelling_ends_waiting_steps_at_once_and_tells_the_others_by_heartbeat
     let steps = bench.claim(&worker, 2).await;
     bench.report(&steps[1], TryEnd::Retry { failure: lost(), at: bench.now().plus_ms(500) }).await;
     assert_eq!(control(&bench, &run, RunTransition::Cancel).await, RunStatus::Cancelling);
-    assert_eq!(bench.log(&run).await[4..], ["run_cancel_requested", "step_cancelled later", "step_cancelled waiting"]);
+    assert_eq!(
+        bench.log(&run).await[4..],
+        ["step_retried later", "run_cancel_requested", "step_cancelled later", "step_cancelled waiting"]
+    );
     bench.assert_sound().await;
 
     let held = &steps[0];

@@ -1,5 +1,6 @@
 //! Claims, heartbeats, reports, expiry, timers.
 
+use nightshift_engine::event::Event;
 use nightshift_engine::store::{ClaimRequest, Reported, Store, TryEnd};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{StepId, WorkerId};
@@ -304,6 +305,12 @@ async fn a_retry_waits_for_its_timer() {
     assert_eq!((step.status, step.not_before, step.tries), (StepStatus::Scheduled, Some(later), 1));
     assert_eq!(step.failure, Some(lost()));
     bench.assert_sound().await;
+    let retried = |key: &str, at| Event::StepRetried { key: key.to_owned(), failure: lost(), at };
+    assert_eq!(bench.events(&run).await[3..], [retried("a", later), retried("b", soon)]);
+    bench.report(&steps[0], TryEnd::Retry { failure: lost(), at: later }).await;
+    assert_eq!(bench.events(&run).await.len(), 5, "a second copy of a report adds nothing");
+    let before = bench.to_drive().await;
+    assert!(!before.contains(&run), "another try asks for no decision: {before:?}");
 
     assert_eq!(bench.store.fire_timers(bench.now(), 9).await.unwrap(), (0, Some(soon)));
     assert!(bench.claim(&worker, 9).await.is_empty());

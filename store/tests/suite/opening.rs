@@ -74,6 +74,23 @@ async fn nothing_is_made_when_only_an_existing_database_is_wanted() {
     assert!(!missing.exists());
 }
 
+#[tokio::test]
+async fn a_file_in_the_place_of_a_folder_and_a_folder_in_the_place_of_a_file_are_named_and_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir_all(data.join(DATABASE_FILE)).unwrap();
+    for (data_dir, in_the_way) in [(&file, &file), (&file.join("below"), &file), (&data, &data.join(DATABASE_FILE))] {
+        let error = refused(data_dir).await;
+        assert_eq!(error.code(), "store.unusable", "{error}");
+        assert!(error.to_string().contains(&in_the_way.display().to_string()), "{error}");
+        assert!(error.to_string().contains("move what is in the way"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "nothing is made beside it");
+}
+
 /// A folder below which this user cannot make anything. For a user who may write everywhere (root), permissions of a
 /// folder say nothing; then one of the kernel's own file systems serves.
 fn unwritable_folder(parent: &Path) -> PathBuf {
