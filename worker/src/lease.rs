@@ -161,7 +161,12 @@ async fn register<P: Port>(
             () = shutdown.cancelled() => return Ok(None),
         };
         match answer {
-            Ok(registered) => return Ok(Some(registered)),
+            Ok(registered) => {
+                if !backoff.is_fresh() {
+                    tracing::info!("the worker is registered at last");
+                }
+                return Ok(Some(registered));
+            }
             Err(error) if error.transient => {
                 if backoff.is_fresh() {
                     tracing::warn!(error = %error, "the worker cannot register and keeps trying");
@@ -278,6 +283,9 @@ impl<P: Port, W: Work> Life<P, W> {
             match answer {
                 Ok(Ok(reply)) => {
                     self.held.renewed(&named, sent_at, &reply);
+                    if failing {
+                        tracing::info!("heartbeats come through again");
+                    }
                     failing = false;
                 }
                 Ok(Err(error)) => {
@@ -285,7 +293,7 @@ impl<P: Port, W: Work> Life<P, W> {
                         return;
                     }
                     if !failing {
-                        tracing::warn!(error = %error, "a heartbeat failed");
+                        tracing::warn!(error = %error, "a heartbeat failed; it is sent again until one comes through");
                     }
                     failing = true;
                 }
@@ -354,6 +362,9 @@ impl<P: Port, W: Work> Life<P, W> {
         let asked_at = Instant::now();
         match self.unless_over(self.port.claim(&self.worker, &claim)).await? {
             Ok(claimed) => {
+                if !backoff.is_fresh() {
+                    tracing::info!("steps can be claimed again");
+                }
                 backoff.reset();
                 let now = Instant::now();
                 for step in &claimed.steps {
@@ -370,7 +381,7 @@ impl<P: Port, W: Work> Life<P, W> {
                     return None;
                 }
                 if backoff.is_fresh() {
-                    tracing::warn!(error = %error, "a claim failed");
+                    tracing::warn!(error = %error, "a claim failed; it is repeated until the server answers");
                 }
                 backoff.wait(&self.over).await.then(Vec::new)
             }

@@ -61,7 +61,7 @@ pub enum Family {
 pub enum ToolchainError {
     /// Nothing was found.
     #[error(
-        "no C++ compiler was found (looked for {looked_for}): install one with `{install}`, or name one in `cpp_compiler`"
+        "no C++ compiler was found (looked for {looked_for}): install one with `{install}`, or name one as `worker.cpp_compiler` in the configuration"
     )]
     NotFound {
         /// What was looked for, and where.
@@ -69,9 +69,21 @@ pub enum ToolchainError {
         /// The command that installs one on this system.
         install: String,
     },
+    /// The one that was named does not exist.
+    #[error(
+        "the C++ compiler `{name}` was not found{}: correct `worker.cpp_compiler` (configuration file, or NIGHTSHIFT_WORKER__CPP_COMPILER), or remove it to take the first that works of {}",
+        looked_in.as_deref().map(|folders| format!(" in {folders}")).unwrap_or_default(),
+        COMPILERS.join(", ")
+    )]
+    ConfiguredNotFound {
+        /// The name or path, as configured.
+        name: String,
+        /// Where a name was looked for; nothing for a path.
+        looked_in: Option<String>,
+    },
     /// It knows no C++20.
     #[error(
-        "the C++ compiler `{program}` ({version}) cannot compile C++20: install a newer one (GCC 10, Clang 13 or later) with `{install}`, or name one in `cpp_compiler`"
+        "the C++ compiler `{program}` ({version}) cannot compile C++20: install a newer one (GCC 10, Clang 13 or later) with `{install}`, or name one as `worker.cpp_compiler` in the configuration"
     )]
     TooOld {
         /// The program.
@@ -114,7 +126,7 @@ impl ToolchainError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "toolchain.no_cpp_compiler",
+            Self::NotFound { .. } | Self::ConfiguredNotFound { .. } => "toolchain.no_cpp_compiler",
             Self::TooOld { .. } => "toolchain.too_old",
             Self::Broken { .. } => "toolchain.broken",
             Self::NotStarted { .. } => "toolchain.not_started",
@@ -146,8 +158,13 @@ pub fn find(
     }
     Err(first_error.unwrap_or_else(|| {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let folders = folders.join(", ");
+        if let Some(name) = configured {
+            let looked_in = (!name.contains('/')).then_some(folders);
+            return ToolchainError::ConfiguredNotFound { name: name.to_owned(), looked_in };
+        }
         ToolchainError::NotFound {
-            looked_for: format!("{} in {}", names.join(", "), folders.join(", ")),
+            looked_for: format!("{} in {folders}", names.join(", ")),
             install: install_command(&hardware.os).to_owned(),
         }
     }))
@@ -416,7 +433,11 @@ mod tests {
         let bin = installed(&["g++"]);
         let error = look(Some("g++-99"), bin.path(), "", &behaves("x", Ok(()))).unwrap_err();
         assert_eq!(error.code(), "toolchain.no_cpp_compiler");
-        assert!(error.to_string().contains("g++-99"), "{error}");
+        let message = error.to_string();
+        assert!(message.contains(&format!("`g++-99` was not found in {}", bin.path().display())), "{message}");
+        assert!(message.contains("`worker.cpp_compiler`"), "{message}");
+        let message = look(Some("/no/g++"), bin.path(), "", &behaves("x", Ok(()))).unwrap_err().to_string();
+        assert!(message.contains("`/no/g++` was not found: correct"), "{message}");
     }
 
     #[test]

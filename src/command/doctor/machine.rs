@@ -42,7 +42,10 @@ fn compiler(config: &WorkerConfig) -> Check {
         Err(error) => Check::problem(
             "C++ compiler",
             format!("{}: {}", error.code(), compose::describe(&error)),
-            "install one (Debian and Ubuntu: apt-get install g++), or name one as worker.cpp_compiler",
+            match config.cpp_compiler {
+                Some(_) => "correct or remove worker.cpp_compiler; `nightshift config show` names where it was set",
+                None => "install one (Debian and Ubuntu: apt-get install g++), or name one as worker.cpp_compiler",
+            },
         ),
     }
 }

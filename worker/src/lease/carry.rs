@@ -103,6 +103,9 @@ impl<P: Port, W: Work> Life<P, W> {
             };
             match answer {
                 Ok(ReportReply::Committed) => {
+                    if !backoff.is_fresh() {
+                        tracing::info!(step.id = %step.step, "the report of a step came through");
+                    }
                     tracing::debug!(step.id = %step.step, step.key = %step.key, "a step is committed");
                     return;
                 }
