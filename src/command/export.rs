@@ -3,7 +3,7 @@
 //! The schema is documented in `docs/cli.md`.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use base64::Engine;
@@ -124,7 +124,8 @@ async fn collect(client: &Client, target: &Target) -> Result<(CampaignDetail, Ve
 /// Writes beside the file and renames, so that there is a whole archive or none. Artifacts are written one by one.
 async fn write(client: &Client, campaign: &CampaignDetail, runs: &[ArchivedRun], out: &Path) -> Result<Written> {
     let failed = |error: std::io::Error| {
-        Failure::new("output.failed", format!("`{}` cannot be written: {error}", out.display()))
+        Failure::new("archive.not_written", format!("the archive `{}` cannot be written: {error}", out.display()))
+            .hint(what_to_do(error.kind()))
     };
     let head = json!({ "campaign": campaign, "runs": runs });
     let mut hashes = BTreeSet::new();
@@ -160,6 +161,16 @@ async fn write(client: &Client, campaign: &CampaignDetail, runs: &[ArchivedRun],
     Ok(written)
 }
 
+fn what_to_do(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "make the folder first, or name another file with --out",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free some space, or name a file on another disk with --out"
+        }
+        _ => "make the folder writable, or name a file in another folder with --out",
+    }
+}
+
 fn find_artifacts(value: &Value, found: &mut BTreeSet<ArtifactHash>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| find_artifacts(item, found)),
@@ -178,6 +189,13 @@ fn find_artifacts(value: &Value, found: &mut BTreeSet<ArtifactHash>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_folder_a_full_disk_and_a_folder_of_somebody_else_ask_for_different_things() {
+        assert!(what_to_do(ErrorKind::NotFound).contains("make the folder first"));
+        assert!(what_to_do(ErrorKind::StorageFull).contains("free some space"));
+        assert!(what_to_do(ErrorKind::PermissionDenied).contains("writable"));
+    }
 
     #[test]
     fn artifacts_are_found_by_the_fields_that_name_them() {
