@@ -89,7 +89,6 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "auth.wrong_token" => "check --token, NIGHTSHIFT_SERVER__TOKEN and the configuration file",
         "store.locked" => "end the other process, wait for it, or use another --data-dir",
         "store.read_only" => "make the folder writable, or use another --data-dir",
-        "store.unusable" => "move what is in the way, or use another --data-dir",
         "store.full" => "free some space: nothing that was acknowledged is lost, and `nightshift resume` goes on",
         "store.too_new" => "use the release of nightshift that wrote it, or another --data-dir",
         "campaign.not_found" => "`nightshift list` shows the campaigns",
