@@ -1,7 +1,7 @@
 //! How values look in tables and lines.
 
 use chrono::{DateTime, Local};
-use nightshift_protocol::api::RunSummary;
+use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, StopReason};
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::run::{RunStatus, StepStatus};
@@ -160,6 +160,29 @@ pub(crate) fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::att
         (0, n) => format!("unknown ({} without a known price)", count(n, "call")),
         (_, n) => format!("{dollars}, and {} of unknown price", count(n, "call")),
     }
+}
+
+/// What the model calls of runs cost, those of failed steps included.
+pub(crate) fn cost<'a>(views: impl Iterator<Item = &'a RunView>) -> String {
+    let (mut calls, mut failed) = (Vec::new(), 0);
+    for view in views {
+        calls.extend(view.plans.iter().flat_map(|plan| &plan.calls));
+        calls.extend(view.attempts.iter().flat_map(|attempt| &attempt.calls));
+        calls.extend(&view.failed_calls);
+        failed += view.failed_calls.iter().filter(|call| !call.scripted).count();
+    }
+    calls.retain(|call| !call.scripted);
+    let mut line = price(calls.iter().copied());
+    let known = |tokens: Option<u64>| tokens.unwrap_or(0);
+    let read = calls.iter().fold(0_u64, |sum, call| sum.saturating_add(known(call.input_tokens)));
+    let written = calls.iter().fold(0_u64, |sum, call| sum.saturating_add(known(call.output_tokens)));
+    if read > 0 || written > 0 {
+        line = format!("{line}; {read} tokens read, {written} written");
+    }
+    if failed > 0 {
+        line = format!("{line}; of these {} of steps that failed", count(failed, "call"));
+    }
+    line
 }
 
 #[cfg(test)]

@@ -50,30 +50,12 @@ async fn calls(client: &Client, run: &RunId) -> Result<Vec<(String, ModelCallSum
                 continue;
             };
             let Ok(output) = serde_json::from_value::<StepOutput>(output) else { continue };
-            for call in calls_of(output) {
-                found.push((call_name(&key, call.turn), call));
+            for call in output.calls() {
+                found.push((call_name(&key, call.turn), call.clone()));
             }
         }
     }
     Ok(found)
-}
-
-/// The model calls of a step's result.
-pub(crate) fn calls_of(output: StepOutput) -> Vec<ModelCallSummary> {
-    match output {
-        StepOutput::Planned { calls, .. }
-        | StepOutput::CodeWritten { calls, .. }
-        | StepOutput::NoCode { calls, .. }
-        | StepOutput::Diagnosed { calls, .. }
-        | StepOutput::Judged { calls, .. } => calls,
-        StepOutput::TaskPrepared { .. }
-        | StepOutput::TaskRejected { .. }
-        | StepOutput::Built { .. }
-        | StepOutput::Checked { .. }
-        | StepOutput::Measured { .. }
-        | StepOutput::MeasureFailed { .. }
-        | StepOutput::Profiled { .. } => Vec::new(),
-    }
 }
 
 /// Slashes as dots; the turn at the end from the second on.

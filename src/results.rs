@@ -141,10 +141,6 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let calls = details.iter().flat_map(|detail| {
-        let plans = detail.view.plans.iter().flat_map(|plan| &plan.calls);
-        plans.chain(detail.view.attempts.iter().flat_map(|attempt| &attempt.calls))
-    });
     let live: BTreeSet<&str> = details
         .iter()
         .filter(|detail| !detail.summary.digest.scripted)
@@ -152,7 +148,7 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
         .collect();
     if !live.is_empty() {
         lines.push(format!("replies: {}", live.into_iter().collect::<Vec<_>>().join(", ")));
-        lines.push(format!("cost: {}", present::price(calls)));
+        lines.push(format!("cost: {}", present::cost(details.iter().map(|detail| &detail.view))));
     }
     lines
 }

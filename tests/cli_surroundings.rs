@@ -261,6 +261,44 @@ fn a_wrong_key_fails_the_run_at_once_and_the_key_is_shown_nowhere() {
 }
 
 #[test]
+fn a_run_that_failed_for_want_of_a_plan_shows_what_its_calls_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    runtime.spawn(async move {
+        let answer = || async {
+            let body = concat!(
+                r#"data: {"choices":[{"index":0,"delta":{"content":"I have no plan."},"finish_reason":null}]}"#,
+                "\n\n",
+                r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+                "\n\n",
+                r#"data: {"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10}}"#,
+                "\n\ndata: [DONE]\n\n",
+            );
+            ([(axum::http::header::CONTENT_TYPE, "text/event-stream")], body)
+        };
+        axum::serve(listener, axum::Router::new().fallback(answer)).await.unwrap();
+    });
+    let task = tiny_task::write(folder.path(), "gaussian", &[1]);
+    let data_dir = folder.path().join("data");
+    let mut command = nightshift(&data_dir);
+    command.arg("run").arg(&task).args(["--model", "local/some-model", "--exit", "--allow-unsandboxed"]);
+    endpoint(&mut command, &address);
+    let output = expect_exit(&mut command, 7);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cost = "cost: unknown (4 calls without a known price); 400 tokens read, 40 written; of these 4 calls of steps \
+                that failed";
+    assert!(shown.contains("model.no_plan") && shown.contains(cost), "{shown}");
+    let listed = json_lines(&expect_exit(nightshift(&data_dir).args(["list", "runs", "--json"]), 0)).pop().unwrap();
+    let run = listed["items"][0]["id"].as_str().unwrap();
+    let output = expect_exit(nightshift(&data_dir).args(["show", run]), 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains(cost), "show says the same");
+    let output = expect_exit(nightshift(&data_dir).args(["logs", run, "--step", "plan"]), 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("I have no plan."), "the replies can be read");
+}
+
+#[test]
 fn an_unreachable_endpoint_is_waited_for_and_a_signal_ends_the_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

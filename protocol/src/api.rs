@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{Attempt, PlanVersion, StopReason};
+use crate::attempt::{Attempt, ModelCallSummary, PlanVersion, StopReason};
 use crate::campaign::CampaignSpec;
 use crate::id::{CampaignId, RunId, StepId, WorkerId};
 use crate::machine::Offers;
@@ -166,6 +166,9 @@ pub struct RunView {
     pub best_attempt: Option<u32>,
     /// Why the run ended.
     pub stop_reason: Option<StopReason>,
+    /// Model calls of steps that failed in the end: no plan and no attempt lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_calls: Vec<ModelCallSummary>,
 }
 
 /// A run with everything about it.
@@ -206,7 +209,7 @@ pub struct StepView {
     pub finished_at: Option<TimestampMs>,
     /// Why the last try failed.
     pub failure: Option<StepFailure>,
-    /// Why it is not running: `no worker offers worker/cuda/exclusive`, `retry in 4 s`, `the run is paused`.
+    /// Why it is not running: `no worker offers worker/cuda/exclusive`, `retry in 4 s after model.timeout: …`, `the run is paused`.
     pub waiting_for: Option<String>,
 }
 

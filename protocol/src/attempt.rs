@@ -291,7 +291,7 @@ pub enum StopCause {
 }
 
 /// A finished model call, as the attempt shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCallSummary {
     /// `scripted`, or `endpoint/model`.
     pub model: String,
@@ -311,7 +311,7 @@ pub struct ModelCallSummary {
     pub price_microusd: Option<u64>,
     /// From request to last byte, in milliseconds.
     pub latency_ms: u64,
-    /// Turn within the step: 1, or 2 for a repair turn.
+    /// Turn within the step, over all its tries: 1, or 2 for its repair turn; 3 and 4 are those of a second try.
     pub turn: u32,
     /// Why the reply ended.
     #[serde(default)]

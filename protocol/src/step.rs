@@ -354,6 +354,27 @@ pub enum StepOutput {
     },
 }
 
+impl StepOutput {
+    /// The model calls that were made for it.
+    #[must_use]
+    pub fn calls(&self) -> &[ModelCallSummary] {
+        match self {
+            Self::Planned { calls, .. }
+            | Self::CodeWritten { calls, .. }
+            | Self::NoCode { calls, .. }
+            | Self::Diagnosed { calls, .. }
+            | Self::Judged { calls, .. } => calls,
+            Self::TaskPrepared { .. }
+            | Self::TaskRejected { .. }
+            | Self::Built { .. }
+            | Self::Checked { .. }
+            | Self::Measured { .. }
+            | Self::MeasureFailed { .. }
+            | Self::Profiled { .. } => &[],
+        }
+    }
+}
+
 /// How a failure is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -377,16 +398,23 @@ pub struct StepFailure {
     /// Do not try again sooner than this many milliseconds from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Model calls of the step that were answered and committed all the same: they have their price.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ModelCallSummary>,
 }
 
 impl StepFailure {
     /// A failure that another try may heal.
     pub fn retriable(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { class: FailureClass::Retriable, code: code.into(), message: message.into(), retry_after_ms: None }
+        Self::new(FailureClass::Retriable, code.into(), message.into())
     }
 
     /// A failure that no try can heal.
     pub fn fatal(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { class: FailureClass::Fatal, code: code.into(), message: message.into(), retry_after_ms: None }
+        Self::new(FailureClass::Fatal, code.into(), message.into())
+    }
+
+    fn new(class: FailureClass, code: String, message: String) -> Self {
+        Self { class, code, message, retry_after_ms: None, calls: Vec::new() }
     }
 }

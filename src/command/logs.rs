@@ -4,6 +4,7 @@ use nightshift_client::Client;
 use nightshift_engine::event::Event;
 use nightshift_protocol::api::{EventView, MAX_WAIT_MS, StepView};
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::ModelCallSummary;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
@@ -160,9 +161,11 @@ async fn step(context: &Context, client: &Client, run: &RunId, key: &str) -> Res
             .hint(format!("its steps: {}", keys.join(", "))));
     };
     let output = output_of(client, run, key).await?;
-    let parts = match output.clone() {
-        Some(output) => parts(output),
-        None => Vec::new(),
+    let parts = match (&output, &view.failure) {
+        (Some(output), _) => parts(output),
+        // What a model answered before the step failed says why.
+        (None, Some(failure)) => texts_of(&failure.calls),
+        (None, None) => Vec::new(),
     };
     let mut texts = Vec::new();
     for (name, hash) in parts {
@@ -222,9 +225,9 @@ async fn output_of(client: &Client, run: &RunId, key: &str) -> Result<Option<Ste
 }
 
 /// Texts that a step's result names.
-fn parts(output: StepOutput) -> Vec<(String, ArtifactHash)> {
+fn parts(output: &StepOutput) -> Vec<(String, ArtifactHash)> {
     let mut parts = Vec::new();
-    match &output {
+    match output {
         StepOutput::TaskPrepared { prepared } => {
             parts.push(("compiler output".to_owned(), prepared.reference.log.clone()));
         }
@@ -233,9 +236,15 @@ fn parts(output: StepOutput) -> Vec<(String, ArtifactHash)> {
         StepOutput::Built { report } => parts.push(("compiler output".to_owned(), report.log.clone())),
         _ => {}
     }
-    for call in output.calls() {
-        parts.push((format!("prompt, turn {}", call.turn), call.prompt));
-        parts.push((format!("reply of {}, turn {}", call.model, call.turn), call.reply));
-    }
+    parts.extend(texts_of(output.calls()));
     parts
+}
+
+fn texts_of(calls: &[ModelCallSummary]) -> Vec<(String, ArtifactHash)> {
+    let mut texts = Vec::new();
+    for call in calls {
+        texts.push((format!("prompt, turn {}", call.turn), call.prompt.clone()));
+        texts.push((format!("reply of {}, turn {}", call.model, call.turn), call.reply.clone()));
+    }
+    texts
 }

@@ -118,6 +118,9 @@ fn run_detail(context: &Context, detail: &RunDetail) -> Result<()> {
         output.text("")?;
         output.text(&attempts(context, detail))?;
     }
+    if !summary.digest.scripted {
+        output.text(&format!("cost: {}", present::cost(std::iter::once(&detail.view))))?;
+    }
     for step in &detail.open_steps {
         let why = step.waiting_for.as_deref().unwrap_or("in work");
         output.text(&printable(&format!("open: {} ({}): {why}", step.key, step.status.as_str())))?;

@@ -12,8 +12,8 @@ use super::{AgentPorts, AgentStep, Agents, Opening};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
 use crate::prompt::{Prompt, Rendered};
 
-/// Replies of a step that are asked for in one try: the first, and one after a repair request.
-const FRESH_TURNS_PER_TRY: u32 = 2;
+/// Replies that one try of a step asks for: the first, and one after a repair request.
+const TURNS_PER_TRY: u32 = 2;
 
 /// Most bytes of an earlier reply that are shown to the model again.
 const MAX_EARLIER_BYTES: usize = 64 * 1024;
@@ -69,8 +69,8 @@ pub(super) struct Conversation<'a> {
     ports: &'a dyn AgentPorts,
     step: AgentStep<'a>,
     prompt: Prompt,
-    /// Most turns of the step, over all its tries.
-    max_turns: u32,
+    /// Tries of the step that may ask anew after an unusable reply.
+    max_tries: u32,
     schema: Option<Value>,
     calls: Vec<ModelCallSummary>,
 }
@@ -83,7 +83,7 @@ struct Turn {
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(agents: &'a Agents, ports: &'a dyn AgentPorts, step: AgentStep<'a>, prompt: Prompt) -> Self {
-        Self { agents, ports, step, prompt, max_turns: FRESH_TURNS_PER_TRY, schema: None, calls: Vec::new() }
+        Self { agents, ports, step, prompt, max_tries: 1, schema: None, calls: Vec::new() }
     }
 
     /// Asks for a JSON object of this schema.
@@ -92,9 +92,9 @@ impl<'a> Conversation<'a> {
         self
     }
 
-    /// Allows further tries of the step to ask further repair turns.
-    pub(super) fn with_max_turns(mut self, max_turns: u32) -> Self {
-        self.max_turns = max_turns;
+    /// Allows so many tries of the step to ask anew after an unusable reply.
+    pub(super) fn with_max_tries(mut self, max_tries: u32) -> Self {
+        self.max_tries = max_tries;
         self
     }
 
@@ -103,7 +103,15 @@ impl<'a> Conversation<'a> {
         self.calls
     }
 
-    /// Asks until `parse` can use the reply, within the limits on turns. Committed turns are read, not asked again.
+    /// The failure of the step, with the calls that were paid for it nevertheless.
+    pub(super) fn failed(self, failure: impl Into<StepFailure>) -> StepFailure {
+        let mut failure = failure.into();
+        failure.calls = self.calls;
+        failure
+    }
+
+    /// Asks until `parse` can use the reply: once, and once more with what was wrong. A further try begins with the same
+    /// prompt again, so that what went wrong before does not make it longer. Committed turns are read, not asked again.
     pub(super) async fn ask<T>(
         &mut self,
         values: &impl Serialize,
@@ -125,38 +133,46 @@ impl<'a> Conversation<'a> {
             call_name: String::new(),
         };
         let mut problem: Option<Unusable> = None;
-        let mut fresh_turns = 0;
-        for turn in 1..=self.max_turns {
-            if fresh_turns == FRESH_TURNS_PER_TRY {
-                return Err(give_up(problem, !model.is_scripted()));
-            }
-            request.call_name = call_name(self.step.step_key, turn);
-            let turn = match self.turn(&model, &request, &rendered, turn).await {
-                Ok(turn) => turn,
-                // A script that holds no second turn has said what it has to say.
-                Err(NoReply::Model(ModelError::ScriptEnded { .. })) if turn > 1 => return Err(give_up(problem, false)),
-                Err(other) => return Err(other),
-            };
-            fresh_turns += u32::from(turn.fresh);
-            if turn.stop == StopCause::Refusal {
-                let message = "the model refused to answer".to_owned();
-                return Err(give_up(Some(Unusable { code: "reply.refused", message }), false));
-            }
-            match parse(&turn.reply) {
-                Ok(value) => return Ok(value),
-                Err(mut what) => {
-                    if turn.stop == StopCause::Length {
-                        let limit = request.max_output_tokens;
-                        let hint = format!("the reply was cut off at its limit of {limit} tokens, so be shorter");
-                        what.message = format!("{}; {hint}", what.message);
+        for earlier_tries in 0..self.max_tries {
+            let first_turn = earlier_tries * TURNS_PER_TRY + 1;
+            request.earlier.clear();
+            let mut fresh = false;
+            for turn in first_turn..first_turn + TURNS_PER_TRY {
+                request.call_name = call_name(self.step.step_key, turn);
+                let turn = match self.turn(&model, &request, &rendered, turn).await {
+                    Ok(turn) => turn,
+                    // A script that holds no second turn has said what it has to say.
+                    Err(NoReply::Model(ModelError::ScriptEnded { .. })) if turn > 1 => {
+                        return Err(give_up(problem, false));
                     }
-                    let repair = config
-                        .prompts
-                        .repair(self.prompt, clip(&what.message, MAX_PROBLEM_BYTES))
-                        .map_err(StepFailure::from)?;
-                    request.earlier.push((shown_again(&turn.reply), repair));
-                    problem = Some(what);
+                    Err(other) => return Err(other),
+                };
+                fresh |= turn.fresh;
+                if turn.stop == StopCause::Refusal {
+                    let message = "the model refused to answer".to_owned();
+                    return Err(give_up(Some(Unusable { code: "reply.refused", message }), false));
                 }
+                match parse(&turn.reply) {
+                    Ok(value) => return Ok(value),
+                    Err(mut what) => {
+                        if turn.stop == StopCause::Length {
+                            let limit = request.max_output_tokens;
+                            let hint = format!("the reply was cut off at its limit of {limit} tokens, so be shorter");
+                            what.message = format!("{}; {hint}", what.message);
+                        }
+                        let repair = config
+                            .prompts
+                            .repair(self.prompt, clip(&what.message, MAX_PROBLEM_BYTES))
+                            .map_err(StepFailure::from)?;
+                        request.earlier.push((shown_again(&turn.reply), repair));
+                        problem = Some(what);
+                    }
+                }
+            }
+            // A script waits for nothing: it goes on at once, as the session did that it was recorded from.
+            let last = earlier_tries + 1 == self.max_tries;
+            if fresh && !last && !model.is_scripted() {
+                return Err(give_up(problem, true));
             }
         }
         Err(give_up(problem, false))
@@ -174,16 +190,17 @@ impl<'a> Conversation<'a> {
         let AgentStep { run, step_key, run_input, .. } = self.step;
         let found = self.ports.find_call(run, step_key, turn, &request_hash).await?;
         let fresh = found.is_none();
-        let (summary, reply) = if let Some(summary) = found {
-            let reply = super::load_text(self.ports, &summary.reply).await?;
-            (summary, reply)
+        let (stop, reply) = if let Some(summary) = found {
+            let (stop, reply) = (summary.stop, summary.reply.clone());
+            self.calls.push(summary);
+            (stop, super::load_text(self.ports, &reply).await?)
         } else {
             let answer = model.call(request).await.map_err(typed)?;
             let summary = self.commit(model, request, rendered, turn, &request_hash, &answer).await?;
-            (summary, answer.text)
+            let stop = summary.stop;
+            self.calls.push(summary);
+            (stop, answer.text)
         };
-        let stop = summary.stop;
-        self.calls.push(summary);
         // After the commit, and again when the reply is found: the file follows the store, whenever it was lost.
         if let Some(recorder) = &self.agents.config.recorder {
             recorder.write(&run_input.task_name, &request.call_name, &reply).await.map_err(|error| {

@@ -63,7 +63,10 @@ pub(super) async fn diagnose(
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Diagnose).with_schema(schema::diagnosis());
     let (diagnosis, unavailable) = match conversation.ask(&values, parse).await {
         Ok(diagnosis) => (Some(diagnosis), None),
-        Err(no_reply) => (None, Some(no_reply.unavailable()?)),
+        Err(no_reply) => match no_reply.unavailable() {
+            Ok(reason) => (None, Some(reason)),
+            Err(failure) => return Err(conversation.failed(failure)),
+        },
     };
     Ok(StepOutput::Diagnosed { diagnosis, unavailable, calls: conversation.into_calls() })
 }

@@ -116,7 +116,10 @@ async fn opinion(
     let mut conversation = Conversation::new(agents, ports, step, prompt).with_schema(schema::rating());
     let opinion = match conversation.ask(&values, parse).await {
         Ok(opinion) => opinion,
-        Err(no_reply) => JudgeOpinion::JudgeUnavailable { reason: no_reply.unavailable()? },
+        Err(no_reply) => match no_reply.unavailable() {
+            Ok(reason) => JudgeOpinion::JudgeUnavailable { reason },
+            Err(failure) => return Err(conversation.failed(failure)),
+        },
     };
     Ok((opinion, conversation.into_calls()))
 }

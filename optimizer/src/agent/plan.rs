@@ -22,8 +22,8 @@ const MAX_LIST: usize = 64;
 /// Longest text in a plan, in bytes.
 const MAX_TEXT_BYTES: usize = 8_000;
 
-/// Most replies that are asked for before a run is given up for want of a plan.
-const MAX_TURNS: u32 = 6;
+/// Tries of the step, each with its repair turn, before a run is given up for want of a plan.
+const MAX_TRIES: u32 = 2;
 
 /// Why a plan cannot be used. The text is made for the repair turn.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -183,8 +183,7 @@ fn common(bundle: &TaskBundle, prepared: &PreparedTask) -> Result<PlanValues, St
     })
 }
 
-/// Without a plan there is nothing to do, so the Planner is asked more often than the others: each further try of the
-/// step adds turns to the same conversation, since committed replies are never asked for again.
+/// Without a plan there is nothing to do, so the Planner is asked anew where the others have a result without one.
 async fn finish(
     agents: &Agents,
     ports: &dyn AgentPorts,
@@ -194,7 +193,7 @@ async fn finish(
     values: &impl Serialize,
 ) -> Result<StepOutput, StepFailure> {
     let mut conversation =
-        Conversation::new(agents, ports, step, prompt).with_schema(schema::plan()).with_max_turns(MAX_TURNS);
+        Conversation::new(agents, ports, step, prompt).with_schema(schema::plan()).with_max_tries(MAX_TRIES);
     let parse = |reply: &str| -> Result<Plan, Unusable> {
         let unusable = |message: String| Unusable { code: "model.no_plan", message };
         let plan: Plan = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
@@ -206,10 +205,11 @@ async fn finish(
         Err(NoReply::Unusable { what, may_ask_again }) => {
             let message = format!("the Planner gave no usable plan: {}", what.message);
             let code = if what.code == "reply.refused" { "model.refused" } else { "model.no_plan" };
-            Err(if may_ask_again { StepFailure::retriable(code, message) } else { StepFailure::fatal(code, message) })
+            let class = if may_ask_again { StepFailure::retriable } else { StepFailure::fatal };
+            Err(conversation.failed(class(code, message)))
         }
-        Err(NoReply::Model(error)) => Err(error.into()),
-        Err(NoReply::Step(failure)) => Err(failure),
+        Err(NoReply::Model(error)) => Err(conversation.failed(error)),
+        Err(NoReply::Step(failure)) => Err(conversation.failed(failure)),
     }
 }
 

@@ -68,15 +68,17 @@ pub(super) async fn write_code(
     match conversation.ask(&values, parse).await {
         Ok(source) => {
             let findings = screen(&source, bundle.spec.target);
-            let source = ports.put_artifact(source.into_bytes()).await?;
-            Ok(StepOutput::CodeWritten { source, findings, calls: conversation.into_calls() })
+            match ports.put_artifact(source.into_bytes()).await {
+                Ok(source) => Ok(StepOutput::CodeWritten { source, findings, calls: conversation.into_calls() }),
+                Err(failure) => Err(conversation.failed(failure)),
+            }
         }
         Err(NoReply::Unusable { what, .. }) => Ok(StepOutput::NoCode {
             code: what.code.to_owned(),
             message: what.message,
             calls: conversation.into_calls(),
         }),
-        Err(NoReply::Model(error)) => Err(error.into()),
-        Err(NoReply::Step(failure)) => Err(failure),
+        Err(NoReply::Model(error)) => Err(conversation.failed(error)),
+        Err(NoReply::Step(failure)) => Err(conversation.failed(failure)),
     }
 }

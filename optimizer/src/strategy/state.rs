@@ -1,8 +1,9 @@
 //! The folded state of a run, as it is stored.
 
 use nightshift_engine::workflow::WorkflowError;
-use nightshift_protocol::attempt::{Attempt, PlanVersion, StopReason, Subtask};
+use nightshift_protocol::attempt::{Attempt, ModelCallSummary, PlanVersion, StopReason, Subtask};
 use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::machine::Executor;
 use nightshift_protocol::step::{PreparedTask, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +29,9 @@ pub(super) struct RunState {
     pub(super) attempts: Vec<Attempt>,
     pub(super) best_attempt: Option<u32>,
     pub(super) phase: Phase,
+    /// Model calls of failed steps. States that were stored before it was kept have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) failed_calls: Vec<ModelCallSummary>,
 }
 
 /// What the run waits for.
@@ -86,6 +90,7 @@ impl RunState {
             attempts: Vec::new(),
             best_attempt: None,
             phase: Phase::Preparing,
+            failed_calls: Vec::new(),
         }
     }
 
@@ -158,6 +163,15 @@ impl RunState {
                 Some(format!("subtask{}/attempt{}/{}", attempt.subtask, attempt.number, step.as_str()))
             }
             Phase::Ended { .. } => None,
+        }
+    }
+
+    /// Whether the step that the run waits for asks a model.
+    pub(super) fn waits_for_an_agent(&self) -> bool {
+        match &self.phase {
+            Phase::Planning | Phase::Replanning { .. } => true,
+            Phase::Attempting { step } => step.kind().executor() == Executor::Agent,
+            Phase::Preparing | Phase::Ended { .. } => false,
         }
     }
 

@@ -7,8 +7,8 @@
 //!                  replan <--+---------------------------------------------------------------------------+--> stop
 //! ```
 //!
-//! One step is open at a time. An event that does not belong to it is refused; events about pausing, retrying and
-//! ending a run change nothing here: the driver handles them.
+//! One step is open at a time. An event that does not belong to it is refused; of a step that failed only its model calls
+//! are kept. Events about pausing, retrying and ending a run change nothing here: the driver handles them.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
@@ -62,7 +62,23 @@ impl Workflow for StitchWorkflow {
                         &format!("`{key}` was completed, but the run waits for {waits_for}"),
                     ));
                 }
-                run.complete(read("step output", output)?)?;
+                let output: StepOutput = read("step output", output)?;
+                // A step that was retried lists the calls of its failed tries again, and pays for them once.
+                run.failed_calls.retain(|call| !output.calls().contains(call));
+                run.complete(output)?;
+                run.write()
+            }
+            (Some(state), Event::StepFailed { key, failure }) if !failure.calls.is_empty() => {
+                let mut run = RunState::read(&state)?;
+                // Only agents ask models: what a worker says about calls is not believed.
+                if run.open_key().as_deref() != Some(key.as_str()) || !run.waits_for_an_agent() {
+                    return Ok(state);
+                }
+                for call in &failure.calls {
+                    if !run.failed_calls.contains(call) {
+                        run.failed_calls.push(call.clone());
+                    }
+                }
                 run.write()
             }
             (Some(state), _) => Ok(state),
@@ -93,6 +109,7 @@ pub fn view(state: &Value) -> Result<RunView, WorkflowError> {
         attempts: run.attempts,
         best_attempt: run.best_attempt,
         stop_reason,
+        failed_calls: run.failed_calls,
     })
 }
 

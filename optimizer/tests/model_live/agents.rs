@@ -124,17 +124,46 @@ async fn without_a_plan_the_step_fails_for_good() {
 }
 
 #[tokio::test]
-async fn a_live_planner_is_asked_further_by_later_tries_and_then_given_up() {
+async fn a_live_planner_has_two_tries_with_one_repair_turn_each() {
     let server = Server::start(vec![good(WireFormat::Openai, "no plan")]).await;
     let bench = Bench::live();
     let agents = agents(server.catalog(WireFormat::Openai));
-    for (requests, class) in [(2, FailureClass::Retriable), (4, FailureClass::Retriable), (6, FailureClass::Fatal)] {
+    // The third time stands for a crash behind the last failure: what was answered is not asked again.
+    for (requests, class) in [(2, FailureClass::Retriable), (4, FailureClass::Fatal), (4, FailureClass::Fatal)] {
         let failure = bench.carry_out(&agents, "plan", &plan_step(&bench)).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.class), ("model.no_plan", class));
-        assert_eq!(server.requests(), requests);
+        assert_eq!((server.requests(), failure.calls.len()), (requests, requests), "every call is accounted for");
+        let prompt = |i: usize| bench.memory.text(&failure.calls[i].prompt);
+        assert!(prompt(1).starts_with(&prompt(0)) && prompt(1).len() > prompt(0).len());
+        for later in 2..requests {
+            assert_eq!(prompt(later), prompt(later - 2), "a second try asks what the first one asked");
+        }
     }
-    bench.carry_out(&agents, "plan", &plan_step(&bench)).await.unwrap_err();
-    assert_eq!(server.requests(), 6, "what was answered is not asked again");
+}
+
+#[tokio::test]
+async fn a_try_that_was_stopped_between_its_turns_has_still_one_repair_turn() {
+    let server = Server::start(vec![
+        good(WireFormat::Openai, "no plan"),
+        error("503 Service Unavailable", "retry-after: 600\r\n", "busy", "later"),
+        good(WireFormat::Openai, "no plan either"),
+    ])
+    .await;
+    let bench = Bench::live();
+    let agents = agents(server.catalog(WireFormat::Openai));
+    let failure = bench.carry_out(&agents, "plan", &plan_step(&bench)).await.unwrap_err();
+    assert_eq!((failure.class, failure.calls.len()), (FailureClass::Retriable, 1), "{failure:?}");
+    let failure = bench.carry_out(&agents, "plan", &plan_step(&bench)).await.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.class), ("model.no_plan", FailureClass::Retriable));
+    assert_eq!(failure.calls.iter().map(|call| call.turn).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_session_that_needed_a_second_try_for_its_plan_plays_back() {
+    let bench = Bench::scripted(&[("plan", "none"), ("plan.2", "none"), ("plan.3", "none"), ("plan.4", &good_plan())]);
+    let output = scripted(&bench, "plan", &plan_step(&bench)).await.unwrap();
+    let StepOutput::Planned { calls, .. } = output else { panic!("{output:?}") };
+    assert_eq!(calls.len(), 4);
 }
 
 #[tokio::test]
@@ -205,7 +234,7 @@ async fn an_answered_call_is_never_paid_for_twice() {
     // Stopped behind the commit of the second call.
     bench.memory.fail_once("put_artifact");
     let failure = bench.carry_out(&agents, CODE_KEY, &code_step(&bench)).await.unwrap_err();
-    assert_eq!(failure.code, "store.failed");
+    assert_eq!((failure.code.as_str(), failure.calls.len()), ("store.failed", 2));
     assert_eq!((server.requests(), bench.memory.calls()), (2, 2));
     let output = bench.carry_out(&agents, CODE_KEY, &code_step(&bench)).await.unwrap();
     let StepOutput::CodeWritten { calls, .. } = &output else { panic!("{output:?}") };

@@ -1,9 +1,14 @@
 //! Attempts that fail, and what follows.
 
-use nightshift_protocol::attempt::AttemptOutcome;
-use nightshift_protocol::step::{StepInput, StepOutput};
+use nightshift_engine::event::Event;
+use nightshift_engine::workflow::Workflow;
+use nightshift_optimizer::strategy::{StitchWorkflow, view};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{AttemptOutcome, ModelCallSummary};
+use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
 use nightshift_protocol::verdict::{Answer, ProcessEnd};
+use serde_json::json;
 
 use super::facts;
 use super::script::{Script, Try, crash, right};
@@ -163,5 +168,56 @@ fn a_task_that_cannot_be_used_ends_its_run() -> TestResult {
     })?;
     assert_eq!(run.keys(), ["prepare_task"]);
     assert_eq!(run.stopped(), "task_rejected");
+    Ok(())
+}
+
+/// A call of a live model.
+fn call(turn: u32) -> Result<ModelCallSummary, Failure> {
+    let hash = ArtifactHash::of(b"x");
+    Ok(serde_json::from_value(json!({
+        "model": "lab/some", "scripted": false, "prompt_version": "p", "prompt": hash, "reply": hash,
+        "input_tokens": 11, "output_tokens": 22, "price_microusd": 242, "latency_ms": 5, "turn": turn,
+    }))?)
+}
+
+#[test]
+fn the_calls_of_a_failed_step_are_counted_until_a_result_lists_them() -> TestResult {
+    let finished = Script::of([right(2.5)]).play_all(target(2.0))?;
+    let planned_at = finished
+        .events
+        .iter()
+        .position(|event| matches!(event, Event::StepCompleted { key, .. } if key == "plan"))
+        .ok_or("no plan")?;
+    let mut state = None;
+    for event in &finished.events[..planned_at] {
+        state = Some(StitchWorkflow.apply(state, event)?);
+    }
+    let mut state = state.ok_or("no state")?;
+    let fail = |calls| {
+        let mut failure = StepFailure::fatal("model.no_plan", "no plan");
+        failure.calls = calls;
+        Event::StepFailed { key: "plan".to_owned(), failure }
+    };
+    state = StitchWorkflow.apply(Some(state), &fail(vec![call(1)?, call(2)?]))?;
+    state = StitchWorkflow.apply(Some(state), &fail(vec![call(1)?, call(2)?, call(3)?]))?;
+    assert_eq!(view(&state)?.failed_calls, [call(1)?, call(2)?, call(3)?], "each is counted once");
+    let Event::StepCompleted { key, output } = &finished.events[planned_at] else { return Err("no plan".into()) };
+    let mut output = output.clone();
+    output["calls"] = json!([call(1)?, call(2)?]);
+    state = StitchWorkflow.apply(Some(state), &Event::StepCompleted { key: key.clone(), output })?;
+    let seen = view(&state)?;
+    assert_eq!(seen.plans[0].calls, [call(1)?, call(2)?]);
+    assert_eq!(seen.failed_calls, [call(3)?]);
+    Ok(())
+}
+
+#[test]
+fn a_worker_that_speaks_of_model_calls_is_not_believed() -> TestResult {
+    let finished = Script::of([right(2.5)]).play_all(target(2.0))?;
+    let state = StitchWorkflow.apply(None, &finished.events[0])?;
+    let mut failure = StepFailure::fatal("x", "x");
+    failure.calls = vec![call(1)?];
+    let event = Event::StepFailed { key: "prepare_task".to_owned(), failure };
+    assert_eq!(StitchWorkflow.apply(Some(state.clone()), &event)?, state);
     Ok(())
 }

@@ -84,6 +84,7 @@ async fn not_begun(app: &App, record: &RunRecord) -> Result<RunView, ApiFailure>
         attempts: Vec::new(),
         best_attempt: None,
         stop_reason: None,
+        failed_calls: Vec::new(),
     })
 }
 

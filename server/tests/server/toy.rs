@@ -127,6 +127,7 @@ pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
         attempts: Vec::new(),
         best_attempt: None,
         stop_reason: None,
+        failed_calls: Vec::new(),
     })
 }
 
