@@ -181,15 +181,26 @@ NS_EXPORT int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32
 }
 "#;
 
+/// Races until a usurper is lucky enough to come between two calls.
+const TAKE_OVERS: u32 = 8;
+
 /// Races a usurper against the same work done honestly: it may neither win nor go unnoticed.
 fn assert_found_out(name: &str, handler: &str) {
     let workshop = Workshop::new();
     let honest = workshop.library("honest", &repeated(20), &[]);
     let source = format!("#include \"nightshift.h\"\n{USURPER}\n{handler}");
     let usurper = workshop.library(name, &source, &[]);
-    let (measurement, findings) = measured(race(&usurper, &honest).unwrap());
-    assert!(measurement.speedup.low < 1.15, "{name}: {:?} {findings:?}", measurement.speedup);
-    assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{name}: {findings:?}");
+    for _ in 0..TAKE_OVERS {
+        let (measurement, findings) = match race(&usurper, &honest).unwrap() {
+            // The signal came in the middle of a call, which then nobody answered. No gain, but no proof either.
+            StepOutput::MeasureFailed { end: ProcessEnd::TimedOut { .. }, .. } => continue,
+            other => measured(other),
+        };
+        assert!(measurement.speedup.low < 1.15, "{name}: {:?} {findings:?}", measurement.speedup);
+        assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{name}: {findings:?}");
+        return;
+    }
+    panic!("{name}: no usurper came between two calls in {TAKE_OVERS} races");
 }
 
 #[test]
