@@ -39,6 +39,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
     if context.config().server.url.is_none() && matches!(model, ModelChoice::Live { .. }) {
         // Better said now than by the first step that needs it.
         compose::check_model(context, &model)?;
+        compose::note_silent_endpoint(context, &model).await?;
     }
     let names: Vec<&str> = tasks.iter().map(|task| task.bundle.spec.name.as_str()).collect();
     let wanted = Wanted {

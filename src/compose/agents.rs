@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nightshift_optimizer::agent::{Agents, AgentsConfig};
 use nightshift_optimizer::model::{Catalog, EndpointConfig, PriceTable};
@@ -11,6 +12,9 @@ use secrecy::SecretString;
 use super::describe;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+
+/// How long an endpoint may take to answer before nothing is said about it.
+const ENDPOINT_ANSWER: Duration = Duration::from_secs(3);
 
 /// The model endpoints: the built-in ones, and those of the configuration.
 pub(crate) fn catalog(context: &Context) -> Result<Catalog> {
@@ -45,6 +49,23 @@ pub(crate) fn check_model(context: &Context, model: &ModelChoice) -> Result<()> 
         .open(model, &key_lookup(context))
         .map(drop)
         .map_err(|error| Failure::new(error.code(), describe(&error)))
+}
+
+/// Says so when the model's endpoint does not answer now: steps wait for it, which looks like nothing otherwise.
+pub async fn note_silent_endpoint(context: &Context, model: &ModelChoice) -> Result<()> {
+    let ModelChoice::Live { endpoint, .. } = model else { return Ok(()) };
+    let catalog = catalog(context)?;
+    let keys = key_lookup(context);
+    if let Ok(Err(error)) = tokio::time::timeout(ENDPOINT_ANSWER, catalog.probe(endpoint, &keys)).await
+        && error.code() == "model.unreachable"
+    {
+        context.output.note(&format!(
+            "warning[{}]: {}; runs wait for it and go on as soon as it answers",
+            error.code(),
+            describe(&error)
+        ));
+    }
+    Ok(())
 }
 
 pub(super) fn agents(context: &Context, catalog: Catalog) -> Result<Arc<Agents>> {
