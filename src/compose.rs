@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::server_file::{self, ServerFile};
 
-pub(crate) use agents::{catalog, check_model, key_lookup, prices};
+pub(crate) use agents::{catalog, check_model, key_lookup, note_silent_endpoint, prices};
 pub(crate) use worker::{work, worker_config};
 
 /// Steps of agents that are carried out at once.

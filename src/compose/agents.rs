@@ -52,7 +52,7 @@ pub(crate) fn check_model(context: &Context, model: &ModelChoice) -> Result<()> 
 }
 
 /// Says so when the model's endpoint does not answer now: steps wait for it, which looks like nothing otherwise.
-pub async fn note_silent_endpoint(context: &Context, model: &ModelChoice) -> Result<()> {
+pub(crate) async fn note_silent_endpoint(context: &Context, model: &ModelChoice) -> Result<()> {
     let ModelChoice::Live { endpoint, .. } = model else { return Ok(()) };
     let catalog = catalog(context)?;
     let keys = key_lookup(context);
