@@ -142,7 +142,7 @@ pub(crate) fn outcomes(attempts: &[Attempt]) -> Vec<String> {
 }
 
 /// The price of model calls: what is known, and how many calls have no known price.
-pub(crate) fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::attempt::ModelCallSummary>) -> String {
+pub(crate) fn price<'a>(calls: impl Iterator<Item = &'a nightshift_protocol::model_call::ModelCallSummary>) -> String {
     let (mut microusd, mut priced, mut unknown) = (0_u64, 0_usize, 0_usize);
     for call in calls.filter(|call| !call.scripted) {
         match call.price_microusd {

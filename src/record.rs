@@ -6,8 +6,8 @@ use nightshift_client::Client;
 use nightshift_engine::event::Event;
 use nightshift_optimizer::model::Recorder;
 use nightshift_protocol::api::RunSummary;
-use nightshift_protocol::attempt::ModelCallSummary;
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::TaskBundle;
 

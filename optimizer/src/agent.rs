@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{ModelCallSummary, PlanVersion, Subtask};
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::plan::{PlanVersion, Subtask};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use secrecy::SecretString;

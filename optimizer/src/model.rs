@@ -37,7 +37,7 @@ pub use self::probe::ProbeReport;
 pub use self::record::{RecordError, Recorder};
 pub use self::retry::{IN_CALL_TRIES, MAX_IN_CALL_WAIT};
 pub use self::scripted::ScriptedModel;
-pub use nightshift_protocol::attempt::StopCause;
+pub use nightshift_protocol::model_call::StopCause;
 
 /// Longest reply that is accepted, in bytes of text.
 pub const MAX_REPLY_BYTES: usize = 2 * 1024 * 1024;

@@ -14,7 +14,7 @@
 //! Without a judge's answer the reward is the base alone, clamped in the same way, and the breakdown says so by an
 //! absent total: a missing judge is never a neutral score.
 
-use nightshift_protocol::attempt::{JudgeOpinion, RewardBreakdown, Rubric, Skill};
+use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, Skill};
 
 /// Version of the function, stored with every reward.
 pub const REWARD_VERSION: u32 = 1;
@@ -86,7 +86,7 @@ pub fn of_parts(
 
 #[cfg(test)]
 mod tests {
-    use nightshift_protocol::attempt::RubricScores;
+    use nightshift_protocol::rubric::RubricScores;
 
     use super::*;
 

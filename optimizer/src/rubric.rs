@@ -10,8 +10,10 @@ mod engineering;
 mod operators;
 mod request;
 
-use nightshift_protocol::attempt::{Attempt, PlanVersion, RubricScores, Skill, Stage};
+use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::plan::PlanVersion;
+use nightshift_protocol::rubric::{RubricScores, Skill};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 

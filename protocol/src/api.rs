@@ -3,11 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{Attempt, ModelCallSummary, PlanVersion, StopReason};
+use crate::attempt::{Attempt, StopReason};
 use crate::campaign::CampaignSpec;
 use crate::id::{CampaignId, RunId, StepId, WorkerId};
 use crate::machine::Offers;
 use crate::measurement::Interval;
+use crate::model_call::ModelCallSummary;
+use crate::plan::PlanVersion;
 use crate::run::{RunStatus, StepStatus};
 use crate::step::{PreparedTask, StepFailure, StepInput, StepKind, StepOutput};
 use crate::time::TimestampMs;

@@ -1,70 +1,12 @@
-//! Plans, attempts, diagnoses, rubric scores: what the agents write and what is found out about it.
+//! Attempts: a candidate with everything that was found out about it, its diagnosis and its route.
 
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
+use crate::model_call::ModelCallSummary;
+use crate::rubric::{RewardBreakdown, Rubric};
 use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
-
-/// A tensor at the border of a subtask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TensorContract {
-    /// Name.
-    pub name: String,
-    /// Element type, for example `f32`.
-    pub dtype: String,
-    /// Extents by name or number, outermost first.
-    pub shape: Vec<String>,
-    /// Layout, for example `row_major`.
-    pub layout: String,
-}
-
-/// What a subtask takes and gives.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Contract {
-    /// Tensors in.
-    pub inputs: Vec<TensorContract>,
-    /// Tensors out.
-    pub outputs: Vec<TensorContract>,
-}
-
-/// One item of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Subtask {
-    /// One line.
-    pub title: String,
-    /// Operators of the task that it covers, by name.
-    pub scope: Vec<String>,
-    /// What is fused with what, and where fusion ends.
-    pub fusion_boundary: String,
-    /// Its border.
-    #[serde(default)]
-    pub contract: Contract,
-    /// Methods to try, best first.
-    #[serde(default)]
-    pub methods: Vec<String>,
-    /// `memory`, `compute`, `latency`, `launch` or `host`.
-    #[serde(default)]
-    pub expected_bottleneck: String,
-    /// What may go wrong.
-    #[serde(default)]
-    pub risk: String,
-    /// Speedup of the whole program at which this subtask counts as done; none leaves it to the strategy.
-    #[serde(default)]
-    pub target_speedup: Option<f64>,
-}
-
-/// A plan, as the Planner writes it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// In a few sentences.
-    pub summary: String,
-    /// In order of expected gain.
-    pub subtasks: Vec<Subtask>,
-    /// What may become wrong.
-    #[serde(default)]
-    pub correctness_risks: Vec<String>,
-}
 
 /// Why the Coder writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -183,139 +125,6 @@ pub struct Diagnosis {
     pub expected_gain: Option<f64>,
     /// Where the Verifier would go.
     pub route: Route,
-}
-
-/// The two atomic skills.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Skill {
-    /// Task to code.
-    FromScratch,
-    /// Feedback to better code.
-    Refinement,
-}
-
-/// Four scores, each from 1 to 5, under the paper's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RubricScores {
-    /// 5: no sign of gaming; 1: plain cheating.
-    pub anti_hacking: u8,
-    /// Engineering quality (from scratch: performance quality; refinement: effect on the bottleneck).
-    pub cuda_engineering: u8,
-    /// How much of the dominant work is covered.
-    pub operator_coverage: u8,
-    /// Focus on what was asked.
-    pub skill_compliance: u8,
-}
-
-impl RubricScores {
-    /// Sum of the four, 4 to 20. Always computed, never taken from a judge.
-    #[must_use]
-    pub fn total(&self) -> u32 {
-        u32::from(self.anti_hacking)
-            + u32::from(self.cuda_engineering)
-            + u32::from(self.operator_coverage)
-            + u32::from(self.skill_compliance)
-    }
-}
-
-/// The model judge's part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum JudgeOpinion {
-    /// It answered.
-    Rated {
-        /// The scores.
-        scores: RubricScores,
-        /// Whether it saw a grave cheat.
-        major_hacking: bool,
-        /// Its reasons.
-        reasons: Vec<String>,
-    },
-    /// It did not answer, or not in the form that was asked for. Never replaced by a neutral score.
-    JudgeUnavailable {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// The rubric of one attempt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rubric {
-    /// Which skill is scored.
-    pub skill: Skill,
-    /// Scores that were computed from evidence, without any model.
-    pub rules: RubricScores,
-    /// Why the rules gave these scores.
-    pub rule_reasons: Vec<String>,
-    /// Whether the evidence itself shows a grave cheat.
-    pub rule_major_hacking: bool,
-    /// The model judge's part.
-    pub judge: JudgeOpinion,
-}
-
-/// Every input of the reward function and every part of its result, so that it can be recomputed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RewardBreakdown {
-    /// Version of the function.
-    pub version: u32,
-    /// Whether the attempt is correct and compliant.
-    pub correct: bool,
-    /// Whether rules or judge saw a grave cheat.
-    pub major_hacking: bool,
-    /// Speedup that went in.
-    pub speedup: f64,
-    /// Sum of the scores that went in; none when the judge was unavailable (the reward is then the base alone).
-    pub rubric_total: Option<u32>,
-    /// Weight of the rubric.
-    pub lambda: f64,
-    /// The base, before the rubric.
-    pub base: f64,
-    /// The reward.
-    pub reward: f64,
-}
-
-/// Why a reply ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum StopCause {
-    /// The model was done.
-    #[default]
-    End,
-    /// The limit of output tokens cut it off.
-    Length,
-    /// The model or its provider refused.
-    Refusal,
-    /// Something else.
-    Other,
-}
-
-/// A finished model call, as the attempt shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelCallSummary {
-    /// `scripted`, or `endpoint/model`.
-    pub model: String,
-    /// Whether the reply came from a file.
-    pub scripted: bool,
-    /// Hash of the prompt template.
-    pub prompt_version: String,
-    /// The rendered prompt.
-    pub prompt: ArtifactHash,
-    /// The reply.
-    pub reply: ArtifactHash,
-    /// Tokens of the prompt, when the provider said so.
-    pub input_tokens: Option<u64>,
-    /// Tokens of the reply, when the provider said so.
-    pub output_tokens: Option<u64>,
-    /// Price in millionths of a US dollar; none when unknown.
-    pub price_microusd: Option<u64>,
-    /// From request to last byte, in milliseconds.
-    pub latency_ms: u64,
-    /// Turn within the step, over all its tries: 1, or 2 for its repair turn; 3 and 4 are those of a second try.
-    pub turn: u32,
-    /// Why the reply ended.
-    #[serde(default)]
-    pub stop: StopCause,
 }
 
 /// What the checks found.
@@ -541,19 +350,6 @@ impl StopReason {
             Self::TaskRejected { .. } => "task_rejected",
         }
     }
-}
-
-/// A version of the plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlanVersion {
-    /// Version, from 1.
-    pub version: u32,
-    /// Why it was made anew; none for the first.
-    pub reason: Option<String>,
-    /// The plan.
-    pub plan: Plan,
-    /// Model calls made for it.
-    pub calls: Vec<ModelCallSummary>,
 }
 
 #[cfg(test)]

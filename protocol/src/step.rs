@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{
-    Attempt, BuildReport, CheckReport, Diagnosis, ModelCallSummary, Plan, PlanVersion, RewardBreakdown, Rubric, Stage,
-};
+use crate::attempt::{Attempt, BuildReport, CheckReport, Diagnosis, Stage};
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{Interval, Measurement, Profile};
+use crate::model_call::ModelCallSummary;
+use crate::plan::{Plan, PlanVersion};
+use crate::rubric::{RewardBreakdown, Rubric};
 use crate::task::Target;
 use crate::verdict::{Finding, ProcessEnd};
 

@@ -7,8 +7,8 @@ use nightshift_engine::clock::Clock;
 use nightshift_engine::store::{ModelCallRecord, Store, StoreError};
 use nightshift_optimizer::agent::AgentPorts;
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
-use nightshift_protocol::attempt::ModelCallSummary;
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
 
 use crate::backoff::Backoff;
@@ -122,8 +122,8 @@ mod tests {
     use std::time::Duration;
 
     use nightshift_engine::store::{NewCampaign, NewRun};
-    use nightshift_protocol::attempt::StopCause;
     use nightshift_protocol::id::CampaignId;
+    use nightshift_protocol::model_call::StopCause;
     use nightshift_protocol::time::TimestampMs;
     use nightshift_store::fault::FaultyStore;
     use nightshift_store::{OpenOptions, SqliteStore};

@@ -1,8 +1,9 @@
 //! `nightshift show`: a campaign, a run, or one attempt of a run.
 
 use nightshift_protocol::api::{CampaignDetail, RunDetail};
-use nightshift_protocol::attempt::{Attempt, JudgeOpinion};
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::rubric::JudgeOpinion;
 
 use crate::args::Named;
 use crate::connect::{Purpose, Session};

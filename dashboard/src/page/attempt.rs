@@ -2,8 +2,9 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
-use nightshift_protocol::attempt::{Attempt, JudgeOpinion, RubricScores};
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 
 use crate::format::{answer, nanoseconds, speedup};
 use crate::shell::{document, model_label};

@@ -2,7 +2,8 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::api::{RunDetail, StepView};
-use nightshift_protocol::attempt::{Attempt, PlanVersion};
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::plan::PlanVersion;
 
 use crate::format::{moment, nanoseconds, speedup};
 use crate::shell::{document, model_label};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{ModelCallSummary, StopCause};
+use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::step::StepFailure;
 use serde::Serialize;
 use serde_json::{Value, json};

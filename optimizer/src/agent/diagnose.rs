@@ -1,7 +1,8 @@
 //! Verifier: what limits a correct attempt, and where to go.
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{Attempt, Diagnosis, PlanVersion};
+use nightshift_protocol::attempt::{Attempt, Diagnosis};
+use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
 use serde::Serialize;
 

@@ -1,10 +1,11 @@
 //! Verifier: rubric and reward. The rules score the evidence, a model scores the engineering, and the reward is computed.
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{
-    Attempt, JudgeOpinion, ModelCallSummary, PlanVersion, Rubric, RubricScores, Skill, Stage,
-};
+use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::plan::PlanVersion;
+use nightshift_protocol::rubric::{JudgeOpinion, Rubric, RubricScores, Skill};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{Plan, PlanVersion};
+use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::{OperatorSpec, TaskBundle};
 use serde::Serialize;
@@ -215,7 +215,7 @@ async fn finish(
 
 #[cfg(test)]
 mod tests {
-    use nightshift_protocol::attempt::{Contract, Subtask};
+    use nightshift_protocol::plan::{Contract, Subtask};
 
     use super::*;
 

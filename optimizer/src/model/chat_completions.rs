@@ -1,6 +1,6 @@
 //! The wire format of chat completions.
 
-use nightshift_protocol::attempt::StopCause;
+use nightshift_protocol::model_call::StopCause;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

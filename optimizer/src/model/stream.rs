@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures::{Stream, StreamExt};
-use nightshift_protocol::attempt::StopCause;
+use nightshift_protocol::model_call::StopCause;
 use serde_json::Value;
 use tokio::time::Instant;
 

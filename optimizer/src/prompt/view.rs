@@ -1,7 +1,8 @@
 //! What a template sees: plain values, bounded, with units in their names or texts.
 
-use nightshift_protocol::attempt::{Attempt, Diagnosis, Plan, PlanVersion, Subtask, TensorContract};
+use nightshift_protocol::attempt::{Attempt, Diagnosis};
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
+use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
 use nightshift_protocol::verdict::{CheckCase, Severity};

@@ -1,7 +1,8 @@
 //! Engineering: from scratch, how well the machine is used; for a refinement, whether the limiter gave way.
 
-use nightshift_protocol::attempt::{Attempt, Skill};
+use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::measurement::{CompilerReport, Interval};
+use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::verdict::Answer;
 
 use super::{Scored, is_repair};

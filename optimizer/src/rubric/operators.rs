@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use nightshift_protocol::attempt::{Attempt, PlanVersion, Skill};
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::plan::PlanVersion;
+use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::task::{OperatorSpec, TaskSpec};
 
 use super::{Scored, is_repair};

@@ -1,6 +1,7 @@
-use nightshift_protocol::attempt::{AttemptOutcome, Contract, Plan, Subtask};
+use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::measurement::{CompilerReport, Interval, Measurement, Profile};
+use nightshift_protocol::plan::{Contract, Plan, Subtask};
 use nightshift_protocol::verdict::{Answer, Verdict};
 
 use super::*;

@@ -1,9 +1,11 @@
 //! The folded state of a run, as it is stored.
 
 use nightshift_engine::workflow::WorkflowError;
-use nightshift_protocol::attempt::{Attempt, ModelCallSummary, PlanVersion, StopReason, Subtask};
+use nightshift_protocol::attempt::{Attempt, StopReason};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::Executor;
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::plan::{PlanVersion, Subtask};
 use nightshift_protocol::step::{PreparedTask, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

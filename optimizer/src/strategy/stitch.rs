@@ -13,8 +13,9 @@
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
 use nightshift_protocol::api::{RunDigest, RunView};
-use nightshift_protocol::attempt::{Plan, PlanVersion, StopReason, Subtask};
+use nightshift_protocol::attempt::StopReason;
 use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::plan::{Plan, PlanVersion, Subtask};
 use nightshift_protocol::step::StepOutput;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -197,7 +198,7 @@ fn usable(mut plan: Plan) -> Plan {
             title: "The whole program".to_owned(),
             scope: Vec::new(),
             fusion_boundary: String::new(),
-            contract: nightshift_protocol::attempt::Contract::default(),
+            contract: nightshift_protocol::plan::Contract::default(),
             methods: Vec::new(),
             expected_bottleneck: String::new(),
             risk: String::new(),

@@ -2,7 +2,8 @@
 
 use nightshift_optimizer::agent::Agents;
 use nightshift_optimizer::model::{Catalog, PriceTable, Recorder, WireFormat};
-use nightshift_protocol::attempt::{JudgeOpinion, Stage};
+use nightshift_protocol::attempt::Stage;
+use nightshift_protocol::rubric::JudgeOpinion;
 use nightshift_protocol::step::{CodeRequest, FailureClass, StepFailure, StepInput, StepOutput};
 use serde_json::json;
 

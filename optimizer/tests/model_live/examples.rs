@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use nightshift_optimizer::agent::validate_plan;
 use nightshift_optimizer::reply::extract_json;
 use nightshift_optimizer::task_file::load_folder;
-use nightshift_protocol::attempt::{Diagnosis, Plan};
+use nightshift_protocol::attempt::Diagnosis;
+use nightshift_protocol::plan::Plan;
 
 fn folders() -> Vec<PathBuf> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");

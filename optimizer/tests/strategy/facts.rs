@@ -1,13 +1,13 @@
 //! Made-up results of steps, complete in every field.
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{
-    Bound, BuildReport, CheckReport, Contract, Diagnosis, JudgeOpinion, ModelCallSummary, Plan, RewardBreakdown, Route,
-    Rubric, RubricScores, Skill, StopCause, Subtask,
-};
+use nightshift_protocol::attempt::{Bound, BuildReport, CheckReport, Diagnosis, Route};
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
+use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
+use nightshift_protocol::plan::{Contract, Plan, Subtask};
+use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, RubricScores, Skill};
 use nightshift_protocol::step::{PreparedTask, StepOutput};
 use nightshift_protocol::task::{Target, TaskGoal};
 use nightshift_protocol::verdict::{CheckCase, Finding, ProcessEnd, Severity, WorstElement};

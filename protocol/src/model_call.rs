@@ -1,0 +1,48 @@
+//! Finished model calls, as attempts and failures show them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum StopCause {
+    /// The model was done.
+    #[default]
+    End,
+    /// The limit of output tokens cut it off.
+    Length,
+    /// The model or its provider refused.
+    Refusal,
+    /// Something else.
+    Other,
+}
+
+/// A finished model call, as the attempt shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCallSummary {
+    /// `scripted`, or `endpoint/model`.
+    pub model: String,
+    /// Whether the reply came from a file.
+    pub scripted: bool,
+    /// Hash of the prompt template.
+    pub prompt_version: String,
+    /// The rendered prompt.
+    pub prompt: ArtifactHash,
+    /// The reply.
+    pub reply: ArtifactHash,
+    /// Tokens of the prompt, when the provider said so.
+    pub input_tokens: Option<u64>,
+    /// Tokens of the reply, when the provider said so.
+    pub output_tokens: Option<u64>,
+    /// Price in millionths of a US dollar; none when unknown.
+    pub price_microusd: Option<u64>,
+    /// From request to last byte, in milliseconds.
+    pub latency_ms: u64,
+    /// Turn within the step, over all its tries: 1, or 2 for its repair turn; 3 and 4 are those of a second try.
+    pub turn: u32,
+    /// Why the reply ended.
+    #[serde(default)]
+    pub stop: StopCause,
+}
