@@ -6,12 +6,12 @@
     reason = "a test stops at the first thing that is not as it should be"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+#[path = "support/sources.rs"]
+mod sources;
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
+use std::collections::{BTreeMap, BTreeSet};
+
+use sources::{SHIPPED, root, sources};
 
 #[expect(clippy::disallowed_methods, reason = "the test asks cargo about the workspace")]
 fn metadata() -> serde_json::Value {
@@ -42,24 +42,6 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
             (package["name"].as_str().unwrap().to_owned(), names)
         })
         .collect()
-}
-
-fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                found.push((path, text));
-            }
-        }
-    }
-    assert!(!found.is_empty(), "{} holds no sources", folder.display());
-    found
 }
 
 #[test]
@@ -124,17 +106,7 @@ fn the_pure_crates_name_no_clock_environment_file_or_process() {
 #[test]
 fn unsafe_code_lives_where_the_system_is_called() {
     let allowed = ["worker/src/sandbox", "worker/src/runner", "worker/src/process", "worker/src/gpu"];
-    for folder in [
-        "src",
-        "protocol/src",
-        "engine/src",
-        "store/src",
-        "optimizer/src",
-        "client/src",
-        "server/src",
-        "worker/src",
-        "dashboard/src",
-    ] {
+    for folder in SHIPPED {
         for (path, text) in sources(&root().join(folder)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             if allowed.iter().any(|prefix| name.starts_with(prefix)) {
@@ -197,17 +169,7 @@ fn sql_lives_in_the_store() {
 
 #[test]
 fn no_module_hides_behind_an_empty_name() {
-    for folder in [
-        "src",
-        "protocol/src",
-        "engine/src",
-        "store/src",
-        "optimizer/src",
-        "client/src",
-        "server/src",
-        "worker/src",
-        "dashboard/src",
-    ] {
+    for folder in SHIPPED {
         for (path, _) in sources(&root().join(folder)) {
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
             assert!(

@@ -1,8 +1,13 @@
 //! `docs/errors.md` lists every error code of the sources, and none that is not there.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 
+#[path = "support/sources.rs"]
+mod sources;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
 const AREAS: [&str; 26] = [
@@ -51,17 +56,9 @@ const NO_CODES: [&str; 14] = [
     "store.db",
 ];
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            if path.file_name().unwrap() != "tests" {
-                sources(&path, found);
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") && path.file_stem().unwrap() != "tests" {
-            found.push(path);
-        }
-    }
+/// Whether a file holds tests, which name codes that do not exist.
+fn is_test(file: &Path) -> bool {
+    file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
 fn is_code(text: &str) -> bool {
@@ -80,29 +77,15 @@ fn quoted(text: &str, mark: char) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_code_is_documented_and_every_documented_code_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for folder in [
-        "src",
-        "protocol/src",
-        "engine/src",
-        "store/src",
-        "optimizer/src",
-        "client/src",
-        "server/src",
-        "worker/src",
-        "dashboard/src",
-    ] {
-        sources(&root.join(folder), &mut files);
-    }
+    let root = root();
     let mut codes: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
+    let shipped = SHIPPED.iter().flat_map(|folder| sources(&root.join(folder)));
+    for (file, text) in shipped.filter(|(file, _)| !is_test(file.strip_prefix(&root).unwrap())) {
         // Codes that only tests name are no codes of ours; log fields have dots too, but stand outside of quotes.
         let text = text.split("#[cfg(test)]").next().unwrap();
         for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
             for word in quoted(line, '"').filter(|word| is_code(word)) {
-                codes.insert(word.to_owned(), file.strip_prefix(root).unwrap().to_path_buf());
+                codes.insert(word.to_owned(), file.strip_prefix(&root).unwrap().to_path_buf());
             }
         }
     }
