@@ -1,0 +1,2 @@
+//! What Nightshift's tests need from outside the workspace. A dependency of tests only: nothing that ships uses it, and
+//! it uses nothing of ours.
