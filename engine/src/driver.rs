@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::clock::{Clock, Random};
 use crate::event::Event;
-use crate::store::{Advance, Advanced, RunRecord, Store, StoreError};
+use crate::store::{Advance, Advanced, OwnerFence, RunRecord, Store, StoreError};
 use crate::workflow::{Command, StepOrder, Workflow, WorkflowError};
 
 /// Events that are read at once; an advance folds page after page, all that there are.
@@ -40,6 +40,8 @@ pub enum Driven {
     Advanced,
     /// It ended.
     Ended,
+    /// It belongs to another server now; what was advanced before stays.
+    NotOwner,
 }
 
 /// Moves runs.
@@ -63,16 +65,18 @@ impl Driver {
         Self { store, workflow, clock, random }
     }
 
-    /// Moves one run as far as its log allows.
-    pub async fn drive(&self, run: &RunId) -> Result<Driven, DriveError> {
+    /// Moves one run as far as its log allows. With a fence, only as long as the run belongs to that server.
+    pub async fn drive(&self, run: &RunId, fence: Option<&OwnerFence>) -> Result<Driven, DriveError> {
         let mut driven = Driven::Idle;
         let mut conflicts = 0;
         loop {
-            let Some(advance) = self.next_advance(run).await? else { return Ok(driven) };
+            let Some(mut advance) = self.next_advance(run).await? else { return Ok(driven) };
+            advance.fence = fence.cloned();
             let ends = advance.end.is_some();
             match self.store.advance(advance).await? {
-                Advanced::Committed if ends => return Ok(Driven::Ended),
-                Advanced::Committed => driven = Driven::Advanced,
+                Advanced::Committed { .. } if ends => return Ok(Driven::Ended),
+                Advanced::Committed { .. } => driven = Driven::Advanced,
+                Advanced::NotOwner => return Ok(Driven::NotOwner),
                 Advanced::Conflict => {
                     conflicts += 1;
                     if conflicts >= MAX_CONFLICTS {
@@ -101,6 +105,7 @@ impl Driver {
 
         let mut schedule = Vec::new();
         let mut end = None;
+        let mut awaits = Vec::new();
         if record.status == RunStatus::Cancelling {
             if !self.has_open_steps(run).await? {
                 end = Some((RunTransition::CancelFinished, Event::RunCancelled));
@@ -115,12 +120,13 @@ impl Driver {
                     Command::Schedule(order) => {
                         schedule.push((StepId::from_uuid(uuid_from(self.random.uuid())), order));
                     }
+                    Command::Await { signal } => awaits.push(signal),
                     Command::Complete { result } => {
                         end = Some((RunTransition::Complete, Event::RunCompleted { result }));
                     }
                 }
             }
-            if end.is_none() {
+            if end.is_none() && awaits.is_empty() {
                 end = self.dead_end(&record, folded.seq, &schedule).await?;
             }
         }
@@ -133,6 +139,8 @@ impl Driver {
             digest,
             schedule,
             end,
+            awaits,
+            fence: None,
             at: self.clock.now(),
         }))
     }
@@ -199,6 +207,8 @@ impl Driver {
             digest: record.digest,
             schedule: Vec::new(),
             end: Some((RunTransition::CancelFinished, Event::RunCancelled)),
+            awaits: Vec::new(),
+            fence: None,
             at: self.clock.now(),
         }))
     }

@@ -1,5 +1,7 @@
 //! The append-only log of a run.
 
+use nightshift_protocol::budget::Resource;
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 use serde::{Deserialize, Serialize};
@@ -48,17 +50,47 @@ pub enum Event {
         key: String,
     },
     /// Somebody paused the run.
-    RunPaused,
+    RunPaused {
+        /// Who asked, as their token is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// Somebody resumed the run.
-    RunResumed,
+    RunResumed {
+        /// Who asked, as their token is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// Somebody cancelled the run.
-    RunCancelRequested,
+    RunCancelRequested {
+        /// Who asked, as their token is named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// Every step of a cancelled run is over.
     RunCancelled,
     /// Somebody asked to begin again from failed steps.
     RunRetried {
         /// The keys of the steps that are scheduled anew.
         keys: Vec<String>,
+        /// Who asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// Somebody told the run something.
+    SignalReceived {
+        /// What.
+        signal: Signal,
+        /// Who.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
+    /// A step cannot begin, because the campaign cannot afford it. It stays as it is; the workflow ends the run.
+    BudgetExhausted {
+        /// The step's key.
+        key: String,
+        /// What is used up.
+        resource: Resource,
     },
     /// The workflow ended the run.
     RunCompleted {
@@ -83,11 +115,13 @@ impl Event {
             Self::StepRetried { .. } => "step_retried",
             Self::StepFailed { .. } => "step_failed",
             Self::StepCancelled { .. } => "step_cancelled",
-            Self::RunPaused => "run_paused",
-            Self::RunResumed => "run_resumed",
-            Self::RunCancelRequested => "run_cancel_requested",
+            Self::RunPaused { .. } => "run_paused",
+            Self::RunResumed { .. } => "run_resumed",
+            Self::RunCancelRequested { .. } => "run_cancel_requested",
             Self::RunCancelled => "run_cancelled",
             Self::RunRetried { .. } => "run_retried",
+            Self::SignalReceived { .. } => "signal_received",
+            Self::BudgetExhausted { .. } => "budget_exhausted",
             Self::RunCompleted { .. } => "run_completed",
             Self::RunFailed { .. } => "run_failed",
         }
@@ -108,7 +142,8 @@ impl Event {
             | Self::StepCompleted { key, .. }
             | Self::StepRetried { key, .. }
             | Self::StepFailed { key, .. }
-            | Self::StepCancelled { key } => Some(key),
+            | Self::StepCancelled { key }
+            | Self::BudgetExhausted { key, .. } => Some(key),
             _ => None,
         }
     }

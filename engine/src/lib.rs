@@ -4,10 +4,12 @@
 //! What it needs from outside are ports: [`store::Store`], [`clock::Clock`], [`clock::Random`], and the pure
 //! [`workflow::Workflow`] that says what a run does next.
 
+pub mod admission;
 pub mod clock;
 pub mod driver;
 pub mod event;
 pub mod retry;
 pub mod store;
 pub mod sweeper;
+pub mod window;
 pub mod workflow;

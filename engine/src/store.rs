@@ -1,13 +1,19 @@
 //! The port to the database.
 //!
 //! Every method is one atomic transaction, acknowledged after it is durable. Every method that changes a step re-checks
-//! its status and the lease epoch; a report that comes too late changes nothing.
+//! its status and the lease epoch; a report that comes too late changes nothing. What a step waits for when it is
+//! wanted (a machine, a moment, a budget) is decided by [`crate::admission`] inside the same transaction.
 
 use async_trait::async_trait;
+use futures::stream::BoxStream;
+use nightshift_protocol::access::TokenView;
 use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::id::{CampaignId, RunId, StepId, WorkerId};
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
+use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, TokenId, WorkerId};
 use nightshift_protocol::run::{IllegalTransition, RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
@@ -51,6 +57,17 @@ pub enum StoreError {
         /// The key.
         key: String,
     },
+    /// What was asked for cannot be done with what is stored; the message says why and what to do.
+    #[error("{message}")]
+    Refused {
+        /// Stable code.
+        code: &'static str,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// The database server cannot be reached, or refuses us.
+    #[error("{0}")]
+    Unreachable(String),
     /// The status does not allow it.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
@@ -75,8 +92,12 @@ impl StoreError {
             Self::NotFound { noun: "step", .. } => "step.not_found",
             Self::NotFound { noun: "artifact", .. } => "artifact.not_found",
             Self::NotFound { noun: "worker", .. } => "worker.not_found",
+            Self::NotFound { noun: "server", .. } => "server.not_found",
+            Self::NotFound { noun: "token", .. } => "token.not_found",
             Self::NotFound { .. } => "store.not_found",
             Self::IdempotencyConflict { .. } => "request.idempotency_conflict",
+            Self::Refused { code, .. } => code,
+            Self::Unreachable(_) => "store.unreachable",
             Self::Illegal(_) => "request.illegal_transition",
             Self::Other(_) => "store.failed",
         }
@@ -85,7 +106,7 @@ impl StoreError {
     /// Whether the same call may succeed later without anyone doing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Other(_) | Self::Full(_))
+        matches!(self, Self::Other(_) | Self::Full(_) | Self::Unreachable(_))
     }
 }
 
@@ -102,6 +123,16 @@ pub struct NewCampaign {
     pub at: TimestampMs,
     /// The client's key, with the digest of its request.
     pub idempotency: Option<(String, String)>,
+    /// What it may use up.
+    pub budget: BudgetCaps,
+    /// When it may work.
+    pub schedule: Option<Schedule>,
+    /// Head start of its steps.
+    pub priority: i32,
+    /// Share beside other campaigns, from 1.
+    pub weight: u32,
+    /// The server that owns its runs from the start; none for nobody.
+    pub owner: Option<ServerId>,
     /// Its runs: each begins with `RunCreated`.
     pub runs: Vec<NewRun>,
 }
@@ -139,6 +170,12 @@ pub struct CampaignRecord {
     pub spec: Value,
     /// When it was created.
     pub created_at: TimestampMs,
+    /// When it may work.
+    pub schedule: Option<Schedule>,
+    /// Head start of its steps.
+    pub priority: i32,
+    /// Share beside other campaigns.
+    pub weight: u32,
     /// Its runs by status.
     pub runs: RunCounts,
 }
@@ -164,6 +201,14 @@ pub struct RunRecord {
     pub digest: Value,
     /// Why it failed.
     pub failure: Option<StepFailure>,
+    /// The server life that owns it, and how often ownership changed: the fence of its decisions.
+    pub owner: Option<ServerId>,
+    /// See [`Self::owner`].
+    pub owner_epoch: u64,
+    /// Head start of its steps.
+    pub priority: i32,
+    /// Signals that it waits for: gates that a person has to open.
+    pub awaits: Vec<String>,
     /// When it was created.
     pub created_at: TimestampMs,
     /// When it ended.
@@ -207,8 +252,14 @@ pub struct StepRecord {
     pub started_at: Option<TimestampMs>,
     /// When it ended.
     pub finished_at: Option<TimestampMs>,
-    /// Not before this moment, while a retry waits.
+    /// Not before this moment, while it waits for a retry or for its campaign's window.
     pub not_before: Option<TimestampMs>,
+    /// What the campaign lacks, while it waits for that.
+    pub blocked_on: Option<Resource>,
+    /// The device of the worker that the lease is for.
+    pub device: Option<u32>,
+    /// What is set aside when it becomes ready, and settled at the end of each try.
+    pub reserve: Vec<Amount>,
 }
 
 /// One decision of the driver, committed as a whole or not at all.
@@ -229,17 +280,45 @@ pub struct Advance {
     pub schedule: Vec<(StepId, StepOrder)>,
     /// How the run ends with this decision, and the event that says so.
     pub end: Option<(RunTransition, Event)>,
+    /// Signals that the run now waits for.
+    pub awaits: Vec<String>,
+    /// Whose decision it is; none: ownership is not looked at.
+    pub fence: Option<OwnerFence>,
     /// When.
     pub at: TimestampMs,
 }
 
+/// Who decides for a run, fenced: a server that lost the run decides nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerFence {
+    /// The server life.
+    pub server: ServerId,
+    /// The run's owner epoch that it got.
+    pub epoch: u64,
+}
+
 /// What became of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Advanced {
     /// It is committed.
-    Committed,
+    Committed {
+        /// The run's revision now.
+        revision: u64,
+        /// The last event of its log now: those of the decision are the last ones.
+        last_seq: u64,
+    },
     /// Somebody else decided in between: load and decide again.
     Conflict,
+    /// The run belongs to another server now.
+    NotOwner,
+}
+
+impl Advanced {
+    /// Whether it is committed.
+    #[must_use]
+    pub fn is_committed(&self) -> bool {
+        matches!(self, Self::Committed { .. })
+    }
 }
 
 /// A worker to be known.
@@ -259,6 +338,10 @@ pub struct WorkerRecord {
     pub last_seen_at: TimestampMs,
     /// Steps in its hands.
     pub leases: u64,
+    /// The server life that it lives in, for an embedded one: its leases end with that life.
+    pub server: Option<ServerId>,
+    /// Whether it takes nothing new and will end.
+    pub draining: bool,
 }
 
 /// A claim.
@@ -266,12 +349,67 @@ pub struct WorkerRecord {
 pub struct ClaimRequest {
     /// Who.
     pub worker: WorkerId,
-    /// Routes with how many steps of each.
-    pub free: Vec<(String, u32)>,
+    /// Routes of steps without a device; together at most `cpu_slots` steps.
+    pub routes: Vec<String>,
+    /// Free slots for steps without a device.
+    pub cpu_slots: u32,
+    /// Devices on which something can begin.
+    pub devices: Vec<DeviceLane>,
     /// When.
     pub at: TimestampMs,
     /// Until when without a heartbeat.
     pub expires_at: TimestampMs,
+}
+
+/// What can begin on one device: the step that ranks first decides. When it needs the device alone, it is the only one;
+/// else steps that share, up to the first one that needs it alone, so that nobody waits behind a stream of sharers.
+#[derive(Debug, Clone)]
+pub struct DeviceLane {
+    /// The device's number on its machine.
+    pub device: u32,
+    /// Routes of steps that need it alone; empty while another step is on it.
+    pub exclusive: Vec<String>,
+    /// Routes of steps that share it.
+    pub shared: Vec<String>,
+    /// Free places for sharing steps.
+    pub shared_slots: u32,
+}
+
+/// One hot change. Changes that are committed together are applied in their order; each is atomic and stands alone.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// See [`Store::report`].
+    Report(Report),
+    /// See [`Store::advance`].
+    Advance(Box<Advance>),
+    /// See [`Store::claim`].
+    Claim(ClaimRequest),
+}
+
+/// The end of a try, as its worker tells it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The step.
+    pub step: StepId,
+    /// The lease epoch under which it was done.
+    pub epoch: u64,
+    /// How it ended.
+    pub end: TryEnd,
+    /// What the try used up of the step's own reservation.
+    pub used: Vec<Amount>,
+    /// When.
+    pub at: TimestampMs,
+}
+
+/// What became of a [`Change`].
+#[derive(Debug, Clone)]
+pub enum Changed {
+    /// Of a report.
+    Reported(Reported),
+    /// Of a decision.
+    Advanced(Advanced),
+    /// Of a claim.
+    Claimed(Vec<StepRecord>),
 }
 
 /// What became of a report.
@@ -338,8 +476,140 @@ pub struct ModelCallRecord {
     pub request_hash: String,
     /// The summary, as JSON.
     pub summary: Value,
+    /// What had been set aside for it and is now free again.
+    pub released: Vec<Amount>,
+    /// What it used up.
+    pub used: Vec<Amount>,
     /// When it was answered.
     pub at: TimestampMs,
+}
+
+/// Whether an amount could be set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reservation {
+    /// It is set aside for the step.
+    Granted,
+    /// Parallel work has set aside what is left: it may come back.
+    Wait(BudgetLine),
+    /// The campaign cannot afford it.
+    Exhausted(BudgetLine),
+    /// The lease is gone.
+    LeaseLost,
+}
+
+/// A life of a server process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerRecord {
+    /// Id of this life.
+    pub id: ServerId,
+    /// Name for people.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where it listens, for people.
+    pub address: String,
+    /// When it began.
+    pub started_at: TimestampMs,
+    /// It owns nothing any more after this moment, unless its pulse moves it.
+    pub expires_at: TimestampMs,
+}
+
+/// What a server's pulse found: one query that keeps it alive and says where to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pulse {
+    /// Whether it is still alive; else it was declared dead and has to register as a new life.
+    pub alive: bool,
+    /// Runs that it should drive: its own, or those of nobody or of a dead server.
+    pub runs_to_drive: bool,
+    /// Steps are ready.
+    pub ready: bool,
+    /// Leases have run out, or servers are dead.
+    pub expired: bool,
+    /// When the next timer is due.
+    pub next_timer: Option<TimestampMs>,
+}
+
+/// Who owns a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ownership {
+    /// The asking server, under this epoch.
+    Mine(OwnerFence),
+    /// Another one that is alive.
+    Other(ServerId),
+    /// The run is over.
+    Over,
+}
+
+/// What happened in the store that somebody may wait for. A hint, never the truth.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Notice {
+    /// The log or the status of a run changed.
+    RunChanged(RunId),
+    /// Steps of this route became ready.
+    Ready(String),
+    /// A timer was set.
+    TimerSet,
+    /// Something changed, it is not known what.
+    Unknown,
+}
+
+/// A token, when its secret is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRecord {
+    /// As in a list.
+    pub view: TokenView,
+    /// blake3 of the secret, as hexadecimal digits.
+    pub secret_hash: String,
+}
+
+/// A campaign with everything that belongs to it but the bytes of its artifacts.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct CampaignArchive {
+    /// One row per entry, in an order in which they can be stored: `{ "table": …, … }`.
+    pub rows: Vec<Value>,
+    /// Artifacts that the rows name.
+    pub artifacts: Vec<ArtifactHash>,
+}
+
+/// What was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Campaigns that are gone.
+    pub campaigns: u64,
+    /// Rows that are gone.
+    pub rows: u64,
+    /// Artifacts that are gone.
+    pub artifacts: u64,
+    /// Whether more is to be deleted.
+    pub more: bool,
+}
+
+/// A part of an artifact's way into the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArtifactProgress {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Bytes that are there.
+    pub stored_bytes: u64,
+    /// Whether all are there and their hash is right.
+    pub complete: bool,
+}
+
+/// Numbers for operators, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreGauges {
+    /// Ready steps by route.
+    pub ready: Vec<(String, u64)>,
+    /// Steps that wait for a timer.
+    pub timers: u64,
+    /// Steps that wait for a budget.
+    pub blocked: u64,
+    /// Leases.
+    pub leases: u64,
+    /// When the oldest lease was given, by route.
+    pub oldest_lease: Vec<(String, TimestampMs)>,
+    /// Runs by status.
+    pub runs: RunCounts,
 }
 
 /// A page of a list, newest first.
@@ -383,21 +653,161 @@ pub trait Store: Send + Sync {
     /// Events after `after`, oldest first.
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError>;
 
+    /// Commits hot changes in one transaction, in their order. Each is atomic and stands alone: one that does not hold
+    /// (a lost lease, a conflict) leaves the others as they are. An error concerns all of them.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError>;
+
     /// Commits a decision. A run that ends takes its open steps with it: they are cancelled, their leases are gone.
-    async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError>;
+    async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+        match self.commit(vec![Change::Advance(Box::new(advance))]).await?.pop() {
+            Some(Changed::Advanced(advanced)) => Ok(advanced),
+            _ => Err(mismatch()),
+        }
+    }
 
     /// Pause, resume or cancel: changes the status, appends the event, and takes the run's steps out of the ready
-    /// list or puts them back. Cancelling cancels scheduled steps at once; leased ones end with their lease.
+    /// list or puts them back. Cancelling cancels scheduled steps at once; leased ones end with their lease. `by` is
+    /// who asked.
     async fn control_run(
         &self,
         run: &RunId,
         transition: RunTransition,
+        by: Option<&str>,
         at: TimestampMs,
     ) -> Result<RunStatus, StoreError>;
 
+    /// Appends a signal to the run's log; a key that was used for the same signal appends nothing.
+    async fn signal_run(
+        &self,
+        run: &RunId,
+        signal: Signal,
+        by: Option<&str>,
+        idempotency: Option<(String, String)>,
+        at: TimestampMs,
+    ) -> Result<(), StoreError>;
+
+    /// Changes the head start of a run's steps, of those that are ready too.
+    async fn set_priority(&self, run: &RunId, priority: i32, at: TimestampMs) -> Result<(), StoreError>;
+
     /// Schedules failed steps of a failed run anew (all, or one), with fresh tries, and sets the run to running. Steps
     /// that were cancelled because the run failed are scheduled with them.
-    async fn retry_run(&self, run: &RunId, key: Option<&str>, at: TimestampMs) -> Result<Vec<String>, StoreError>;
+    async fn retry_run(
+        &self,
+        run: &RunId,
+        key: Option<&str>,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<Vec<String>, StoreError>;
+
+    // --- campaigns as a whole ---
+
+    /// Where the budget of a campaign stands: one line per resource.
+    async fn load_budget(&self, campaign: &CampaignId) -> Result<Vec<BudgetLine>, StoreError>;
+
+    /// Changes the caps of a campaign. Steps that waited for a budget are looked at again.
+    async fn set_budget(&self, campaign: &CampaignId, caps: BudgetCaps, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Changes when a campaign may work. Steps that are ready or wait for a window are looked at again.
+    async fn set_schedule(
+        &self,
+        campaign: &CampaignId,
+        schedule: Option<Schedule>,
+        at: TimestampMs,
+    ) -> Result<(), StoreError>;
+
+    /// Changes the campaign's share beside others.
+    async fn set_weight(&self, campaign: &CampaignId, weight: u32, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Sets an amount aside for a leased step, before the work that may use it up.
+    async fn reserve(
+        &self,
+        step: &StepId,
+        epoch: u64,
+        amounts: &[Amount],
+        at: TimestampMs,
+    ) -> Result<Reservation, StoreError>;
+
+    /// Gives back what [`Store::reserve`] set aside, and notes what of it was used up; for work that was not recorded
+    /// by [`Store::record_model_call`].
+    async fn settle(
+        &self,
+        step: &StepId,
+        epoch: u64,
+        released: &[Amount],
+        used: &[Amount],
+        at: TimestampMs,
+    ) -> Result<(), StoreError>;
+
+    /// Everything of a campaign for an archive.
+    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError>;
+
+    /// Stores an archive; its artifacts are there already. A campaign of the same id that is the same is left alone
+    /// (`existed`); one that differs is refused. Runs that were not over come in paused.
+    async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError>;
+
+    /// Finished campaigns whose last run ended before `before`, oldest first.
+    async fn campaigns_to_prune(&self, before: TimestampMs, limit: u32) -> Result<Vec<CampaignId>, StoreError>;
+
+    /// Deletes a chunk of a finished campaign, at most about `limit` rows; refuses one that is not finished.
+    async fn prune_campaign(&self, id: &CampaignId, limit: u32) -> Result<Pruned, StoreError>;
+
+    /// Deletes artifacts that nothing names and that were stored before `before`.
+    async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError>;
+
+    // --- servers ---
+
+    /// Makes a life of a server known. `sole`: nobody else can be alive, because the database is locked by this
+    /// process; every earlier life is dead at once.
+    async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError>;
+
+    /// Keeps a server alive until `expires_at` and tells it where to look.
+    async fn pulse(&self, server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Result<Pulse, StoreError>;
+
+    /// Ends a life of a server in peace: its runs belong to nobody.
+    async fn retire_server(&self, server: &ServerId, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Frees the leases that embedded workers of dead servers hold (the lost tries do not count), and forgets those
+    /// servers. Gives how many leases.
+    async fn reap_servers(&self, at: TimestampMs) -> Result<u64, StoreError>;
+
+    /// Lives of servers that are known, newest first.
+    async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError>;
+
+    /// Runs that wait for a decision and belong to this server, to nobody or to a dead server: from now on they belong
+    /// to this one. A run that changes hands gets a higher owner epoch.
+    async fn acquire_runs(
+        &self,
+        server: &ServerId,
+        limit: u32,
+        at: TimestampMs,
+    ) -> Result<Vec<(RunId, OwnerFence)>, StoreError>;
+
+    /// As [`Store::acquire_runs`], for one run that may wait for a decision.
+    async fn acquire_run(&self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError>;
+
+    /// What commits bring about, in this process and in others on the same database. Sent after the commit, outside of
+    /// any transaction, bundled; whoever is too slow gets [`Notice::Unknown`] for what was dropped.
+    fn notices(&self) -> BoxStream<'static, Notice>;
+
+    // --- access ---
+
+    /// Stores a token.
+    async fn create_token(&self, token: TokenRecord) -> Result<(), StoreError>;
+
+    /// Tokens, newest first.
+    async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError>;
+
+    /// Revokes a token; revoking twice is fine.
+    async fn revoke_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// The token whose secret has this hash, revoked and expired ones too.
+    async fn find_token(&self, secret_hash: &str) -> Result<Option<TokenView>, StoreError>;
+
+    /// Notes that a token was used.
+    async fn touch_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Numbers for operators.
+    async fn gauges(&self) -> Result<StoreGauges, StoreError>;
 
     /// Ids of campaigns and runs that begin with the text, whose digits begin with it, or that end with it; at most
     /// `limit` of each.
@@ -415,8 +825,16 @@ pub trait Store: Send + Sync {
     /// One step.
     async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError>;
 
-    /// Leases ready steps to a worker, oldest first. Each has a new epoch.
-    async fn claim(&self, claim: ClaimRequest) -> Result<Vec<StepRecord>, StoreError>;
+    /// Leases ready steps to a worker, in the order of their rank. Each has a new epoch.
+    async fn claim(&self, claim: ClaimRequest) -> Result<Vec<StepRecord>, StoreError> {
+        match self.commit(vec![Change::Claim(claim)]).await?.pop() {
+            Some(Changed::Claimed(steps)) => Ok(steps),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Routes that steps ever had, with the number to ask for later ones: routes are few and never change.
+    async fn routes_after(&self, number: i64) -> Result<Vec<(i64, String)>, StoreError>;
 
     /// Extends the leases whose epoch fits and which have not run out.
     async fn heartbeat(
@@ -428,12 +846,18 @@ pub trait Store: Send + Sync {
     ) -> Result<HeartbeatOutcome, StoreError>;
 
     /// Commits how a try ended, if the fence holds. A second copy of a committed report answers `Committed`.
-    async fn report(&self, step: &StepId, epoch: u64, end: TryEnd, at: TimestampMs) -> Result<Reported, StoreError>;
+    async fn report(&self, report: Report) -> Result<Reported, StoreError> {
+        match self.commit(vec![Change::Report(report)]).await?.pop() {
+            Some(Changed::Reported(reported)) => Ok(reported),
+            _ => Err(mismatch()),
+        }
+    }
 
     /// Leases that ran out before `at`.
     async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError>;
 
-    /// Ends an expired lease (re-checking epoch and expiry): the step is tried again, fails, or is cancelled.
+    /// Ends an expired lease (re-checking epoch and expiry): the step is tried again, fails, or is cancelled. What was
+    /// set aside for calls whose answer was lost counts as used; device time counts up to the reservation.
     async fn expire_lease(
         &self,
         step: &StepId,
@@ -442,11 +866,8 @@ pub trait Store: Send + Sync {
         at: TimestampMs,
     ) -> Result<Reported, StoreError>;
 
-    /// Frees the leases of embedded workers of an earlier life of the server: their steps are ready at once, and the
-    /// lost try does not count.
-    async fn free_embedded_leases(&self, at: TimestampMs) -> Result<u64, StoreError>;
-
-    /// Makes steps ready whose waiting time is over. Gives how many, and when the next one is due.
+    /// Looks again at steps whose waiting time is over, and at ready ones that could not end before their campaign's
+    /// window closes. Gives how many became ready, and when the next one is due.
     async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError>;
 
     // --- workers ---
@@ -457,13 +878,44 @@ pub trait Store: Send + Sync {
     /// Workers, last heard of first.
     async fn list_workers(&self, limit: u32) -> Result<Vec<WorkerRecord>, StoreError>;
 
+    /// One worker.
+    async fn load_worker(&self, id: &WorkerId) -> Result<WorkerRecord, StoreError>;
+
+    /// Notes that workers were heard of; unknown ones are left out.
+    async fn workers_seen(&self, workers: &[WorkerId], at: TimestampMs) -> Result<(), StoreError>;
+
+    /// Asks a worker to take nothing new, or to go on.
+    async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError>;
+
+    /// Forgets workers that hold nothing and were last heard of before `before`. Steps that they carried out keep
+    /// their id.
+    async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError>;
+
     // --- artifacts and model calls ---
 
-    /// Stores a blob; storing it again changes nothing.
-    async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8]) -> Result<(), StoreError>;
+    /// Stores a whole blob; storing it again changes nothing.
+    async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError>;
 
     /// A blob.
     async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError>;
+
+    /// How far an artifact's way into the store is; none when nothing of it is there.
+    async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError>;
+
+    /// Appends a part of an artifact at `offset`, which must be what [`ArtifactProgress::stored_bytes`] says (else
+    /// `Refused` with `artifact.wrong_offset`). The last part checks the hash: a wrong one (`artifact.wrong_hash`)
+    /// forgets all parts.
+    async fn append_artifact(
+        &self,
+        hash: &ArtifactHash,
+        size_bytes: u64,
+        offset: u64,
+        bytes: &[u8],
+        at: TimestampMs,
+    ) -> Result<ArtifactProgress, StoreError>;
+
+    /// A part of a complete artifact: at most `length` bytes from `offset`.
+    async fn read_artifact(&self, hash: &ArtifactHash, offset: u64, length: u64) -> Result<Vec<u8>, StoreError>;
 
     /// The answer to a model call, if it was committed.
     async fn find_model_call(
@@ -483,4 +935,9 @@ pub trait Store: Send + Sync {
 
     /// Kind of database: `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;
+}
+
+/// A store that answers something else than it was asked.
+fn mismatch() -> StoreError {
+    StoreError::Other("the store answered another question than it was asked; this is a defect of the program".to_owned())
 }

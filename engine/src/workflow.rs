@@ -1,5 +1,6 @@
 //! What a run does next, as a pure function of its history.
 
+use nightshift_protocol::budget::Amount;
 use nightshift_protocol::machine::Needs;
 use serde_json::Value;
 
@@ -11,6 +12,11 @@ use crate::retry::RetryPolicy;
 pub enum Command {
     /// Schedule a step. A key that exists already is left as it is.
     Schedule(StepOrder),
+    /// Wait for a signal: as long as nothing else is open, the run waits for a person and not for a step.
+    Await {
+        /// What it waits for, for people: the name of a gate.
+        signal: String,
+    },
     /// End the run with a result.
     Complete {
         /// The result.
@@ -33,6 +39,10 @@ pub struct StepOrder {
     pub timeout_ms: u64,
     /// How failures are treated.
     pub retry: RetryPolicy,
+    /// How long one try is expected to take, in milliseconds: its price in the campaign's share of machines.
+    pub cost_ms: u64,
+    /// What is set aside when it becomes ready, and settled at the end of each try.
+    pub reserve: Vec<Amount>,
 }
 
 /// A history that the workflow cannot read.

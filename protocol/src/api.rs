@@ -4,13 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, StopReason};
+use crate::budget::{BudgetCaps, BudgetLine};
 use crate::campaign::CampaignSpec;
-use crate::id::{CampaignId, RunId, StepId, WorkerId};
+use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use crate::machine::Offers;
 use crate::measurement::Interval;
 use crate::model_call::ModelCallSummary;
 use crate::plan::PlanVersion;
 use crate::run::{RunStatus, StepStatus};
+use crate::schedule::Schedule;
+use crate::signal::Signal;
 use crate::step::{PreparedTask, StepFailure, StepInput, StepKind, StepOutput};
 use crate::time::TimestampMs;
 
@@ -54,6 +57,15 @@ pub struct CampaignSummary {
     pub created_at: TimestampMs,
     /// Runs by status.
     pub runs: RunCounts,
+    /// When it may work; always without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Head start of its steps.
+    #[serde(default)]
+    pub priority: i32,
+    /// Share beside other campaigns.
+    #[serde(default)]
+    pub weight: u32,
 }
 
 /// Number of runs by status.
@@ -109,6 +121,9 @@ pub struct CampaignDetail {
     pub spec: CampaignSpec,
     /// Its runs.
     pub runs: Vec<RunSummary>,
+    /// Where its budget stands: one line per resource.
+    #[serde(default)]
+    pub budget: Vec<BudgetLine>,
 }
 
 /// The few facts of a run that lists show. The strategy computes them with every decision.
@@ -151,6 +166,15 @@ pub struct RunSummary {
     pub digest: RunDigest,
     /// Why it failed, when a step could not be carried out.
     pub failure: Option<StepFailure>,
+    /// Head start of its steps.
+    #[serde(default)]
+    pub priority: i32,
+    /// Gates that a person has to open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<String>,
+    /// The server that decides for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ServerId>,
 }
 
 /// Everything that is known about a run.
@@ -267,6 +291,156 @@ pub struct Control {
     pub action: ControlAction,
 }
 
+/// `POST /runs/{id}/priority`, `POST /campaigns/{id}/priority`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetPriority {
+    /// From [`crate::campaign::MIN_PRIORITY`] to [`crate::campaign::MAX_PRIORITY`].
+    pub priority: i32,
+}
+
+/// `POST /campaigns/{id}/limits`: changes what is given, leaves the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimits {
+    /// All caps, those that stay too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetCaps>,
+    /// A new schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Whether the schedule is taken away.
+    #[serde(default)]
+    pub no_schedule: bool,
+    /// A new weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+}
+
+/// Which runs a bulk call is about: those that fit everything that is given. Nothing given fits every unfinished run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunFilter {
+    /// Of this campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<CampaignId>,
+    /// Of this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<RunStatus>,
+    /// Of this task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Created before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_before: Option<TimestampMs>,
+}
+
+/// What a bulk call does to each run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum BulkAction {
+    /// Lease nothing new.
+    Pause,
+    /// Lease again.
+    Resume,
+    /// End them.
+    Cancel,
+    /// Begin again from failed steps.
+    Retry,
+    /// Change the head start.
+    Prioritize {
+        /// See [`SetPriority`].
+        priority: i32,
+    },
+    /// Tell them something.
+    Signal {
+        /// What.
+        signal: Signal,
+    },
+}
+
+/// `POST /runs/bulk`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// Which.
+    pub filter: RunFilter,
+    /// What.
+    pub action: BulkAction,
+    /// Only say which runs it would be.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to a bulk call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkDone {
+    /// Runs that it was done to, with their status now.
+    pub done: Vec<(RunId, RunStatus)>,
+    /// Runs that refused, with code and message.
+    pub refused: Vec<(RunId, String, String)>,
+    /// Whether there are more that fit: call again.
+    pub more: bool,
+}
+
+/// `POST /prune` (admin): deletes finished campaigns whose last run ended long ago, and artifacts that nothing names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prune {
+    /// How long ago, in milliseconds.
+    pub older_than_ms: u64,
+    /// Only say what it would be.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to `POST /prune`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneDone {
+    /// Campaigns that were deleted, or would be.
+    pub campaigns: Vec<CampaignId>,
+    /// Rows that were deleted.
+    pub rows: u64,
+    /// Artifacts that were deleted.
+    pub artifacts: u64,
+    /// Whether more is to be deleted: call again.
+    pub more: bool,
+}
+
+/// A life of a server, `GET /servers`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerView {
+    /// Id.
+    pub id: ServerId,
+    /// Name for people.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where it listens.
+    pub address: String,
+    /// When it began.
+    pub started_at: TimestampMs,
+    /// Whether its pulse is fresh.
+    pub alive: bool,
+}
+
+/// How far an upload is: `HEAD` and `PATCH /artifacts/{hash}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadProgress {
+    /// Size of the whole in bytes.
+    pub size_bytes: u64,
+    /// Bytes that are there: the offset to go on from.
+    pub stored_bytes: u64,
+    /// Whether all are there and their hash is right.
+    pub complete: bool,
+}
+
+/// Header with the size of the whole artifact, of a partial upload.
+pub const UPLOAD_SIZE_HEADER: &str = "nightshift-upload-size";
+/// Header with the offset of a partial upload.
+pub const UPLOAD_OFFSET_HEADER: &str = "nightshift-upload-offset";
+/// Largest part of a partial upload, in bytes.
+pub const MAX_UPLOAD_PART_BYTES: usize = 4 * 1024 * 1024;
+
 /// Answer to a control call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controlled {
@@ -317,10 +491,38 @@ pub struct WorkerRegistered {
 /// `POST /workers/{id}/claim`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Routes that the worker can take now ([`crate::machine::Needs::route`]), with how many steps of each.
-    pub free: Vec<(String, u32)>,
+    /// What is free on the worker now. The server knows from its registration what fits.
+    pub free: FreeSlots,
     /// How long to wait for work, in milliseconds.
     pub wait_ms: u64,
+}
+
+/// What is free on a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FreeSlots {
+    /// Steps without a device.
+    pub cpu: u32,
+    /// Devices on which something can begin.
+    pub devices: Vec<FreeDevice>,
+}
+
+impl FreeSlots {
+    /// Whether nothing can begin.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cpu == 0 && self.devices.iter().all(|device| !device.exclusive && device.shared == 0)
+    }
+}
+
+/// What is free on one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreeDevice {
+    /// The device's number, as offered.
+    pub index: u32,
+    /// Whether nothing is on it, so that a step can have it alone.
+    pub exclusive: bool,
+    /// Steps that can join those that share it.
+    pub shared: u32,
 }
 
 /// A step in a worker's hands.
@@ -340,6 +542,12 @@ pub struct LeasedStep {
     pub input: StepInput,
     /// How long the whole step may take, in milliseconds.
     pub timeout_ms: u64,
+    /// The device that it is for; none when it needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<u32>,
+    /// Where it belongs in the run's trace (W3C `traceparent`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// Answer to a claim.
@@ -347,6 +555,9 @@ pub struct LeasedStep {
 pub struct Claimed {
     /// Steps; empty when there was nothing within the waiting time.
     pub steps: Vec<LeasedStep>,
+    /// Whether the worker is asked to end: it gets nothing any more.
+    #[serde(default)]
+    pub draining: bool,
 }
 
 /// `POST /workers/{id}/heartbeat`: one for all leases of the worker.
@@ -392,12 +603,25 @@ pub struct Report {
     pub epoch: u64,
     /// How it ended.
     pub result: TryOutcome,
+    /// What is free once it is reported: steps that are ready for it come with the answer, without waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<FreeSlots>,
 }
 
 /// Answer to a report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReportReply {
+    /// What became of it.
+    pub result: ReportResult,
+    /// Further steps for what is free.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<LeasedStep>,
+}
+
+/// What became of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReportReply {
+pub enum ReportResult {
     /// It is committed, now or by an earlier copy of the same report.
     Committed,
     /// The lease is gone; the result was dropped.
@@ -421,6 +645,16 @@ pub struct WorkerView {
     pub offers: Offers,
     /// Its version.
     pub version: String,
+    /// Whether it takes nothing new and will end.
+    #[serde(default)]
+    pub draining: bool,
+}
+
+/// `POST /workers/{id}/drain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Whether it takes nothing new; false takes the request back.
+    pub draining: bool,
 }
 
 /// Answer to `GET /health`.

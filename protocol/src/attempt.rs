@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
+use crate::budget::Resource;
 use crate::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::rubric::{RewardBreakdown, Rubric};
@@ -328,6 +329,11 @@ pub enum StopReason {
     Stagnated,
     /// The Verifier sees nothing more to gain.
     VerifierStopped,
+    /// The campaign's budget does not suffice for the next step.
+    BudgetExhausted {
+        /// What is used up.
+        resource: Resource,
+    },
     /// The task itself cannot be used.
     TaskRejected {
         /// Stable code, for example `task.reference_does_not_compile`.
@@ -347,6 +353,7 @@ impl StopReason {
             Self::PlanDone => "plan_done",
             Self::Stagnated => "stagnated",
             Self::VerifierStopped => "verifier_stopped",
+            Self::BudgetExhausted { .. } => "budget_exhausted",
             Self::TaskRejected { .. } => "task_rejected",
         }
     }

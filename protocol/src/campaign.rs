@@ -1,8 +1,14 @@
 //! A campaign: a set of tasks, a strategy, a model and limits.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
+use crate::budget::BudgetCaps;
+use crate::needs::Label;
+use crate::schedule::Schedule;
+use crate::signal::Gate;
 use crate::task::TaskGoal;
 
 /// Schema version of [`CampaignSpec`].
@@ -69,8 +75,37 @@ pub struct CampaignSpec {
     /// Whether code of a live model may run without a file and network sandbox.
     #[serde(default)]
     pub allow_unsandboxed: bool,
+    /// What it may use up.
+    #[serde(default)]
+    pub budget: BudgetCaps,
+    /// When it may work; always without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Which steps go first: from [`MIN_PRIORITY`] to [`MAX_PRIORITY`]. A head start, not a right: nobody starves.
+    #[serde(default)]
+    pub priority: i32,
+    /// Share of machines and agents beside other campaigns, from 1 to [`MAX_WEIGHT`].
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// Where its runs wait for a person.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gates: BTreeSet<Gate>,
+    /// Labels that a machine has to carry to do its work.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<Label>,
     /// The tasks.
     pub tasks: Vec<CampaignTask>,
+}
+
+/// Lowest priority.
+pub const MIN_PRIORITY: i32 = -100;
+/// Highest priority.
+pub const MAX_PRIORITY: i32 = 100;
+/// Largest weight.
+pub const MAX_WEIGHT: u32 = 100;
+
+fn default_weight() -> u32 {
+    1
 }
 
 /// What a run is created with: the input of its workflow, stored in its first event.
@@ -95,4 +130,10 @@ pub struct RunInput {
     pub goal: TaskGoal,
     /// Refuse to run candidates without a file and network sandbox.
     pub sandbox_required: bool,
+    /// Where the run waits for a person.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gates: BTreeSet<Gate>,
+    /// Labels that a machine has to carry to do its work.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<Label>,
 }

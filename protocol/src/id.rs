@@ -100,6 +100,14 @@ id_type!(
     /// A worker process; a restarted worker is a new one.
     WorkerId, "wrk_", "a worker"
 );
+id_type!(
+    /// A life of a server process; a restarted server is a new one.
+    ServerId, "srv_", "a server"
+);
+id_type!(
+    /// An API token.
+    TokenId, "tok_", "a token"
+);
 
 #[cfg(test)]
 mod tests {

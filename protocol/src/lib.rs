@@ -4,17 +4,22 @@
 //! stored or sent are tagged and carry a schema version where they outlive a release.
 
 pub mod api;
+pub mod access;
 pub mod artifact;
 pub mod attempt;
+pub mod budget;
 pub mod campaign;
 pub mod error;
 pub mod id;
 pub mod machine;
 pub mod measurement;
 pub mod model_call;
+pub mod needs;
 pub mod plan;
 pub mod rubric;
 pub mod run;
+pub mod schedule;
+pub mod signal;
 pub mod step;
 pub mod task;
 pub mod time;

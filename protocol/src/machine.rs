@@ -1,7 +1,10 @@
 //! What a machine offers, what a step needs, and which isolation was in force.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use crate::needs::{ComputeCapability, Label, Tool};
 use crate::task::Target;
 
 /// Who can carry out a step.
@@ -26,7 +29,7 @@ pub enum DeviceUse {
     Exclusive,
 }
 
-/// What a step needs. Its canonical JSON text is the name of its route.
+/// What a step needs. Its canonical text is the name of its route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Needs {
     /// Who carries it out.
@@ -36,39 +39,43 @@ pub struct Needs {
     pub target: Option<Target>,
     /// How the device is used.
     pub device: DeviceUse,
+    /// Least compute capability of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
+    /// Least memory of the device, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_memory_bytes: Option<u64>,
+    /// Tools that the machine has to have.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tools: BTreeSet<Tool>,
+    /// Labels that the machine has to carry, for example `pool=night`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<Label>,
 }
 
 impl Needs {
     /// A step of the agents, on the server.
     #[must_use]
     pub fn agent() -> Self {
-        Self { executor: Executor::Agent, target: None, device: DeviceUse::None }
+        Self::plain(Executor::Agent, None, DeviceUse::None)
     }
 
     /// A worker's step.
     #[must_use]
     pub fn worker(target: Target, device: DeviceUse) -> Self {
-        Self { executor: Executor::Worker, target: Some(target), device }
+        Self::plain(Executor::Worker, Some(target), device)
     }
 
-    /// The canonical text: equal needs give equal texts.
-    #[must_use]
-    pub fn route(&self) -> String {
-        let target = match self.target {
-            None => "-",
-            Some(Target::Cpu) => "cpu",
-            Some(Target::Cuda) => "cuda",
-        };
-        let executor = match self.executor {
-            Executor::Agent => "agent",
-            Executor::Worker => "worker",
-        };
-        let device = match self.device {
-            DeviceUse::None => "none",
-            DeviceUse::Shared => "shared",
-            DeviceUse::Exclusive => "exclusive",
-        };
-        format!("{executor}/{target}/{device}")
+    fn plain(executor: Executor, target: Option<Target>, device: DeviceUse) -> Self {
+        Self {
+            executor,
+            target,
+            device,
+            compute_capability: None,
+            device_memory_bytes: None,
+            tools: BTreeSet::new(),
+            labels: BTreeSet::new(),
+        }
     }
 }
 
@@ -148,15 +155,43 @@ impl SandboxReport {
     }
 }
 
+/// A device of a machine: on each, one exclusive step at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceOffer {
+    /// Number on this machine, from 0.
+    pub index: u32,
+    /// The hardware target. On the `cpu` target the device is the machine itself.
+    pub target: Target,
+    /// Model, for example `NVIDIA H200`.
+    pub name: String,
+    /// The driver's name of this very device, when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Compute capability, for a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Steps that may share it when no step has it alone.
+    pub shared_slots: u32,
+}
+
 /// What a worker can do, sent at registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offers {
-    /// Hardware targets.
+    /// Hardware targets that it builds for.
     pub targets: Vec<Target>,
     /// Steps without a device that it carries out at once.
     pub cpu_slots: u32,
-    /// Devices; on each one exclusive step at a time.
-    pub device_slots: u32,
+    /// Devices.
+    #[serde(default)]
+    pub devices: Vec<DeviceOffer>,
+    /// Tools that were found.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tools: BTreeSet<Tool>,
+    /// Labels that its operator gave it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<Label>,
     /// Facts of the machine.
     pub machine: MachineFacts,
 }

@@ -21,6 +21,9 @@ pub enum Target {
 }
 
 impl Target {
+    /// Every target.
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Cuda];
+
     /// `cpu` or `cuda`.
     #[must_use]
     pub fn as_str(self) -> &'static str {

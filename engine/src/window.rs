@@ -1,0 +1,89 @@
+//! A campaign's daily window on the time line. Pure.
+
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeZone as _, Utc};
+use chrono_tz::Tz;
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::time::TimestampMs;
+
+/// Days that are looked at for the next opening: a day without a fitting one may follow another.
+const MAX_DAYS_AHEAD: u64 = 8;
+/// When to ask again when no window of the coming days fits: the time zone may change its rules, the campaign its window.
+const ASK_AGAIN_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// A time zone that is not in the database.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time zone: expected a name of the IANA database, as in Europe/Berlin")]
+pub struct UnknownTimeZone(pub String);
+
+/// Whether something that takes a while may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// Now.
+    Open {
+        /// Last moment at which it can begin and still end before the window closes.
+        latest_start: TimestampMs,
+    },
+    /// Not now.
+    Closed {
+        /// When the next window opens in which it fits; when none does, when to ask again.
+        opens_at: TimestampMs,
+    },
+}
+
+/// The time zone of that name.
+pub fn time_zone(name: &str) -> Result<Tz, UnknownTimeZone> {
+    name.parse().map_err(|_| UnknownTimeZone(name.to_owned()))
+}
+
+/// Whether something that takes up to `duration_ms` may begin at `at`. Times that the change of the clocks skips begin
+/// where it resumes; times that come twice count from the first to the last. An unknown time zone is read as UTC: it was
+/// refused when the campaign was created.
+#[must_use]
+pub fn opening(schedule: &Schedule, at: TimestampMs, duration_ms: u64) -> Opening {
+    let zone = time_zone(&schedule.time_zone).unwrap_or(Tz::UTC);
+    let ask_again = Opening::Closed { opens_at: at.plus_ms(ASK_AGAIN_MS) };
+    let Some(now) = DateTime::<Utc>::from_timestamp_millis(at.0) else { return ask_again };
+    let today = now.with_timezone(&zone).date_naive();
+    // A window that opened yesterday may still be open.
+    for day in (0..=MAX_DAYS_AHEAD).filter_map(|n| today.pred_opt()?.checked_add_days(Days::new(n))) {
+        let Some((opens_at, closes_at)) = on_day(schedule, zone, day) else { continue };
+        let latest_start = TimestampMs(closes_at.0.saturating_sub(i64::try_from(duration_ms).unwrap_or(i64::MAX)));
+        if latest_start < opens_at || latest_start < at {
+            continue;
+        }
+        return if opens_at <= at { Opening::Open { latest_start } } else { Opening::Closed { opens_at } };
+    }
+    ask_again
+}
+
+/// The window that opens on this day of the zone.
+fn on_day(schedule: &Schedule, zone: Tz, day: NaiveDate) -> Option<(TimestampMs, TimestampMs)> {
+    let (begin, end) = (schedule.window.begin_minute(), schedule.window.end_minute());
+    let end_day = if end <= begin { day.succ_opt()? } else { day };
+    let opens_at = moment(zone, day, begin, Twice::First)?;
+    let closes_at = moment(zone, end_day, end, Twice::Last)?;
+    Some((opens_at, closes_at))
+}
+
+/// Which of two moments with the same local time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Twice {
+    First,
+    Last,
+}
+
+fn moment(zone: Tz, day: NaiveDate, minute: u16, twice: Twice) -> Option<TimestampMs> {
+    let minute = u32::from(minute);
+    // A local time that was skipped: the next one that exists, in steps of a minute, at most a few hours on.
+    for later in 0..24 * 60 {
+        let total = minute + later;
+        let date = day.checked_add_days(Days::new(u64::from(total / (24 * 60))))?;
+        let local = date.and_time(NaiveTime::from_hms_opt(total % (24 * 60) / 60, total % 60, 0)?);
+        let found = zone.from_local_datetime(&local);
+        let found = if twice == Twice::First { found.earliest() } else { found.latest() };
+        if let Some(found) = found {
+            return Some(TimestampMs(found.timestamp_millis()));
+        }
+    }
+    None
+}
