@@ -25,7 +25,7 @@ fn metadata() -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON")
 }
 
-/// Package name to the names of its dependencies that are not for tests only.
+/// Package name to the names of its dependencies that are not for tests only: those of the program and of its build.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     metadata()["packages"]
         .as_array()
@@ -36,7 +36,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
                 .as_array()
                 .unwrap()
                 .iter()
-                .filter(|dependency| dependency["kind"].is_null())
+                .filter(|dependency| dependency["kind"] != "dev")
                 .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
                 .collect();
             (package["name"].as_str().unwrap().to_owned(), names)
@@ -58,6 +58,7 @@ fn dependencies_point_one_way() {
         ),
         ("nightshift-worker", &["nightshift-client", "nightshift-protocol"][..]),
         ("nightshift-dashboard", &["nightshift-client", "nightshift-protocol"][..]),
+        ("nightshift-testbed", &[][..]),
     ]);
     let dependencies = dependencies();
     for (package, allowed) in allowed {
@@ -89,6 +90,13 @@ fn no_crate_depends_on_what_it_must_not_know() {
         for name in names {
             assert!(!dependencies[package].contains(*name), "{package} may not use {name}");
         }
+    }
+}
+
+#[test]
+fn the_testbed_is_for_tests_only() {
+    for (package, names) in dependencies() {
+        assert!(!names.contains("nightshift-testbed"), "{package} may use nightshift-testbed in its tests only");
     }
 }
 

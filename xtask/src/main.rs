@@ -3,6 +3,8 @@
 
 mod command;
 mod licences;
+#[path = "../../tests/testbed/src/postgres/programs.rs"]
+mod postgres_programs;
 mod test;
 mod tools;
 

@@ -1,34 +1,51 @@
 //! What the tests need from the machine, and how it gets there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, command, find_program, succeeds};
+use crate::postgres_programs;
 
 /// A program that tests use, with the package that brings it.
 struct Tool {
     what: &'static str,
-    programs: &'static [&'static str],
+    find: fn() -> Option<PathBuf>,
     package: &'static str,
 }
 
-const TOOLS: [Tool; 3] = [
-    Tool { what: "a C++ compiler", programs: &["g++", "c++", "clang++"], package: "g++" },
-    Tool { what: "the disassembler of binutils", programs: &["objdump"], package: "binutils" },
+const TOOLS: [Tool; 4] = [
+    Tool { what: "a C++ compiler", find: || find_program(&["g++", "c++", "clang++"]), package: "g++" },
+    Tool { what: "the disassembler of binutils", find: || find_program(&["objdump"]), package: "binutils" },
     Tool {
         what: "a browser for the tests of the pages",
-        programs: &["chromium", "chromium-browser", "google-chrome"],
+        find: || find_program(&["chromium", "chromium-browser", "google-chrome"]),
         package: "chromium",
+    },
+    Tool {
+        what: "the server programs of PostgreSQL",
+        // Debian keeps them off the search path: they are looked for where the tests look.
+        find: || Some(postgres_programs::folder()?.join("postgres")),
+        package: "postgresql",
     },
 ];
 
-/// Makes sure that every tool is there: installs what is missing when that is allowed and possible, else says how.
+/// Makes sure that every tool is there and tells which it is: installs what is missing when that is allowed and
+/// possible, else says how.
 pub(crate) fn ensure(may_install: bool) -> Result<()> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| find(tool).is_none()).collect();
-    if missing.is_empty() {
-        return Ok(());
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| (tool.find)().is_none()).collect();
+    if !missing.is_empty() {
+        bring(&missing, may_install)?;
     }
+    for tool in &TOOLS {
+        if let Some(program) = (tool.find)() {
+            println!("xtask: {}: {}, {}", tool.what, program.display(), version(&program)?);
+        }
+    }
+    Ok(())
+}
+
+fn bring(missing: &[&Tool], may_install: bool) -> Result<()> {
     let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
     let install = format!("apt-get update && apt-get install -y --no-install-recommends {}", packages.join(" "));
     let names: Vec<&str> = missing.iter().map(|tool| tool.what).collect();
@@ -38,14 +55,27 @@ pub(crate) fn ensure(may_install: bool) -> Result<()> {
     }
     println!("xtask: installing {}", packages.join(", "));
     let done = succeeds(command("sh").arg("-c").arg(&install).env("DEBIAN_FRONTEND", "noninteractive"))?;
-    if !done || missing.iter().any(|tool| find(tool).is_none()) {
+    if !done || missing.iter().any(|tool| (tool.find)().is_none()) {
         bail!("`{install}` did not bring {}: run it as root and look at its output", names.join(", "));
     }
     Ok(())
 }
 
-fn find(tool: &Tool) -> Option<PathBuf> {
-    find_program(tool.programs)
+/// What the program says about itself, in its first line. One that cannot even do that is broken, and the tests would
+/// tell so less clearly.
+fn version(program: &Path) -> Result<String> {
+    let output =
+        command(program).arg("--version").output().with_context(|| format!("cannot run {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    match said.lines().find(|line| !line.trim().is_empty()) {
+        Some(line) if output.status.success() => Ok(line.trim().to_owned()),
+        _ => bail!(
+            "`{} --version` failed ({}): repair or reinstall it. {}",
+            program.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+    }
 }
 
 /// A cargo subcommand that checks the workspace, pinned so that every machine judges alike.
@@ -84,5 +114,17 @@ impl Subcommand {
             bail!("`{}` failed: look at its output", self.install());
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_cannot_tell_its_version_is_reported_with_its_path() {
+        assert!(version(Path::new("/bin/false")).is_err_and(|error| error.to_string().contains("/bin/false")));
+        assert!(version(Path::new("/no/such/program")).is_err());
+        assert!(version(Path::new("/bin/cat")).is_ok_and(|version| version.contains("cat")));
     }
 }
