@@ -30,14 +30,18 @@ impl Port {
         for _ in 0..MAX_TRIES {
             let offset = random() % u64::from(end - FIRST);
             let number = FIRST + u16::try_from(offset).unwrap_or_default();
-            let name = format!("nightshift-postgres-{number}");
-            let reserved = SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
-            let Ok(reservation) = reserved else { continue };
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
-                return Ok(Self { number, _reservation: reservation });
+            if let Some(port) = Self::take(number) {
+                return Ok(port);
             }
         }
         Err(PostgresError::NoPort { tries: MAX_TRIES })
+    }
+
+    /// This one, unless somebody has it.
+    fn take(number: u16) -> Option<Self> {
+        let name = SocketAddr::from_abstract_name(format!("nightshift-postgres-{number}")).ok()?;
+        let reservation = UnixListener::bind_addr(&name).ok()?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok().then_some(Self { number, _reservation: reservation })
     }
 }
 
@@ -49,17 +53,27 @@ fn first_ephemeral() -> Option<u16> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
     #[test]
-    fn a_reserved_port_is_given_to_nobody_else_although_nothing_listens_on_it() {
-        let ports: Vec<Port> = (0..100).map(|_| Port::reserve().unwrap()).collect();
-        let numbers: BTreeSet<u16> = ports.iter().map(|port| port.number).collect();
-        assert_eq!(numbers.len(), ports.len());
-        for port in &ports {
-            assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port.number)).is_ok());
+    fn a_reserved_port_is_given_to_nobody_else_until_it_is_dropped() {
+        let port = Port::reserve().unwrap();
+        let number = port.number;
+        assert!(Port::take(number).is_none(), "nothing listens on {number}, and still it is taken");
+        drop(port);
+        // A process that another test is just starting holds our sockets for a moment, until it becomes its program.
+        let began = Instant::now();
+        while Port::take(number).is_none() {
+            assert!(began.elapsed() < Duration::from_secs(10), "{number} stays taken");
+            std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_port_that_somebody_listens_on_is_not_reserved() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        assert!(Port::take(listener.local_addr().unwrap().port()).is_none());
     }
 }

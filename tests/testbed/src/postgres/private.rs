@@ -105,7 +105,8 @@ impl PrivateServer {
 
     fn program(&self, name: &str) -> Command {
         let mut command = clean_command(&self.programs.join(name));
-        command.current_dir(&self.folder);
+        // Not our folder of the moment, which the account may not be allowed to enter.
+        command.current_dir("/");
         self.account.give(&mut command);
         command
     }
@@ -116,8 +117,8 @@ impl PrivateServer {
         let outcome = self.guard.hold().and_then(|hold| command.stdin(hold).output());
         // The command keeps what it was given: without this it would hold the guard off for as long as it lives.
         command.stdin(std::process::Stdio::null());
-        let output =
-            outcome.map_err(|source| PostgresError::CannotRun { program: self.programs.join(name), source })?;
+        let program = PathBuf::from(command.get_program());
+        let output = outcome.map_err(|source| PostgresError::CannotRun { program, source })?;
         if output.status.success() {
             return Ok(());
         }

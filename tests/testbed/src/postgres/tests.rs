@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 
 use super::*;
@@ -159,6 +160,22 @@ fn what_went_wrong_is_told_with_what_to_do() {
     assert!(format!("{error:?}").contains("No such file or directory"), "{error:?}");
     assert!(PostgresError::Missing.to_string().contains("postgresql"));
     is_available().unwrap();
+}
+
+#[test]
+fn a_folder_that_the_servers_account_may_not_enter_is_named() {
+    let parent = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(parent.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let outcome = Cluster::start(&Settings { parent: Some(parent.path().to_path_buf()), ..Settings::default() });
+    match account::Account::find().unwrap() {
+        account::Account::Ours => assert!(outcome.is_ok(), "what is ours we may enter"),
+        account::Account::Other { .. } => {
+            let error = format!("{:?}", outcome.err().unwrap());
+            assert!(error.contains("Permission denied"), "{error}");
+            assert!(error.contains(parent.path().to_str().unwrap()), "{error}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
 #[test]
