@@ -22,8 +22,9 @@
 //! that a transaction is atomic and durable is the database's promise. Time passes in ticks, a lease lasts two of
 //! them, and every moment is told as what is left until it, so that a world has no end of time.
 //!
-//! **A counterexample** is the shortest way from the beginning to the rule that broke, one action a line, with the state
-//! at its end. To see one, and the numbers of states: `cargo test -p nightshift-engine --test model -- --nocapture`.
+//! **A counterexample** is the shortest way from the beginning to the rule that broke, one action a line, with the
+//! state at its end. A test that fails prints it. Each walk prints how many states it visited. To see also the
+//! counterexamples of the flaws: `cargo test -p nightshift-engine --test model -- --nocapture --test-threads=1`.
 //!
 //! The explorer is our own (`explore.rs`), because "the end stays within reach" is a question about every reachable
 //! state of a world full of cycles, which the model checkers at hand do not answer.

@@ -1,13 +1,13 @@
 //! Replicas of the server that drive one run, of which one owns it.
 //!
-//! A replica is a place and a life: one that restarts has a new row, and what it owned stays with its old row until that
-//! runs out. A run names its owner's row and an owner epoch. Looking at the run (which decides, without effect) and
-//! committing the decision are separate actions, two loops of one replica may do so at the same time, and anything may
-//! come between. A commit needs the revision that was looked at, the deciding row as owner, and the owner epoch that
-//! this replica was given. Take-over is two actions as well: finding an owner whose row ran out, and taking its run,
-//! which checks again and raises the owner epoch. A replica that stalls wakes up with everything that it believed.
-//! Only the database's clock counts, and all that matters of it is whether a row has time left: the row of a replica that
-//! stalls or is gone runs out at any moment, one that is well renews its row in time.
+//! A replica is a place and a life: one that restarts has a new row, and what it owned stays with its old row until
+//! that runs out. A run names its owner's row and an owner epoch. Looking at the run (which decides, without effect)
+//! and committing the decision are separate actions, two loops of one replica may do so at the same time, and
+//! anything may come between. A commit needs the revision that was looked at, the deciding row as owner, and the
+//! owner epoch that this replica was given. Take-over is two actions as well: finding an owner whose row ran out, and
+//! taking its run, which checks again and raises the owner epoch. A replica that stalls wakes up with everything that
+//! it believed. Only the database's clock counts, and all that matters of it is whether a row has time left: the row
+//! of a replica that stalls or is gone runs out at any moment, one that is well renews its row in time.
 //!
 //! A tenure is counted here, and nowhere in the product, to say when a run really changed hands. The rules:
 //!
@@ -17,9 +17,12 @@
 //! * a run is not taken from an owner whose row has time left;
 //! * a decision folds what the log really holds, each event once.
 
+mod world;
+
 use nightshift_protocol::run::{RunStatus, RunTransition};
 
 use crate::explore::{Model, THE_END_STAYS_WITHIN_REACH, assert_caught, assert_holds};
+use world::{Action, Owner, Replica, State};
 
 const REPLICAS: usize = 2;
 const LOOPS: usize = 2;
@@ -69,213 +72,6 @@ struct Ownership {
 const DECIDING: Ownership = Ownership { flaw: None, loops: LOOPS, controls: 1, faults: 1 };
 /// The run changes hands several times.
 const TAKING_OVER: Ownership = Ownership { flaw: None, loops: 1, controls: 0, faults: 3 };
-
-/// A replica's row: a restarted replica has another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Owner {
-    replica: usize,
-    life: usize,
-}
-
-/// A decision that is made and not committed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Decision {
-    revision: u8,
-    folds_to: u8,
-    owner_epoch: u8,
-    /// The tenure in which it was made.
-    tenure: u8,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Replica {
-    life: usize,
-    stalled: bool,
-    /// Whether the row of each life has time left.
-    row_lasts: [bool; LIVES],
-    /// The owner epoch under which it believes to own the run.
-    owns: Option<u8>,
-    /// Of its loops, which are alike: sorted.
-    decisions: [Option<Decision>; LOOPS],
-    /// The owner that it found dead, with the owner epoch.
-    found_dead: Option<(Owner, u8)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct State {
-    status: RunStatus,
-    revision: u8,
-    owner: Owner,
-    owner_epoch: u8,
-    /// Events in the log that ask for a decision: the creation, each step's result, a request to cancel.
-    logged: u8,
-    folded: u8,
-    /// Steps that a worker carries out, and those that are over.
-    open: u8,
-    over: u8,
-    replicas: [Replica; REPLICAS],
-    controls_left: u8,
-    faults_left: u8,
-    /// Counted for the rules.
-    tenure: u8,
-    committed_from: u16,
-    folded_events: u8,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
-    RowRunsOut { replica: usize, life: usize },
-    Renew { replica: usize },
-    LookAndDecide { replica: usize, driver: usize },
-    Commit { replica: usize, driver: usize },
-    FindDeadOwner { replica: usize },
-    TakeOver { replica: usize },
-    ReportStep,
-    Pause,
-    Resume,
-    Cancel,
-    Stall { replica: usize },
-    Wake { replica: usize },
-    Restart { replica: usize },
-}
-
-impl State {
-    fn row_lasts(&self, owner: Owner) -> bool {
-        self.replicas[owner.replica].row_lasts[owner.life]
-    }
-
-    fn row_of(&self, replica: usize) -> Owner {
-        Owner { replica, life: self.replicas[replica].life }
-    }
-
-    fn control(&mut self, transition: RunTransition) -> bool {
-        match self.status.next(transition) {
-            Ok(status) if status != self.status && self.controls_left > 0 => {
-                self.status = status;
-                self.revision += 1;
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-impl Ownership {
-    /// The database's side of committing a decision: one transaction.
-    fn commit(&self, before: &State, replica: usize, driver: usize) -> Option<State> {
-        let decision = before.replicas[replica].decisions[driver]?;
-        let mut after = before.clone();
-        after.replicas[replica].decisions[driver] = None;
-        after.replicas[replica].decisions[..self.loops].sort_unstable();
-        let is_owner = before.owner == before.row_of(replica) && before.owner_epoch == decision.owner_epoch;
-        let unchanged = before.revision == decision.revision;
-        let passes = !before.status.is_final()
-            && (is_owner || self.flaw == Some(Flaw::AdvanceWithoutOwner))
-            && (unchanged || self.flaw == Some(Flaw::AdvanceWithoutRevision));
-        if !passes {
-            // The refusal says who owns the run.
-            after.replicas[replica].owns = (before.owner == before.row_of(replica)).then_some(before.owner_epoch);
-            return Some(after);
-        }
-        after.committed_from |= 1 << decision.revision;
-        after.folded_events += decision.folds_to.saturating_sub(before.folded);
-        after.folded = decision.folds_to;
-        after.revision += 1;
-        if before.status == RunStatus::Cancelling {
-            if before.open == 0 {
-                after.status = before.status.next(RunTransition::CancelFinished).ok()?;
-            }
-        } else if before.open + before.over < STEPS {
-            after.open += 1;
-        } else if before.over == STEPS {
-            after.status = before.status.next(RunTransition::Complete).ok()?;
-        }
-        Some(after)
-    }
-
-    fn take_over(&self, before: &State, replica: usize) -> Option<State> {
-        let (dead, owner_epoch) = before.replicas[replica].found_dead?;
-        let mut after = before.clone();
-        after.replicas[replica].found_dead = None;
-        let still_owner = before.owner == dead && before.owner_epoch == owner_epoch;
-        let still_dead = !before.row_lasts(dead) || self.flaw == Some(Flaw::TakeOverWithoutExpiry);
-        let alive_itself = before.row_lasts(before.row_of(replica));
-        if still_owner && still_dead && alive_itself {
-            after.owner = before.row_of(replica);
-            if self.flaw != Some(Flaw::TakeOverWithoutEpoch) {
-                after.owner_epoch += 1;
-            }
-            after.tenure += 1;
-            after.replicas[replica].owns = Some(after.owner_epoch);
-        }
-        Some(after)
-    }
-
-    fn replica_successors(&self, state: &State, replica: usize, into: &mut Vec<(Action, State)>) {
-        let it = state.replicas[replica];
-        for life in 0..LIVES {
-            if it.row_lasts[life] && (it.stalled || life < it.life) {
-                let mut after = state.clone();
-                after.replicas[replica].row_lasts[life] = false;
-                into.push((Action::RowRunsOut { replica, life }, after));
-            }
-        }
-        if it.stalled {
-            let mut after = state.clone();
-            after.replicas[replica].stalled = false;
-            into.push((Action::Wake { replica }, after));
-            return;
-        }
-        if !it.row_lasts[it.life] {
-            let mut after = state.clone();
-            after.replicas[replica].row_lasts[it.life] = true;
-            into.push((Action::Renew { replica }, after));
-        }
-        for driver in 0..self.loops {
-            if it.decisions[driver].is_some() {
-                into.extend(
-                    self.commit(state, replica, driver).map(|after| (Action::Commit { replica, driver }, after)),
-                );
-                continue;
-            }
-            let to_decide = state.folded < state.logged || (state.status == RunStatus::Cancelling && state.open == 0);
-            if let (Some(owner_epoch), true) = (it.owns, to_decide && !state.status.is_final()) {
-                let mut after = state.clone();
-                after.replicas[replica].decisions[driver] = Some(Decision {
-                    revision: state.revision,
-                    folds_to: state.logged,
-                    owner_epoch,
-                    tenure: state.tenure,
-                });
-                after.replicas[replica].decisions[..self.loops].sort_unstable();
-                into.push((Action::LookAndDecide { replica, driver }, after));
-            }
-        }
-        let is_dead = !state.row_lasts(state.owner) && state.owner != state.row_of(replica);
-        if it.found_dead.is_some() {
-            into.extend(self.take_over(state, replica).map(|after| (Action::TakeOver { replica }, after)));
-        } else if is_dead && !state.status.is_final() && self.flaw != Some(Flaw::NoTakeOver) {
-            let mut after = state.clone();
-            after.replicas[replica].found_dead = Some((state.owner, state.owner_epoch));
-            into.push((Action::FindDeadOwner { replica }, after));
-        }
-        if state.faults_left > 0 {
-            let mut after = state.clone();
-            after.faults_left -= 1;
-            after.replicas[replica].stalled = true;
-            into.push((Action::Stall { replica }, after));
-        }
-        if state.faults_left > 0 && it.life + 1 < LIVES {
-            let mut after = state.clone();
-            after.faults_left -= 1;
-            let mut reborn =
-                Replica { life: it.life + 1, owns: None, decisions: [None; LOOPS], found_dead: None, ..it };
-            reborn.row_lasts[reborn.life] = true;
-            after.replicas[replica] = reborn;
-            into.push((Action::Restart { replica }, after));
-        }
-    }
-}
 
 impl Model for Ownership {
     type State = State;
