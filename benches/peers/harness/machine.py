@@ -20,12 +20,17 @@ def describe(folder: Path, postgres_bin: Path | None) -> dict:
     memory = re.search(r"^MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     return {
         "cpu": model.group(1) if model else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
         "kernel": platform.release(),
         "file_system": file_system(folder),
         "fdatasync_us": fdatasync_us(folder, postgres_bin) if postgres_bin else None,
     }
+
+
+def cores() -> int:
+    """All cores, as the counters of the kernel count all of them."""
+    return os.cpu_count() or 1
 
 
 def file_system(folder: Path) -> str:
