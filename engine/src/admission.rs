@@ -94,9 +94,5 @@ pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i6
     let begin = campaign.vtime.max(virtual_now);
     let cost = i64::try_from(step.cost_ms.max(1)).unwrap_or(i64::MAX) / i64::from(campaign.weight.max(1));
     let head_start = i64::from(step.priority).saturating_mul(HEAD_START_MS);
-    Admission::Ready {
-        rank: begin.saturating_sub(head_start),
-        vtime: begin.saturating_add(cost.max(1)),
-        latest_start,
-    }
+    Admission::Ready { rank: begin.saturating_sub(head_start), vtime: begin.saturating_add(cost.max(1)), latest_start }
 }

@@ -1,9 +1,9 @@
 //! The one loop that moves a run: load, apply, decide, commit. Everything in it can be repeated.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nightshift_protocol::id::{RunId, StepId};
-use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::run::{RunStatus, RunTransition};
 use nightshift_protocol::step::StepFailure;
 use serde_json::Value;
 
@@ -11,6 +11,16 @@ use crate::clock::{Clock, Random};
 use crate::event::Event;
 use crate::store::{Advance, Advanced, OwnerFence, RunRecord, Store, StoreError};
 use crate::workflow::{Command, StepOrder, Workflow, WorkflowError};
+
+mod foresight;
+mod ledger;
+mod memory;
+
+use self::ledger::Ledger;
+use self::memory::{Memory, Remembered};
+
+pub use self::foresight::{Foreseen, Settled, Ticket};
+pub use self::memory::{MAX_REMEMBERED_BYTES, MAX_REMEMBERED_RUN_BYTES, MAX_REMEMBERED_RUNS};
 
 /// Events that are read at once; an advance folds page after page, all that there are.
 pub const MAX_EVENTS_PER_READ: u32 = 1_000;
@@ -44,13 +54,14 @@ pub enum Driven {
     NotOwner,
 }
 
-/// Moves runs.
+/// Moves runs. Copies share what they remember.
 #[derive(Clone)]
 pub struct Driver {
     store: Arc<dyn Store>,
     workflow: Arc<dyn Workflow>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    memory: Arc<Mutex<Memory>>,
 }
 
 impl Driver {
@@ -62,7 +73,7 @@ impl Driver {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        Self { store, workflow, clock, random }
+        Self { store, workflow, clock, random, memory: Arc::default() }
     }
 
     /// Moves one run as far as its log allows. With a fence, only as long as the run belongs to that server.
@@ -70,13 +81,35 @@ impl Driver {
         let mut driven = Driven::Idle;
         let mut conflicts = 0;
         loop {
-            let Some(mut advance) = self.next_advance(run).await? else { return Ok(driven) };
+            let Some(Next { mut advance, ledger }) = self.next_advance(run).await? else { return Ok(driven) };
             advance.fence = fence.cloned();
             let ends = advance.end.is_some();
+            // What is remembered once it is committed; the store takes the rest.
+            let known = ledger.filter(|_| !ends).map(|mut ledger| {
+                let begins = ledger.begin(&advance.schedule);
+                let state = advance.state.clone();
+                let run =
+                    Remembered { revision: 0, last_seq: advance.folded_seq, state, ledger, fence: fence.cloned() };
+                (begins, run)
+            });
             match self.store.advance(advance).await? {
-                Advanced::Committed { .. } if ends => return Ok(Driven::Ended),
-                Advanced::Committed { .. } => driven = Driven::Advanced,
-                Advanced::NotOwner => return Ok(Driven::NotOwner),
+                Advanced::Committed { .. } if ends => {
+                    self.forget(run);
+                    return Ok(Driven::Ended);
+                }
+                Advanced::Committed { revision, last_seq } => {
+                    driven = Driven::Advanced;
+                    // Nothing else was in the log: what comes later wakes whoever drives.
+                    if let Some((begins, known)) = known
+                        && self.remember(run.clone(), revision, last_seq, &begins, known)
+                    {
+                        return Ok(driven);
+                    }
+                }
+                Advanced::NotOwner => {
+                    self.forget(run);
+                    return Ok(Driven::NotOwner);
+                }
                 Advanced::Conflict => {
                     conflicts += 1;
                     if conflicts >= MAX_CONFLICTS {
@@ -87,7 +120,23 @@ impl Driver {
         }
     }
 
-    async fn next_advance(&self, run: &RunId) -> Result<Option<Advance>, DriveError> {
+    /// Forgets what was remembered of a run.
+    pub fn forget(&self, run: &RunId) {
+        self.memory().forget(run);
+    }
+
+    /// How many runs are remembered, and about how many bytes that takes.
+    #[must_use]
+    pub fn remembered(&self) -> (usize, usize) {
+        self.memory().size()
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        // What is remembered may always be wrong: a panic elsewhere makes it no worse.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn next_advance(&self, run: &RunId) -> Result<Option<Next>, DriveError> {
         let record = self.store.load_run(run).await?;
         if record.status.is_final() {
             return Ok(None);
@@ -103,39 +152,38 @@ impl Driver {
         }
         let Some(state) = folded.state else { return Ok(None) };
 
-        let mut schedule = Vec::new();
-        let mut end = None;
-        let mut awaits = Vec::new();
+        let mut decision = Decision::default();
+        let mut ledger = None;
+        let mut expects_last_seq = None;
         if record.status == RunStatus::Cancelling {
             if !self.has_open_steps(run).await? {
-                end = Some((RunTransition::CancelFinished, Event::RunCancelled));
+                decision.end = Some((RunTransition::CancelFinished, Event::RunCancelled));
             } else if !folded.asks_for_a_decision {
                 return Ok(None);
             }
-        } else if let Some(failure) = folded.failed {
-            end = Some((RunTransition::Fail, Event::RunFailed { failure }));
         } else {
-            for command in self.workflow.decide(&state)? {
-                match command {
-                    Command::Schedule(order) => {
-                        schedule.push((StepId::from_uuid(uuid_from(self.random.uuid())), order));
+            decision = self.decide(&state, folded.failed)?;
+            if decision.end.is_none() && decision.awaits.is_empty() {
+                let steps = Ledger::of(self.store.list_step_heads(run).await?);
+                decision.end = dead_end(&steps, &decision.schedule);
+                if decision.end.is_some() {
+                    // A step may have ended after the log was read: its event comes with the next look, and if it comes
+                    // before the commit, this is no end.
+                    if !self.store.events_after(run, folded.seq, 1).await?.is_empty() {
+                        decision.end = None;
                     }
-                    Command::Await { signal } => awaits.push(signal),
-                    Command::Complete { result } => {
-                        end = Some((RunTransition::Complete, Event::RunCompleted { result }));
-                    }
+                    expects_last_seq = Some(folded.seq);
                 }
-            }
-            if end.is_none() && awaits.is_empty() {
-                end = self.dead_end(&record, folded.seq, &schedule).await?;
+                ledger = Some(steps);
             }
         }
         let digest = self.workflow.digest(&state)?;
-        Ok(Some(Advance {
+        let Decision { schedule, end, awaits } = decision;
+        let advance = Advance {
             run: run.clone(),
             revision: record.revision,
             folded_seq: folded.seq,
-            expects_last_seq: None,
+            expects_last_seq,
             state,
             digest,
             schedule,
@@ -143,7 +191,29 @@ impl Driver {
             awaits,
             fence: None,
             at: self.clock.now(),
-        }))
+        };
+        Ok(Some(Next { advance, ledger }))
+    }
+
+    /// What follows in this state, after a failure that the run does not outlive or without one.
+    fn decide(&self, state: &Value, failed: Option<StepFailure>) -> Result<Decision, WorkflowError> {
+        let mut decision = Decision::default();
+        if let Some(failure) = failed {
+            decision.end = Some((RunTransition::Fail, Event::RunFailed { failure }));
+            return Ok(decision);
+        }
+        for command in self.workflow.decide(state)? {
+            match command {
+                Command::Schedule(order) => {
+                    decision.schedule.push((StepId::from_uuid(uuid::Uuid::from_u128(self.random.uuid())), order));
+                }
+                Command::Await { signal } => decision.awaits.push(signal),
+                Command::Complete { result } => {
+                    decision.end = Some((RunTransition::Complete, Event::RunCompleted { result }));
+                }
+            }
+        }
+        Ok(decision)
     }
 
     /// The state after everything in the log. What the last decision itself caused asks for no other one; it is folded
@@ -158,7 +228,9 @@ impl Driver {
                 folded.seq = event.seq;
                 folded.asks_for_a_decision |= event.event.asks_for_a_decision();
                 match &event.event {
-                    Event::StepFailed { failure, .. } => folded.failed = Some(failure.clone()),
+                    Event::StepFailed { failure, .. } if !self.workflow.outlives(failure) => {
+                        folded.failed = Some(failure.clone())
+                    }
                     Event::RunRetried { .. } => folded.failed = None,
                     _ => {}
                 }
@@ -169,38 +241,13 @@ impl Driver {
         }
     }
 
-    /// The end of a run that would wait forever: nothing is open, and everything that is wanted was tried before. It
-    /// happens when one of several failed steps was retried: the others still stand in the way.
-    async fn dead_end(
-        &self,
-        record: &RunRecord,
-        folded_seq: u64,
-        schedule: &[(StepId, StepOrder)],
-    ) -> Result<Option<(RunTransition, Event)>, DriveError> {
-        let steps = self.store.list_step_heads(&record.id).await?;
-        let open = steps.iter().any(|step| !step.status.is_final());
-        let begins = schedule.iter().any(|(_, order)| steps.iter().all(|step| step.key != order.key));
-        // A step may have ended after the log was read: its event comes with the next look.
-        if open || begins || !self.store.events_after(&record.id, folded_seq, 1).await?.is_empty() {
-            return Ok(None);
-        }
-        let failure = steps.into_iter().find_map(|step| step.failure.filter(|_| step.status == StepStatus::Failed));
-        let failure = failure.unwrap_or_else(|| {
-            StepFailure::fatal(
-                "run.stuck",
-                "the strategy waits for steps that are over; this is a defect of the program",
-            )
-        });
-        Ok(Some((RunTransition::Fail, Event::RunFailed { failure })))
-    }
-
     /// The end of a cancelled run whose history this release cannot read: it must not stand in the way forever. State
     /// and digest stay as they are; a run that never had a state gets the state `null`.
-    async fn end_unreadable(&self, record: RunRecord) -> Result<Option<Advance>, DriveError> {
+    async fn end_unreadable(&self, record: RunRecord) -> Result<Option<Next>, DriveError> {
         if self.has_open_steps(&record.id).await? {
             return Ok(None);
         }
-        Ok(Some(Advance {
+        let advance = Advance {
             run: record.id,
             revision: record.revision,
             folded_seq: if record.state.is_some() { record.folded_seq } else { record.last_seq },
@@ -212,7 +259,8 @@ impl Driver {
             awaits: Vec::new(),
             fence: None,
             at: self.clock.now(),
-        }))
+        };
+        Ok(Some(Next { advance, ledger: None }))
     }
 
     async fn has_open_steps(&self, run: &RunId) -> Result<bool, DriveError> {
@@ -229,6 +277,29 @@ struct Folded {
     failed: Option<StepFailure>,
 }
 
-fn uuid_from(bits: u128) -> uuid::Uuid {
-    uuid::Uuid::from_u128(bits)
+/// A decision to be committed.
+struct Next {
+    advance: Advance,
+    /// The steps that it was made from, as far as it looked at them.
+    ledger: Option<Ledger>,
+}
+
+/// What follows.
+#[derive(Default)]
+struct Decision {
+    schedule: Vec<(StepId, StepOrder)>,
+    end: Option<(RunTransition, Event)>,
+    awaits: Vec<String>,
+}
+
+/// The end of a run that would wait forever: nothing is open, and everything that is wanted was tried before. It happens
+/// when one of several failed steps was retried: the others still stand in the way.
+fn dead_end(steps: &Ledger, schedule: &[(StepId, StepOrder)]) -> Option<(RunTransition, Event)> {
+    if steps.has_open_steps() || steps.begins_any(schedule) {
+        return None;
+    }
+    let failure = steps.failure().cloned().unwrap_or_else(|| {
+        StepFailure::fatal("run.stuck", "the strategy waits for steps that are over; this is a defect of the program")
+    });
+    Some((RunTransition::Fail, Event::RunFailed { failure }))
 }

@@ -943,5 +943,7 @@ pub trait Store: Send + Sync {
 
 /// A store that answers something else than it was asked.
 fn mismatch() -> StoreError {
-    StoreError::Other("the store answered another question than it was asked; this is a defect of the program".to_owned())
+    StoreError::Other(
+        "the store answered another question than it was asked; this is a defect of the program".to_owned(),
+    )
 }

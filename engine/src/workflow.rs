@@ -2,6 +2,7 @@
 
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::machine::Needs;
+use nightshift_protocol::step::StepFailure;
 use serde_json::Value;
 
 use crate::event::Event;
@@ -75,6 +76,13 @@ pub trait Workflow: Send + Sync {
     /// What to do in this state. May repeat what was already decided: keys make it idempotent. Must not wait for a
     /// `StepScheduled` alone, which is folded together with the next event of another kind.
     fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError>;
+
+    /// Whether a run goes on after a step that failed for good like this: the workflow has folded the failure, and what
+    /// it decides counts. Else the run fails with the failure.
+    fn outlives(&self, failure: &StepFailure) -> bool {
+        let _ = failure;
+        false
+    }
 
     /// The few facts that lists show.
     fn digest(&self, state: &Value) -> Result<Value, WorkflowError>;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -20,6 +21,7 @@ use secrecy::SecretString;
 use crate::model::{Catalog, Model, ModelError, PriceTable, Recorder, ScriptedModel};
 use crate::prompt::Prompts;
 
+mod budget;
 mod conversation;
 mod diagnose;
 mod judge;
@@ -27,6 +29,7 @@ mod plan;
 mod schema;
 mod write_code;
 
+pub use self::budget::{BUDGET_EXHAUSTED, BUDGET_WAIT, budget_exhausted, budget_wait, exhausted_resource};
 pub use self::plan::{MAX_SUBTASKS, PlanProblem, validate_plan};
 
 /// Limit of a reply in tokens, when nothing else is configured: room for reasoning and a long program.
@@ -50,16 +53,36 @@ pub trait AgentPorts: Send + Sync {
         request_hash: &str,
     ) -> Result<Option<ModelCallSummary>, StepFailure>;
 
-    /// Commits an answered call with prompt and reply, all or nothing.
-    async fn record_call(
-        &self,
-        run: &RunId,
-        step_key: &str,
-        request_hash: &str,
-        summary: &ModelCallSummary,
-        prompt: Vec<u8>,
-        reply: Vec<u8>,
-    ) -> Result<(), StepFailure>;
+    /// Commits an answered call with prompt and reply, and settles what was set aside for it: all or nothing.
+    async fn record_call(&self, call: AnsweredCall<'_>) -> Result<(), StepFailure>;
+
+    /// Sets aside what a live call may use up at most, for the step that is being carried out. What parallel work may
+    /// give back is worth waiting for ([`budget_wait`]), what it cannot give back is not ([`budget_exhausted`]).
+    async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure>;
+
+    /// Settles a live call that was not answered: gives back what was set aside, and notes what of it counts as used.
+    async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure>;
+}
+
+/// An answered call, to be committed.
+#[derive(Debug, Clone)]
+pub struct AnsweredCall<'a> {
+    /// The run.
+    pub run: &'a RunId,
+    /// The step's key within the run.
+    pub step_key: &'a str,
+    /// blake3 over model, parameters and rendered prompt.
+    pub request_hash: &'a str,
+    /// The summary.
+    pub summary: &'a ModelCallSummary,
+    /// The rendered prompt.
+    pub prompt: Vec<u8>,
+    /// The reply.
+    pub reply: Vec<u8>,
+    /// What had been set aside for it and is free again.
+    pub released: Vec<Amount>,
+    /// What it used up.
+    pub used: Vec<Amount>,
 }
 
 /// A step to be carried out.
@@ -132,16 +155,16 @@ impl Agents {
     /// Carries out one step. Carrying it out again gives the same result, without paying again for what was committed.
     pub async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         match step.input {
-            StepInput::Plan { task, prepared } => plan::plan(self, ports, step, task, prepared).await,
-            StepInput::Replan { task, prepared, previous, reason, history } => {
-                plan::replan(self, ports, step, plan::Replan { task, prepared, previous, reason, history }).await
+            StepInput::Plan { task, prepared, hints } => plan::plan(self, ports, step, task, prepared, hints).await,
+            StepInput::Replan { task, prepared, previous, reason, history, hints } => {
+                plan::replan(self, ports, step, plan::Replan { task, prepared, previous, reason, history, hints }).await
             }
             StepInput::WriteCode { task, prepared, request } => {
                 write_code::write_code(self, ports, step, task, prepared, request).await
             }
-            StepInput::Diagnose { task, prepared, plan, attempt, history } => {
-                diagnose::diagnose(self, ports, step, diagnose::Diagnose { task, prepared, plan, attempt, history })
-                    .await
+            StepInput::Diagnose { task, prepared, plan, attempt, history, hints } => {
+                let given = diagnose::Diagnose { task, prepared, plan, attempt, history, hints };
+                diagnose::diagnose(self, ports, step, given).await
             }
             StepInput::Judge { task, plan, attempt, parent_source, modification, parent_speedup } => {
                 let judge = judge::Judge {

@@ -13,6 +13,7 @@
 //! replace an unknown number (tokens, price) by zero.
 
 use async_trait::async_trait;
+use nightshift_protocol::step::StepFailure;
 
 mod anthropic;
 mod catalog;
@@ -85,6 +86,29 @@ pub trait Model: Send + Sync {
     /// Whether replies were written beforehand.
     fn is_scripted(&self) -> bool;
 
-    /// Answers one request.
-    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, ModelError>;
+    /// Answers one request. The meter is asked before each try that costs something.
+    async fn call(&self, request: &ModelRequest, meter: &dyn Meter) -> Result<ModelReply, ModelError>;
+}
+
+/// Watches what the tries of a call may cost.
+#[async_trait]
+pub trait Meter: Send + Sync {
+    /// Before a try: an error means that it is not made.
+    async fn begin(&self) -> Result<(), StepFailure>;
+
+    /// After a try that was begun and failed.
+    async fn failed(&self, error: &ModelError);
+}
+
+/// Lets every try pass: for calls that no budget is about.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unmetered;
+
+#[async_trait]
+impl Meter for Unmetered {
+    async fn begin(&self) -> Result<(), StepFailure> {
+        Ok(())
+    }
+
+    async fn failed(&self, _error: &ModelError) {}
 }

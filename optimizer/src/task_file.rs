@@ -87,5 +87,7 @@ pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) 
         strategy: campaign.strategy.clone(),
         goal: crate::strategy::effective_goal(&spec.goal, &campaign.goal),
         sandbox_required: !campaign.model.is_scripted() && !campaign.allow_unsandboxed,
+        gates: campaign.gates.clone(),
+        labels: campaign.labels.clone(),
     }
 }

@@ -1,5 +1,6 @@
 //! Task folders: what is wrong with one is said with a stable code, file, line and column.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,7 +8,9 @@ use nightshift_optimizer::task_file::{
     MAX_REFERENCE_BYTES, MAX_TASK_FILE_BYTES, TaskError, bundle, load_folder, parse_spec, run_input,
 };
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::campaign::{CampaignSpec, CampaignTask, ModelChoice};
+use nightshift_protocol::signal::Gate;
 use nightshift_protocol::task::TaskGoal;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -250,10 +253,17 @@ fn a_live_model_needs_a_sandbox_unless_the_campaign_waives_it() -> TestResult {
         strategy: "stitch".to_owned(),
         goal: TaskGoal { max_attempts: Some(9), ..TaskGoal::default() },
         allow_unsandboxed: false,
+        budget: BudgetCaps::default(),
+        schedule: None,
+        priority: 0,
+        weight: 1,
+        gates: BTreeSet::from([Gate::Plan]),
+        labels: BTreeSet::from(["pool=night".parse()?]),
         tasks: vec![task.clone()],
     };
     let input = run_input(&campaign, &task, &spec);
     assert!(!input.sandbox_required);
+    assert_eq!((&input.gates, &input.labels), (&campaign.gates, &campaign.labels));
     assert_eq!((input.goal.max_attempts, input.goal.max_replans), (Some(9), Some(2)));
     campaign.model = ModelChoice::Live { endpoint: "openai".to_owned(), model: "m".to_owned() };
     assert!(run_input(&campaign, &task, &spec).sandbox_required);

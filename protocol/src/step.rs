@@ -129,6 +129,9 @@ pub struct CodeRequest {
     pub parent: Option<Box<Attempt>>,
     /// Earlier attempts in one line each, oldest first, bounded.
     pub history: Vec<String>,
+    /// What people advised, newest first, bounded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<String>,
 }
 
 /// What a step is given.
@@ -146,6 +149,9 @@ pub enum StepInput {
         task: ArtifactHash,
         /// The prepared reference.
         prepared: Box<PreparedTask>,
+        /// What people advised, newest first, bounded.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hints: Vec<String>,
     },
     /// See [`StepKind::Replan`].
     Replan {
@@ -159,6 +165,9 @@ pub enum StepInput {
         reason: String,
         /// Earlier attempts in one line each, oldest first, bounded.
         history: Vec<String>,
+        /// What people advised, newest first, bounded.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hints: Vec<String>,
     },
     /// See [`StepKind::WriteCode`].
     WriteCode {
@@ -225,6 +234,9 @@ pub enum StepInput {
         attempt: Box<Attempt>,
         /// Earlier attempts in one line each, oldest first, bounded.
         history: Vec<String>,
+        /// What people advised, newest first, bounded.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hints: Vec<String>,
     },
     /// See [`StepKind::Judge`].
     Judge {

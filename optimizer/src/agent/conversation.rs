@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::Amount;
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::step::StepFailure;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{AgentPorts, AgentStep, Agents, Opening};
+use super::{AgentPorts, AgentStep, Agents, AnsweredCall, Opening, budget};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
 use crate::prompt::{Prompt, Rendered};
 
@@ -79,6 +80,17 @@ struct Turn {
     reply: String,
     stop: StopCause,
     fresh: bool,
+}
+
+/// A question that was answered.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    request: &'a ModelRequest,
+    rendered: &'a Rendered,
+    turn: u32,
+    request_hash: &'a str,
+    /// What was set aside for it.
+    estimate: &'a [Amount],
 }
 
 impl<'a> Conversation<'a> {
@@ -195,8 +207,16 @@ impl<'a> Conversation<'a> {
             self.calls.push(summary);
             (stop, super::load_text(self.ports, &reply).await?)
         } else {
-            let answer = model.call(request).await.map_err(typed)?;
-            let summary = self.commit(model, request, rendered, turn, &request_hash, &answer).await?;
+            // Nobody is paid for a file.
+            let estimate = if model.is_scripted() {
+                Vec::new()
+            } else {
+                budget::estimate(&self.agents.config.prices, &model.label(), request)
+            };
+            let meter = budget::CallBudget { ports: self.ports, estimate: &estimate };
+            let answer = model.call(request, &meter).await.map_err(typed)?;
+            let asked = Asked { request, rendered, turn, request_hash: &request_hash, estimate: &estimate };
+            let summary = self.commit(model, asked, &answer).await?;
             let stop = summary.stop;
             self.calls.push(summary);
             (stop, answer.text)
@@ -214,12 +234,10 @@ impl<'a> Conversation<'a> {
     async fn commit(
         &self,
         model: &Arc<dyn Model>,
-        request: &ModelRequest,
-        rendered: &Rendered,
-        turn: u32,
-        request_hash: &str,
+        asked: Asked<'_>,
         answer: &ModelReply,
     ) -> Result<ModelCallSummary, StepFailure> {
+        let Asked { request, rendered, turn, request_hash, estimate } = asked;
         let label = model.label();
         let prompt = transcript(request).into_bytes();
         let reply = answer.text.clone().into_bytes();
@@ -241,7 +259,17 @@ impl<'a> Conversation<'a> {
             stop: answer.stop,
             model: label,
         };
-        self.ports.record_call(self.step.run, self.step.step_key, request_hash, &summary, prompt, reply).await?;
+        let call = AnsweredCall {
+            run: self.step.run,
+            step_key: self.step.step_key,
+            request_hash,
+            summary: &summary,
+            prompt,
+            reply,
+            released: estimate.to_vec(),
+            used: budget::used(estimate, &summary),
+        };
+        self.ports.record_call(call).await?;
         tracing::info!(
             run.id = self.step.run.as_str(),
             step.key = self.step.step_key,
@@ -261,6 +289,7 @@ fn typed(error: ModelError) -> NoReply {
     let code = match &error {
         ModelError::Refused { .. } => "reply.refused",
         ModelError::TooLarge { .. } => "reply.too_large",
+        ModelError::NoBudget(failure) => return NoReply::Step(failure.clone()),
         _ => return NoReply::Model(error),
     };
     NoReply::Unusable { what: Unusable { code, message: error.describe() }, may_ask_again: false }

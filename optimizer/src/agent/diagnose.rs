@@ -26,6 +26,7 @@ pub(super) struct Diagnose<'a> {
     pub(super) plan: &'a PlanVersion,
     pub(super) attempt: &'a Attempt,
     pub(super) history: &'a [String],
+    pub(super) hints: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -38,6 +39,7 @@ struct Values<'a> {
     subtask: SubtaskView,
     attempt: AttemptView,
     history: &'a [String],
+    hints: &'a [String],
 }
 
 pub(super) async fn diagnose(
@@ -60,6 +62,7 @@ pub(super) async fn diagnose(
         subtask: SubtaskView::new(subtask(given.plan, given.attempt.subtask)?),
         attempt: AttemptView::new(given.attempt, source),
         history: given.history,
+        hints: given.hints,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Diagnose).with_schema(schema::diagnosis());
     let (diagnosis, unavailable) = match conversation.ask(&values, parse).await {

@@ -122,17 +122,18 @@ fn list(field: &str, texts: &[String]) -> Result<(), PlanProblem> {
 }
 
 #[derive(Serialize)]
-struct PlanValues {
+struct PlanValues<'a> {
     target: &'static str,
     task: TaskView,
     machine: MachineView,
     contract: &'static str,
+    hints: &'a [String],
 }
 
 #[derive(Serialize)]
 struct ReplanValues<'a> {
     #[serde(flatten)]
-    common: PlanValues,
+    common: PlanValues<'a>,
     plan: PlanView,
     reason: &'a str,
     history: &'a [String],
@@ -144,9 +145,10 @@ pub(super) async fn plan(
     step: AgentStep<'_>,
     task: &ArtifactHash,
     prepared: &PreparedTask,
+    hints: &[String],
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, task).await?;
-    let values = common(&bundle, prepared)?;
+    let values = common(&bundle, prepared, hints)?;
     finish(agents, ports, step, Prompt::Plan, &bundle, &values).await
 }
 
@@ -156,6 +158,7 @@ pub(super) struct Replan<'a> {
     pub(super) previous: &'a PlanVersion,
     pub(super) reason: &'a str,
     pub(super) history: &'a [String],
+    pub(super) hints: &'a [String],
 }
 
 pub(super) async fn replan(
@@ -166,7 +169,7 @@ pub(super) async fn replan(
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, given.task).await?;
     let values = ReplanValues {
-        common: common(&bundle, given.prepared)?,
+        common: common(&bundle, given.prepared, given.hints)?,
         plan: PlanView::new(given.previous),
         reason: given.reason,
         history: given.history,
@@ -174,12 +177,17 @@ pub(super) async fn replan(
     finish(agents, ports, step, Prompt::Replan, &bundle, &values).await
 }
 
-fn common(bundle: &TaskBundle, prepared: &PreparedTask) -> Result<PlanValues, StepFailure> {
+fn common<'a>(
+    bundle: &TaskBundle,
+    prepared: &PreparedTask,
+    hints: &'a [String],
+) -> Result<PlanValues<'a>, StepFailure> {
     Ok(PlanValues {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(prepared),
         contract: CONTRACT,
+        hints,
     })
 }
 

@@ -24,6 +24,7 @@ struct Values<'a> {
     /// The program to start from was written for another subtask or plan: its diagnosis is not what is asked for.
     new_scope: bool,
     history: &'a [String],
+    hints: &'a [String],
 }
 
 pub(super) async fn write_code(
@@ -60,6 +61,7 @@ pub(super) async fn write_code(
         new_scope: parent
             .is_some_and(|parent| (parent.plan_version, parent.subtask) != (request.plan.version, request.subtask)),
         history: &request.history,
+        hints: &request.hints,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage));
     let parse = |reply: &str| {

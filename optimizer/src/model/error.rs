@@ -1,6 +1,12 @@
 //! What can go wrong between a question and its answer.
 
-use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::step::{FailureClass, StepFailure};
+
+/// The phase of a [`ModelError::Timeout`] before which nothing was sent.
+pub(super) const CONNECTING: &str = "time for the connection";
+
+/// Statuses of gateways that waited for the model for too long.
+const GATEWAY_TIMEOUTS: [u16; 2] = [504, 524];
 
 /// Why a model gave no usable reply.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +66,8 @@ pub enum ModelError {
         endpoint: String,
         /// Its address.
         base_url: String,
+        /// Whether the connection stood, so that the request may have arrived.
+        was_sent: bool,
         /// What the connection said.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -152,6 +160,9 @@ pub enum ModelError {
         /// What the endpoint said, bounded.
         excerpt: String,
     },
+    /// The campaign's budget does not allow the call; the failure of the step says which and what to do.
+    #[error(transparent)]
+    NoBudget(StepFailure),
     /// The script holds no reply of this name.
     #[error("the script has no reply for this call: expected the file `{file}` beside the other replies")]
     ScriptEnded {
@@ -169,7 +180,7 @@ pub enum ModelError {
 impl ModelError {
     /// Stable code, documented in `docs/errors.md`.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> &str {
         match self {
             Self::NoKey { .. } | Self::Auth { .. } => "model.auth",
             Self::UnknownEndpoint { .. } | Self::NotFound { .. } => "model.not_found",
@@ -184,6 +195,7 @@ impl ModelError {
             Self::Refused { .. } => "model.refused",
             Self::BadRequest { .. } => "model.bad_request",
             Self::ServerError { .. } => "model.server_error",
+            Self::NoBudget(failure) => &failure.code,
             Self::ScriptEnded { .. } => "model.script_ended",
             Self::NoScript { .. } => "model.no_script",
         }
@@ -199,6 +211,7 @@ impl ModelError {
             | Self::Truncated { .. }
             | Self::Malformed { .. }
             | Self::ServerError { .. } => true,
+            Self::NoBudget(failure) => failure.class == FailureClass::Retriable,
             Self::NoKey { .. }
             | Self::Auth { .. }
             | Self::UnknownEndpoint { .. }
@@ -218,7 +231,33 @@ impl ModelError {
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_ms, .. } => *retry_after_ms,
+            Self::NoBudget(failure) => failure.retry_after_ms,
             _ => None,
+        }
+    }
+
+    /// Whether the endpoint may have worked for this call and may charge for it. Providers charge for no reply that began
+    /// with an error status; a gateway in between that lost patience says nothing about the model behind it.
+    #[must_use]
+    pub fn may_be_billed(&self) -> bool {
+        match self {
+            Self::Timeout { phase, .. } => *phase != CONNECTING,
+            Self::Unreachable { was_sent, .. } => *was_sent,
+            // An error within a stream came after the model had begun.
+            Self::RateLimited { status, .. } | Self::Auth { status, .. } | Self::BadRequest { status, .. } => {
+                (200..300).contains(status)
+            }
+            Self::ServerError { status, .. } => (200..300).contains(status) || GATEWAY_TIMEOUTS.contains(status),
+            Self::Truncated { .. } | Self::Malformed { .. } | Self::TooLarge { .. } | Self::Refused { .. } => true,
+            // Within a stream or before it: no credit is left to take anything from.
+            Self::Quota { .. }
+            | Self::NoKey { .. }
+            | Self::UnknownEndpoint { .. }
+            | Self::Misconfigured { .. }
+            | Self::NotFound { .. }
+            | Self::NoBudget(_)
+            | Self::ScriptEnded { .. }
+            | Self::NoScript { .. } => false,
         }
     }
 
@@ -238,6 +277,9 @@ impl ModelError {
 
 impl From<&ModelError> for StepFailure {
     fn from(error: &ModelError) -> Self {
+        if let ModelError::NoBudget(failure) = error {
+            return failure.clone();
+        }
         let mut failure = if error.is_retriable() {
             Self::retriable(error.code(), error.describe())
         } else {

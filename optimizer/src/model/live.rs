@@ -10,7 +10,7 @@ use super::catalog::Endpoint;
 use super::endpoint::WireFormat;
 use super::retry::with_retries;
 use super::transport::{Transport, stop_of};
-use super::{Model, ModelError, ModelReply, ModelRequest, anthropic, chat_completions};
+use super::{Meter, Model, ModelError, ModelReply, ModelRequest, anthropic, chat_completions};
 
 pub(super) struct LiveModel {
     endpoint: Arc<Endpoint>,
@@ -23,11 +23,20 @@ impl LiveModel {
         Self { endpoint, model, transport }
     }
 
-    async fn once(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+    async fn once(&self, request: &ModelRequest, meter: &dyn Meter) -> Result<ModelReply, ModelError> {
         // Every try counts against the limit, also the second one of the same call.
         if let Some(limiter) = &self.endpoint.limiter {
             limiter.until_ready().await;
         }
+        meter.begin().await.map_err(ModelError::NoBudget)?;
+        let reply = self.ask(request).await;
+        if let Err(error) = &reply {
+            meter.failed(error).await;
+        }
+        reply
+    }
+
+    async fn ask(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
         let config = &self.endpoint.config;
         let began = Instant::now();
         let draft = match config.kind {
@@ -62,8 +71,8 @@ impl Model for LiveModel {
         false
     }
 
-    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+    async fn call(&self, request: &ModelRequest, meter: &dyn Meter) -> Result<ModelReply, ModelError> {
         let first_delay = Duration::from_millis(self.endpoint.config.retry_delay_ms);
-        with_retries(&self.endpoint.name, first_delay, || self.once(request)).await
+        with_retries(&self.endpoint.name, first_delay, || self.once(request, meter)).await
     }
 }

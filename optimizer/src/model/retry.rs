@@ -21,6 +21,8 @@ fn may_pass_soon(error: &ModelError) -> bool {
         }
         // A timeout has already cost its whole limit: the step's own retry decides about another one.
         ModelError::Timeout { .. } => false,
+        // Parallel work takes longer than a call may wait.
+        ModelError::NoBudget(_) => false,
         other => other.is_retriable(),
     }
 }

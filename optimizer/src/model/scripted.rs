@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use super::{MAX_REPLY_BYTES, Model, ModelError, ModelReply, ModelRequest, SCRIPTED, StopCause};
+use super::{MAX_REPLY_BYTES, Meter, Model, ModelError, ModelReply, ModelRequest, SCRIPTED, StopCause};
 
 /// Answers from a map of call names to texts. Always labelled as scripted; tokens are unknown, time is none.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,7 @@ impl Model for ScriptedModel {
         true
     }
 
-    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+    async fn call(&self, request: &ModelRequest, _meter: &dyn Meter) -> Result<ModelReply, ModelError> {
         let text = self
             .replies
             .get(&request.call_name)

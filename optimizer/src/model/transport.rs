@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::catalog::Endpoint;
 use super::endpoint::{EndpointConfig, WireFormat};
+use super::error::CONNECTING;
 use super::retry_after::retry_after_ms;
 use super::stream::{Draft, Reader, Trouble, Waits, read_body, read_events};
 use super::{ModelError, ModelRequest, anthropic};
@@ -167,7 +168,7 @@ impl Transport {
         // The address may carry a password; the shown one does not.
         let error = error.without_url();
         if error.is_timeout() {
-            return self.timeout("time for the connection", self.endpoint.config.timeouts.connect());
+            return self.timeout(CONNECTING, self.endpoint.config.timeouts.connect());
         }
         if error.is_builder() {
             return ModelError::Misconfigured { endpoint: self.endpoint.name.clone(), message: error.to_string() };
@@ -175,6 +176,7 @@ impl Transport {
         ModelError::Unreachable {
             endpoint: self.endpoint.name.clone(),
             base_url: self.endpoint.config.shown_base_url(),
+            was_sent: !error.is_connect(),
             source: Box::new(error),
         }
     }

@@ -4,7 +4,9 @@ use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{StepOrder, WorkflowError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Attempt, Stage};
-use nightshift_protocol::machine::Executor;
+use nightshift_protocol::budget::{Amount, Resource};
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::machine::{DeviceUse, Executor, Needs};
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
 use super::history;
@@ -25,6 +27,16 @@ const MEASURE_TIMEOUT_MS: u64 = 15 * 60_000;
 /// Peaks of the machine and what the profilers add.
 const PROFILE_TIMEOUT_MS: u64 = 10 * 60_000;
 
+/// What a try is expected to take, in milliseconds: the price of the step in its campaign's share of machines and agents.
+/// Only the proportions between kinds matter.
+const PREPARE_TASK_COST_MS: u64 = 60_000;
+const WRITING_COST_MS: u64 = 90_000;
+const JUDGING_COST_MS: u64 = 30_000;
+const BUILD_COST_MS: u64 = 5_000;
+const CHECK_COST_MS: u64 = 20_000;
+const MEASURE_COST_MS: u64 = 30_000;
+const PROFILE_COST_MS: u64 = 30_000;
+
 /// A provider may be away for an hour in the night; nothing is lost by waiting.
 const AGENT_RETRY: RetryPolicy = RetryPolicy { max_tries: 40, first_delay_ms: 1_000, max_delay_ms: 120_000 };
 /// Losing a machine counts as a try, and a fleet may lose many in a night. A wrong candidate is no failure.
@@ -44,6 +56,41 @@ pub fn timeout_ms(kind: StepKind) -> u64 {
     }
 }
 
+/// How long one try of a step is expected to take, in milliseconds.
+#[must_use]
+pub fn cost_ms(kind: StepKind) -> u64 {
+    match kind {
+        StepKind::PrepareTask => PREPARE_TASK_COST_MS,
+        StepKind::Plan | StepKind::Replan | StepKind::WriteCode => WRITING_COST_MS,
+        StepKind::Diagnose | StepKind::Judge => JUDGING_COST_MS,
+        StepKind::Build => BUILD_COST_MS,
+        StepKind::Check => CHECK_COST_MS,
+        StepKind::Measure => MEASURE_COST_MS,
+        StepKind::Profile => PROFILE_COST_MS,
+    }
+}
+
+/// What is set aside for a try of a step: the longest time that it may hold a device, and the attempt that it opens.
+fn reserve(kind: StepKind, needs: &Needs) -> Vec<Amount> {
+    let mut amounts = Vec::new();
+    if needs.device != DeviceUse::None {
+        amounts.push(Amount { resource: Resource::DeviceMs, amount: timeout_ms(kind) });
+    }
+    if kind == StepKind::WriteCode {
+        amounts.push(Amount { resource: Resource::Attempts, amount: 1 });
+    }
+    amounts
+}
+
+/// What a step needs: a worker's step also a machine with the labels that the campaign asks for.
+fn needs(kind: StepKind, input: &RunInput) -> Needs {
+    let mut needs = kind.needs(input.target);
+    if needs.executor == Executor::Worker {
+        needs.labels.clone_from(&input.labels);
+    }
+    needs
+}
+
 /// How failures of a step are treated.
 #[must_use]
 pub fn retry_policy(kind: StepKind) -> RetryPolicy {
@@ -59,26 +106,30 @@ pub(super) fn open_step(run: &RunState) -> Result<Option<StepOrder>, WorkflowErr
     let task = run.input.task.clone();
     let input = match &run.phase {
         Phase::Preparing => StepInput::PrepareTask { task },
-        Phase::Planning => StepInput::Plan { task, prepared: Box::new(run.prepared()?.clone()) },
+        Phase::Planning => StepInput::Plan { task, prepared: Box::new(run.prepared()?.clone()), hints: run.advice() },
         Phase::Replanning { reason } => StepInput::Replan {
             task,
             prepared: Box::new(run.prepared()?.clone()),
             previous: Box::new(run.plan()?.clone()),
             reason: reason.clone(),
             history: history::lines(&run.attempts),
+            hints: run.advice(),
         },
         Phase::Attempting { step } => attempt_input(run, *step)?,
-        Phase::Ended { .. } => return Ok(None),
+        Phase::Waiting { .. } | Phase::Ended { .. } => return Ok(None),
     };
     let kind = input.kind();
+    let needs = needs(kind, &run.input);
     Ok(Some(StepOrder {
         key,
         kind: kind.as_str().to_owned(),
-        needs: kind.needs(run.input.target),
+        reserve: reserve(kind, &needs),
+        needs,
         input: serde_json::to_value(&input)
             .map_err(|error| WorkflowError::Unreadable { what: "step input", message: error.to_string() })?,
         timeout_ms: timeout_ms(kind),
         retry: retry_policy(kind),
+        cost_ms: cost_ms(kind),
     }))
 }
 
@@ -97,6 +148,7 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
                 subtask: attempt.subtask,
                 parent: parent.map(|parent| Box::new(parent.clone())),
                 history: history::lines(earlier_than(run, attempt)),
+                hints: run.advice(),
             }),
         },
         AttemptStep::Build => StepInput::Build {
@@ -131,6 +183,7 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             plan: Box::new(run.plan()?.clone()),
             attempt: Box::new(attempt.clone()),
             history: history::lines(earlier_than(run, attempt)),
+            hints: run.advice(),
         },
         AttemptStep::Judge => StepInput::Judge {
             task,

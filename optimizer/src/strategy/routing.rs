@@ -246,7 +246,7 @@ pub(super) fn first_of_scope(run: &RunState) -> (Stage, Option<u32>) {
 }
 
 /// A replan also needs an attempt to try it: the attempt budget was asked before.
-fn replans_left(run: &RunState, limits: &Limits) -> bool {
+pub(super) fn replans_left(run: &RunState, limits: &Limits) -> bool {
     run.replan_count() < limits.max_replans
 }
 

@@ -6,6 +6,7 @@ use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::Executor;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::{PlanVersion, Subtask};
+use nightshift_protocol::signal::Gate;
 use nightshift_protocol::step::{PreparedTask, StepKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,6 +35,9 @@ pub(super) struct RunState {
     /// Model calls of failed steps. States that were stored before it was kept have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) failed_calls: Vec<ModelCallSummary>,
+    /// What people advised, oldest first, bounded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) hints: Vec<String>,
 }
 
 /// What the run waits for.
@@ -42,9 +46,19 @@ pub(super) struct RunState {
 pub(super) enum Phase {
     Preparing,
     Planning,
-    Replanning { reason: String },
-    Attempting { step: AttemptStep },
-    Ended { reason: StopReason },
+    Replanning {
+        reason: String,
+    },
+    Attempting {
+        step: AttemptStep,
+    },
+    /// A person has to open a gate.
+    Waiting {
+        gate: Gate,
+    },
+    Ended {
+        reason: StopReason,
+    },
 }
 
 /// The step of the last attempt that is open.
@@ -93,6 +107,7 @@ impl RunState {
             best_attempt: None,
             phase: Phase::Preparing,
             failed_calls: Vec::new(),
+            hints: Vec::new(),
         }
     }
 
@@ -154,7 +169,7 @@ impl RunState {
         self.plans.last()?.plan.subtasks.get(index)
     }
 
-    /// The key of the step that the run waits for; none when it ended.
+    /// The key of the step that the run waits for; none when it ended or waits for a person.
     pub(super) fn open_key(&self) -> Option<String> {
         match &self.phase {
             Phase::Preparing => Some("prepare_task".to_owned()),
@@ -164,7 +179,7 @@ impl RunState {
                 let attempt = self.attempts.last()?;
                 Some(format!("subtask{}/attempt{}/{}", attempt.subtask, attempt.number, step.as_str()))
             }
-            Phase::Ended { .. } => None,
+            Phase::Waiting { .. } | Phase::Ended { .. } => None,
         }
     }
 
@@ -173,7 +188,7 @@ impl RunState {
         match &self.phase {
             Phase::Planning | Phase::Replanning { .. } => true,
             Phase::Attempting { step } => step.kind().executor() == Executor::Agent,
-            Phase::Preparing | Phase::Ended { .. } => false,
+            Phase::Preparing | Phase::Waiting { .. } | Phase::Ended { .. } => false,
         }
     }
 
@@ -187,6 +202,12 @@ impl RunState {
                 Some(attempt) => format!("subtask {}, attempt {}: {}", attempt.subtask, attempt.number, step.as_str()),
                 None => step.as_str().to_owned(),
             },
+            Phase::Waiting { gate: Gate::Plan } => {
+                format!("wait for approval of plan {}", self.plans.len())
+            }
+            Phase::Waiting { gate: Gate::NewBest } => {
+                format!("wait for approval of attempt {}", self.best_attempt.unwrap_or_default())
+            }
             Phase::Ended { reason } => format!("ended: {}", reason.as_str()),
         }
     }

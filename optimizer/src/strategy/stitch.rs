@@ -8,15 +8,19 @@
 //! ```
 //!
 //! One step is open at a time. An event that does not belong to it is refused; of a step that failed only its model calls
-//! are kept. Events about pausing, retrying and ending a run change nothing here: the driver handles them.
+//! are kept. Where a gate is closed, no step is open: the run waits for a person. When the campaign's budget is used up,
+//! the run ends with its best result. Events about pausing, retrying and ending a run change nothing here: the driver
+//! handles them.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
 use nightshift_protocol::api::{RunDigest, RunView};
 use nightshift_protocol::attempt::StopReason;
 use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask};
-use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::signal::Gate;
+use nightshift_protocol::step::{StepFailure, StepOutput};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -24,6 +28,7 @@ use super::attempt::{self, AfterStep};
 use super::order;
 use super::routing::{self, Next};
 use super::state::{AttemptStep, Phase, RunState};
+use crate::agent::exhausted_resource;
 
 /// Name of this strategy in campaigns.
 pub const STRATEGY: &str = "stitch";
@@ -55,9 +60,15 @@ impl Workflow for StitchWorkflow {
             (Some(_), Event::RunCreated { .. }) => Err(out_of_order(event, "the run was created already")),
             (Some(state), Event::StepCompleted { key, output }) => {
                 let mut run = RunState::read(&state)?;
+                if matches!(run.stop_reason(), Some(StopReason::BudgetExhausted { .. })) {
+                    // It came in while the run ended; its calls were paid for all the same.
+                    let output: StepOutput = read("step output", output)?;
+                    run.keep_calls(output.calls());
+                    return run.write();
+                }
                 let open = run.open_key();
                 if open.as_deref() != Some(key.as_str()) {
-                    let waits_for = open.unwrap_or_else(|| "nothing: it ended".to_owned());
+                    let waits_for = open.unwrap_or_else(|| format!("no step: {}", run.activity()));
                     return Err(out_of_order(
                         event,
                         &format!("`{key}` was completed, but the run waits for {waits_for}"),
@@ -69,17 +80,31 @@ impl Workflow for StitchWorkflow {
                 run.complete(output)?;
                 run.write()
             }
-            (Some(state), Event::StepFailed { key, failure }) if !failure.calls.is_empty() => {
+            (Some(state), Event::StepFailed { key, failure })
+                if !failure.calls.is_empty() || self.outlives(failure) =>
+            {
                 let mut run = RunState::read(&state)?;
                 // Only agents ask models: what a worker says about calls is not believed.
                 if run.open_key().as_deref() != Some(key.as_str()) || !run.waits_for_an_agent() {
                     return Ok(state);
                 }
-                for call in &failure.calls {
-                    if !run.failed_calls.contains(call) {
-                        run.failed_calls.push(call.clone());
-                    }
+                run.keep_calls(&failure.calls);
+                if let Some(resource) = exhausted_resource(failure) {
+                    run.phase = Phase::Ended { reason: StopReason::BudgetExhausted { resource } };
                 }
+                run.write()
+            }
+            (Some(state), Event::BudgetExhausted { key, resource }) => {
+                let mut run = RunState::read(&state)?;
+                if run.open_key().as_deref() != Some(key.as_str()) {
+                    return Ok(state);
+                }
+                run.phase = Phase::Ended { reason: StopReason::BudgetExhausted { resource: *resource } };
+                run.write()
+            }
+            (Some(state), Event::SignalReceived { signal, by: _ }) => {
+                let mut run = RunState::read(&state)?;
+                run.hear(signal)?;
                 run.write()
             }
             (Some(state), _) => Ok(state),
@@ -88,6 +113,9 @@ impl Workflow for StitchWorkflow {
 
     fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
         let run = RunState::read(state)?;
+        if let Phase::Waiting { gate } = run.phase {
+            return Ok(vec![Command::Await { signal: gate.as_str().to_owned() }]);
+        }
         Ok(match order::open_step(&run)? {
             Some(order) => vec![Command::Schedule(order)],
             None => vec![Command::Complete { result: to_value(&run.digest())? }],
@@ -96,6 +124,11 @@ impl Workflow for StitchWorkflow {
 
     fn digest(&self, state: &Value) -> Result<Value, WorkflowError> {
         to_value(&RunState::read(state)?.digest())
+    }
+
+    /// A used up budget ends the run with what it has.
+    fn outlives(&self, failure: &StepFailure) -> bool {
+        exhausted_resource(failure).is_some()
     }
 }
 
@@ -156,7 +189,14 @@ impl RunState {
                 AfterStep::Step(next) => self.phase = Phase::Attempting { step: next },
                 AfterStep::Finished => self.go_on()?,
             },
-            (Phase::Preparing | Phase::Planning | Phase::Replanning { .. } | Phase::Ended { .. }, _) => {
+            (
+                Phase::Preparing
+                | Phase::Planning
+                | Phase::Replanning { .. }
+                | Phase::Waiting { .. }
+                | Phase::Ended { .. },
+                _,
+            ) => {
                 return Err(WorkflowError::OutOfOrder {
                     event: "step_completed".to_owned(),
                     message: format!("the output does not belong to `{}`", self.open_key().unwrap_or_default()),
@@ -168,11 +208,30 @@ impl RunState {
 
     fn adopt(&mut self, plan: PlanVersion) {
         self.plans.push(plan);
+        if self.has_gate(Gate::Plan) {
+            self.phase = Phase::Waiting { gate: Gate::Plan };
+        } else {
+            self.begin_plan();
+        }
+    }
+
+    /// Calls that were paid for and belong to no result.
+    fn keep_calls(&mut self, calls: &[ModelCallSummary]) {
+        for call in calls {
+            if !self.failed_calls.contains(call) {
+                self.failed_calls.push(call.clone());
+            }
+        }
+    }
+
+    /// The first attempt of the plan in force.
+    pub(super) fn begin_plan(&mut self) {
         let (stage, parent) = routing::first_of_scope(self);
         self.open_attempt(1, stage, parent);
     }
 
-    fn go_on(&mut self) -> Result<(), WorkflowError> {
+    /// Goes where the rules say after the last attempt.
+    pub(super) fn follow_route(&mut self) -> Result<(), WorkflowError> {
         let (decision, next) = routing::route(self)?;
         self.last_attempt_mut()?.route = Some(decision);
         match next {

@@ -23,7 +23,7 @@ fn good_plan() -> String {
 }
 
 fn plan_step(bench: &Bench) -> StepInput {
-    StepInput::Plan { task: bench.task.clone(), prepared: Box::new(prepared()) }
+    StepInput::Plan { task: bench.task.clone(), prepared: Box::new(prepared()), hints: Vec::new() }
 }
 
 fn code_step(bench: &Bench) -> StepInput {
@@ -36,6 +36,7 @@ fn code_step(bench: &Bench) -> StepInput {
             subtask: 1,
             parent: None,
             history: Vec::new(),
+            hints: Vec::new(),
         }),
     }
 }
@@ -47,6 +48,7 @@ fn diagnose_step(bench: &Bench) -> StepInput {
         plan: Box::new(plan_version()),
         attempt: Box::new(attempt(&bench.memory, "correct_faster", PROGRAM)),
         history: Vec::new(),
+        hints: Vec::new(),
     }
 }
 
@@ -87,6 +89,7 @@ async fn a_replan_is_told_why_and_what_was_tried() {
         previous: Box::new(plan_version()),
         reason: "two attempts did not compile".to_owned(),
         history: vec!["attempt 1 went wrong".to_owned()],
+        hints: Vec::new(),
     };
     let output = scripted(&bench, "replan2", &input).await.unwrap();
     let StepOutput::Planned { calls, .. } = output else { panic!("{output:?}") };

@@ -1,13 +1,16 @@
 //! A task with everything that is known about it, and a store in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use nightshift_optimizer::agent::{AgentPorts, AgentStep, Agents, AgentsConfig};
+use nightshift_optimizer::agent::{
+    AgentPorts, AgentStep, Agents, AgentsConfig, AnsweredCall, budget_exhausted, budget_wait,
+};
 use nightshift_optimizer::model::Catalog;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -22,8 +25,47 @@ use crate::server::{MODEL, key};
 struct Kept {
     artifacts: BTreeMap<ArtifactHash, Vec<u8>>,
     calls: BTreeMap<(String, u32, String), ModelCallSummary>,
+    purse: Purse,
     /// Names of the next operations that fail, each once.
     failing: Vec<&'static str>,
+}
+
+/// What a campaign has: no caps unless a test sets them.
+#[derive(Default, Clone)]
+pub(crate) struct Purse {
+    pub(crate) lines: BTreeMap<Resource, BudgetLine>,
+}
+
+impl Purse {
+    fn line(&mut self, resource: Resource) -> &mut BudgetLine {
+        self.lines.entry(resource).or_insert(BudgetLine { resource, cap: None, used: 0, reserved: 0 })
+    }
+
+    fn reserve(&mut self, amounts: &[Amount]) -> Result<(), StepFailure> {
+        for wanted in amounts {
+            let line = self.line(wanted.resource);
+            if line.is_exhausted_for(wanted.amount) {
+                return Err(budget_exhausted(line));
+            }
+            if !line.fits(wanted.amount) {
+                return Err(budget_wait(line));
+            }
+        }
+        for wanted in amounts {
+            self.line(wanted.resource).reserved += wanted.amount;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, released: &[Amount], used: &[Amount]) {
+        for back in released {
+            let line = self.line(back.resource);
+            line.reserved = line.reserved.checked_sub(back.amount).unwrap();
+        }
+        for spent in used {
+            self.line(spent.resource).used += spent.amount;
+        }
+    }
 }
 
 /// A store in memory that can be told to fail.
@@ -43,6 +85,19 @@ impl Memory {
 
     pub(crate) fn calls(&self) -> usize {
         self.0.lock().unwrap().calls.len()
+    }
+
+    /// Used up and set aside, of one resource.
+    pub(crate) fn spent(&self, resource: Resource) -> (u64, u64) {
+        let line = *self.0.lock().unwrap().purse.line(resource);
+        (line.used, line.reserved)
+    }
+
+    /// Sets a cap, and what parallel work has set aside.
+    pub(crate) fn cap(&self, resource: Resource, cap: u64, reserved: u64) {
+        let mut kept = self.0.lock().unwrap();
+        let line = kept.purse.line(resource);
+        (line.cap, line.reserved) = (Some(cap), reserved);
     }
 
     pub(crate) fn fail_once(&self, operation: &'static str) {
@@ -86,20 +141,25 @@ impl AgentPorts for Memory {
         Ok(self.0.lock().unwrap().calls.get(&key).cloned())
     }
 
-    async fn record_call(
-        &self,
-        _run: &RunId,
-        step_key: &str,
-        request_hash: &str,
-        summary: &ModelCallSummary,
-        prompt: Vec<u8>,
-        reply: Vec<u8>,
-    ) -> Result<(), StepFailure> {
+    async fn record_call(&self, call: AnsweredCall<'_>) -> Result<(), StepFailure> {
         self.fault("record_call")?;
-        assert_eq!(self.keep(&prompt), summary.prompt);
-        assert_eq!(self.keep(&reply), summary.reply);
-        let key = (step_key.to_owned(), summary.turn, request_hash.to_owned());
-        self.0.lock().unwrap().calls.insert(key, summary.clone());
+        assert_eq!(self.keep(&call.prompt), call.summary.prompt);
+        assert_eq!(self.keep(&call.reply), call.summary.reply);
+        let key = (call.step_key.to_owned(), call.summary.turn, call.request_hash.to_owned());
+        let mut kept = self.0.lock().unwrap();
+        kept.calls.insert(key, call.summary.clone());
+        kept.purse.settle(&call.released, &call.used);
+        Ok(())
+    }
+
+    async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure> {
+        self.fault("reserve_call")?;
+        self.0.lock().unwrap().purse.reserve(estimate)
+    }
+
+    async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure> {
+        self.fault("settle_call")?;
+        self.0.lock().unwrap().purse.settle(released, used);
         Ok(())
     }
 }
@@ -134,6 +194,8 @@ impl Bench {
             strategy: "stitch".to_owned(),
             goal: TaskGoal::default(),
             sandbox_required: true,
+            gates: BTreeSet::new(),
+            labels: BTreeSet::new(),
         };
         Self { memory, task, run_input, run: format!("run_{:032x}", 7).parse().unwrap() }
     }

@@ -21,6 +21,7 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32
             subtask,
             parent: parent.map(Box::new),
             history: vec!["attempt 1: compile_failed".to_owned()],
+            hints: vec!["Try wider tiles.".to_owned()],
         }),
     };
     let output = bench.carry_out(&agents(Catalog::default()), "a", &input).await.unwrap();
@@ -56,6 +57,8 @@ async fn the_first_program_is_asked_for_with_everything_that_is_known() {
             "vectorize the exponential",
             "Done at a speedup of 2.500",
             "attempt 1: compile_failed",
+            "## The operator's advice",
+            "```text\nTry wider tiles.\n```",
             "in `x`: f32 [rows, cols], row_major",
         ],
     );

@@ -1,7 +1,7 @@
 //! Calls of a model, over both wire formats.
 
 use nightshift_optimizer::model::{
-    EndpointConfig, IN_CALL_TRIES, ModelError, ModelReply, ModelRequest, StopCause, WireFormat,
+    EndpointConfig, IN_CALL_TRIES, ModelError, ModelReply, ModelRequest, StopCause, Unmetered, WireFormat,
 };
 use nightshift_protocol::step::{FailureClass, StepFailure};
 use serde_json::json;
@@ -29,7 +29,7 @@ fn request() -> ModelRequest {
 }
 
 async fn call(server: &Server, kind: WireFormat) -> Result<ModelReply, ModelError> {
-    server.model(kind).call(&request()).await
+    server.model(kind).call(&request(), &Unmetered).await
 }
 
 /// The error of a call whose every answer is this one, and the number of requests that it took.
@@ -159,7 +159,7 @@ async fn each_wait_has_its_own_limit() {
         ];
         for (answer, change, phase) in cases {
             let server = Server::start(vec![answer]).await;
-            let error = open(impatient(&server, kind, change)).call(&request()).await.unwrap_err();
+            let error = open(impatient(&server, kind, change)).call(&request(), &Unmetered).await.unwrap_err();
             assert_eq!(error.code(), "model.timeout", "{error}");
             assert!(error.to_string().contains(phase), "{error}");
             assert_eq!(server.requests(), 1, "a timeout is not tried again within the call");
@@ -318,7 +318,7 @@ async fn a_server_that_is_not_there_is_named_by_its_address() {
     drop(listener);
     let mut config = EndpointConfig::new(WireFormat::Openai, &base_url);
     config.retry_delay_ms = 1;
-    let error = open(config).call(&request()).await.unwrap_err();
+    let error = open(config).call(&request(), &Unmetered).await.unwrap_err();
     assert_eq!(error.code(), "model.unreachable");
     assert_eq!(StepFailure::from(&error).class, FailureClass::Retriable);
     let text = format!("{} {error:?}", error.describe());
@@ -332,7 +332,7 @@ async fn requests_keep_their_distance() {
     let model = open(config);
     let began = std::time::Instant::now();
     for _ in 0..3 {
-        model.call(&request()).await.unwrap();
+        model.call(&request(), &Unmetered).await.unwrap();
     }
     assert!(began.elapsed().as_millis() >= 95, "{:?}", began.elapsed());
 }

@@ -1,5 +1,7 @@
 //! Made-up results of steps, complete in every field.
 
+use std::collections::BTreeSet;
+
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Bound, BuildReport, CheckReport, Diagnosis, Route};
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
@@ -27,6 +29,8 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         strategy: "stitch".to_owned(),
         goal,
         sandbox_required: false,
+        gates: BTreeSet::new(),
+        labels: BTreeSet::new(),
     }
 }
 

@@ -27,7 +27,7 @@ fn is_out_of_order(result: &Result<Value, WorkflowError>) -> bool {
 #[test]
 fn a_run_begins_with_its_creation_and_only_once() -> TestResult {
     let workflow = StitchWorkflow;
-    assert!(is_out_of_order(&workflow.apply(None, &Event::RunPaused)));
+    assert!(is_out_of_order(&workflow.apply(None, &Event::RunPaused { by: None })));
     let input = serde_json::to_value(facts::run_input(TaskGoal::default()))?;
     assert!(is_out_of_order(&workflow.apply(Some(created()?), &Event::RunCreated { input })));
     Ok(())
@@ -86,13 +86,13 @@ fn pausing_failing_and_retrying_change_no_decision() -> TestResult {
     let mut state = before.clone();
     for event in [
         Event::StepScheduled { key: key.clone() },
-        Event::RunPaused,
-        Event::RunResumed,
+        Event::RunPaused { by: None },
+        Event::RunResumed { by: None },
         Event::StepFailed { key: key.clone(), failure: failure.clone() },
         Event::RunFailed { failure },
-        Event::RunRetried { keys: vec![key.clone()] },
+        Event::RunRetried { keys: vec![key.clone()], by: None },
         Event::StepCancelled { key },
-        Event::RunCancelRequested,
+        Event::RunCancelRequested { by: None },
         Event::RunCancelled,
     ] {
         state = workflow.apply(Some(state), &event)?;

@@ -122,6 +122,7 @@ pub(crate) fn run(
                 }
                 steps.push((order.key.clone(), input));
             }
+            Command::Await { signal } => return Err(format!("nobody opens the gate {signal}").into()),
             Command::Complete { result } => {
                 let completed = Event::RunCompleted { result: result.clone() };
                 let after = workflow.apply(Some(state.clone()), &completed)?;

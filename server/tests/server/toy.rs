@@ -96,7 +96,7 @@ impl Workflow for ToyWorkflow {
             let needs = Needs::worker(Target::Cpu, DeviceUse::Exclusive);
             order(PREPARE, StepKind::PrepareTask, needs, StepInput::PrepareTask { task })
         } else if !done(PLAN) {
-            let input = StepInput::Plan { task, prepared: Box::new(prepared()) };
+            let input = StepInput::Plan { task, prepared: Box::new(prepared()), hints: Vec::new() };
             order(PLAN, StepKind::Plan, Needs::agent(), input)
         } else {
             Ok(vec![Command::Complete { result: json!("done") }])

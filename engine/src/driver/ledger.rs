@@ -1,0 +1,105 @@
+//! Which steps a run has, and how they stand: what a decision has to know beside the state.
+
+use nightshift_protocol::id::StepId;
+use nightshift_protocol::run::StepStatus;
+use nightshift_protocol::step::StepFailure;
+
+use crate::store::StepRecord;
+use crate::workflow::StepOrder;
+
+/// Bytes that a step takes beside its texts.
+const STEP_BYTES: usize = 96;
+
+/// The steps of a run, in the order in which they were scheduled.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ledger {
+    steps: Vec<Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    id: StepId,
+    key: String,
+    standing: Standing,
+}
+
+/// How a step stands.
+#[derive(Debug, Clone)]
+pub(super) enum Standing {
+    /// It is scheduled or leased.
+    Open,
+    /// It cannot succeed.
+    Failed(Box<StepFailure>),
+    /// It ended in another way.
+    Over,
+}
+
+impl Ledger {
+    pub(super) fn of(steps: Vec<StepRecord>) -> Self {
+        let entry = |step: StepRecord| {
+            let standing = match (step.status, step.failure) {
+                (StepStatus::Scheduled | StepStatus::Leased, _) => Standing::Open,
+                (StepStatus::Failed, Some(failure)) => Standing::Failed(Box::new(failure)),
+                (StepStatus::Failed | StepStatus::Completed | StepStatus::Cancelled, _) => Standing::Over,
+            };
+            Entry { id: step.id, key: step.key, standing }
+        };
+        Self { steps: steps.into_iter().map(entry).collect() }
+    }
+
+    pub(super) fn has_open_steps(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.standing, Standing::Open))
+    }
+
+    /// Open steps.
+    pub(super) fn open(&self) -> impl Iterator<Item = &StepId> {
+        self.steps.iter().filter(|step| matches!(step.standing, Standing::Open)).map(|step| &step.id)
+    }
+
+    /// The key of a step, when it is open. Steps that were scheduled last are the likeliest.
+    pub(super) fn open_key(&self, id: &StepId) -> Option<&str> {
+        let step = self.steps.iter().rev().find(|step| step.id == *id)?;
+        matches!(step.standing, Standing::Open).then_some(step.key.as_str())
+    }
+
+    /// The failure of the first step that failed.
+    pub(super) fn failure(&self) -> Option<&StepFailure> {
+        self.steps.iter().find_map(|step| match &step.standing {
+            Standing::Failed(failure) => Some(&**failure),
+            Standing::Open | Standing::Over => None,
+        })
+    }
+
+    /// Ends a step.
+    pub(super) fn end(&mut self, id: &StepId, standing: Standing) {
+        if let Some(step) = self.steps.iter_mut().rev().find(|step| step.id == *id) {
+            step.standing = standing;
+        }
+    }
+
+    fn knows(&self, key: &str) -> bool {
+        self.steps.iter().rev().any(|step| step.key == key)
+    }
+
+    /// Whether any of these orders is new.
+    pub(super) fn begins_any(&self, orders: &[(StepId, StepOrder)]) -> bool {
+        orders.iter().any(|(_, order)| !self.knows(&order.key))
+    }
+
+    /// Takes the orders whose keys are new, as the store does, and gives those keys in their order.
+    pub(super) fn begin(&mut self, orders: &[(StepId, StepOrder)]) -> Vec<String> {
+        let mut begun = Vec::new();
+        for (id, order) in orders {
+            if !self.knows(&order.key) {
+                self.steps.push(Entry { id: id.clone(), key: order.key.clone(), standing: Standing::Open });
+                begun.push(order.key.clone());
+            }
+        }
+        begun
+    }
+
+    /// About how much memory it takes, in bytes.
+    pub(super) fn weight_bytes(&self) -> usize {
+        self.steps.iter().map(|step| STEP_BYTES + step.id.as_str().len() + step.key.len()).sum()
+    }
+}

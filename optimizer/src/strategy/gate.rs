@@ -1,0 +1,82 @@
+//! Gates: where a run waits for a person.
+
+use nightshift_engine::workflow::WorkflowError;
+use nightshift_protocol::attempt::{DecidedBy, Route, RouteDecision, StopReason};
+use nightshift_protocol::signal::{Gate, Signal};
+
+use super::routing::{self, Next};
+use super::state::{Phase, RunState};
+
+impl RunState {
+    /// Takes what a person said. An answer to a gate at which the run does not wait opens nothing: it was meant for
+    /// something that its author has not seen.
+    pub(super) fn hear(&mut self, signal: &Signal) -> Result<(), WorkflowError> {
+        if matches!(self.phase, Phase::Ended { .. }) {
+            return Ok(());
+        }
+        match signal {
+            Signal::Hint { text } => self.take_hint(text),
+            Signal::Approved { gate } if self.waits_at(*gate) => match gate {
+                Gate::Plan => self.begin_plan(),
+                Gate::NewBest => self.follow_route()?,
+            },
+            Signal::Approved { .. } => {}
+            Signal::Rejected { gate, reason } => {
+                self.take_hint(reason);
+                if self.waits_at(*gate) {
+                    self.turn_back(*gate, reason)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn waits_at(&self, gate: Gate) -> bool {
+        self.phase == Phase::Waiting { gate }
+    }
+
+    /// Whether the run has to wait at this gate.
+    pub(super) fn has_gate(&self, gate: Gate) -> bool {
+        self.input.gates.contains(&gate)
+    }
+
+    /// A rejection asks for a new plan. It counts as any other; when none is left, the run ends.
+    fn turn_back(&mut self, gate: Gate, reason: &str) -> Result<(), WorkflowError> {
+        let what = match gate {
+            Gate::Plan => "the plan",
+            Gate::NewBest => "the new best",
+        };
+        let given: String = reason.trim().chars().take(nightshift_protocol::signal::MAX_HINT_CHARS).collect();
+        let reason = if given.is_empty() {
+            format!("a person rejected {what}")
+        } else {
+            format!("a person rejected {what}: {given}")
+        };
+        let replans = routing::replans_left(self, &self.limits());
+        if gate == Gate::NewBest {
+            let route = if replans { Route::Replan } else { Route::Stop };
+            let decision = RouteDecision { route, decided_by: DecidedBy::Rule, reason: reason.clone() };
+            self.last_attempt_mut()?.route = Some(decision);
+        }
+        self.phase = if replans {
+            Phase::Replanning { reason }
+        } else {
+            Phase::Ended { reason: StopReason::GateRejected { gate, reason: given } }
+        };
+        Ok(())
+    }
+
+    /// Goes on after the last attempt, unless a person has to look at a new best first. At the end nothing goes on from
+    /// it, so nobody is asked.
+    pub(super) fn go_on(&mut self) -> Result<(), WorkflowError> {
+        let is_new_best = self.best_attempt == Some(self.last_attempt()?.number);
+        if is_new_best && self.has_gate(Gate::NewBest) {
+            let (_, next) = routing::route(self)?;
+            if !matches!(next, Next::Stop(_)) {
+                self.phase = Phase::Waiting { gate: Gate::NewBest };
+                return Ok(());
+            }
+        }
+        self.follow_route()
+    }
+}
