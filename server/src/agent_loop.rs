@@ -1,18 +1,18 @@
 //! The agents of this server: a worker inside the process, which alone holds model keys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, StoreError, WorkerRecord};
+use nightshift_engine::store::{Reported, StepRecord, StoreError, WorkerRecord};
 use nightshift_optimizer::agent::AgentStep;
 use nightshift_protocol::api::TryOutcome;
 use nightshift_protocol::campaign::RunInput;
-use nightshift_protocol::id::{StepId, WorkerId};
-use nightshift_protocol::machine::{MachineFacts, Needs, Offers, SandboxReport};
+use nightshift_protocol::id::{ServerId, StepId, WorkerId};
+use nightshift_protocol::machine::{MachineFacts, Offers, SandboxReport};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
@@ -21,10 +21,11 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::agent_ports::StorePorts;
 use crate::app::App;
 use crate::backoff::Backoff;
-use crate::commit::CommitError;
+use crate::commit::{CommitError, Reporter};
+use crate::dispatch::Taker;
 
-/// How often the store is asked for steps when nobody says that there are some.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long one wait for steps lasts; then another begins.
+const WAIT: Duration = Duration::from_secs(60);
 /// Name of this worker in lists.
 const WORKER_NAME: &str = "agents";
 
@@ -48,46 +49,45 @@ struct Held {
     stop: Option<oneshot::Sender<Stop>>,
 }
 
-/// The loop. Ends with the server; steps that are in the works then keep their leases, which the next start frees.
+/// The loop. Ends with the server; steps that are in the works then keep their leases, which are freed with its life.
 pub(crate) async fn run(app: Arc<App>) {
-    let Some(worker) = register(&app).await else { return };
+    loop {
+        let server = tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return,
+            server = app.life.begun() => server,
+        };
+        let Some(worker) = register(&app, &server).await else { return };
+        // What an earlier life was carrying out is somebody else's by now: it is dropped with the loop's body.
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return,
+            () = app.life.is_over(&server) => tracing::warn!("the agents drop what they were doing and begin anew"),
+            () = work(&app, &worker) => {}
+        }
+        app.roster.forget(&worker);
+    }
+}
+
+/// Carries steps out for as long as the server's life lasts.
+async fn work(app: &Arc<App>, worker: &WorkerId) {
     let mut held: HashMap<StepId, Held> = HashMap::new();
     // Dropping the set aborts what is in the works.
     let mut tasks: JoinSet<()> = JoinSet::new();
     let mut steps_of: HashMap<Id, StepId> = HashMap::new();
     let mut heartbeat = tokio::time::interval(Duration::from_millis(app.config.heartbeat_ms));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut look_at = Instant::now();
     let mut backoff = Backoff::default();
+    // A claim is a task of its own: broken off in the middle, it could leave leases that nobody knows of.
+    let mut claims: JoinSet<Result<Vec<StepRecord>, StoreError>> = JoinSet::new();
+    let mut claim_at = Instant::now();
     loop {
         let free = app.config.agent_slots.saturating_sub(held.len());
-        let work = app.wake.work().notified();
-        tokio::pin!(work);
-        work.as_mut().enable();
-        if free > 0 && look_at <= Instant::now() {
-            match claim(&app, &worker, free).await {
-                Ok(steps) => {
-                    backoff.succeeded();
-                    app.complaints.worked(CLAIMING);
-                    look_at = Instant::now() + LOOK_EVERY;
-                    for step in steps {
-                        let (stop, stopped) = oneshot::channel();
-                        held.insert(step.id.clone(), Held { epoch: step.epoch, stop: Some(stop) });
-                        let id = step.id.clone();
-                        steps_of.insert(tasks.spawn(carry(app.clone(), step, stopped)).id(), id);
-                    }
-                    continue;
-                }
-                Err(error) => {
-                    app.trouble.note_error::<()>(&Err(error.clone()));
-                    app.complaints.failed(CLAIMING, &error);
-                    look_at = Instant::now() + backoff.failed();
-                }
-            }
+        if free > 0 && claims.is_empty() {
+            claims.spawn(claim(app.clone(), worker.clone(), free, claim_at));
         }
         tokio::select! {
             biased;
-            () = app.shutdown.cancelled() => return,
             Some(done) = tasks.join_next_with_id(), if !tasks.is_empty() => {
                 let task = match done {
                     Ok((task, ())) => task,
@@ -100,21 +100,41 @@ pub(crate) async fn run(app: Arc<App>) {
                 if let Some(step) = steps_of.remove(&task) {
                     held.remove(&step);
                 }
-                look_at = Instant::now();
             }
-            _ = heartbeat.tick() => beat(&app, &worker, &mut held).await,
-            () = work => look_at = Instant::now(),
-            () = tokio::time::sleep_until(look_at), if free > 0 => {}
+            _ = heartbeat.tick() => beat(app, worker, &mut held).await,
+            Some(claimed) = claims.join_next(), if !claims.is_empty() => {
+                let claimed = claimed.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())));
+                match claimed {
+                    Ok(steps) => {
+                        backoff.succeeded();
+                        app.complaints.worked(CLAIMING);
+                        claim_at = Instant::now();
+                        for step in steps {
+                            let (stop, stopped) = oneshot::channel();
+                            held.insert(step.id.clone(), Held { epoch: step.epoch, stop: Some(stop) });
+                            let id = step.id.clone();
+                            steps_of.insert(tasks.spawn(carry(app.clone(), step, stopped)).id(), id);
+                        }
+                    }
+                    Err(error) => {
+                        app.trouble.note_error::<()>(&Err(error.clone()));
+                        app.complaints.failed(CLAIMING, &error);
+                        claim_at = Instant::now() + backoff.failed();
+                    }
+                }
+            }
         }
     }
 }
 
-async fn register(app: &App) -> Option<WorkerId> {
+async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
     let worker = WorkerId::from_uuid(app.new_uuid());
     let offers = Offers {
         targets: Vec::new(),
         cpu_slots: u32::try_from(app.config.agent_slots).unwrap_or(u32::MAX),
-        device_slots: 0,
+        devices: Vec::new(),
+        tools: BTreeSet::new(),
+        labels: BTreeSet::new(),
         machine: MachineFacts {
             host: "server".to_owned(),
             os: std::env::consts::OS.to_owned(),
@@ -144,6 +164,8 @@ async fn register(app: &App) -> Option<WorkerId> {
             version: app.config.version.clone(),
             last_seen_at: app.clock.now(),
             leases: 0,
+            server: Some(server.clone()),
+            draining: false,
         };
         let result = app.store.register_worker(record).await;
         app.trouble.note(&result);
@@ -159,19 +181,18 @@ async fn register(app: &App) -> Option<WorkerId> {
     }
 }
 
-async fn claim(app: &App, worker: &WorkerId, free: usize) -> Result<Vec<StepRecord>, StoreError> {
-    let at = app.clock.now();
-    let free = u32::try_from(free).unwrap_or(u32::MAX);
-    let request = ClaimRequest {
-        worker: worker.clone(),
-        free: vec![(Needs::agent().route(), free)],
-        at,
-        expires_at: app.lease_end(at),
-    };
-    app.store.claim(request).await
+/// Waits for steps.
+async fn claim(app: Arc<App>, worker: WorkerId, free: usize, begin: Instant) -> Result<Vec<StepRecord>, StoreError> {
+    tokio::time::sleep_until(begin).await;
+    let taker = Taker::Agents { slots: u32::try_from(free).unwrap_or(u32::MAX) };
+    app.wait_for_steps(&worker, &taker, Instant::now() + WAIT).await
 }
 
 async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
+    if held.is_empty() {
+        app.roster.heard_of(worker);
+        return;
+    }
     let leases: Vec<(StepId, u64)> = held.iter().map(|(step, held)| (step.clone(), held.epoch)).collect();
     let at = app.clock.now();
     let result = app.store.heartbeat(worker, &leases, at, app.lease_end(at)).await;
@@ -179,6 +200,7 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
     match result {
         Ok(outcome) => {
             app.complaints.worked(BEATING);
+            app.agenda.extended(worker, Some(app.lease_end(at)));
             let lost = outcome.lost.iter().map(|step| (step, Stop::Lost));
             let cancelled = outcome.cancelled.iter().map(|step| (step, Stop::Cancelled));
             for (step, reason) in lost.chain(cancelled) {
@@ -255,7 +277,8 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
         Some(Event::RunCreated { input }) => serde_json::from_value(input).map_err(unreadable)?,
         _ => return Err(StepFailure::fatal("run.unreadable", "the run's log does not begin with its creation")),
     };
-    let ports = StorePorts { store: app.store.clone(), clock: app.clock.clone() };
+    let ports =
+        StorePorts { store: app.store.clone(), clock: app.clock.clone(), step: step.id.clone(), epoch: step.epoch };
     let agent_step = AgentStep { run: &step.run, step_key: &step.key, input: &input, run_input: &run_input };
     app.agents.carry_out(&ports, agent_step).await
 }
@@ -270,7 +293,7 @@ async fn report(app: &App, step: &StepRecord, outcome: TryOutcome) -> &'static s
     let mut outcome = outcome;
     let mut backoff = Backoff::default();
     loop {
-        match app.commit(step, step.epoch, outcome.clone()).await {
+        match app.commit(step, step.epoch, outcome.clone(), Reporter::Agents, None).await.map(|done| done.reported) {
             Ok(Reported::Committed) => {
                 return match outcome {
                     TryOutcome::Completed { .. } => "completed",

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nightshift_engine::clock::Clock;
-use nightshift_engine::store::{ModelCallRecord, Store, StoreError};
-use nightshift_optimizer::agent::AgentPorts;
+use nightshift_engine::store::{ModelCallRecord, Reservation, Store, StoreError};
+use nightshift_optimizer::agent::{AgentPorts, AnsweredCall, budget_exhausted, budget_wait};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::budget::Amount;
+use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
 
@@ -17,10 +18,14 @@ use crate::backoff::Backoff;
 /// counted, because nothing could be noted about the step either: it is waited for until the step's own time is over.
 const MAX_RECORD_TRIES: u32 = 6;
 
-/// The agents' way to the store.
+/// The agents' way to the store, for one step in their hands.
 pub(crate) struct StorePorts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The step that is carried out: what a call may cost is set aside for it.
+    pub(crate) step: StepId,
+    /// Its lease.
+    pub(crate) epoch: u64,
 }
 
 #[async_trait]
@@ -31,7 +36,7 @@ impl AgentPorts for StorePorts {
 
     async fn put_artifact(&self, bytes: Vec<u8>) -> Result<ArtifactHash, StepFailure> {
         let hash = hash_within_limit(&bytes)?;
-        self.store.put_artifact(&hash, &bytes).await.map_err(|error| failure(&error))?;
+        self.store.put_artifact(&hash, &bytes, self.clock.now()).await.map_err(|error| failure(&error))?;
         Ok(hash)
     }
 
@@ -51,15 +56,25 @@ impl AgentPorts for StorePorts {
         }
     }
 
-    async fn record_call(
-        &self,
-        run: &RunId,
-        step_key: &str,
-        request_hash: &str,
-        summary: &ModelCallSummary,
-        prompt: Vec<u8>,
-        reply: Vec<u8>,
-    ) -> Result<(), StepFailure> {
+    async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure> {
+        let reserved = self.store.reserve(&self.step, self.epoch, estimate, self.clock.now()).await;
+        match reserved.map_err(|error| failure(&error))? {
+            Reservation::Granted => Ok(()),
+            Reservation::Wait(line) => Err(budget_wait(&line)),
+            Reservation::Exhausted(line) => Err(budget_exhausted(&line)),
+            Reservation::LeaseLost => {
+                Err(StepFailure::retriable("agent.lease_lost", "the step is somebody else's by now: nothing is asked"))
+            }
+        }
+    }
+
+    async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure> {
+        let settled = self.store.settle(&self.step, self.epoch, released, used, self.clock.now()).await;
+        settled.map_err(|error| failure(&error))
+    }
+
+    async fn record_call(&self, call: AnsweredCall<'_>) -> Result<(), StepFailure> {
+        let AnsweredCall { run, step_key, request_hash, summary, prompt, reply, released, used } = call;
         let artifacts = vec![(hash_within_limit(&prompt)?, prompt), (hash_within_limit(&reply)?, reply)];
         let call = ModelCallRecord {
             run: run.clone(),
@@ -68,6 +83,8 @@ impl AgentPorts for StorePorts {
             request_hash: request_hash.to_owned(),
             summary: serde_json::to_value(summary)
                 .map_err(|error| StepFailure::fatal("internal.unwritable", error.to_string()))?,
+            released,
+            used,
             at: self.clock.now(),
         };
         let mut backoff = Backoff::default();
@@ -122,11 +139,12 @@ mod tests {
     use std::time::Duration;
 
     use nightshift_engine::store::{NewCampaign, NewRun};
+    use nightshift_protocol::budget::BudgetCaps;
     use nightshift_protocol::id::CampaignId;
     use nightshift_protocol::model_call::StopCause;
     use nightshift_protocol::time::TimestampMs;
     use nightshift_store::fault::FaultyStore;
-    use nightshift_store::{OpenOptions, SqliteStore};
+    use nightshift_store::{OpenOptions, SqlStore};
     use serde_json::json;
     use uuid::Uuid;
 
@@ -152,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_was_paid_for_waits_for_space_on_a_full_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let inner = Arc::new(SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap());
+        let inner = Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap());
         let run = RunId::from_uuid(Uuid::from_u128(2));
         let new = NewCampaign {
             id: CampaignId::from_uuid(Uuid::from_u128(1)),
@@ -160,15 +178,33 @@ mod tests {
             spec: json!({}),
             at: TimestampMs(1),
             idempotency: None,
+            budget: BudgetCaps::default(),
+            schedule: None,
+            priority: 0,
+            weight: 1,
+            owner: None,
             runs: vec![NewRun { id: run.clone(), input: json!({}), digest: json!({}) }],
         };
         inner.create_campaign(new).await.unwrap();
         let store = Arc::new(FaultyStore::counting(inner));
         store.set_full(true);
-        let ports = StorePorts { store: store.clone(), clock: Arc::new(SystemClock) };
+        let step = StepId::from_uuid(Uuid::from_u128(3));
+        let ports = StorePorts { store: store.clone(), clock: Arc::new(SystemClock), step, epoch: 1 };
         let recorded = tokio::spawn({
             let run = run.clone();
-            async move { ports.record_call(&run, "plan", "hash", &summary(), b"prompt".to_vec(), b"reply".to_vec()).await }
+            async move {
+                let call = AnsweredCall {
+                    run: &run,
+                    step_key: "plan",
+                    request_hash: "hash",
+                    summary: &summary(),
+                    prompt: b"prompt".to_vec(),
+                    reply: b"reply".to_vec(),
+                    released: Vec::new(),
+                    used: Vec::new(),
+                };
+                ports.record_call(call).await
+            }
         });
 
         tokio::time::pause();

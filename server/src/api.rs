@@ -1,13 +1,18 @@
 //! The routes under `/api/v1`, with their guards and limits.
 
+mod artifact_upload;
 mod artifacts;
 mod campaigns;
 mod create_campaign;
+mod examine_limits;
 mod health;
+mod idempotency;
 mod ids;
 mod list;
 mod long_poll;
+mod run_control;
 mod runs;
+mod servers;
 mod workers;
 
 use std::net::SocketAddr;
@@ -19,7 +24,7 @@ use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
 use tower_http::trace::TraceLayer;
 
@@ -34,8 +39,8 @@ pub use workers::MAX_LISTED_WORKERS;
 
 /// Where the API lives.
 pub(crate) const PREFIX: &str = "/api/v1";
-/// The call that only repeats what is known.
-const HEALTH: &str = "/api/v1/health";
+/// Calls that only repeat what is known.
+const REPEATS: [&str; 2] = ["/api/v1/health", "/api/v1/ready"];
 /// Largest JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 8 * 1024 * 1024;
 /// Longest time that a call may take, long polls and artifacts left aside.
@@ -54,7 +59,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     let reads_artifacts = from_fn_with_state(app.clone(), access::reads_artifacts);
 
     let quick = Router::new()
-        .merge(Router::new().route("/health", get(health::show)))
+        .merge(Router::new().route("/health", get(health::show)).route("/ready", get(health::ready)))
         .merge(
             Router::new()
                 .route("/campaigns", get(campaigns::list))
@@ -64,14 +69,19 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs/{id}/steps", get(runs::steps))
                 .route("/ids/{text}", get(ids::find))
                 .route("/workers", get(workers::list))
+                .route("/servers", get(servers::list))
                 .route_layer(reads.clone()),
         )
         .merge(
             Router::new()
                 .route("/campaigns", post(create_campaign::create))
                 .route("/campaigns/{id}/control", post(campaigns::control))
-                .route("/runs/{id}/control", post(runs::control))
-                .route("/runs/{id}/retry", post(runs::retry))
+                .route("/campaigns/{id}/priority", post(campaigns::prioritize))
+                .route("/runs/{id}/control", post(run_control::control))
+                .route("/runs/{id}/retry", post(run_control::retry))
+                .route("/runs/{id}/signals", post(run_control::signal))
+                .route("/runs/{id}/priority", post(run_control::prioritize))
+                .route("/workers/{id}/drain", post(workers::drain))
                 .route_layer(operates),
         )
         .merge(
@@ -87,8 +97,17 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()))
         .route_layer(from_fn(within_long_poll_timeout));
     let artifacts = Router::new()
-        .merge(Router::new().route("/artifacts/{hash}", get(artifacts::get)).route_layer(reads_artifacts))
-        .merge(Router::new().route("/artifacts/{hash}", axum::routing::put(artifacts::put)).route_layer(works))
+        .merge(
+            // axum answers HEAD by the same handler where none is named.
+            Router::new()
+                .route("/artifacts/{hash}", get(artifacts::get).head(artifacts::head))
+                .route_layer(reads_artifacts),
+        )
+        .merge(
+            Router::new()
+                .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
+                .route_layer(works),
+        )
         .route_layer(from_fn(within_transfer_timeout))
         .layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES));
     let api = quick
@@ -111,7 +130,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
 /// Logs failures that are ours, once each. Trouble of the store is told once for all callers that try again; `/health`
 /// only repeats what is known.
 async fn log_failures(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let repeats = request.uri().path() == HEALTH;
+    let repeats = REPEATS.contains(&request.uri().path());
     let doing = format!("{} {}", request.method(), request.uri().path());
     let response = next.run(request).await;
     match response.extensions().get::<Failed>() {

@@ -3,21 +3,27 @@
 use std::sync::Arc;
 
 use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::driver::Driver;
 use nightshift_engine::store::Store;
-use nightshift_engine::workflow::Workflow;
 use nightshift_protocol::time::TimestampMs;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::access::Keys;
+use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
+use crate::dispatch::Dispatcher;
+use crate::fences::Fences;
+use crate::leases::Leases;
+use crate::life::Life;
+use crate::roster::Roster;
 use crate::trouble::Trouble;
 use crate::wake::Wake;
 
-/// Long polls that are held at once; a further one is answered at once.
+/// Calls that wait for a run's log at once; a further one is answered at once.
 const MAX_HELD_POLLS: usize = 1_024;
 /// Artifacts in transfer at once: bounds the memory that they take.
 const MAX_TRANSFERS: usize = 8;
@@ -25,13 +31,21 @@ const MAX_TRANSFERS: usize = 8;
 /// The shared state.
 pub(crate) struct App {
     pub(crate) config: ServerConfig,
+    /// Where it listens, with the real port.
+    pub(crate) address: String,
     pub(crate) keys: Keys,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) workflow: Arc<dyn Workflow>,
+    pub(crate) driver: Driver,
     pub(crate) view: ViewFn,
     pub(crate) agents: Arc<dyn AgentExecutor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) life: Life,
+    pub(crate) fences: Fences,
+    pub(crate) leases: Leases,
+    pub(crate) roster: Roster,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) agenda: Agenda,
     pub(crate) wake: Wake,
     pub(crate) trouble: Trouble,
     pub(crate) complaints: Complaints,
@@ -41,16 +55,24 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: ServerConfig, parts: Parts) -> Self {
+    pub(crate) fn new(config: ServerConfig, parts: Parts, address: String) -> Self {
+        let driver = Driver::new(parts.store.clone(), parts.workflow, parts.clock.clone(), parts.random.clone());
         Self {
             keys: Keys::new(&config.token, &config.worker_token),
             config,
+            address,
             store: parts.store,
-            workflow: parts.workflow,
+            driver,
             view: parts.view,
             agents: parts.agents,
             clock: parts.clock,
             random: parts.random,
+            life: Life::new(),
+            fences: Fences::default(),
+            leases: Leases::default(),
+            roster: Roster::default(),
+            dispatcher: Dispatcher::default(),
+            agenda: Agenda::default(),
             wake: Wake::new(),
             trouble: Trouble::default(),
             complaints: Complaints::default(),

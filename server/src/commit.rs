@@ -1,8 +1,10 @@
 //! Commits how a try ended: the one road for workers' reports and for the agents of this server.
 
 use nightshift_engine::retry::{AfterFailure, after_failure};
-use nightshift_engine::store::{Reported, StepRecord, StoreError, TryEnd};
+use nightshift_engine::store::{Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd};
+use nightshift_optimizer::agent::BUDGET_WAIT;
 use nightshift_protocol::api::TryOutcome;
+use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::{StepFailure, StepKind, StepOutput};
@@ -16,6 +18,29 @@ const MAX_FAILURE_CODE_CHARS: usize = 64;
 const MAX_FAILURE_MESSAGE_CHARS: usize = 4_000;
 /// Longest time that a failure may ask to wait, in milliseconds.
 const MAX_RETRY_AFTER_MS: u64 = 3_600_000;
+
+/// When a step asks again for a budget that parallel work has set aside, in milliseconds, unless it says so itself.
+const BUDGET_WAIT_MS: u64 = 15_000;
+
+/// Who reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reporter {
+    /// The agents of this server.
+    Agents,
+    /// A worker: nothing that it says is trusted.
+    Worker {
+        /// Whether it was asked to end: then it gives back what it cannot finish.
+        draining: bool,
+    },
+}
+
+/// What became of a report.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) reported: Reported,
+    /// Steps that were claimed with it.
+    pub(crate) steps: Vec<StepRecord>,
+}
 
 /// Why a result was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -51,16 +76,49 @@ pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
 }
 
 impl App {
-    /// Commits the end of a try under its fence, and wakes whoever waits for it.
+    /// Commits the end of a try under its fence, and claims what can begin then, as one group.
     pub(crate) async fn commit(
         &self,
         step: &StepRecord,
         epoch: u64,
         outcome: TryOutcome,
-    ) -> Result<Reported, CommitError> {
+        reporter: Reporter,
+        claim: Option<ClaimRequest>,
+    ) -> Result<Done, CommitError> {
         let at = self.clock.now();
-        let end = match outcome {
-            TryOutcome::Completed { output } => {
+        let end = self.end_of(step, outcome, reporter, at).await?;
+        let used = used(step, &end, at);
+        let lease = claim.as_ref().map(|claim| (claim.worker.clone(), claim.expires_at));
+        let report = Report { step: step.id.clone(), epoch, end, used, at };
+        let mut changes = vec![Change::Report(report)];
+        changes.extend(claim.map(Change::Claim));
+        let result = self.store.commit(changes).await;
+        self.trouble.note(&result);
+        let mut done = Done { reported: Reported::LeaseLost, steps: Vec::new() };
+        for changed in result? {
+            match changed {
+                Changed::Reported(reported) => done.reported = reported,
+                Changed::Claimed(steps) => done.steps = steps,
+                Changed::Advanced(_) => {}
+            }
+        }
+        self.leases.forget(&step.id);
+        if let Some((worker, expires_at)) = lease.filter(|_| !done.steps.is_empty()) {
+            self.leased(&worker, &done.steps, expires_at);
+        }
+        Ok(done)
+    }
+
+    /// What the outcome means for the step.
+    async fn end_of(
+        &self,
+        step: &StepRecord,
+        outcome: TryOutcome,
+        reporter: Reporter,
+        at: TimestampMs,
+    ) -> Result<TryEnd, CommitError> {
+        Ok(match (outcome, reporter) {
+            (TryOutcome::Completed { output }, _) => {
                 let kind = StepKind::parse(&step.kind);
                 if !kind.is_some_and(|kind| fits(kind, &output)) {
                     return Err(CommitError::Mismatch { kind: step.kind.clone() });
@@ -69,27 +127,23 @@ impl App {
                     serde_json::to_value(&output).map_err(|error| CommitError::Unwritable(error.to_string()))?;
                 TryEnd::Completed { output }
             }
-            TryOutcome::Failed { failure } => self.after(step, &bounded(failure), at),
+            // Waiting for others to give back what they have set aside is no try that failed.
+            (TryOutcome::Failed { failure }, Reporter::Agents) if failure.code == BUDGET_WAIT => {
+                let wait_ms = failure.retry_after_ms.unwrap_or(BUDGET_WAIT_MS).min(MAX_RETRY_AFTER_MS);
+                TryEnd::Retry { failure, at: at.plus_ms(wait_ms) }
+            }
+            (TryOutcome::Failed { failure }, reporter) => self.after(step, &bounded(failure, reporter), at),
             // Only a cancelled run's steps are cancelled (and a second copy of such a report may come when the run is
-            // over); a worker that stops for reasons of its own gives the step back, and that counts as a try.
-            TryOutcome::Cancelled if self.is_cancelled(&step.run).await? => TryEnd::Cancelled,
-            TryOutcome::Cancelled => {
+            // over). A worker that was asked to end gives its steps back, for somebody else to begin anew.
+            (TryOutcome::Cancelled, Reporter::Worker { draining: true }) => TryEnd::Cancelled,
+            (TryOutcome::Cancelled, _) if self.is_cancelled(&step.run).await? => TryEnd::Cancelled,
+            // One that stops for reasons of its own gives the step back, too, and that counts as a try.
+            (TryOutcome::Cancelled, _) => {
                 let stopped =
                     StepFailure::retriable("worker.stopped", "the worker stopped the step without being asked");
                 self.after(step, &stopped, at)
             }
-        };
-        let waits = matches!(end, TryEnd::Retry { .. });
-        let result = self.store.report(&step.id, epoch, end, at).await;
-        self.trouble.note(&result);
-        let reported = result?;
-        if reported == Reported::Committed {
-            self.wake.run_changed(&step.run);
-            if waits {
-                self.wake.timer_set();
-            }
-        }
-        Ok(reported)
+        })
     }
 
     async fn is_cancelled(&self, run: &RunId) -> Result<bool, StoreError> {
@@ -107,8 +161,25 @@ impl App {
     }
 }
 
-/// A worker's failure goes into every list: it is cut to size.
-fn bounded(mut failure: StepFailure) -> StepFailure {
+/// What a try used up of what was set aside for it. Model calls are settled one by one.
+fn used(step: &StepRecord, end: &TryEnd, at: TimestampMs) -> Vec<Amount> {
+    let mut used = Vec::new();
+    if step.device.is_some()
+        && let Some(started_at) = step.started_at
+    {
+        used.push(Amount { resource: Resource::DeviceMs, amount: at.since_ms(started_at) });
+    }
+    if matches!(end, TryEnd::Completed { .. }) && step.kind == StepKind::WriteCode.as_str() {
+        used.push(Amount { resource: Resource::Attempts, amount: 1 });
+    }
+    used
+}
+
+/// A failure goes into every list: it is cut to size. Workers make no model calls: what one says of them is dropped.
+fn bounded(mut failure: StepFailure, reporter: Reporter) -> StepFailure {
+    if matches!(reporter, Reporter::Worker { .. }) {
+        failure.calls.clear();
+    }
     cut(&mut failure.code, MAX_FAILURE_CODE_CHARS);
     cut(&mut failure.message, MAX_FAILURE_MESSAGE_CHARS);
     failure
@@ -146,7 +217,10 @@ mod tests {
 
     #[test]
     fn an_endless_message_is_cut_at_a_character() {
-        let failure = bounded(StepFailure::retriable("x", "é".repeat(MAX_FAILURE_MESSAGE_CHARS * 2)));
+        let failure = bounded(
+            StepFailure::retriable("x", "é".repeat(MAX_FAILURE_MESSAGE_CHARS * 2)),
+            Reporter::Worker { draining: false },
+        );
         assert_eq!(failure.message.chars().count(), MAX_FAILURE_MESSAGE_CHARS + 1);
         assert!(failure.message.ends_with('…'));
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::store::Store;
@@ -18,6 +19,14 @@ use crate::error::ServerError;
 pub(crate) const MIN_LEASE_MS: u64 = 200;
 /// Longest lease: this long the work of a lost machine lies idle.
 pub(crate) const MAX_LEASE_MS: u64 = 600_000;
+/// Shortest time between two pulses: below this, the pulse itself is a load.
+pub(crate) const MIN_PULSE_MS: u64 = 50;
+/// Longest time between two pulses: three of them go by before the runs of a dead server move.
+pub(crate) const MAX_PULSE_MS: u64 = 60_000;
+/// Pulses that may be missed: then the server's life is over.
+pub(crate) const PULSES_OF_A_LIFE: u64 = 3;
+/// Time between two pulses when nothing else is said, in milliseconds.
+pub const DEFAULT_PULSE_MS: u64 = 2_000;
 /// Most steps that the agents carry out at once.
 pub(crate) const MAX_AGENT_SLOTS: usize = 1_024;
 
@@ -40,6 +49,13 @@ pub struct ServerConfig {
     pub lease_ms: u64,
     /// How often workers send a heartbeat, in milliseconds.
     pub heartbeat_ms: u64,
+    /// How often the server tells the others that it lives and looks for work that nobody told it about, in
+    /// milliseconds. After three pulses without a sign its runs belong to whoever takes them.
+    pub pulse_ms: u64,
+    /// Whether the database is embedded in this process, which has locked it: no other server can be alive.
+    pub sole: bool,
+    /// Name of the server for people, in lists.
+    pub name: String,
     /// Version of the server.
     pub version: String,
 }
@@ -59,10 +75,22 @@ impl ServerConfig {
         if self.heartbeat_ms == 0 || self.heartbeat_ms.saturating_mul(2) > self.lease_ms {
             return wrong("the heartbeat must come at least twice within a lease");
         }
+        if !(MIN_PULSE_MS..=MAX_PULSE_MS).contains(&self.pulse_ms) {
+            return wrong("the server's pulse must come every 50 ms to 60000 ms");
+        }
         if self.agent_slots > MAX_AGENT_SLOTS {
             return wrong("at most 1024 steps of agents can be carried out at once");
         }
         Ok(())
+    }
+
+    pub(crate) fn pulse(&self) -> Duration {
+        Duration::from_millis(self.pulse_ms)
+    }
+
+    /// How long a life lasts without a pulse, in milliseconds.
+    pub(crate) fn life_ms(&self) -> u64 {
+        self.pulse_ms.saturating_mul(PULSES_OF_A_LIFE)
     }
 }
 

@@ -1,10 +1,12 @@
-//! Drives runs: many at once, each by one task at a time. Wake-ups say which; a slow look into the store is the truth.
+//! Drives the runs of this server: many at once, each by one task at a time and under its fence. Notices say which
+//! changed; the pulse says when there are others that nobody drives.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_engine::driver::{DriveError, Driven, Driver};
+use nightshift_engine::driver::{DriveError, Driven};
+use nightshift_engine::store::{OwnerFence, Ownership, StoreError};
 use nightshift_protocol::id::RunId;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -12,12 +14,14 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::backoff::Backoff;
 
-/// How often the store is asked for runs to drive.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Runs that are driven at once.
-const MAX_AT_ONCE: usize = 16;
-/// Runs that one look into the store gives.
-const MAX_PER_LOOK: u32 = 1_000;
+const MAX_AT_ONCE: usize = 64;
+/// Runs that are taken over at once: small enough that several servers share what a dead one left.
+const TAKEN_AT_ONCE: u32 = 64;
+/// Runs that are taken over at once when those before cannot be driven.
+const MOST_TAKEN_AT_ONCE: u32 = 16_384;
+/// Longest pause before runs are taken over, so that servers that hear of them at the same time share them.
+const MAX_JITTER_MS: f64 = 20.0;
 /// How long a run that cannot be driven is left alone, at first and at most.
 const FIRST_REST: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_mins(1);
@@ -37,9 +41,12 @@ struct Rest {
 /// The loop. Ends with the server.
 pub(crate) async fn run(app: Arc<App>) {
     let mut state = State::new(app.clone());
-    let mut look_at = Instant::now();
+    let mut look_at: Option<Instant> = Some(Instant::now());
+    let mut taken_at_once = TAKEN_AT_ONCE;
     let mut backoff = Backoff::default();
     loop {
+        // More are taken over only when there is room for them.
+        let looks = look_at.filter(|_| state.pending.len() < MAX_AT_ONCE);
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
@@ -47,63 +54,139 @@ pub(crate) async fn run(app: Arc<App>) {
             () = app.wake.mail() => {
                 let mail = app.wake.take_mail();
                 state.pending.extend(mail.runs);
-                if mail.look_again {
-                    look_at = Instant::now();
+                if mail.look_again && look_at.is_none() {
+                    look_at = Some(Instant::now() + state.jitter());
                 }
             }
-            () = tokio::time::sleep_until(look_at) => match app.store.runs_to_drive(MAX_PER_LOOK).await {
-                Ok(runs) => {
-                    state.pending.extend(runs);
-                    backoff.succeeded();
-                    app.complaints.worked(LOOKING);
-                    look_at = Instant::now() + LOOK_EVERY;
-                }
-                Err(error) => {
-                    app.trouble.note_error::<()>(&Err(error.clone()));
-                    app.complaints.failed(LOOKING, &error);
-                    look_at = Instant::now() + backoff.failed();
-                }
+            () = tokio::time::sleep_until(looks.unwrap_or_else(Instant::now)), if looks.is_some() => {
+                look_at = match take_over(&app, taken_at_once).await {
+                    Ok(taken) => {
+                        backoff.succeeded();
+                        app.complaints.worked(LOOKING);
+                        let full = taken.len() >= usize::try_from(taken_at_once).unwrap_or(usize::MAX);
+                        let news = state.pend(taken);
+                        // Runs that cannot be driven come back with every look: they must not hide the others.
+                        taken_at_once = match (full, news) {
+                            (true, 0) => taken_at_once.saturating_mul(4).min(MOST_TAKEN_AT_ONCE),
+                            (true, _) => taken_at_once,
+                            (false, _) => TAKEN_AT_ONCE,
+                        };
+                        let again = full && (news > 0 || taken_at_once < MOST_TAKEN_AT_ONCE);
+                        again.then(|| Instant::now() + state.jitter())
+                    }
+                    Err(error) => {
+                        app.trouble.note_error::<()>(&Err(error.clone()));
+                        app.complaints.failed(LOOKING, &error);
+                        Some(Instant::now() + backoff.failed())
+                    }
+                };
             },
         }
         state.start_pending();
     }
 }
 
+/// Runs that wait for a decision and are ours from now on.
+async fn take_over(app: &App, limit: u32) -> Result<Vec<RunId>, StoreError> {
+    let Some(server) = app.life.current() else { return Ok(Vec::new()) };
+    let taken = app.store.acquire_runs(&server, limit, app.clock.now()).await?;
+    Ok(taken
+        .into_iter()
+        .map(|(run, fence)| {
+            app.fences.keep(run.clone(), fence);
+            run
+        })
+        .collect())
+}
+
+/// The fence under which this server decides for the run; none when it is not ours.
+async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreError> {
+    let Some(server) = app.life.current() else { return Ok(None) };
+    if let Some(fence) = app.fences.get(run, &server) {
+        return Ok(Some(fence));
+    }
+    if app.fences.is_foreign(run) {
+        return Ok(None);
+    }
+    match app.store.acquire_run(&server, run, app.clock.now()).await? {
+        Ownership::Mine(fence) => {
+            app.fences.keep(run.clone(), fence.clone());
+            Ok(Some(fence))
+        }
+        Ownership::Other(_) => {
+            // When the other one dies, the pulse says that there are runs to drive.
+            app.fences.is_foreign_until(run.clone(), Instant::now() + Duration::from_millis(app.config.life_ms()));
+            Ok(None)
+        }
+        Ownership::Over => Ok(None),
+    }
+}
+
+async fn drive(app: Arc<App>, run: RunId) -> Result<Driven, DriveError> {
+    let Some(fence) = fence_of(&app, &run).await? else { return Ok(Driven::NotOwner) };
+    let driven = app.driver.drive(&run, Some(&fence)).await?;
+    if matches!(driven, Driven::NotOwner | Driven::Ended) {
+        app.fences.give_up(&run);
+    }
+    Ok(driven)
+}
+
 struct State {
     app: Arc<App>,
-    driver: Driver,
     pending: HashSet<RunId>,
     again: HashSet<RunId>,
     resting: HashMap<RunId, Rest>,
     running: HashMap<Id, RunId>,
+    busy: HashSet<RunId>,
     tasks: JoinSet<Result<Driven, DriveError>>,
 }
 
 impl State {
     fn new(app: Arc<App>) -> Self {
-        let driver = Driver::new(app.store.clone(), app.workflow.clone(), app.clock.clone(), app.random.clone());
         Self {
             app,
-            driver,
             pending: HashSet::new(),
             again: HashSet::new(),
             resting: HashMap::new(),
             running: HashMap::new(),
+            busy: HashSet::new(),
             tasks: JoinSet::new(),
         }
     }
 
+    fn jitter(&self) -> Duration {
+        if self.app.config.sole {
+            return Duration::ZERO;
+        }
+        Duration::from_secs_f64(self.app.random.unit() * MAX_JITTER_MS / 1_000.0)
+    }
+
+    /// Queues runs; gives how many of them can be driven now.
+    fn pend(&mut self, runs: Vec<RunId>) -> usize {
+        let now = Instant::now();
+        let mut news = 0;
+        for run in runs {
+            if self.busy.contains(&run) || self.resting.get(&run).is_some_and(|rest| rest.until > now) {
+                continue;
+            }
+            news += usize::from(self.pending.insert(run));
+        }
+        news
+    }
+
     fn start_pending(&mut self) {
         let now = Instant::now();
+        if self.running.len() >= MAX_AT_ONCE {
+            return;
+        }
         for run in std::mem::take(&mut self.pending) {
-            if self.running.values().any(|running| *running == run) {
+            if self.busy.contains(&run) {
                 self.again.insert(run);
             } else if self.resting.get(&run).is_some_and(|rest| rest.until > now) {
                 // The next look into the store finds it again.
             } else if self.running.len() < MAX_AT_ONCE {
-                let driver = self.driver.clone();
-                let id = run.clone();
-                let handle = self.tasks.spawn(async move { driver.drive(&id).await });
+                let handle = self.tasks.spawn(drive(self.app.clone(), run.clone()));
+                self.busy.insert(run.clone());
                 self.running.insert(handle.id(), run);
             } else {
                 self.pending.insert(run);
@@ -127,16 +210,15 @@ impl State {
             Err(error) => (error.id(), Err(Some(format!("the driver panicked: {error}")))),
         };
         let Some(run) = self.running.remove(&id) else { return };
+        self.busy.remove(&run);
         match result {
             Ok(driven) => {
                 if self.resting.remove(&run).is_some_and(|rest| !rest.told.is_empty()) {
                     tracing::info!(run.id = %run, "the run can be driven again");
                 }
-                if driven != Driven::Idle {
+                if matches!(driven, Driven::Advanced | Driven::Ended) {
                     self.app.trouble.note(&Ok(()));
                     self.app.complaints.worked(DRIVING);
-                    self.app.wake.ring(&run);
-                    self.app.wake.work_ready();
                 }
             }
             Err(message) => self.rest(&run, message),

@@ -128,9 +128,13 @@ impl From<StoreError> for ApiFailure {
     fn from(error: StoreError) -> Self {
         let status = match &error {
             StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
-            StoreError::IdempotencyConflict { .. } | StoreError::Illegal(_) => StatusCode::CONFLICT,
+            StoreError::IdempotencyConflict { .. } | StoreError::Illegal(_) | StoreError::Refused { .. } => {
+                StatusCode::CONFLICT
+            }
             StoreError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
-            StoreError::Locked(_) | StoreError::Other(_) => StatusCode::SERVICE_UNAVAILABLE,
+            StoreError::Locked(_) | StoreError::Unreachable(_) | StoreError::Other(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             StoreError::ReadOnly(_) | StoreError::Unusable(_) | StoreError::Corrupt(_) | StoreError::TooNew(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }

@@ -3,24 +3,35 @@
 //! It composes what it is given: a [`Store`](nightshift_engine::store::Store), a
 //! [`Workflow`](nightshift_engine::workflow::Workflow) and the agents. It never names SQL, a model provider or a GPU,
 //! never reads the environment and never starts a process. Commit, then act: every answer is given after the store has
-//! acknowledged the change, and every wake-up is a hint on top of a slow poll, which is the truth.
+//! acknowledged the change, and every wake-up is a hint on top of a slow poll (the pulse), which is the truth.
 
 mod access;
+mod actor;
+mod agenda;
 mod agent_loop;
 mod agent_ports;
 mod agents;
 mod api;
 mod app;
 mod backoff;
+mod claim;
 mod clock;
 mod commit;
 mod complaints;
 mod config;
 mod connections;
+mod dispatch;
 mod driver_loop;
 mod error;
 mod extract;
+mod fences;
+mod leases;
+mod life;
+mod notice_loop;
 mod present;
+mod pulse_loop;
+mod roster;
+mod roster_loop;
 mod running;
 mod sweeper_loop;
 mod trouble;
@@ -33,6 +44,6 @@ pub use api::{
     REQUEST_TIMEOUT,
 };
 pub use clock::{OsRandom, SystemClock};
-pub use config::{Parts, ServerConfig, ViewFn};
+pub use config::{DEFAULT_PULSE_MS, Parts, ServerConfig, ViewFn};
 pub use error::ServerError;
 pub use running::{Running, Server, Shutdown};

@@ -5,9 +5,11 @@ use nightshift_engine::store::{CampaignRecord, RunRecord, StepRecord, WorkerReco
 use nightshift_protocol::api::{CampaignSummary, EventView, RunDigest, RunSummary, StepView, WorkerView};
 use nightshift_protocol::campaign::CampaignSpec;
 use nightshift_protocol::machine::Offers;
+use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::StepKind;
 
 use crate::error::ApiFailure;
+use crate::waiting::waits_at;
 
 /// What was asked for.
 pub(crate) fn campaign_spec(record: &CampaignRecord) -> Result<CampaignSpec, ApiFailure> {
@@ -25,13 +27,21 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
         scripted: spec.model.is_scripted(),
         created_at: record.created_at,
         runs: record.runs,
+        schedule: record.schedule.clone(),
+        priority: record.priority,
+        weight: record.weight,
     })
 }
 
 /// A run in a list.
 pub(crate) fn run_summary(record: RunRecord) -> Result<RunSummary, ApiFailure> {
-    let digest: RunDigest = serde_json::from_value(record.digest)
+    let mut digest: RunDigest = serde_json::from_value(record.digest)
         .map_err(|error| unreadable("run.unreadable", "run", record.id.as_str(), &error))?;
+    if record.status == RunStatus::Running
+        && let Some(gate) = record.awaits.first()
+    {
+        digest.activity = waits_at(gate, &record.id);
+    }
     Ok(RunSummary {
         id: record.id,
         campaign: record.campaign,
@@ -40,6 +50,9 @@ pub(crate) fn run_summary(record: RunRecord) -> Result<RunSummary, ApiFailure> {
         finished_at: record.finished_at,
         digest,
         failure: record.failure,
+        priority: record.priority,
+        awaits: record.awaits,
+        owner: record.owner,
     })
 }
 
@@ -89,6 +102,7 @@ pub(crate) fn worker_view(record: WorkerRecord) -> Result<WorkerView, ApiFailure
         leases: record.leases,
         offers,
         version: record.version,
+        draining: record.draining,
     })
 }
 

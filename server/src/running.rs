@@ -13,12 +13,15 @@ use crate::app::App;
 use crate::config::{Parts, ServerConfig};
 use crate::connections::{self, Limits};
 use crate::error::ServerError;
-use crate::{agent_loop, api, driver_loop, sweeper_loop};
+use crate::{agent_loop, api, driver_loop, notice_loop, pulse_loop, roster_loop, sweeper_loop};
 
 /// How long open requests may take to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the background loops may take to end when the server stops.
 const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the end of the server's life may take to be written.
+const RETIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Starts servers.
 #[derive(Debug, Clone, Copy)]
@@ -51,13 +54,10 @@ impl Server {
         let listener = listen(config.bind).await?;
         let addr = listener.local_addr().map_err(|source| ServerError::Bind { addr: config.bind, source })?;
         let drives = config.drives;
-        let app = Arc::new(App::new(config, parts));
+        let app = Arc::new(App::new(config, parts, addr.to_string()));
         if drives {
-            // Before anyone can register: only leases of an earlier life are freed.
-            let freed = app.store.free_embedded_leases(app.clock.now()).await?;
-            if freed > 0 {
-                tracing::info!(leases = freed, "steps of the server's earlier life are ready again");
-            }
+            // Before anyone can register: workers of this process belong to this life.
+            pulse_loop::begin(&app).await?;
         }
         let router = api::router(&app, addr, extra);
         let shutdown = Shutdown(app.shutdown.clone());
@@ -85,7 +85,7 @@ impl Running {
         self.task.await.unwrap_or_else(|error| Err(ended(&error)))
     }
 
-    /// Stops it and waits until it has ended: at most the two drain times.
+    /// Stops it and waits until it has ended: at most the two drain times and the time to end its life.
     pub async fn stop(self) -> Result<(), ServerError> {
         self.shutdown.begin();
         self.join().await
@@ -101,9 +101,7 @@ async fn listen(addr: SocketAddr) -> Result<TcpListener, ServerError> {
 
 async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: bool) -> Result<(), ServerError> {
     let mut loops: JoinSet<&'static str> = JoinSet::new();
-    if drives {
-        start_loops(&app, &mut loops);
-    }
+    start_loops(&app, &mut loops, drives);
     let shutdown = app.shutdown.clone();
     let mut http = tokio::spawn(connections::serve(listener, router, Limits::default(), shutdown.clone()));
     let mut result = tokio::select! {
@@ -126,6 +124,7 @@ async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: boo
         tracing::warn!("background loops did not end in time and are dropped");
         loops.shutdown().await;
     }
+    retire(&app).await;
     if !http.is_finished() && tokio::time::timeout(DRAIN_TIMEOUT, &mut http).await.is_err() {
         tracing::warn!("open requests did not end in time and are dropped");
         http.abort();
@@ -136,23 +135,37 @@ async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: boo
     result
 }
 
-fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>) {
-    let driver = driver_loop::run(app.clone());
-    loops.spawn(async {
-        driver.await;
-        "driver"
-    });
-    let sweeper = sweeper_loop::run(app.clone());
-    loops.spawn(async {
-        sweeper.await;
-        "sweeper"
-    });
+fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) {
+    start_loop(loops, "notice", notice_loop::run(app.clone()));
+    start_loop(loops, "roster", roster_loop::run(app.clone()));
+    if !drives {
+        return;
+    }
+    start_loop(loops, "pulse", pulse_loop::run(app.clone()));
+    start_loop(loops, "driver", driver_loop::run(app.clone()));
+    start_loop(loops, "sweeper", sweeper_loop::run(app.clone()));
     if app.config.agent_slots > 0 {
-        let agents = agent_loop::run(app.clone());
-        loops.spawn(async {
-            agents.await;
-            "agent"
-        });
+        start_loop(loops, "agent", agent_loop::run(app.clone()));
+    }
+}
+
+fn start_loop(loops: &mut JoinSet<&'static str>, name: &'static str, body: impl Future<Output = ()> + Send + 'static) {
+    loops.spawn(async move {
+        body.await;
+        name
+    });
+}
+
+/// Ends this server's life, so that others go on with its runs at once.
+async fn retire(app: &App) {
+    let Some(server) = app.life.current() else { return };
+    app.life.end();
+    match tokio::time::timeout(RETIRE_TIMEOUT, app.store.retire_server(&server, app.clock.now())).await {
+        Ok(Ok(())) => tracing::info!(server.id = %server, "this server's life is over"),
+        Ok(Err(error)) => {
+            tracing::warn!(error = %error, "this server's life could not be ended: others wait until it runs out");
+        }
+        Err(_) => tracing::warn!("this server's life was not ended in time: others wait until it runs out"),
     }
 }
 

@@ -1,17 +1,18 @@
-//! Ends leases that ran out and fires timers that are due.
+//! Ends leases that ran out and fires timers that are due. It sleeps until the agenda says otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper};
+use nightshift_engine::store::StoreError;
+use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper, Swept};
 
+use crate::agenda::Due;
 use crate::app::App;
 use crate::backoff::Backoff;
 
-/// Longest time between two rounds.
-const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Shortest time between two rounds: a timer that is due but cannot be fired must not spin.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+/// Shortest time between two rounds: what comes close together is done together, and a timer that is due but cannot be
+/// fired must not spin.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// This loop in complaints.
 const DOING: &str = "sweeping leases and timers";
@@ -20,39 +21,78 @@ const DOING: &str = "sweeping leases and timers";
 pub(crate) async fn run(app: Arc<App>) {
     let sweeper = Sweeper::new(app.store.clone(), app.clock.clone(), app.random.clone());
     let mut backoff = Backoff::default();
+    // What an earlier life left is looked at once, at the start.
+    app.agenda.leases_ran_out();
+    app.agenda.timers_changed();
     loop {
-        let result = sweeper.sweep().await;
-        let pause = match result {
-            Ok(swept) => {
+        let due = app.agenda.take(app.clock.now());
+        let pause = match round(&app, &sweeper, due).await {
+            Ok(Some(pause)) => {
                 backoff.succeeded();
                 app.complaints.worked(DOING);
-                if swept.expired > 0 {
-                    app.wake.some_runs_changed();
-                }
-                if swept.expired > 0 || swept.fired > 0 {
-                    app.trouble.note(&Ok(()));
-                    app.wake.work_ready();
-                }
-                let full_round = u64::from(MAX_PER_ROUND);
-                if swept.expired >= full_round || swept.fired >= full_round {
-                    SHORTEST_PAUSE
-                } else {
-                    swept.next_timer.map_or(SWEEP_EVERY, |due| {
-                        Duration::from_millis(due.since_ms(app.clock.now())).clamp(SHORTEST_PAUSE, SWEEP_EVERY)
-                    })
-                }
+                pause
             }
+            Ok(None) => pause_until(&app, due),
             Err(error) => {
                 app.trouble.note_error::<()>(&Err(error.clone()));
                 app.complaints.failed(DOING, &error);
-                backoff.failed()
+                app.agenda.leases_ran_out();
+                app.agenda.timers_changed();
+                let pause = backoff.failed();
+                tokio::select! {
+                    biased;
+                    () = app.shutdown.cancelled() => return,
+                    () = tokio::time::sleep(pause) => continue,
+                }
             }
         };
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-            () = app.wake.timer() => {}
+            () = tokio::time::sleep(SHORTEST_PAUSE) => {}
+        }
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return,
+            () = app.agenda.changed() => {}
+            () = tokio::time::sleep(pause.saturating_sub(SHORTEST_PAUSE)) => {}
         }
     }
+}
+
+/// One round, when something is due. How long to pause then.
+async fn round(app: &App, sweeper: &Sweeper, due: Due) -> Result<Option<Duration>, StoreError> {
+    if !due.leases && !due.timers {
+        return Ok(None);
+    }
+    if due.leases {
+        let reaped = app.store.reap_servers(app.clock.now()).await?;
+        if reaped > 0 {
+            tracing::info!(leases = reaped, "steps that dead servers held are ready again");
+        }
+    }
+    let swept = sweeper.sweep().await?;
+    if swept.expired > 0 || swept.fired > 0 {
+        app.trouble.note(&Ok(()));
+    }
+    app.agenda.next_timer(swept.next_timer);
+    if is_full(&swept) {
+        app.agenda.leases_ran_out();
+        app.agenda.timers_changed();
+        return Ok(Some(Duration::ZERO));
+    }
+    let next = due.next.into_iter().chain(swept.next_timer).min();
+    Ok(Some(pause_until(app, Due { next, ..due })))
+}
+
+fn is_full(swept: &Swept) -> bool {
+    let full = u64::from(MAX_PER_ROUND);
+    swept.expired >= full || swept.fired >= full
+}
+
+/// At most one pulse: the wall clock may be set while we sleep.
+fn pause_until(app: &App, due: Due) -> Duration {
+    due.next.map_or(app.config.pulse(), |next| {
+        Duration::from_millis(next.since_ms(app.clock.now())).clamp(SHORTEST_PAUSE, app.config.pulse())
+    })
 }

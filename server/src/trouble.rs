@@ -42,6 +42,7 @@ fn is_grave(error: &StoreError) -> bool {
             | StoreError::Full(_)
             | StoreError::Corrupt(_)
             | StoreError::TooNew(_)
+            | StoreError::Unreachable(_)
     )
 }
 

@@ -1,23 +1,56 @@
 //! Why a step is not running.
 
+use std::collections::BTreeMap;
+
 use nightshift_engine::store::{StepRecord, WorkerRecord};
+use nightshift_engine::window::{Opening, opening};
 use nightshift_protocol::api::MAX_WAIT_MS;
-use nightshift_protocol::machine::{Needs, Offers};
+use nightshift_protocol::budget::{BudgetLine, Resource};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::machine::{DeviceUse, Executor, Needs, Offers};
 use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::signal::Gate;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
+use crate::roster_loop::WRITE_EVERY;
+
 /// Longest message of a failure in the reason, in characters: the whole one is in the step's `failure`.
 const MAX_CAUSE_CHARS: usize = 160;
+/// Kinds of what machines lack that a reason names.
+const MAX_LACKING: usize = 4;
+
+/// What may stand in a step's way, read when a step waits.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons {
+    /// The workers.
+    pub(crate) workers: Vec<WorkerRecord>,
+    /// Where the campaign's budget stands, when a step waits for it.
+    pub(crate) budget: Vec<BudgetLine>,
+    /// When the campaign may work, when a step waits for a moment.
+    pub(crate) schedule: Option<Schedule>,
+}
 
 /// What the server knows about who could take a step.
 pub(crate) struct Surroundings<'a> {
     pub(crate) run: RunStatus,
-    pub(crate) drives: bool,
+    /// Whether some server carries the run on: this one, or the one that owns it.
+    pub(crate) is_carried_on: bool,
     pub(crate) agent_slots: usize,
     pub(crate) lease_ms: u64,
-    pub(crate) workers: &'a [WorkerRecord],
+    pub(crate) reasons: &'a Reasons,
     pub(crate) now: TimestampMs,
+}
+
+/// What a run waits for that a person has to approve.
+pub(crate) fn waits_at(gate: &str, run: &RunId) -> String {
+    let what = match Gate::parse(gate) {
+        Some(Gate::Plan) => "the plan",
+        Some(Gate::NewBest) => "the new best",
+        None => gate,
+    };
+    format!("waits for approval of {what}: nightshift approve {}", run.short())
 }
 
 impl Surroundings<'_> {
@@ -34,66 +67,127 @@ impl Surroundings<'_> {
             }
             RunStatus::Running => {}
         }
+        if let Some(resource) = step.blocked_on {
+            return Some(self.budget(resource));
+        }
         if let Some(due) = step.not_before
             && due > self.now
         {
-            let wait = format!("retry in {} s", due.since_ms(self.now).div_ceil(1_000));
-            return Some(
-                step.failure.as_ref().map_or(wait.clone(), |failure| format!("{wait} after {}", short(failure))),
-            );
+            return Some(self.moment(step, due));
         }
-        if !self.drives {
+        if !self.is_carried_on {
             return Some("this server only reads: no server carries the run on".to_owned());
         }
-        Some(if step.route == Needs::agent().route() { self.agents() } else { self.machines(&step.route) })
+        Some(match Needs::parse_route(&step.route) {
+            Ok(needs) if needs.executor == Executor::Agent => self.agents(),
+            Ok(needs) => self.machines(&step.route, &needs),
+            Err(error) => format!("nobody knows what it needs: {error}"),
+        })
+    }
+
+    fn budget(&self, resource: Resource) -> String {
+        let name = resource.as_str();
+        match self.reasons.budget.iter().find(|line| line.resource == resource) {
+            Some(BudgetLine { cap: Some(cap), used, reserved, .. }) => {
+                format!("the campaign's budget of {name}: {used} used and {reserved} set aside of {cap}")
+            }
+            _ => format!("the campaign's budget of {name}"),
+        }
+    }
+
+    /// A retry, or the campaign's window.
+    fn moment(&self, step: &StepRecord, due: TimestampMs) -> String {
+        let seconds = due.since_ms(self.now).div_ceil(1_000);
+        if let Some(schedule) = &self.reasons.schedule
+            && opening(schedule, self.now, step.timeout_ms) == (Opening::Closed { opens_at: due })
+        {
+            let Schedule { window, time_zone } = schedule;
+            return format!("the campaign's window {window} {time_zone}, in {}", in_words(seconds));
+        }
+        match &step.failure {
+            Some(failure) => format!("retry in {seconds} s after {}", short(failure)),
+            None => format!("retry in {seconds} s"),
+        }
     }
 
     fn agents(&self) -> String {
-        if self.agent_slots == 0 {
-            "no agents run on this server".to_owned()
-        } else {
-            format!("one of the {} slots of the agents", self.agent_slots)
+        let here = u64::try_from(self.agent_slots).unwrap_or(u64::MAX);
+        let elsewhere = self.alive().filter(|(worker, offers)| worker.embedded && offers.targets.is_empty());
+        let slots: u64 = elsewhere.map(|(_, offers)| u64::from(offers.cpu_slots)).sum();
+        match here.max(slots) {
+            0 => "no agents run on this server".to_owned(),
+            slots => format!("one of the {slots} slots of the agents"),
         }
     }
 
-    fn machines(&self, route: &str) -> String {
-        let slots: Vec<(u32, u64)> = self
-            .workers
+    fn machines(&self, route: &str, needs: &Needs) -> String {
+        let machines: Vec<(&WorkerRecord, Offers)> =
+            self.alive().filter(|(_, offers)| !offers.targets.is_empty()).collect();
+        let fitting: Vec<&(&WorkerRecord, Offers)> = machines.iter().filter(|(_, offers)| needs.fit(offers)).collect();
+        let taking: Vec<u64> = fitting
             .iter()
-            .filter(|worker| self.is_alive(worker))
-            .filter_map(|worker| {
-                let offers: Offers = serde_json::from_value(worker.offers.clone()).ok()?;
-                Some((slots(&offers, route), worker.leases))
-            })
-            .filter(|(slots, _)| *slots > 0)
+            .filter(|(worker, _)| !worker.draining)
+            .map(|(worker, offers)| slots(offers, needs).saturating_sub(worker.leases))
             .collect();
-        if slots.is_empty() {
-            format!("no worker offers {route}")
-        } else if slots.iter().all(|(slots, leases)| *leases >= u64::from(*slots)) {
-            match slots.len() {
-                1 => format!("the only worker that offers {route} is busy"),
-                n => format!("all {n} workers that offer {route} are busy"),
-            }
-        } else {
-            format!("a worker that offers {route} is about to take it")
+        match (fitting.len(), taking.len()) {
+            (0, _) => no_worker(route, needs, &machines),
+            (1, 0) => format!("the only worker that offers {route} is asked to end"),
+            (n, 0) => format!("all {n} workers that offer {route} are asked to end"),
+            _ if taking.iter().any(|free| *free > 0) => format!("a worker that offers {route} is about to take it"),
+            (_, 1) => format!("the only worker that offers {route} is busy"),
+            (_, n) => format!("all {n} workers that offer {route} are busy"),
         }
     }
 
-    /// A worker that waits for work says nothing else meanwhile; a busy one is heard of with every heartbeat.
-    fn is_alive(&self, worker: &WorkerRecord) -> bool {
-        self.now.since_ms(worker.last_seen_at) <= self.lease_ms.saturating_add(MAX_WAIT_MS)
+    /// Workers that were heard of lately. One that waits for work says nothing else meanwhile, and that it waits is
+    /// written down once in a while; a busy one is heard of with every heartbeat.
+    fn alive(&self) -> impl Iterator<Item = (&WorkerRecord, Offers)> {
+        let written_ms = u64::try_from(WRITE_EVERY.as_millis()).unwrap_or(u64::MAX);
+        let silent_ms = self.lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms);
+        self.reasons.workers.iter().filter_map(move |worker| {
+            let is_alive = self.now.since_ms(worker.last_seen_at) <= silent_ms;
+            let offers = serde_json::from_value(worker.offers.clone()).ok().filter(|_| is_alive)?;
+            Some((worker, offers))
+        })
     }
 }
 
-/// How many steps of this route the machine carries out at once.
-fn slots(offers: &Offers, route: &str) -> u32 {
-    let Some((target, device)) = route.strip_prefix("worker/").and_then(|rest| rest.split_once('/')) else {
-        return 0;
-    };
-    if !offers.targets.iter().any(|offered| offered.as_str() == target) {
-        return 0;
+/// Nobody can take it: what those who are there lack, most frequent first.
+fn no_worker(route: &str, needs: &Needs, machines: &[(&WorkerRecord, Offers)]) -> String {
+    let mut lacking: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, offers) in machines {
+        for what in needs.lacking(offers) {
+            *lacking.entry(what).or_default() += 1;
+        }
     }
-    if device == "none" { offers.cpu_slots } else { offers.device_slots }
+    let mut lacking: Vec<(String, usize)> = lacking.into_iter().collect();
+    lacking.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
+    let names: Vec<String> = lacking.into_iter().take(MAX_LACKING).map(|(what, _)| what).collect();
+    let lacks = if names.is_empty() { "slots for it".to_owned() } else { names.join(", ") };
+    match machines.len() {
+        0 => format!("no worker offers {route}: no worker is alive"),
+        1 => format!("no worker offers {route}: 1 worker is alive, it lacks {lacks}"),
+        n => format!("no worker offers {route}: {n} workers are alive, they lack {lacks}"),
+    }
+}
+
+/// How many steps with these needs the machine carries out at once.
+fn slots(offers: &Offers, needs: &Needs) -> u64 {
+    let devices = offers.devices.iter().filter(|device| needs.fit_device(device));
+    match needs.device {
+        DeviceUse::None => u64::from(offers.cpu_slots),
+        DeviceUse::Shared => devices.map(|device| u64::from(device.shared_slots)).sum(),
+        DeviceUse::Exclusive => devices.map(|_| 1).sum(),
+    }
+}
+
+/// A duration for people.
+fn in_words(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
 }
 
 /// Code and message of a failure in one short line.
@@ -105,114 +199,4 @@ fn short(failure: &StepFailure) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use nightshift_engine::retry::RetryPolicy;
-    use nightshift_protocol::id::{RunId, StepId, WorkerId};
-    use nightshift_protocol::machine::{MachineFacts, SandboxReport};
-    use nightshift_protocol::task::Target;
-    use uuid::Uuid;
-
-    use super::*;
-
-    const NOW: TimestampMs = TimestampMs(1_000_000);
-
-    fn step(route: &str) -> StepRecord {
-        StepRecord {
-            id: StepId::from_uuid(Uuid::from_u128(1)),
-            run: RunId::from_uuid(Uuid::from_u128(2)),
-            key: "k".to_owned(),
-            kind: "measure".to_owned(),
-            route: route.to_owned(),
-            status: StepStatus::Scheduled,
-            epoch: 0,
-            tries: 0,
-            retry: RetryPolicy::default(),
-            timeout_ms: 1_000,
-            worker: None,
-            input: serde_json::Value::Null,
-            output: None,
-            failure: None,
-            scheduled_at: NOW,
-            started_at: None,
-            finished_at: None,
-            not_before: None,
-        }
-    }
-
-    fn worker(target: Target, leases: u64, last_seen_at: TimestampMs) -> WorkerRecord {
-        let offers = Offers {
-            targets: vec![target],
-            cpu_slots: 2,
-            device_slots: 1,
-            machine: MachineFacts {
-                host: "host".to_owned(),
-                os: "os".to_owned(),
-                processor: "cpu".to_owned(),
-                cores: 2,
-                features: Vec::new(),
-                memory_bytes: 1,
-                last_level_cache_bytes: None,
-                cpp_toolchain: None,
-                sandbox: SandboxReport::default(),
-            },
-        };
-        WorkerRecord {
-            id: WorkerId::from_uuid(Uuid::from_u128(3)),
-            name: "w".to_owned(),
-            embedded: false,
-            offers: serde_json::to_value(offers).unwrap(),
-            version: "0".to_owned(),
-            last_seen_at,
-            leases,
-        }
-    }
-
-    fn around(run: RunStatus, workers: &[WorkerRecord]) -> Surroundings<'_> {
-        Surroundings { run, drives: true, agent_slots: 2, lease_ms: 15_000, workers, now: NOW }
-    }
-
-    #[test]
-    fn a_step_that_nobody_can_take_says_what_is_missing() {
-        let cpu_only = [worker(Target::Cpu, 0, NOW)];
-        let waits = around(RunStatus::Running, &cpu_only).waiting_for(&step("worker/cuda/exclusive"));
-        assert_eq!(waits.unwrap(), "no worker offers worker/cuda/exclusive");
-    }
-
-    #[test]
-    fn a_worker_that_was_not_heard_of_for_long_offers_nothing() {
-        let gone = [worker(Target::Cpu, 0, TimestampMs(NOW.0 - 60_000))];
-        let waits = around(RunStatus::Running, &gone).waiting_for(&step("worker/cpu/none"));
-        assert_eq!(waits.unwrap(), "no worker offers worker/cpu/none");
-    }
-
-    #[test]
-    fn busy_workers_are_told_from_free_ones() {
-        let busy = [worker(Target::Cpu, 1, NOW)];
-        let waits = around(RunStatus::Running, &busy).waiting_for(&step("worker/cpu/exclusive"));
-        assert_eq!(waits.unwrap(), "the only worker that offers worker/cpu/exclusive is busy");
-        let waits = around(RunStatus::Running, &busy).waiting_for(&step("worker/cpu/none"));
-        assert_eq!(waits.unwrap(), "a worker that offers worker/cpu/none is about to take it");
-    }
-
-    #[test]
-    fn a_pause_and_a_retry_are_named_before_anything_else() {
-        let mut waiting = step("worker/cpu/none");
-        waiting.not_before = Some(NOW.plus_ms(3_500));
-        assert_eq!(around(RunStatus::Running, &[]).waiting_for(&waiting).unwrap(), "retry in 4 s");
-        waiting.failure = Some(StepFailure::retriable("model.timeout", "no answer\ncame"));
-        let waits = around(RunStatus::Running, &[]).waiting_for(&waiting).unwrap();
-        assert_eq!(waits, "retry in 4 s after model.timeout: no answer came");
-        waiting.failure = Some(StepFailure::retriable("model.timeout", "é".repeat(5_000)));
-        let waits = around(RunStatus::Running, &[]).waiting_for(&waiting).unwrap();
-        assert!(waits.ends_with("é…") && waits.chars().count() < 250, "{waits}");
-        assert_eq!(around(RunStatus::Paused, &[]).waiting_for(&waiting).unwrap(), "the run is paused");
-    }
-
-    #[test]
-    fn a_step_in_somebodys_hands_waits_for_nothing() {
-        let mut leased = step("worker/cpu/none");
-        leased.status = StepStatus::Leased;
-        assert_eq!(around(RunStatus::Running, &[]).waiting_for(&leased), None);
-    }
-}
+mod tests;

@@ -16,8 +16,7 @@ const MAX_INBOX: usize = 10_000;
 pub(crate) struct Wake {
     inbox: Mutex<Inbox>,
     driver: Notify,
-    sweeper: Notify,
-    work: Notify,
+    pulse: Notify,
     bells: Vec<Notify>,
 }
 
@@ -41,8 +40,7 @@ impl Wake {
         Self {
             inbox: Mutex::default(),
             driver: Notify::new(),
-            sweeper: Notify::new(),
-            work: Notify::new(),
+            pulse: Notify::new(),
             bells: (0..BELLS).map(|_| Notify::new()).collect(),
         }
     }
@@ -61,10 +59,16 @@ impl Wake {
         self.ring(run);
     }
 
-    /// Some runs changed, it is not known which.
-    pub(crate) fn some_runs_changed(&self) {
+    /// Some runs wait for a decision, it is not known which.
+    pub(crate) fn look_for_runs(&self) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).look_again = true;
         self.driver.notify_one();
+    }
+
+    /// Anything may have changed.
+    pub(crate) fn everything(&self) {
+        self.look_for_runs();
+        self.pulse.notify_one();
         for bell in &self.bells {
             bell.notify_waiters();
         }
@@ -73,16 +77,6 @@ impl Wake {
     /// Whoever watches this run should look again.
     pub(crate) fn ring(&self, run: &RunId) {
         self.bell(run).notify_waiters();
-    }
-
-    /// Steps may have become ready.
-    pub(crate) fn work_ready(&self) {
-        self.work.notify_waiters();
-    }
-
-    /// A timer was set.
-    pub(crate) fn timer_set(&self) {
-        self.sweeper.notify_one();
     }
 
     /// Takes the driver's mail.
@@ -96,14 +90,9 @@ impl Wake {
         self.driver.notified().await;
     }
 
-    /// Waits until a timer was set. One sweeper per process: a wake-up before the call is kept.
-    pub(crate) async fn timer(&self) {
-        self.sweeper.notified().await;
-    }
-
-    /// The notification that steps may be ready. Enable it before looking for steps.
-    pub(crate) fn work(&self) -> &Notify {
-        &self.work
+    /// Waits until the pulse should come early. One pulse per process: a wake-up before the call is kept.
+    pub(crate) async fn pulse(&self) {
+        self.pulse.notified().await;
     }
 
     /// The notification that this run, or one that shares its bell, changed. Enable it before looking at the run.
@@ -130,7 +119,7 @@ mod tests {
         let wake = Wake::new();
         wake.run_changed(&run(1));
         wake.run_changed(&run(1));
-        wake.some_runs_changed();
+        wake.look_for_runs();
         let mail = wake.take_mail();
         assert_eq!(mail.runs.len(), 1);
         assert!(mail.look_again);

@@ -1,65 +1,180 @@
-//! `PUT` and `GET /artifacts/{hash}`.
+//! `GET` and `HEAD /artifacts/{hash}`: blobs, as a whole or in part, never more than one part of them in memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, RANGE,
 };
-use axum::response::{IntoResponse, Response};
-use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
+use axum::http::response::Builder;
+use axum::http::{HeaderMap, Response, StatusCode};
+use futures::{StreamExt, stream};
+use nightshift_engine::store::{ArtifactProgress, StoreError};
+use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER};
+use nightshift_protocol::artifact::ArtifactHash;
 
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{RawBody, TextPath};
+use crate::extract::TextPath;
 
-/// Stores a blob under its hash, which is checked.
-pub(crate) async fn put(
+/// How far an artifact is: `200` and its size when it is complete, `204` and where to go on when a part of it is there.
+pub(crate) async fn head(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Response<Body>, ApiFailure> {
+    let hash = hash_of(&text)?;
+    let progress = app.store.artifact_progress(&hash).await?.ok_or_else(|| missing(&hash))?;
+    let answer = if progress.complete {
+        blob(StatusCode::OK).header(CONTENT_LENGTH, progress.size_bytes)
+    } else {
+        Response::builder().status(StatusCode::NO_CONTENT)
+    };
+    finish(with_progress(answer, progress), Body::empty())
+}
+
+/// A blob, or the one range of it that was asked for. It may hold anything, so a browser must neither interpret nor run
+/// it.
+pub(crate) async fn get(
     State(app): State<Arc<App>>,
     TextPath(text): TextPath,
-    RawBody(bytes): RawBody,
-) -> Result<StatusCode, ApiFailure> {
-    let hash: ArtifactHash =
-        text.parse().map_err(|error| ApiFailure::bad("artifact.invalid_hash", format!("{error}")))?;
-    if bytes.len() > MAX_ARTIFACT_BYTES {
-        return Err(too_large());
-    }
-    let _transfer = app.transfers.acquire().await.map_err(|_| too_large())?;
-    let hashed = bytes.clone();
-    let actual = tokio::task::spawn_blocking(move || ArtifactHash::of(&hashed))
-        .await
-        .map_err(|error| ApiFailure::internal("internal.panicked", error.to_string()))?;
-    if actual != hash {
-        return Err(ApiFailure::bad(
-            "artifact.hash_mismatch",
-            format!("the bytes have the hash {actual}, not the one in the address"),
-        ));
-    }
-    let result = app.store.put_artifact(&hash, &bytes).await;
-    app.trouble.note_error(&result);
-    result?;
-    Ok(StatusCode::NO_CONTENT)
+    headers: HeaderMap,
+) -> Result<Response<Body>, ApiFailure> {
+    let hash = hash_of(&text)?;
+    let size = match app.store.artifact_progress(&hash).await? {
+        Some(progress) if progress.complete => progress.size_bytes,
+        _ => return Err(missing(&hash)),
+    };
+    let asked = headers.get(RANGE).and_then(|value| value.to_str().ok());
+    let (answer, range) = match asked.map_or(Asked::Whole, |text| range_of(text, size)) {
+        Asked::Whole => (blob(StatusCode::OK), 0..size),
+        Asked::Part(range) => {
+            let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+            (blob(StatusCode::PARTIAL_CONTENT).header(CONTENT_RANGE, shown), range)
+        }
+        Asked::Nothing => {
+            let answer = Response::builder()
+                .status(StatusCode::RANGE_NOT_SATISFIABLE)
+                .header(CONTENT_RANGE, format!("bytes */{size}"));
+            return finish(answer, Body::empty());
+        }
+    };
+    let answer = answer.header(CONTENT_LENGTH, range.end - range.start);
+    finish(answer, read(app, hash, range).await?)
 }
 
-/// A blob. It may hold anything, so a browser must neither interpret nor run it.
-pub(crate) async fn get(State(app): State<Arc<App>>, TextPath(text): TextPath) -> Result<Response, ApiFailure> {
-    let hash: ArtifactHash =
-        text.parse().map_err(|error| ApiFailure::not_found("artifact.not_found", format!("{error}")))?;
-    let bytes = app.store.get_artifact(&hash).await?;
-    let headers: [(HeaderName, HeaderValue); 4] = [
-        (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox")),
-        (CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable")),
-    ];
-    Ok((headers, bytes).into_response())
+/// The hash in the address: a text that is none names nothing.
+fn hash_of(text: &str) -> Result<ArtifactHash, ApiFailure> {
+    text.parse().map_err(|error| ApiFailure::not_found("artifact.not_found", format!("{error}")))
 }
 
-fn too_large() -> ApiFailure {
-    ApiFailure::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "artifact.too_large",
-        format!("an artifact may have at most {MAX_ARTIFACT_BYTES} bytes"),
-    )
+fn missing(hash: &ArtifactHash) -> ApiFailure {
+    StoreError::NotFound { noun: "artifact", id: hash.to_string() }.into()
+}
+
+fn blob(status: StatusCode) -> Builder {
+    Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, "application/octet-stream")
+        .header(CONTENT_DISPOSITION, "attachment")
+        .header(CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; sandbox")
+        .header(CACHE_CONTROL, "private, max-age=31536000, immutable")
+        .header(ACCEPT_RANGES, "bytes")
+}
+
+/// Says how far an upload is.
+pub(super) fn with_progress(answer: Builder, progress: ArtifactProgress) -> Builder {
+    answer.header(UPLOAD_OFFSET_HEADER, progress.stored_bytes).header(UPLOAD_SIZE_HEADER, progress.size_bytes)
+}
+
+pub(super) fn finish(answer: Builder, body: Body) -> Result<Response<Body>, ApiFailure> {
+    answer.body(body).map_err(|error| ApiFailure::internal("internal.unwritable", error.to_string()))
+}
+
+/// The bytes, part after part. The first one is read before the answer begins, so that its error can still be told.
+async fn read(app: Arc<App>, hash: ArtifactHash, range: Range<u64>) -> Result<Body, ApiFailure> {
+    if range.is_empty() {
+        return Ok(Body::empty());
+    }
+    let first = part(&app, &hash, &range).await?;
+    let next = range.start + u64::try_from(first.len()).unwrap_or(u64::MAX);
+    if next >= range.end {
+        return Ok(Body::from(first));
+    }
+    let rest = stream::try_unfold((app, hash, next..range.end), async |(app, hash, range)| {
+        if range.is_empty() {
+            return Ok::<_, StoreError>(None);
+        }
+        let bytes = part(&app, &hash, &range).await?;
+        let next = range.start + u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Ok(Some((bytes, (app, hash, next..range.end))))
+    });
+    Ok(Body::from_stream(stream::iter([Ok(first)]).chain(rest)))
+}
+
+async fn part(app: &App, hash: &ArtifactHash, range: &Range<u64>) -> Result<Bytes, StoreError> {
+    let length = (range.end - range.start).min(u64::try_from(MAX_UPLOAD_PART_BYTES).unwrap_or(u64::MAX));
+    let bytes = app.store.read_artifact(hash, range.start, length).await?;
+    if bytes.is_empty() {
+        // Deleted meanwhile: an answer that is cut off says so, one that never ends would not.
+        return Err(StoreError::NotFound { noun: "artifact", id: hash.to_string() });
+    }
+    Ok(Bytes::from(bytes))
+}
+
+/// What of a blob was asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    /// All of it; also when the header cannot be read, or names several ranges.
+    Whole,
+    /// This range, which is not empty.
+    Part(Range<u64>),
+    /// A range that the blob does not have.
+    Nothing,
+}
+
+fn range_of(text: &str, size: u64) -> Asked {
+    let parsed = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+    let Some((first, last)) = parsed else { return Asked::Whole };
+    let (first, last) = (first.trim(), last.trim());
+    let range = if first.is_empty() {
+        let Ok(length) = last.parse::<u64>() else { return Asked::Whole };
+        size.saturating_sub(length)..size
+    } else {
+        let Ok(first) = first.parse::<u64>() else { return Asked::Whole };
+        if last.is_empty() {
+            first..size
+        } else {
+            match last.parse::<u64>() {
+                Ok(last) if last >= first => first..size.min(last.saturating_add(1)),
+                _ => return Asked::Whole,
+            }
+        }
+    };
+    if range.start < range.end { Asked::Part(range) } else { Asked::Nothing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_range_of_bytes_is_understood() {
+        let cases = [
+            ("bytes=0-3", Asked::Part(0..4)),
+            ("bytes=2-", Asked::Part(2..10)),
+            ("bytes=-4", Asked::Part(6..10)),
+            ("bytes=-40", Asked::Part(0..10)),
+            ("bytes=8-99", Asked::Part(8..10)),
+            ("bytes=10-", Asked::Nothing),
+            ("bytes=-0", Asked::Nothing),
+            ("bytes=3-2", Asked::Whole),
+            ("bytes=0-1,3-4", Asked::Whole),
+            ("lines=0-3", Asked::Whole),
+            ("bytes=x-", Asked::Whole),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(range_of(text, 10), expected, "{text}");
+        }
+        assert_eq!(range_of("bytes=0-0", 0), Asked::Nothing);
+    }
 }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use nightshift_engine::store::{PageRequest, StoreError};
-use nightshift_protocol::api::{CampaignDetail, CampaignSummary, Control, Controlled, Page};
+use nightshift_protocol::api::{CampaignDetail, CampaignSummary, Control, Controlled, Page, SetPriority};
 use nightshift_protocol::id::CampaignId;
 use serde::Deserialize;
 
+use crate::actor::Actor;
 use crate::api::create_campaign::MAX_TASKS;
 use crate::api::list::{page, page_request};
-use crate::api::runs::transition;
+use crate::api::run_control::{examine_priority, transition};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params};
@@ -47,6 +49,7 @@ pub(crate) async fn show(
         summary: campaign_summary(&record)?,
         spec: campaign_spec(&record)?,
         runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
+        budget: app.store.load_budget(&id).await?,
     }))
 }
 
@@ -54,6 +57,7 @@ pub(crate) async fn show(
 pub(crate) async fn control(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
+    actor: Actor,
     Body(control): Body<Control>,
 ) -> Result<Json<Controlled>, ApiFailure> {
     app.store.load_campaign(&id).await?;
@@ -62,7 +66,7 @@ pub(crate) async fn control(
         if run.status.is_final() {
             continue;
         }
-        match app.control(&run.id, transition(control.action)).await {
+        match app.control(&run.id, transition(control.action), actor.name()).await {
             Ok(status) => controlled.runs.push((run.id, status)),
             // It ended meanwhile, or it is being cancelled and cannot be paused or resumed any more.
             Err(StoreError::Illegal(illegal)) => {
@@ -74,6 +78,25 @@ pub(crate) async fn control(
         }
     }
     Ok(Json(controlled))
+}
+
+/// Changes the head start of the steps of every run that is not over.
+pub(crate) async fn prioritize(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<CampaignId>,
+    Body(SetPriority { priority }): Body<SetPriority>,
+) -> Result<StatusCode, ApiFailure> {
+    examine_priority(priority)?;
+    app.store.load_campaign(&id).await?;
+    for run in app.store.list_runs(Some(&id), None, all_runs()).await? {
+        if run.status.is_final() {
+            continue;
+        }
+        let result = app.store.set_priority(&run.id, priority, app.clock.now()).await;
+        app.trouble.note_error(&result);
+        result?;
+    }
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn all_runs() -> PageRequest {

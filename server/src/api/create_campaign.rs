@@ -9,13 +9,16 @@ use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
 use nightshift_optimizer::strategy::{MAX_ATTEMPTS, STRATEGY, initial_digest};
 use nightshift_optimizer::task_file::run_input;
-use nightshift_protocol::api::{CampaignCreated, CreateCampaign, IDEMPOTENCY_HEADER};
+use nightshift_protocol::api::{CampaignCreated, CreateCampaign};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice, RunInput};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskGoal};
 use serde_json::json;
 
+use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
+use crate::api::idempotency::{digest, idempotency_key};
+use crate::api::run_control::examine_priority;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Body;
@@ -28,8 +31,6 @@ const MAX_CAMPAIGN_NAME_CHARS: usize = 200;
 const MAX_TASK_NAME_CHARS: usize = 64;
 /// Largest bundle of a task, in bytes.
 const MAX_BUNDLE_BYTES: usize = 4 * 1024 * 1024;
-/// Longest idempotency key.
-const MAX_IDEMPOTENCY_KEY_CHARS: usize = 128;
 
 /// Creates a campaign with its runs.
 pub(crate) async fn create(
@@ -58,6 +59,12 @@ pub(crate) async fn create(
         spec: stored(&request.spec)?,
         at: app.clock.now(),
         idempotency,
+        budget: request.spec.budget,
+        schedule: request.spec.schedule.clone(),
+        priority: request.spec.priority,
+        weight: request.spec.weight,
+        // Nobody has to look for them first.
+        owner: app.life.current(),
         runs,
     };
     let result = app.store.create_campaign(new).await;
@@ -66,28 +73,8 @@ pub(crate) async fn create(
     if !created.existed {
         tracing::info!(campaign.id = %created.id, campaign.runs = created.runs.len(), "a campaign was created");
     }
-    for run in &created.runs {
-        app.wake.run_changed(run);
-    }
     let status = if created.existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))
-}
-
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiFailure> {
-    let Some(value) = headers.get(IDEMPOTENCY_HEADER) else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=MAX_IDEMPOTENCY_KEY_CHARS).contains(&key.len()) => Ok(Some(key.to_owned())),
-        _ => Err(ApiFailure::bad(
-            "request.invalid_idempotency_key",
-            format!("the idempotency key must have 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters"),
-        )),
-    }
-}
-
-/// The digest of a request: of its canonical text, in which neither spaces nor the order of fields differ.
-fn digest(request: &CreateCampaign) -> Result<String, ApiFailure> {
-    let canonical = serde_json::to_vec(request).map_err(|error| unwritable(&error))?;
-    Ok(blake3::hash(&canonical).to_hex().to_string())
 }
 
 /// What can be said without the tasks' bundles.
@@ -128,6 +115,12 @@ fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
         );
     }
     examine_goal("the campaign", &spec.goal)?;
+    examine_budget(&spec.budget)?;
+    if let Some(schedule) = &spec.schedule {
+        examine_schedule(schedule)?;
+    }
+    examine_priority(spec.priority)?;
+    examine_weight(spec.weight)?;
     let mut names = BTreeSet::new();
     for task in &spec.tasks {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';

@@ -1,4 +1,4 @@
-//! `GET /health`.
+//! `GET /health` and `GET /ready`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::error::ApiFailure;
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiFailure> {
     let trouble = match app.trouble.current() {
         Some(error) => Some(error),
-        None => app.store.list_workers(1).await.err(),
+        None => app.store.list_servers().await.err(),
     };
     let health = Health {
         status: trouble.as_ref().map_or("ok", StoreError::code).to_owned(),
@@ -37,4 +37,24 @@ pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, Ap
             Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), message).with_details(details))
         }
     }
+}
+
+/// Whether calls should be sent here: the store answers, and this server may decide. Open to everyone.
+pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<StatusCode, ApiFailure> {
+    let not_ready = |code: &str, message: &str| Err(ApiFailure::new(StatusCode::SERVICE_UNAVAILABLE, code, message));
+    if app.shutdown.is_cancelled() {
+        return not_ready("server.stopping", "the server is about to end: send calls to another one");
+    }
+    if app.config.drives && app.life.current().is_none() {
+        return not_ready(
+            "server.no_life",
+            "the server's life in the database is over, because its pulse was not written: it begins anew by itself \
+             when the database answers",
+        );
+    }
+    if let Err(error) = app.store.list_servers().await {
+        // As for `/health`: the message may name a path of this machine.
+        return not_ready(error.code(), "the database does not answer: see the server's log");
+    }
+    Ok(StatusCode::NO_CONTENT)
 }

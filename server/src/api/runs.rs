@@ -1,17 +1,15 @@
-//! Runs: list, detail, log, steps, control, retry.
+//! Reading runs: list, detail, log, steps.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{RunRecord, StepRecord, StoreError};
-use nightshift_protocol::api::{
-    Control, ControlAction, Controlled, EventsPage, Page, Retry, RunDetail, RunSummary, RunView, StepView,
-};
+use nightshift_engine::store::{RunRecord, StepRecord};
+use nightshift_protocol::api::{EventsPage, Page, RunDetail, RunSummary, RunView, StepView};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::{CampaignId, RunId};
-use nightshift_protocol::run::{RunStatus, RunTransition};
+use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde::Deserialize;
 
 use crate::api::list::{page, page_request};
@@ -19,14 +17,12 @@ use crate::api::long_poll::hold;
 use crate::api::workers::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::{Body, IdPath, Params};
+use crate::extract::{IdPath, Params};
 use crate::present::{event_view, run_summary, step_view};
-use crate::waiting::Surroundings;
+use crate::waiting::{Reasons, Surroundings};
 
 /// Events of one answer.
 pub const MAX_EVENTS_PER_PAGE: u32 = 500;
-/// Longest step key of a retry.
-const MAX_STEP_KEY_CHARS: usize = 200;
 
 /// The query of `GET /runs`.
 #[derive(Deserialize)]
@@ -65,7 +61,7 @@ pub(crate) async fn show(
     };
     let mut steps = app.store.list_step_heads(&id).await?;
     steps.retain(|step| !step.status.is_final());
-    let open_steps = app.step_views(record.status, steps).await?;
+    let open_steps = app.step_views(&record, steps).await?;
     Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps }))
 }
 
@@ -93,9 +89,9 @@ pub(crate) async fn steps(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<RunId>,
 ) -> Result<Json<Page<StepView>>, ApiFailure> {
-    let status = app.store.load_run(&id).await?.status;
+    let run = app.store.load_run(&id).await?;
     let steps = app.store.list_step_heads(&id).await?;
-    Ok(Json(Page { items: app.step_views(status, steps).await?, next: None }))
+    Ok(Json(Page { items: app.step_views(&run, steps).await?, next: None }))
 }
 
 /// The query of `GET /runs/{id}/events`.
@@ -124,67 +120,17 @@ pub(crate) async fn events(
     hold(&app, app.wake.bell(&id), query.wait_ms, look).await.map(Json)
 }
 
-/// Pauses, resumes or cancels a run.
-pub(crate) async fn control(
-    State(app): State<Arc<App>>,
-    IdPath(id): IdPath<RunId>,
-    Body(control): Body<Control>,
-) -> Result<Json<Controlled>, ApiFailure> {
-    let status = app.control(&id, transition(control.action)).await?;
-    Ok(Json(Controlled { runs: vec![(id, status)] }))
-}
-
-/// Begins again from failed steps.
-pub(crate) async fn retry(
-    State(app): State<Arc<App>>,
-    IdPath(id): IdPath<RunId>,
-    Body(retry): Body<Retry>,
-) -> Result<Json<Controlled>, ApiFailure> {
-    let key = retry.step_key.as_deref();
-    if key.is_some_and(|key| key.chars().count() > MAX_STEP_KEY_CHARS) {
-        return Err(ApiFailure::bad(
-            "request.invalid",
-            format!("`step_key` has at most {MAX_STEP_KEY_CHARS} characters"),
-        ));
-    }
-    let result = app.store.retry_run(&id, key, app.clock.now()).await;
-    app.trouble.note(&result);
-    let keys = result?;
-    tracing::info!(run.id = %id, steps = keys.len(), "a run begins again from failed steps");
-    app.wake.run_changed(&id);
-    app.wake.work_ready();
-    Ok(Json(Controlled { runs: vec![(id, RunStatus::Running)] }))
-}
-
-/// What a person's action does to a run.
-pub(crate) fn transition(action: ControlAction) -> RunTransition {
-    match action {
-        ControlAction::Pause => RunTransition::Pause,
-        ControlAction::Resume => RunTransition::Resume,
-        ControlAction::Cancel => RunTransition::Cancel,
-    }
-}
-
 impl App {
-    /// Changes a run's status, and wakes whoever has to know.
-    pub(crate) async fn control(&self, run: &RunId, transition: RunTransition) -> Result<RunStatus, StoreError> {
-        let result = self.store.control_run(run, transition, self.clock.now()).await;
-        self.trouble.note_error(&result);
-        let status = result?;
-        tracing::info!(run.id = %run, run.status = status.as_str(), "a run was controlled");
-        self.wake.run_changed(run);
-        self.wake.work_ready();
-        Ok(status)
-    }
-
-    async fn step_views(&self, run: RunStatus, steps: Vec<StepRecord>) -> Result<Vec<StepView>, ApiFailure> {
-        let workers = self.store.list_workers(MAX_LISTED_WORKERS).await?;
+    async fn step_views(&self, run: &RunRecord, steps: Vec<StepRecord>) -> Result<Vec<StepView>, ApiFailure> {
+        let waits = run.status == RunStatus::Running && steps.iter().any(|step| step.status == StepStatus::Scheduled);
+        // Only a step that waits needs reasons.
+        let reasons = if waits { self.reasons(run, &steps).await? } else { Reasons::default() };
         let around = Surroundings {
-            run,
-            drives: self.config.drives,
+            run: run.status,
+            is_carried_on: self.config.drives || run.owner.is_some(),
             agent_slots: self.config.agent_slots,
             lease_ms: self.config.lease_ms,
-            workers: &workers,
+            reasons: &reasons,
             now: self.clock.now(),
         };
         steps
@@ -194,5 +140,15 @@ impl App {
                 step_view(step, waiting_for)
             })
             .collect()
+    }
+
+    async fn reasons(&self, run: &RunRecord, steps: &[StepRecord]) -> Result<Reasons, ApiFailure> {
+        let blocked = steps.iter().any(|step| step.blocked_on.is_some());
+        let timed = steps.iter().any(|step| step.not_before.is_some());
+        Ok(Reasons {
+            workers: self.store.list_workers(MAX_LISTED_WORKERS).await?,
+            budget: if blocked { self.store.load_budget(&run.campaign).await? } else { Vec::new() },
+            schedule: if timed { self.store.load_campaign(&run.campaign).await?.schedule } else { None },
+        })
     }
 }

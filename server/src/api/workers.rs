@@ -1,22 +1,24 @@
 //! Workers: registration, claims, heartbeats, reports.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, WorkerRecord};
 use nightshift_protocol::api::{
-    Claim, Claimed, Heartbeat, HeartbeatReply, LeasedStep, Page, RegisterWorker, Report, ReportReply, TryOutcome,
-    WorkerRegistered, WorkerView,
+    Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, RegisterWorker, Report,
+    ReportReply, ReportResult, TryOutcome, WorkerRegistered, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
-use nightshift_protocol::machine::Executor;
+use nightshift_protocol::machine::{Executor, Offers};
 use nightshift_protocol::step::{StepFailure, StepInput, StepKind};
+use tokio::time::Instant;
 
-use crate::api::long_poll::hold;
 use crate::app::App;
-use crate::commit::CommitError;
+use crate::commit::{CommitError, Reporter};
+use crate::dispatch::Taker;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 use crate::present::worker_view;
@@ -27,12 +29,12 @@ pub const MAX_LISTED_WORKERS: u32 = 1_000;
 const MAX_WORKER_NAME_CHARS: usize = 200;
 /// Longest version text of a worker.
 const MAX_VERSION_CHARS: usize = 64;
-/// Routes in one claim.
-const MAX_CLAIM_ROUTES: usize = 64;
-/// Steps of one route in one claim.
-const MAX_CLAIM_SLOTS: u32 = 1_024;
-/// Longest route.
-const MAX_ROUTE_CHARS: usize = 64;
+/// Devices of a worker.
+const MAX_DEVICES: usize = 64;
+/// Steps that a worker carries out at once, without a device or beside each other on one device.
+const MAX_SLOTS: u32 = 1_024;
+/// Labels of a worker.
+const MAX_LABELS: usize = 64;
 /// Leases in one heartbeat.
 const MAX_LEASES: usize = 4_096;
 
@@ -56,6 +58,7 @@ pub(crate) async fn register(
             ),
         ));
     }
+    examine(&request.offers)?;
     let worker = WorkerId::from_uuid(app.new_uuid());
     let offers = serde_json::to_value(&request.offers)
         .map_err(|error| ApiFailure::bad("request.invalid", format!("the offers cannot be stored: {error}")))?;
@@ -67,13 +70,33 @@ pub(crate) async fn register(
         version: request.version,
         last_seen_at: app.clock.now(),
         leases: 0,
+        server: if request.embedded { app.life.current() } else { None },
+        draining: false,
     };
     tracing::info!(worker.id = %worker, worker.name = %record.name, "a worker introduced itself");
-    let result = app.store.register_worker(record).await;
+    let result = app.store.register_worker(record.clone()).await;
     app.trouble.note(&result);
     result?;
+    app.roster.registered(&record, Arc::new(request.offers));
     let registered = WorkerRegistered { worker, lease_ms: app.config.lease_ms, heartbeat_ms: app.config.heartbeat_ms };
     Ok((StatusCode::CREATED, Json(registered)))
+}
+
+/// What is offered is bounded, because a claim is made from it.
+fn examine(offers: &Offers) -> Result<(), ApiFailure> {
+    let invalid = |message: String| Err(ApiFailure::bad("request.invalid", message));
+    if offers.devices.len() > MAX_DEVICES || offers.labels.len() > MAX_LABELS {
+        return invalid(format!("a worker offers at most {MAX_DEVICES} devices and {MAX_LABELS} labels"));
+    }
+    if offers.cpu_slots > MAX_SLOTS || offers.devices.iter().any(|device| device.shared_slots > MAX_SLOTS) {
+        return invalid(format!("a worker carries out at most {MAX_SLOTS} steps at once, on each device too"));
+    }
+    let mut numbers: Vec<u32> = offers.devices.iter().map(|device| device.index).collect();
+    numbers.sort_unstable();
+    if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+        return invalid("two devices of a worker have the same number".to_owned());
+    }
+    Ok(())
 }
 
 /// Leases steps to a worker; waits for some to be ready.
@@ -82,47 +105,29 @@ pub(crate) async fn claim(
     IdPath(worker): IdPath<WorkerId>,
     Body(claim): Body<Claim>,
 ) -> Result<Json<Claimed>, ApiFailure> {
-    let free = claimable(claim.free)?;
-    let look = || async {
-        if app.shutdown.is_cancelled() {
-            return Ok((false, Vec::new()));
-        }
-        let at = app.clock.now();
-        let request = ClaimRequest { worker: worker.clone(), free: free.clone(), at, expires_at: app.lease_end(at) };
-        let result = app.store.claim(request).await;
-        app.trouble.note_error(&result);
-        let steps = result?;
-        Ok((!steps.is_empty(), steps))
-    };
-    let records = hold(&app, app.wake.work(), claim.wait_ms, look).await?;
-    let mut steps = Vec::with_capacity(records.len());
-    for record in records {
-        app.wake.ring(&record.run);
-        match serde_json::from_value::<StepInput>(record.input.clone()) {
-            Ok(input) if input.kind().as_str() == record.kind => steps.push(leased(record, input)),
-            Ok(_) => refuse(&app, &record, "it belongs to another kind of step").await?,
-            Err(error) => refuse(&app, &record, &error.to_string()).await?,
-        }
+    let until = Instant::now() + Duration::from_millis(claim.wait_ms.min(MAX_WAIT_MS));
+    let known = app.roster.find(&*app.store, &worker).await?;
+    app.roster.heard_of(&worker);
+    if known.draining {
+        return Ok(Json(Claimed { steps: Vec::new(), draining: true }));
     }
-    Ok(Json(Claimed { steps }))
+    let taker = Taker::machine(&known.offers, &claim.free);
+    let steps = app.wait_for_steps(&worker, &taker, until).await?;
+    let steps = hand_over(&app, steps).await?;
+    Ok(Json(Claimed { draining: steps.is_empty() && app.roster.is_draining(&worker), steps }))
 }
 
-/// The routes that are asked for. Steps of agents never leave the server: they see model replies before anyone judged
-/// them, and their results steer the run.
-fn claimable(free: Vec<(String, u32)>) -> Result<Vec<(String, u32)>, ApiFailure> {
-    if free.len() > MAX_CLAIM_ROUTES || free.iter().any(|(route, _)| route.len() > MAX_ROUTE_CHARS) {
-        return Err(ApiFailure::bad(
-            "request.invalid",
-            format!("a claim names at most {MAX_CLAIM_ROUTES} routes of at most {MAX_ROUTE_CHARS} characters"),
-        ));
+/// The steps as their worker gets them.
+async fn hand_over(app: &App, records: Vec<StepRecord>) -> Result<Vec<LeasedStep>, ApiFailure> {
+    let mut steps = Vec::with_capacity(records.len());
+    for mut record in records {
+        match serde_json::from_value::<StepInput>(std::mem::take(&mut record.input)) {
+            Ok(input) if input.kind().as_str() == record.kind => steps.push(leased(record, input)),
+            Ok(_) => refuse(app, &record, "it belongs to another kind of step").await?,
+            Err(error) => refuse(app, &record, &error.to_string()).await?,
+        }
     }
-    if let Some((route, _)) = free.iter().find(|(route, _)| !route.starts_with("worker/")) {
-        return Err(ApiFailure::forbidden(
-            "auth.route_not_allowed",
-            format!("workers cannot claim the route `{route}`: theirs begin with `worker/`"),
-        ));
-    }
-    Ok(free.into_iter().filter(|(_, n)| *n > 0).map(|(route, n)| (route, n.min(MAX_CLAIM_SLOTS))).collect())
+    Ok(steps)
 }
 
 fn leased(record: StepRecord, input: StepInput) -> LeasedStep {
@@ -134,6 +139,8 @@ fn leased(record: StepRecord, input: StepInput) -> LeasedStep {
         route: record.route,
         input,
         timeout_ms: record.timeout_ms,
+        device: record.device,
+        traceparent: None,
     }
 }
 
@@ -141,7 +148,9 @@ fn leased(record: StepRecord, input: StepInput) -> LeasedStep {
 async fn refuse(app: &App, record: &StepRecord, why: &str) -> Result<(), ApiFailure> {
     let failure =
         StepFailure::fatal("step.unreadable_input", format!("this release cannot read the step's input: {why}"));
-    app.commit(record, record.epoch, TryOutcome::Failed { failure }).await.map(|_| ()).map_err(not_committed)
+    let outcome = TryOutcome::Failed { failure };
+    let done = app.commit(record, record.epoch, outcome, Reporter::Agents, None).await;
+    done.map(|_| ()).map_err(not_committed)
 }
 
 /// Extends all leases of a worker, and tells it what to stop.
@@ -153,20 +162,46 @@ pub(crate) async fn heartbeat(
     if heartbeat.leases.len() > MAX_LEASES {
         return Err(ApiFailure::bad("request.invalid", format!("a heartbeat carries at most {MAX_LEASES} leases")));
     }
+    app.roster.find(&*app.store, &worker).await?;
+    if heartbeat.leases.is_empty() {
+        app.roster.heard_of(&worker);
+        app.agenda.extended(&worker, None);
+        return Ok(Json(HeartbeatReply { lost: Vec::new(), cancelled: Vec::new() }));
+    }
     let at = app.clock.now();
-    let result = app.store.heartbeat(&worker, &heartbeat.leases, at, app.lease_end(at)).await;
+    let expires_at = app.lease_end(at);
+    let result = app.store.heartbeat(&worker, &heartbeat.leases, at, expires_at).await;
     app.trouble.note(&result);
     let outcome = result?;
+    app.agenda.extended(&worker, (outcome.lost.len() < heartbeat.leases.len()).then_some(expires_at));
     Ok(Json(HeartbeatReply { lost: outcome.lost, cancelled: outcome.cancelled }))
 }
 
-/// Commits how a try ended.
+/// Asks a worker to take nothing new and to end, or to go on.
+pub(crate) async fn drain(
+    State(app): State<Arc<App>>,
+    IdPath(worker): IdPath<WorkerId>,
+    Body(drain): Body<Drain>,
+) -> Result<StatusCode, ApiFailure> {
+    let result = app.store.drain_worker(&worker, drain.draining).await;
+    app.trouble.note_error(&result);
+    result?;
+    app.roster.set_draining(&worker, drain.draining);
+    app.dispatcher.wake_worker(&worker);
+    tracing::info!(worker.id = %worker, draining = drain.draining, "a worker was asked to end, or to go on");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Commits how a try ended, and gives further steps for what is free then.
 pub(crate) async fn report(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<StepId>,
     Body(report): Body<Report>,
 ) -> Result<Json<ReportReply>, ApiFailure> {
-    let step = app.store.load_step(&id).await?;
+    let step = match app.leases.find(&id, report.epoch) {
+        Some(step) => step,
+        None => app.store.load_step(&id).await?,
+    };
     if StepKind::parse(&step.kind).is_some_and(|kind| kind.executor() == Executor::Agent) {
         return Err(ApiFailure::forbidden(
             "auth.route_not_allowed",
@@ -174,16 +209,35 @@ pub(crate) async fn report(
         ));
     }
     if step.worker.as_ref() != Some(&report.worker) {
-        return Ok(Json(ReportReply::LeaseLost));
+        return Ok(Json(ReportReply { result: ReportResult::LeaseLost, steps: Vec::new() }));
     }
-    let reply = match app.commit(&step, report.epoch, report.result).await.map_err(not_committed)? {
-        Reported::Committed => ReportReply::Committed,
-        Reported::LeaseLost => ReportReply::LeaseLost,
+    app.roster.heard_of(&report.worker);
+    let claim = match &report.free {
+        Some(free) => claim_with_report(&app, &report.worker, free).await?,
+        None => None,
     };
-    if reply == ReportReply::LeaseLost {
+    let reporter = Reporter::Worker { draining: app.roster.is_draining(&report.worker) };
+    let done = app.commit(&step, report.epoch, report.result, reporter, claim).await.map_err(not_committed)?;
+    let result = match done.reported {
+        Reported::Committed => ReportResult::Committed,
+        Reported::LeaseLost => ReportResult::LeaseLost,
+    };
+    if result == ReportResult::LeaseLost {
         tracing::info!(step.id = %id, worker.id = %report.worker, "a late report was dropped");
     }
-    Ok(Json(reply))
+    Ok(Json(ReportReply { result, steps: hand_over(&app, done.steps).await? }))
+}
+
+/// The claim that goes with a report: nothing for a worker that is asked to end, or while the server stops.
+async fn claim_with_report(app: &App, worker: &WorkerId, free: &FreeSlots) -> Result<Option<ClaimRequest>, ApiFailure> {
+    let known = app.roster.find(&*app.store, worker).await?;
+    if known.draining || app.shutdown.is_cancelled() {
+        return Ok(None);
+    }
+    let taker = Taker::machine(&known.offers, free);
+    let reach = app.dispatcher.reach(worker, &taker);
+    let at = app.clock.now();
+    Ok((!reach.is_empty()).then(|| reach.request(worker, at, app.lease_end(at))))
 }
 
 fn not_committed(error: CommitError) -> ApiFailure {

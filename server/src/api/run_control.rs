@@ -1,0 +1,140 @@
+//! What people do to a run: control, retry, signals, priority.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::api::{Control, ControlAction, Controlled, Retry, SetPriority};
+use nightshift_protocol::campaign::{MAX_PRIORITY, MIN_PRIORITY};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::{RunStatus, RunTransition};
+use nightshift_protocol::signal::{MAX_HINT_CHARS, Signal};
+
+use crate::actor::Actor;
+use crate::api::idempotency::{digest, idempotency_key};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath};
+
+/// Longest step key of a retry.
+const MAX_STEP_KEY_CHARS: usize = 200;
+
+/// Pauses, resumes or cancels a run.
+pub(crate) async fn control(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    actor: Actor,
+    Body(control): Body<Control>,
+) -> Result<Json<Controlled>, ApiFailure> {
+    let status = app.control(&id, transition(control.action), actor.name()).await?;
+    Ok(Json(Controlled { runs: vec![(id, status)] }))
+}
+
+/// Begins again from failed steps.
+pub(crate) async fn retry(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    actor: Actor,
+    Body(retry): Body<Retry>,
+) -> Result<Json<Controlled>, ApiFailure> {
+    let key = retry.step_key.as_deref();
+    if key.is_some_and(|key| key.chars().count() > MAX_STEP_KEY_CHARS) {
+        return Err(ApiFailure::bad(
+            "request.invalid",
+            format!("`step_key` has at most {MAX_STEP_KEY_CHARS} characters"),
+        ));
+    }
+    let result = app.store.retry_run(&id, key, Some(actor.name()), app.clock.now()).await;
+    app.trouble.note(&result);
+    let keys = result?;
+    tracing::info!(run.id = %id, steps = keys.len(), "a run begins again from failed steps");
+    Ok(Json(Controlled { runs: vec![(id, RunStatus::Running)] }))
+}
+
+/// Tells a run something: advice, or that it may pass the gate that it waits at.
+pub(crate) async fn signal(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    actor: Actor,
+    headers: HeaderMap,
+    Body(signal): Body<Signal>,
+) -> Result<StatusCode, ApiFailure> {
+    examine_signal(&signal)?;
+    let key = match idempotency_key(&headers)? {
+        // The same key for another run is another request.
+        Some(key) => Some((key, digest(&(&id, &signal))?)),
+        None => None,
+    };
+    let result = app.store.signal_run(&id, signal, Some(actor.name()), key, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    result?;
+    tracing::info!(run.id = %id, by = actor.name(), "a run was told something");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses a signal that no prompt would take.
+pub(crate) fn examine_signal(signal: &Signal) -> Result<(), ApiFailure> {
+    let text = match signal {
+        Signal::Hint { text } => text,
+        Signal::Rejected { reason, .. } => reason,
+        Signal::Approved { .. } => return Ok(()),
+    };
+    if text.trim().is_empty() || text.chars().count() > MAX_HINT_CHARS {
+        return Err(ApiFailure::bad(
+            "signal.invalid_text",
+            format!("a hint or a reason has 1 to {MAX_HINT_CHARS} characters: shorten it"),
+        ));
+    }
+    Ok(())
+}
+
+/// Changes the head start of a run's steps.
+pub(crate) async fn prioritize(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    Body(SetPriority { priority }): Body<SetPriority>,
+) -> Result<StatusCode, ApiFailure> {
+    examine_priority(priority)?;
+    let result = app.store.set_priority(&id, priority, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    result?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a person's action does to a run.
+pub(crate) fn transition(action: ControlAction) -> RunTransition {
+    match action {
+        ControlAction::Pause => RunTransition::Pause,
+        ControlAction::Resume => RunTransition::Resume,
+        ControlAction::Cancel => RunTransition::Cancel,
+    }
+}
+
+/// Refuses a priority out of bounds.
+pub(crate) fn examine_priority(priority: i32) -> Result<(), ApiFailure> {
+    if !(MIN_PRIORITY..=MAX_PRIORITY).contains(&priority) {
+        return Err(ApiFailure::bad(
+            "campaign.invalid_priority",
+            format!("a priority is from {MIN_PRIORITY} to {MAX_PRIORITY}, not {priority}"),
+        ));
+    }
+    Ok(())
+}
+
+impl App {
+    /// Changes a run's status.
+    pub(crate) async fn control(
+        &self,
+        run: &RunId,
+        transition: RunTransition,
+        by: &str,
+    ) -> Result<RunStatus, StoreError> {
+        let result = self.store.control_run(run, transition, Some(by), self.clock.now()).await;
+        self.trouble.note_error(&result);
+        let status = result?;
+        tracing::info!(run.id = %run, run.status = status.as_str(), by, "a run was controlled");
+        Ok(status)
+    }
+}

@@ -1,0 +1,24 @@
+//! `GET /servers`: the lives of servers on this database.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_protocol::api::{Page, ServerView};
+
+use crate::app::App;
+use crate::error::ApiFailure;
+
+/// Servers, newest first.
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<ServerView>>, ApiFailure> {
+    let now = app.clock.now();
+    let items = app.store.list_servers().await?.into_iter().map(|server| ServerView {
+        alive: now < server.expires_at,
+        id: server.id,
+        name: server.name,
+        version: server.version,
+        address: server.address,
+        started_at: server.started_at,
+    });
+    Ok(Json(Page { items: items.collect(), next: None }))
+}

@@ -1,0 +1,50 @@
+//! Claims: the one road on which steps come into somebody's hands.
+
+use std::sync::Arc;
+
+use nightshift_engine::store::{StepRecord, StoreError};
+use nightshift_protocol::id::WorkerId;
+use nightshift_protocol::time::TimestampMs;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::dispatch::{Reach, Taker};
+
+impl App {
+    /// Leases what this worker can take; waits for it until then. Nothing when the server stops, or when the worker is
+    /// asked to end.
+    pub(crate) async fn wait_for_steps(
+        &self,
+        worker: &WorkerId,
+        taker: &Taker,
+        until: Instant,
+    ) -> Result<Vec<StepRecord>, StoreError> {
+        let mut place = self.dispatcher.join(worker, taker);
+        let told = || self.roster.is_draining(worker);
+        place.steps(until, &self.shutdown, told, |reach| self.claim(worker, reach)).await
+    }
+
+    async fn claim(&self, worker: &WorkerId, reach: Arc<Reach>) -> Result<Vec<StepRecord>, StoreError> {
+        let at = self.clock.now();
+        let expires_at = self.lease_end(at);
+        let result = self.store.claim(reach.request(worker, at, expires_at)).await;
+        self.trouble.note_error(&result);
+        if let Err(StoreError::NotFound { .. }) = &result {
+            self.roster.forget(worker);
+        }
+        let steps = result?;
+        self.leased(worker, &steps, expires_at);
+        Ok(steps)
+    }
+
+    /// Notes what was leased.
+    pub(crate) fn leased(&self, worker: &WorkerId, steps: &[StepRecord], expires_at: TimestampMs) {
+        if steps.is_empty() {
+            return;
+        }
+        self.agenda.leased(worker, expires_at);
+        for step in steps {
+            self.leases.keep(step);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Hears what commits bring about, here and in other servers on the same database, and passes it on.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use nightshift_engine::store::Notice;
+
+use crate::app::App;
+use crate::backoff::Backoff;
+
+/// The loop. Ends with the server.
+pub(crate) async fn run(app: Arc<App>) {
+    let mut backoff = Backoff::default();
+    loop {
+        let mut notices = app.store.notices();
+        // What was said before nobody heard.
+        app.wake.everything();
+        loop {
+            let notice = tokio::select! {
+                biased;
+                () = app.shutdown.cancelled() => return,
+                notice = notices.next() => notice,
+            };
+            let Some(notice) = notice else { break };
+            backoff.succeeded();
+            pass_on(&app, notice);
+        }
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(backoff.failed()) => {}
+        }
+    }
+}
+
+fn pass_on(app: &App, notice: Notice) {
+    match notice {
+        Notice::RunChanged(run) if app.config.drives => app.wake.run_changed(&run),
+        Notice::RunChanged(run) => app.wake.ring(&run),
+        Notice::Ready(route) => app.dispatcher.ready(&route),
+        Notice::TimerSet => app.agenda.timers_changed(),
+        Notice::Unknown => {
+            app.wake.everything();
+            app.agenda.leases_ran_out();
+            app.agenda.timers_changed();
+            app.dispatcher.probe();
+        }
+    }
+}

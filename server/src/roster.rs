@@ -1,0 +1,123 @@
+//! The workers that this server knows: what they offer, and that they were heard of. Both are kept in memory, so that a
+//! thousand idle workers cost the store next to nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nightshift_engine::store::{Store, StoreError, WorkerRecord};
+use nightshift_protocol::id::{ServerId, WorkerId};
+use nightshift_protocol::machine::Offers;
+
+/// Workers that are kept in memory; further ones are read again and again.
+const MAX_KNOWN: usize = 20_000;
+
+/// What is known of a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) offers: Arc<Offers>,
+    /// Whether it takes nothing new and will end.
+    pub(crate) draining: bool,
+}
+
+/// The workers.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    known: Mutex<HashMap<WorkerId, Known>>,
+    heard_of: Mutex<HashSet<WorkerId>>,
+    /// Workers in this process, as they registered: they move into each new life of the server.
+    embedded: Mutex<HashMap<WorkerId, WorkerRecord>>,
+}
+
+impl Roster {
+    /// What is known of this worker.
+    pub(crate) async fn find(&self, store: &dyn Store, worker: &WorkerId) -> Result<Known, StoreError> {
+        if let Some(known) = lock(&self.known).get(worker) {
+            return Ok(known.clone());
+        }
+        let known = read(&store.load_worker(worker).await?)?;
+        self.keep(worker, known.clone());
+        Ok(known)
+    }
+
+    /// A worker introduced itself.
+    pub(crate) fn registered(&self, record: &WorkerRecord, offers: Arc<Offers>) {
+        self.keep(&record.id, Known { offers, draining: record.draining });
+        if record.embedded {
+            lock(&self.embedded).insert(record.id.clone(), record.clone());
+        }
+    }
+
+    /// A worker was asked to end, or to go on.
+    pub(crate) fn set_draining(&self, worker: &WorkerId, draining: bool) {
+        if let Some(known) = lock(&self.known).get_mut(worker) {
+            known.draining = draining;
+        }
+    }
+
+    /// Whether the worker is asked to end, as far as it is known.
+    pub(crate) fn is_draining(&self, worker: &WorkerId) -> bool {
+        lock(&self.known).get(worker).is_some_and(|known| known.draining)
+    }
+
+    /// The store does not know this worker any more.
+    pub(crate) fn forget(&self, worker: &WorkerId) {
+        lock(&self.known).remove(worker);
+        lock(&self.embedded).remove(worker);
+    }
+
+    /// What the store says of its workers, for those that are known here. The ids of those that are asked to end since.
+    pub(crate) fn refresh(&self, records: &[WorkerRecord]) -> Vec<WorkerId> {
+        let mut known = lock(&self.known);
+        let mut told = Vec::new();
+        for record in records {
+            if let Some(known) = known.get_mut(&record.id) {
+                if record.draining && !known.draining {
+                    told.push(record.id.clone());
+                }
+                known.draining = record.draining;
+            }
+        }
+        told
+    }
+
+    /// This worker was heard of.
+    pub(crate) fn heard_of(&self, worker: &WorkerId) {
+        lock(&self.heard_of).insert(worker.clone());
+    }
+
+    /// Workers that were heard of since the last time.
+    pub(crate) fn take_heard_of(&self) -> HashSet<WorkerId> {
+        std::mem::take(&mut *lock(&self.heard_of))
+    }
+
+    /// Workers of this process, for a new life.
+    pub(crate) fn embedded(&self, server: &ServerId) -> Vec<WorkerRecord> {
+        let mut embedded = lock(&self.embedded);
+        for record in embedded.values_mut() {
+            record.server = Some(server.clone());
+        }
+        embedded.values().cloned().collect()
+    }
+
+    fn keep(&self, worker: &WorkerId, fresh: Known) {
+        let mut known = lock(&self.known);
+        if known.len() < MAX_KNOWN || known.contains_key(worker) {
+            known.insert(worker.clone(), fresh);
+        }
+    }
+}
+
+fn read(record: &WorkerRecord) -> Result<Known, StoreError> {
+    let offers = serde_json::from_value(record.offers.clone()).map_err(|error| StoreError::Refused {
+        code: "worker.unreadable",
+        message: format!(
+            "the offers of the worker {} were stored in a form that this release cannot read ({error}): restart it",
+            record.id
+        ),
+    })?;
+    Ok(Known { offers: Arc::new(offers), draining: record.draining })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
