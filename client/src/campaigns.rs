@@ -1,19 +1,31 @@
-//! Campaigns, ids, and the server's health.
+//! Campaigns, their archives, ids, and the server's health.
+
+use std::time::Duration;
 
 use nightshift_protocol::api::{
     CampaignCreated, CampaignDetail, CampaignSummary, Control, ControlAction, Controlled, CreateCampaign, Health,
-    IDEMPOTENCY_HEADER, IdMatches, Page,
+    IDEMPOTENCY_HEADER, IdMatches, Page, SetLimits, SetPriority,
 };
 use nightshift_protocol::id::CampaignId;
 use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
 
+use crate::download::Download;
 use crate::error::ClientError;
 use crate::transport::Client;
+
+/// Longest time that an archive may be on its way.
+const ARCHIVE_TIMEOUT: Duration = Duration::from_mins(30);
 
 impl Client {
     /// Whether the server is there, and what it is.
     pub async fn health(&self) -> Result<Health, ClientError> {
         self.get(self.url(&["health"], &[])).await
+    }
+
+    /// Whether the server is ready for work; an error with the reason when it is not.
+    pub async fn ready(&self) -> Result<Health, ClientError> {
+        self.get(self.url(&["ready"], &[])).await
     }
 
     /// Creates a campaign. The same key with the same request finds the campaign that it created before.
@@ -44,6 +56,32 @@ impl Client {
     /// Pauses, resumes or cancels every run of a campaign that is not over.
     pub async fn control_campaign(&self, id: &CampaignId, action: ControlAction) -> Result<Controlled, ClientError> {
         self.post(self.url(&["campaigns", id.as_str(), "control"], &[]), &Control { action }).await
+    }
+
+    /// Changes budget, schedule or weight of a campaign: what is given; the rest stays.
+    pub async fn set_campaign_limits(&self, id: &CampaignId, limits: &SetLimits) -> Result<CampaignDetail, ClientError> {
+        self.post(self.url(&["campaigns", id.as_str(), "limits"], &[]), limits).await
+    }
+
+    /// Changes the head start of the steps of all runs of a campaign.
+    pub async fn set_campaign_priority(&self, id: &CampaignId, priority: i32) -> Result<Controlled, ClientError> {
+        self.post(self.url(&["campaigns", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
+    }
+
+    /// A campaign as one archive file, as it comes. It is rebuilt by [`Self::import_campaign`], here or elsewhere.
+    pub async fn campaign_archive(&self, id: &CampaignId) -> Result<Download, ClientError> {
+        let url = self.url(&["campaigns", id.as_str(), "archive"], &[]);
+        Ok(Download::new(self.open(self.request(Method::GET, url).timeout(ARCHIVE_TIMEOUT)).await?))
+    }
+
+    /// Stores a campaign from the bytes of its archive. One that is there already stays as it is.
+    pub async fn import_campaign(&self, archive: Vec<u8>) -> Result<CampaignCreated, ClientError> {
+        let request = self
+            .request(Method::POST, self.url(&["import"], &[]))
+            .timeout(ARCHIVE_TIMEOUT)
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .body(archive);
+        self.json(request).await
     }
 
     /// Campaigns and runs whose id begins or ends with the text.

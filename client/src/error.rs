@@ -6,7 +6,7 @@ use nightshift_protocol::error::ApiError;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The address is no HTTP address.
-    #[error("`{address}` is not a server address ({reason}): expected something like http://127.0.0.1:7777")]
+    #[error("`{address}` is not a server address ({reason}): expected something like http://127.0.0.1:7777, or several with commas between them")]
     InvalidAddress {
         /// What was given.
         address: String,
@@ -71,6 +71,23 @@ pub enum ClientError {
         /// The hash.
         hash: String,
     },
+    /// A transfer ended before all was there.
+    #[error("a transfer with the server at {address} ended after {stored_bytes} of {size_bytes} bytes")]
+    Cut {
+        /// Where.
+        address: String,
+        /// Bytes that arrived.
+        stored_bytes: u64,
+        /// Bytes of the whole.
+        size_bytes: u64,
+    },
+    /// What was downloaded could not be kept.
+    #[error("what was downloaded could not be stored: {source}")]
+    Sink {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
 }
 
 impl ClientError {
@@ -87,6 +104,8 @@ impl ClientError {
             Self::NotUnderstood { .. } => "server.not_understood",
             Self::TooLarge { .. } => "server.reply_too_large",
             Self::Damaged { .. } => "artifact.damaged",
+            Self::Cut { .. } => "artifact.cut",
+            Self::Sink { .. } => "artifact.not_stored",
         }
     }
 
@@ -94,11 +113,15 @@ impl ClientError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Damaged { .. } => true,
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Damaged { .. } | Self::Cut { .. } => true,
             Self::Api { status, .. } | Self::NotUnderstood { status, .. } => {
                 matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504 | 507)
             }
-            Self::InvalidAddress { .. } | Self::InvalidToken | Self::Setup(_) | Self::TooLarge { .. } => false,
+            Self::InvalidAddress { .. }
+            | Self::InvalidToken
+            | Self::Setup(_)
+            | Self::TooLarge { .. }
+            | Self::Sink { .. } => false,
         }
     }
 

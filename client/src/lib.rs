@@ -1,15 +1,22 @@
 //! A typed HTTP client over the protocol, for worker, command line and dashboard.
 //!
-//! One method for each call of the API under `/api/v1`; every failure is a [`ClientError`] with a stable code. It never
-//! retries by itself (the caller knows whether a call may be repeated), never follows redirects, reads no environment
-//! and starts no runtime, so that it also compiles to wasm.
+//! One method for each call of the API under `/api/v1`; every failure is a [`ClientError`] with a stable code. With several
+//! addresses it goes on to the next replica where nobody answers. Beyond that, and beyond taking up a broken transfer of
+//! an artifact, it never retries by itself (the caller knows whether a call may be repeated), never follows redirects,
+//! reads no environment and starts no runtime, so that it also compiles to wasm.
 
+mod addresses;
 mod artifacts;
 mod campaigns;
+mod download;
 mod error;
+mod operations;
 mod runs;
 mod transport;
 mod workers;
 
+pub use addresses::Addresses;
+pub use artifacts::{MAX_WHOLE_UPLOAD_BYTES, Sink};
+pub use download::Download;
 pub use error::ClientError;
 pub use transport::{Client, LONG_POLL_GRACE, MAX_REPLY_BYTES, REQUEST_TIMEOUT};

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Control, ControlAction, Controlled, EventsPage, MAX_WAIT_MS, Page, Retry, RunDetail, RunSummary, StepView,
+    Bulk, BulkDone, Control, ControlAction, Controlled, EventsPage, MAX_WAIT_MS, Page, Retry, RunDetail, RunSummary,
+    SetPriority, StepView,
 };
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::signal::Signal;
 use reqwest::Method;
 
 use crate::error::ClientError;
@@ -59,5 +61,20 @@ impl Client {
     pub async fn retry_run(&self, id: &RunId, step_key: Option<&str>) -> Result<Controlled, ClientError> {
         let retry = Retry { step_key: step_key.map(str::to_owned) };
         self.post(self.url(&["runs", id.as_str(), "retry"], &[]), &retry).await
+    }
+
+    /// Tells a run something: a hint, or a word at a gate.
+    pub async fn signal_run(&self, id: &RunId, signal: &Signal) -> Result<Controlled, ClientError> {
+        self.post(self.url(&["runs", id.as_str(), "signals"], &[]), signal).await
+    }
+
+    /// Changes the head start of a run's steps.
+    pub async fn set_run_priority(&self, id: &RunId, priority: i32) -> Result<Controlled, ClientError> {
+        self.post(self.url(&["runs", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
+    }
+
+    /// Does one thing to every run that fits a filter. When the answer says that there are more, call again.
+    pub async fn bulk(&self, bulk: &Bulk) -> Result<BulkDone, ClientError> {
+        self.post(self.url(&["runs", "bulk"], &[]), bulk).await
     }
 }

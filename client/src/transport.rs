@@ -1,15 +1,19 @@
 //! Sending a request and reading its answer, in one place for all calls.
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
 use nightshift_protocol::error::ApiErrorBody;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::{Method, Request, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::addresses::Addresses;
 use crate::error::ClientError;
 
 /// Longest time that an ordinary call may take.
@@ -18,35 +22,56 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 pub const LONG_POLL_GRACE: Duration = Duration::from_secs(30);
 /// Longest time until a connection stands.
 #[cfg(not(target_arch = "wasm32"))]
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a silent connection is trusted before it is asked for a sign of life, and how often: a machine that lost
+/// its power closes none.
+#[cfg(not(target_arch = "wasm32"))]
+const KEEPALIVE: (Duration, u32) = (Duration::from_secs(5), 3);
+/// Header that says where a request belongs in a trace.
+const TRACE_HEADER: &str = "traceparent";
 /// Most bytes of one answer.
 pub const MAX_REPLY_BYTES: usize = 256 * 1024 * 1024;
+/// Most bytes of an answer that is an error.
+const MAX_ERROR_BYTES: usize = 1024 * 1024;
 /// Most characters of an answer that is not understood that its error repeats.
 const MAX_QUOTED_CHARS: usize = 200;
 
-/// A connection to a server. Cheap to clone.
+/// A connection to a server, or to several replicas of it. Cheap to clone; clones share which replica is spoken to.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
-    /// Ends with `/api/v1/`.
+    addresses: Arc<Addresses>,
+    /// Ends with `/api/v1/`; requests are made for it and sent to the replica that is spoken to.
     base: Url,
     authorization: Option<HeaderValue>,
+    trace: Option<HeaderValue>,
 }
 
 impl Client {
-    /// A client of the server at this address, for example `http://127.0.0.1:7777`. Nothing is sent yet.
+    /// A client of the server at this address, for example `http://127.0.0.1:7777`, or of replicas whose addresses are
+    /// separated by commas. Nothing is sent yet.
     pub fn new(base_url: &str, token: Option<SecretString>) -> Result<Self, ClientError> {
-        let base = api_base(base_url)?;
+        let addresses = Addresses::parse(base_url)?;
         let authorization = token.map(|token| bearer(&token)).transpose()?;
-        let http = http_client(&base).map_err(ClientError::Setup)?;
-        Ok(Self { http, base, authorization })
+        let http = http_client(&addresses).map_err(ClientError::Setup)?;
+        let base = addresses.base(0).cloned().ok_or_else(|| ClientError::InvalidAddress {
+            address: base_url.to_owned(),
+            reason: "it is empty".to_owned(),
+        })?;
+        Ok(Self { http, addresses: Arc::new(addresses), base, authorization, trace: None })
     }
 
-    /// The server's address, without the path of the API.
+    /// The address of the server or replica that is spoken to, without the path of the API.
     #[must_use]
     pub fn address(&self) -> String {
-        let address = self.base.as_str();
-        address.strip_suffix("/api/v1/").unwrap_or(address).to_owned()
+        self.addresses.address(self.addresses.current()).to_owned()
+    }
+
+    /// The same client, whose calls belong to this place of a trace (W3C `traceparent`).
+    #[must_use]
+    pub fn in_trace(&self, traceparent: Option<&str>) -> Self {
+        let trace = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
+        Self { trace, ..self.clone() }
     }
 
     /// The address of an endpoint: path segments are escaped, absent query values are left out.
@@ -67,11 +92,14 @@ impl Client {
     }
 
     pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        let request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
-        match &self.authorization {
-            Some(value) => request.header(AUTHORIZATION, value.clone()),
-            None => request,
+        let mut request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
+        if let Some(value) = &self.authorization {
+            request = request.header(AUTHORIZATION, value.clone());
         }
+        if let Some(value) = &self.trace {
+            request = request.header(TRACE_HEADER, value.clone());
+        }
+        request
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T, ClientError> {
@@ -97,43 +125,152 @@ impl Client {
 
     /// Sends, and reads the whole answer; an answer that is no success becomes an error.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), ClientError> {
-        let response = request.send().await.map_err(|error| self.failed(error))?;
-        let status = response.status();
-        let body = self.body(response).await?;
-        if status.is_success() {
-            return Ok((status, body));
-        }
-        match serde_json::from_slice::<ApiErrorBody>(&body) {
-            Ok(answer) => Err(ClientError::Api { status: status.as_u16(), error: answer.error }),
-            Err(_) => Err(ClientError::NotUnderstood {
-                address: self.address(),
-                status: status.as_u16(),
-                reason: quote(&body),
-            }),
-        }
+        let (status, _, body) = self.send_with_headers(request).await?;
+        Ok((status, body))
     }
 
-    async fn body(&self, response: Response) -> Result<Vec<u8>, ClientError> {
-        let mut stream = response.bytes_stream();
+    /// [`Self::send`], with the headers of the answer.
+    pub(crate) async fn send_with_headers(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<(StatusCode, HeaderMap, Vec<u8>), ClientError> {
+        let mut answer = self.open(request).await?;
+        let (status, headers) = (answer.status, std::mem::take(&mut answer.headers));
         let mut body = Vec::new();
-        while let Some(chunk) = stream.try_next().await.map_err(|error| self.failed(error))? {
+        while let Some(chunk) = answer.chunk().await? {
             if body.len() + chunk.len() > MAX_REPLY_BYTES {
                 return Err(ClientError::TooLarge { address: self.address(), limit_bytes: MAX_REPLY_BYTES });
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(body)
+        Ok((status, headers, body))
     }
 
-    fn failed(&self, error: reqwest::Error) -> ClientError {
-        // The address of the call itself stays out of the message: it is long, and the base is what a person can mend.
-        let source = error.without_url();
-        if source.is_timeout() {
-            ClientError::TimedOut { address: self.address(), source }
-        } else {
-            ClientError::Unreachable { address: self.address(), reason: innermost(&source), source }
+    /// Sends, and gives the answer before its body; an answer that is no success becomes an error.
+    ///
+    /// Where nobody answers, or a replica says that it is not ready, the next one is asked, each at most once. When the
+    /// connection breaks later, only a call that reads is repeated: whether to repeat any other is the caller's to say.
+    pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
+        let mut request = request.build().map_err(|error| self.failed(self.addresses.current(), error))?;
+        let mut left = self.addresses.len();
+        loop {
+            left -= 1;
+            let again = if left > 0 { request.try_clone() } else { None };
+            let number = self.addresses.current();
+            let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+            let error = match self.http.execute(self.addressed(request, number)).await {
+                Ok(response) if response.status().is_success() => {
+                    return Ok(Answer::new(self.clone(), number, response));
+                }
+                Ok(response) => {
+                    let is_unready = response.status() == StatusCode::SERVICE_UNAVAILABLE;
+                    let error = self.refused(number, response).await;
+                    if !is_unready {
+                        return Err(error);
+                    }
+                    self.addresses.move_on_from(number);
+                    error
+                }
+                Err(error) => {
+                    self.addresses.move_on_from(number);
+                    let may_repeat = reads || never_arrived(&error);
+                    let error = self.failed(number, error);
+                    if !may_repeat {
+                        return Err(error);
+                    }
+                    error
+                }
+            };
+            match again {
+                Some(again) => request = again,
+                None => return Err(error),
+            }
         }
     }
+
+    /// The request, to the replica of this number.
+    fn addressed(&self, mut request: Request, number: usize) -> Request {
+        if let Some(base) = self.addresses.base(number)
+            && let Some(below) = request.url().as_str().strip_prefix(self.base.as_str())
+            && let Ok(url) = Url::parse(&format!("{base}{below}"))
+        {
+            *request.url_mut() = url;
+        }
+        request
+    }
+
+    async fn refused(&self, number: usize, response: Response) -> ClientError {
+        let status = response.status().as_u16();
+        let mut answer = Answer::new(self.clone(), number, response);
+        let mut body = Vec::new();
+        loop {
+            match answer.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ERROR_BYTES => body.extend_from_slice(&chunk),
+                Ok(_) => break,
+                Err(error) => return error,
+            }
+        }
+        match serde_json::from_slice::<ApiErrorBody>(&body) {
+            Ok(answer) => ClientError::Api { status, error: answer.error },
+            Err(_) => ClientError::NotUnderstood {
+                address: self.addresses.address(number).to_owned(),
+                status,
+                reason: quote(&body),
+            },
+        }
+    }
+
+    fn failed(&self, number: usize, error: reqwest::Error) -> ClientError {
+        // The address of the call itself stays out of the message: it is long, and the base is what a person can mend.
+        let source = error.without_url();
+        let address = self.addresses.address(number).to_owned();
+        if source.is_timeout() {
+            ClientError::TimedOut { address, source }
+        } else {
+            ClientError::Unreachable { address, reason: innermost(&source), source }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
+#[cfg(target_arch = "wasm32")]
+type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
+
+/// An answer whose body is still to come.
+pub(crate) struct Answer {
+    client: Client,
+    number: usize,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: Body,
+}
+
+impl Answer {
+    fn new(client: Client, number: usize, mut response: Response) -> Self {
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        Self { client, number, status, headers, body: Box::pin(response.bytes_stream()) }
+    }
+
+    /// The next bytes; none at the end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
+        self.body.next().await.transpose().map_err(|error| {
+            self.client.addresses.move_on_from(self.number);
+            self.client.failed(self.number, error)
+        })
+    }
+}
+
+/// Whether not a byte of the call can have reached a server.
+#[cfg(not(target_arch = "wasm32"))]
+fn never_arrived(error: &reqwest::Error) -> bool {
+    error.is_connect()
+}
+
+/// A browser does not tell.
+#[cfg(target_arch = "wasm32")]
+fn never_arrived(_error: &reqwest::Error) -> bool {
+    false
 }
 
 /// The innermost cause: the others only repeat that a request failed.
@@ -151,22 +288,6 @@ fn quote(body: &[u8]) -> String {
     if text.is_empty() { "an empty answer".to_owned() } else { text.chars().take(MAX_QUOTED_CHARS).collect() }
 }
 
-fn api_base(address: &str) -> Result<Url, ClientError> {
-    let invalid = |reason: &str| ClientError::InvalidAddress { address: address.to_owned(), reason: reason.to_owned() };
-    let url = Url::parse(address).map_err(|error| invalid(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(invalid("it begins with neither http:// nor https://"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(invalid("it carries a query or a fragment"));
-    }
-    let mut url = url;
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty().extend(["api", "v1", ""]);
-    }
-    Ok(url)
-}
-
 fn bearer(token: &SecretString) -> Result<HeaderValue, ClientError> {
     let mut value =
         HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).map_err(|_| ClientError::InvalidToken)?;
@@ -175,43 +296,27 @@ fn bearer(token: &SecretString) -> Result<HeaderValue, ClientError> {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-fn http_client(base: &Url) -> Result<reqwest::Client, reqwest::Error> {
+fn http_client(addresses: &Addresses) -> Result<reqwest::Client, reqwest::Error> {
     let builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(KEEPALIVE.0)
+        .tcp_keepalive_interval(KEEPALIVE.0)
+        .tcp_keepalive_retries(KEEPALIVE.1)
         // A redirect would carry the token to another host.
         .redirect(reqwest::redirect::Policy::none());
     // A proxy of the environment cannot reach this machine's own loopback.
-    if is_loopback(base) { builder.no_proxy().build() } else { builder.build() }
+    if addresses.are_loopback() { builder.no_proxy().build() } else { builder.build() }
 }
 
 #[cfg(target_arch = "wasm32")]
-fn http_client(_base: &Url) -> Result<reqwest::Client, reqwest::Error> {
+fn http_client(_addresses: &Addresses) -> Result<reqwest::Client, reqwest::Error> {
     reqwest::Client::builder().build()
-}
-
-#[cfg(not(target_arch = "wasm32"))]
-fn is_loopback(url: &Url) -> bool {
-    url.host_str().is_some_and(|host| {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-    })
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_address_may_end_with_a_slash_or_carry_a_path() {
-        for (given, expected) in [
-            ("http://127.0.0.1:7777", "http://127.0.0.1:7777/api/v1/"),
-            ("http://127.0.0.1:7777/", "http://127.0.0.1:7777/api/v1/"),
-            ("https://host/nightshift", "https://host/nightshift/api/v1/"),
-        ] {
-            assert_eq!(api_base(given).unwrap().as_str(), expected);
-        }
-    }
 
     #[test]
     fn an_address_that_is_no_http_address_is_refused() {

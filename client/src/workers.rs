@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Claim, Claimed, Heartbeat, HeartbeatReply, Page, RegisterWorker, Report, ReportReply, WorkerRegistered, WorkerView,
+    Claim, Claimed, Drain, Heartbeat, HeartbeatReply, Page, RegisterWorker, Report, ReportReply, WorkerRegistered,
+    WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use reqwest::Method;
@@ -35,8 +36,25 @@ impl Client {
 
     /// Extends all leases of a worker.
     pub async fn heartbeat(&self, worker: &WorkerId, heartbeat: &Heartbeat) -> Result<HeartbeatReply, ClientError> {
+        self.heartbeat_within(worker, heartbeat, HEARTBEAT_TIMEOUT).await
+    }
+
+    /// [`Self::heartbeat`], with an answer within this time at the latest.
+    pub async fn heartbeat_within(
+        &self,
+        worker: &WorkerId,
+        heartbeat: &Heartbeat,
+        within: Duration,
+    ) -> Result<HeartbeatReply, ClientError> {
         let url = self.url(&["workers", worker.as_str(), "heartbeat"], &[]);
-        self.json(self.request(Method::POST, url).timeout(HEARTBEAT_TIMEOUT).json(heartbeat)).await
+        self.json(self.request(Method::POST, url).timeout(within.min(HEARTBEAT_TIMEOUT)).json(heartbeat)).await
+    }
+
+    /// Asks a worker to take nothing new and to end, or takes that back.
+    pub async fn drain_worker(&self, worker: &WorkerId, draining: bool) -> Result<(), ClientError> {
+        let url = self.url(&["workers", worker.as_str(), "drain"], &[]);
+        self.send(self.request(Method::POST, url).json(&Drain { draining })).await?;
+        Ok(())
     }
 
     /// Reports how a try ended. Repeating a report is safe.

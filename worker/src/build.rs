@@ -12,7 +12,7 @@ use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
 
-use crate::artifacts::ArtifactCache;
+use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output::{self, LoopNotes};
 use crate::disassembly;
@@ -78,7 +78,7 @@ pub struct Builder<'a> {
     /// Earlier builds.
     pub cache: &'a BuildCache,
     /// Takes library and log.
-    pub artifacts: &'a ArtifactCache,
+    pub artifacts: StepArtifacts<'a>,
     /// An empty folder of this step alone.
     pub scratch: &'a Path,
     /// Stops the compiler.

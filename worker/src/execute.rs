@@ -11,7 +11,7 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 
-use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES};
+use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::build::{Builder, Role, build, disk_failure};
 use crate::build_cache::BuildCache;
 use crate::check::{Libraries, check};
@@ -149,8 +149,18 @@ impl Workbench {
 
     /// Carries out one step. Blocks; children are bound to the calling thread.
     pub fn execute(&self, input: &StepInput, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
+        self.execute_in_trace(input, None, cancel)
+    }
+
+    fn execute_in_trace(
+        &self,
+        input: &StepInput,
+        traceparent: Option<&str>,
+        cancel: &CancelFlag,
+    ) -> Result<StepOutput, StepFailure> {
         let folder = self.scratch.step_folder().map_err(|error| disk_failure(self.scratch.folder(), &error))?;
-        let step = Step { bench: self, folder: folder.path(), cancel };
+        let artifacts = StepArtifacts::new(&self.artifacts, Transfer { cancel, traceparent });
+        let step = Step { bench: self, folder: folder.path(), artifacts, cancel };
         match input {
             StepInput::PrepareTask { task } => step.prepare_task(&step.task(task)?),
             StepInput::Build { task, source, sandbox_required } => {
@@ -225,7 +235,7 @@ impl Workbench {
 
 impl Work for Workbench {
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
-        self.execute(&step.input, cancel)
+        self.execute_in_trace(&step.input, step.traceparent.as_deref(), cancel)
     }
 }
 
@@ -233,13 +243,14 @@ impl Work for Workbench {
 struct Step<'a> {
     bench: &'a Workbench,
     folder: &'a Path,
+    artifacts: StepArtifacts<'a>,
     cancel: &'a CancelFlag,
 }
 
 impl Step<'_> {
     /// The task's bundle, for a target that this machine has.
     fn task(&self, hash: &ArtifactHash) -> Result<TaskBundle, StepFailure> {
-        let bytes = self.bench.artifacts.get(hash)?;
+        let bytes = self.artifacts.get(hash)?;
         let bundle: TaskBundle = serde_json::from_slice(&bytes).map_err(|error| {
             StepFailure::fatal("task.malformed", format!("the stored task {} cannot be read: {error}", hash.short()))
         })?;
@@ -257,14 +268,14 @@ impl Step<'_> {
             jail: &self.bench.jail,
             toolchain: &self.bench.toolchain,
             cache: &self.bench.builds,
-            artifacts: &self.bench.artifacts,
+            artifacts: self.artifacts,
             scratch: self.folder,
             cancel: self.cancel,
         }
     }
 
     fn build(&self, task: &TaskBundle, source: &ArtifactHash) -> Result<StepOutput, StepFailure> {
-        let source = self.bench.artifacts.get(source)?;
+        let source = self.artifacts.get(source)?;
         // The compiler says better than we could what is wrong with bytes that are no text.
         let source = String::from_utf8_lossy(&source);
         let (report, _) = build(&self.builder(), &source, Role::Candidate, task.spec.limits.build_timeout_ms)?;
@@ -327,7 +338,7 @@ impl Step<'_> {
     /// A built library as a file of this step.
     fn library(&self, name: &str, hash: &ArtifactHash) -> Result<PathBuf, StepFailure> {
         let path = self.folder.join(format!("{name}.so"));
-        self.bench.artifacts.copy_to(hash, &path)?;
+        self.artifacts.copy_to(hash, &path)?;
         Ok(path)
     }
 
@@ -369,7 +380,7 @@ impl Step<'_> {
                 }),
             }),
             Examined::Rejected { code, message, printed } => {
-                let log = if printed.is_empty() { None } else { Some(bench.artifacts.put(printed.as_bytes())?) };
+                let log = if printed.is_empty() { None } else { Some(self.artifacts.put(printed.as_bytes())?) };
                 Ok(StepOutput::TaskRejected { code, message, log })
             }
         }

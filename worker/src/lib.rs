@@ -16,6 +16,7 @@ pub mod inputs;
 pub mod lease;
 pub mod machine;
 pub mod measure;
+pub mod offers;
 pub mod port;
 pub mod prepare;
 pub mod process;
@@ -26,5 +27,6 @@ pub mod scratch;
 pub mod statistics;
 pub mod symbols;
 pub mod toolchain;
+mod trace;
 
 pub use execute::examine;

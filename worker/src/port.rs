@@ -1,12 +1,13 @@
 //! The server, as the lease loop sees it. A trait, so that the loop can be tested against one in memory.
 
 use std::future::Future;
+use std::time::Duration;
 
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{
-    Claim, Claimed, Heartbeat, HeartbeatReply, RegisterWorker, Report, ReportReply, WorkerRegistered,
+    Claim, Claimed, Heartbeat, HeartbeatReply, LeasedStep, RegisterWorker, Report, ReportReply, WorkerRegistered,
 };
-use nightshift_protocol::id::{StepId, WorkerId};
+use nightshift_protocol::id::WorkerId;
 
 /// The server does not know this worker: it was restored, or the worker was removed.
 pub const UNKNOWN_WORKER: &str = "worker.not_found";
@@ -43,14 +44,15 @@ pub trait Port: Send + Sync + 'static {
     fn register(&self, request: &RegisterWorker) -> impl Future<Output = Result<WorkerRegistered, PortError>> + Send;
     /// Asks for steps.
     fn claim(&self, worker: &WorkerId, claim: &Claim) -> impl Future<Output = Result<Claimed, PortError>> + Send;
-    /// Extends all leases.
+    /// Extends all leases. An answer that takes longer than `within` is a failure that may pass.
     fn heartbeat(
         &self,
         worker: &WorkerId,
         heartbeat: &Heartbeat,
+        within: Duration,
     ) -> impl Future<Output = Result<HeartbeatReply, PortError>> + Send;
     /// Reports how a try ended. Repeating it is safe.
-    fn report(&self, step: &StepId, report: &Report) -> impl Future<Output = Result<ReportReply, PortError>> + Send;
+    fn report(&self, step: &LeasedStep, report: &Report) -> impl Future<Output = Result<ReportReply, PortError>> + Send;
 }
 
 impl Port for Client {
@@ -62,11 +64,17 @@ impl Port for Client {
         Ok(Client::claim(self, worker, claim).await?)
     }
 
-    async fn heartbeat(&self, worker: &WorkerId, heartbeat: &Heartbeat) -> Result<HeartbeatReply, PortError> {
-        Ok(Client::heartbeat(self, worker, heartbeat).await?)
+    async fn heartbeat(
+        &self,
+        worker: &WorkerId,
+        heartbeat: &Heartbeat,
+        within: Duration,
+    ) -> Result<HeartbeatReply, PortError> {
+        Ok(self.heartbeat_within(worker, heartbeat, within).await?)
     }
 
-    async fn report(&self, step: &StepId, report: &Report) -> Result<ReportReply, PortError> {
-        Ok(Client::report(self, step, report).await?)
+    async fn report(&self, step: &LeasedStep, report: &Report) -> Result<ReportReply, PortError> {
+        let client = self.in_trace(step.traceparent.as_deref());
+        Ok(Client::report(&client, &step.step, report).await?)
     }
 }

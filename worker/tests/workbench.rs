@@ -1,6 +1,8 @@
 //! Steps as a worker carries them out: with the real compiler, in the real jail.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +13,7 @@ use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::artifacts::{ArtifactError, ArtifactStore};
+use nightshift_worker::artifacts::{ArtifactError, ArtifactStore, Transfer};
 use nightshift_worker::build::{Role, build_key};
 use nightshift_worker::execute::{Workbench, examine, find_cpp_toolchain};
 use nightshift_worker::lease::WorkerConfig;
@@ -36,6 +38,17 @@ NS_EXPORT int ns_run(void *, const ns_tensor *inputs, int32_t, ns_tensor *output
 struct Store(Arc<Mutex<HashMap<ArtifactHash, Vec<u8>>>>);
 
 impl ArtifactStore for Store {
+    fn fetch(&self, hash: &ArtifactHash, into: &mut File, _: &Transfer<'_>) -> Result<(), ArtifactError> {
+        let bytes = self.get(hash)?;
+        into.write_all(&bytes).map_err(|source| ArtifactError::Io { path: PathBuf::new(), source })
+    }
+
+    fn put(&self, bytes: &[u8], _: &Transfer<'_>) -> Result<ArtifactHash, ArtifactError> {
+        Ok(self.keep(bytes))
+    }
+}
+
+impl Store {
     fn get(&self, hash: &ArtifactHash) -> Result<Vec<u8>, ArtifactError> {
         let Ok(artifacts) = self.0.lock() else { panic!("a test panicked with the artifacts in hand") };
         artifacts.get(hash).cloned().ok_or_else(|| ArtifactError::Server {
@@ -45,11 +58,11 @@ impl ArtifactStore for Store {
         })
     }
 
-    fn put(&self, bytes: &[u8]) -> Result<ArtifactHash, ArtifactError> {
+    fn keep(&self, bytes: &[u8]) -> ArtifactHash {
         let Ok(mut artifacts) = self.0.lock() else { panic!("a test panicked with the artifacts in hand") };
         let hash = ArtifactHash::of(bytes);
         artifacts.insert(hash.clone(), bytes.to_vec());
-        Ok(hash)
+        hash
     }
 }
 
@@ -70,7 +83,7 @@ impl Bench {
     }
 
     fn put(&self, text: &str) -> ArtifactHash {
-        self.store.put(text.as_bytes()).unwrap()
+        self.store.keep(text.as_bytes())
     }
 
     fn text(&self, hash: &ArtifactHash) -> String {
@@ -121,6 +134,9 @@ fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfig {
         executable: PathBuf::from(CHILD),
         cpp_compiler,
         cpu_slots: 1,
+        labels: BTreeSet::new(),
+        search_path: Vec::new(),
+        drain_timeout: Duration::from_secs(1),
     }
 }
 

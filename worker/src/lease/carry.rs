@@ -4,13 +4,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_protocol::api::{LeasedStep, Report, ReportReply, TryOutcome};
+use nightshift_protocol::api::{LeasedStep, Report, ReportResult, TryOutcome};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
+use super::backoff::Backoff;
 use super::held::{Hold, StopCause};
-use super::{Backoff, KILL_GRACE, Life, Work};
+use super::life::Life;
+use super::slots::{Place, Slot, Statement};
+use super::{KILL_GRACE, Work};
 use crate::port::Port;
+use crate::trace::step_span;
 
 /// How long a worker that ends tries to say that it gives a step back.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -19,15 +24,61 @@ const FAREWELL: Duration = Duration::from_secs(2);
 type Ended = Option<Result<StepOutput, StepFailure>>;
 
 impl<P: Port, W: Work> Life<P, W> {
-    /// Carries a step out and reports it. Its slot is free as soon as its processes are gone.
-    pub(super) async fn carry(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>, slot: OwnedSemaphorePermit) {
-        tracing::debug!(step.id = %step.step, step.key = %step.key, lease.epoch = step.epoch, "a step begins");
-        let ended = if hold.cause().is_none() { self.on_a_thread(&step, &hold).await } else { None };
-        drop(slot);
-        if let Some(outcome) = self.outcome(&step, hold.cause(), ended) {
-            self.report(&step, &hold, outcome).await;
+    /// Carries a step out and reports it. Its place is free as soon as its processes are gone, and the report says so:
+    /// what is ready for it comes with the answer.
+    pub(super) async fn carry(
+        self: Arc<Self>,
+        step: LeasedStep,
+        hold: Arc<Hold>,
+        place: Place,
+        slot: Option<Slot>,
+    ) {
+        let span = step_span(&step);
+        async {
+            let slot = match slot {
+                Some(slot) => Some(slot),
+                None => self.room(place, &hold).await,
+            };
+            tracing::debug!(step.id = %step.step, "a step begins");
+            let ended = match &slot {
+                Some(_) if hold.cause().is_none() => self.on_a_thread(&step, &hold).await,
+                Some(_) => None,
+                None => Some(Err(StepFailure::retriable("worker.unsupported_step", "the worker has no such device"))),
+            };
+            let is_draining = self.draining.is_cancelled() || self.over.is_cancelled();
+            let statement = slot.filter(|_| !is_draining).and_then(Slot::leave_and_state);
+            if let Some(outcome) = self.outcome(&step, hold.cause(), ended) {
+                self.report(&step, &hold, outcome, statement).await;
+            }
         }
+        .instrument(span)
+        .await;
         self.held.remove(&step.step, step.epoch);
+    }
+
+    /// Reports a step that cannot even begin.
+    pub(super) async fn refuse(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>, outcome: TryOutcome) {
+        self.report(&step, &hold, outcome, None).instrument(step_span(&step)).await;
+        self.held.remove(&step.step, step.epoch);
+    }
+
+    /// Gives a step back that was not begun.
+    pub(super) async fn give_back(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>) {
+        if self.embedded {
+            // The server ends too, and frees the leases of this life at its next start.
+            self.held.remove(&step.step, step.epoch);
+            return;
+        }
+        self.refuse(step, hold, TryOutcome::Cancelled).await;
+    }
+
+    /// Waits for room for a step that nobody asked for; none when this machine has no such place.
+    async fn room(self: &Arc<Self>, place: Place, hold: &Hold) -> Option<Slot> {
+        tracing::warn!("the server leased a step beyond what was stated to be free: it waits for its place");
+        tokio::select! {
+            slot = self.slots.wait_for(place) => slot,
+            () = hold.stopped.cancelled() => None,
+        }
     }
 
     /// Runs the step on a thread of its own: children die with the thread that starts them, and a thread that the
@@ -36,7 +87,9 @@ impl<P: Port, W: Work> Life<P, W> {
         let (sender, mut receiver) = oneshot::channel();
         let thread = {
             let (work, step, hold) = (Arc::clone(&self.work), step.clone(), Arc::clone(hold));
+            let span = tracing::Span::current();
             std::thread::Builder::new().name(format!("step {}", step.key)).spawn(move || {
+                let _within = span.enter();
                 let result = catch_unwind(AssertUnwindSafe(|| work.carry_out(&step, &hold.work)));
                 // Nobody listens when the step was given up.
                 let _ = sender.send(result.unwrap_or_else(|_| Err(panicked())));
@@ -78,16 +131,22 @@ impl<P: Port, W: Work> Life<P, W> {
             })),
             // The server of an embedded worker ends too and frees the leases of this life at its next start.
             Some(StopCause::ShuttingDown) if self.embedded => done,
-            Some(StopCause::ShuttingDown) => Some(done.unwrap_or_else(|| TryOutcome::Failed {
-                failure: StepFailure::retriable("worker.shutting_down", "the worker was asked to end"),
-            })),
+            // Given back: nothing is wrong with the step, and somebody else can have it at once.
+            Some(StopCause::ShuttingDown) => Some(done.unwrap_or(TryOutcome::Cancelled)),
             None => done.or_else(|| Some(TryOutcome::Failed { failure: panicked() })),
         }
     }
 
     /// Reports until the server acknowledges, or the lease is gone.
-    async fn report(&self, step: &LeasedStep, hold: &Hold, outcome: TryOutcome) {
-        let mut report = Report { worker: self.worker.clone(), epoch: step.epoch, result: outcome };
+    async fn report(
+        self: &Arc<Self>,
+        step: &LeasedStep,
+        hold: &Hold,
+        outcome: TryOutcome,
+        mut statement: Option<Statement>,
+    ) {
+        let free = statement.as_ref().map(Statement::free);
+        let mut report = Report { worker: self.worker.clone(), epoch: step.epoch, result: outcome, free };
         let mut backoff = Backoff::new();
         let mut replaced = false;
         let farewell = async {
@@ -97,19 +156,30 @@ impl<P: Port, W: Work> Life<P, W> {
         tokio::pin!(farewell);
         loop {
             let answer = tokio::select! {
-                answer = self.port.report(&step.step, &report) => answer,
+                answer = self.port.report(step, &report) => answer,
                 () = hold.lost.cancelled() => return self.dropped(step),
                 () = &mut farewell => return self.dropped(step),
             };
+            let answer = match answer {
+                Ok(reply) => {
+                    self.begin_all(reply.steps, statement.take());
+                    Ok(reply.result)
+                }
+                Err(error) => Err(error),
+            };
+            // Steps that came with an answer that was lost are leased again when their time is over: a repeated
+            // report asks for none, and what is free is claimed.
+            statement = None;
+            report.free = None;
             match answer {
-                Ok(ReportReply::Committed) => {
+                Ok(ReportResult::Committed) => {
                     if !backoff.is_fresh() {
                         tracing::info!(step.id = %step.step, "the report of a step came through");
                     }
-                    tracing::debug!(step.id = %step.step, step.key = %step.key, "a step is committed");
+                    tracing::debug!(step.id = %step.step, "a step is committed");
                     return;
                 }
-                Ok(ReportReply::LeaseLost) => return self.dropped(step),
+                Ok(ReportResult::LeaseLost) => return self.dropped(step),
                 Err(error) if error.is_unknown_worker() => {
                     self.may_repeat(&error);
                     return self.dropped(step);

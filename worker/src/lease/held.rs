@@ -93,11 +93,6 @@ impl Held {
         hold
     }
 
-    /// The hold on a step.
-    pub(crate) fn of(&self, step: &StepId, epoch: u64) -> Option<Arc<Hold>> {
-        self.leases().get(&(step.clone(), epoch)).map(|lease| Arc::clone(&lease.hold))
-    }
-
     /// Lets go of a step that is over.
     pub(crate) fn remove(&self, step: &StepId, epoch: u64) {
         self.leases().remove(&(step.clone(), epoch));

@@ -1,22 +1,21 @@
 //! A server in memory, and work that goes on until it is let go or killed.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    Claim, Claimed, Heartbeat, HeartbeatReply, LeasedStep, RegisterWorker, Report, ReportReply, TryOutcome,
-    WorkerRegistered,
+    Claim, Claimed, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, RegisterWorker, Report, ReportReply,
+    ReportResult, TryOutcome, WorkerRegistered,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
-use nightshift_protocol::machine::{MachineFacts, Offers, SandboxReport};
+use nightshift_protocol::machine::{DeviceOffer, MachineFacts, Offers, SandboxReport};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::Target;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::lease::{Work, WorkerError, serve};
+use crate::lease::{Stop, Work, WorkerError, work};
 use crate::port::{Port, PortError, UNKNOWN_WORKER};
 use crate::process::CancelFlag;
 
@@ -41,7 +40,14 @@ pub(super) struct ServerState {
     pub(super) registrations: u128,
     pub(super) known: Option<WorkerId>,
     pub(super) ready: BTreeMap<String, VecDeque<LeasedStep>>,
-    pub(super) asked: Vec<Vec<(String, u32)>>,
+    pub(super) asked: Vec<FreeSlots>,
+    /// What the calls that are on their way say to be free.
+    pub(super) on_their_way: Vec<FreeSlots>,
+    /// Steps that came with the answer to a report.
+    pub(super) given_with_reports: usize,
+    pub(super) draining: bool,
+    /// How many steps more than was said to be free the server gives.
+    pub(super) generous_by: u32,
     pub(super) leased: HashMap<StepId, u64>,
     pub(super) cancelled: HashSet<StepId>,
     pub(super) committed: Vec<(StepId, TryOutcome)>,
@@ -79,6 +85,8 @@ impl FakeServer {
             route: route.to_owned(),
             input: StepInput::PrepareTask { task: ArtifactHash::of(&n.to_le_bytes()) },
             timeout_ms,
+            device: None,
+            traceparent: None,
         };
         self.change(|state| state.ready.entry(route.to_owned()).or_default().push_back(leased));
         step
@@ -101,16 +109,50 @@ impl FakeServer {
         if state.known.as_ref() == Some(worker) { Ok(()) } else { Err(failure(UNKNOWN_WORKER, false)) }
     }
 
-    pub(super) fn take(state: &mut ServerState, claim: &Claim) -> Vec<LeasedStep> {
+    /// What is ready and fits, as the server decides it: on a device, an exclusive step goes before shared ones.
+    pub(super) fn take(state: &mut ServerState, free: &FreeSlots) -> Vec<LeasedStep> {
         let mut steps = Vec::new();
-        for (route, count) in &claim.free {
-            for _ in 0..*count {
-                let Some(step) = state.ready.get_mut(route).and_then(VecDeque::pop_front) else { break };
-                state.leased.insert(step.step.clone(), step.epoch);
-                steps.push(step);
+        for _ in 0..free.cpu + if free.cpu > 0 { state.generous_by } else { 0 } {
+            steps.extend(Self::pop(state, CPU, None));
+        }
+        for device in &free.devices {
+            let exclusive = device.exclusive.then(|| Self::pop(state, EXCLUSIVE, Some(device.index))).flatten();
+            let is_taken = exclusive.is_some();
+            steps.extend(exclusive);
+            let waits = state.ready.get(EXCLUSIVE).is_some_and(|queue| !queue.is_empty());
+            for _ in 0..if is_taken || waits { 0 } else { device.shared } {
+                steps.extend(Self::pop(state, SHARED, Some(device.index)));
             }
         }
         steps
+    }
+
+    fn pop(state: &mut ServerState, route: &str, device: Option<u32>) -> Option<LeasedStep> {
+        let step = state.ready.get_mut(route)?.pop_front()?;
+        state.leased.insert(step.step.clone(), step.epoch);
+        Some(LeasedStep { device, ..step })
+    }
+}
+
+impl FakeServer {
+    async fn claim_held(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
+        let deadline = tokio::time::Instant::now() + Duration::from_millis(claim.wait_ms);
+        loop {
+            let changed = self.changed.notified();
+            let (steps, draining) = {
+                let mut state = self.state();
+                Self::check_known(&state, worker)?;
+                let draining = state.draining;
+                (if draining { Vec::new() } else { Self::take(&mut state, &claim.free) }, draining)
+            };
+            if !steps.is_empty() || draining {
+                self.changed.notify_waiters();
+                return Ok(Claimed { steps, draining });
+            }
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return Ok(Claimed { steps: Vec::new(), draining: false });
+            }
+        }
     }
 }
 
@@ -128,26 +170,25 @@ impl Port for FakeServer {
     }
 
     async fn claim(&self, worker: &WorkerId, claim: &Claim) -> Result<Claimed, PortError> {
-        self.state().asked.push(claim.free.clone());
-        let deadline = tokio::time::Instant::now() + Duration::from_millis(claim.wait_ms.min(300));
-        loop {
-            let changed = self.changed.notified();
-            let steps = {
-                let mut state = self.state();
-                Self::check_known(&state, worker)?;
-                Self::take(&mut state, claim)
-            };
-            if !steps.is_empty() {
-                self.changed.notify_waiters();
-                return Ok(Claimed { steps });
+        self.change(|state| {
+            state.asked.push(claim.free.clone());
+            state.on_their_way.push(claim.free.clone());
+        });
+        let answer = self.claim_held(worker, claim).await;
+        self.change(|state| {
+            if let Some(place) = state.on_their_way.iter().position(|free| *free == claim.free) {
+                state.on_their_way.remove(place);
             }
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return Ok(Claimed { steps: Vec::new() });
-            }
-        }
+        });
+        answer
     }
 
-    async fn heartbeat(&self, worker: &WorkerId, heartbeat: &Heartbeat) -> Result<HeartbeatReply, PortError> {
+    async fn heartbeat(
+        &self,
+        worker: &WorkerId,
+        heartbeat: &Heartbeat,
+        _within: Duration,
+    ) -> Result<HeartbeatReply, PortError> {
         let state = self.state();
         if state.heartbeats_fail {
             return Err(failure("server.unreachable", true));
@@ -166,7 +207,8 @@ impl Port for FakeServer {
         })
     }
 
-    async fn report(&self, step: &StepId, report: &Report) -> Result<ReportReply, PortError> {
+    async fn report(&self, leased: &LeasedStep, report: &Report) -> Result<ReportReply, PortError> {
+        let step = &leased.step;
         self.change(|state| {
             state.reports_seen += 1;
             Self::check_known(state, &report.worker)?;
@@ -174,20 +216,22 @@ impl Port for FakeServer {
                 return Err(failure("request.too_large", false));
             }
             let already = state.committed.iter().any(|(committed, _)| committed == step);
-            let reply = if already {
-                ReportReply::Committed
+            let result = if already {
+                ReportResult::Committed
             } else if state.leased.get(step) == Some(&report.epoch) {
                 state.leased.remove(step);
                 state.committed.push((step.clone(), report.result.clone()));
-                ReportReply::Committed
+                ReportResult::Committed
             } else {
-                ReportReply::LeaseLost
+                ReportResult::LeaseLost
             };
             if state.report_answers_lost > 0 {
                 state.report_answers_lost -= 1;
                 return Err(failure("server.timed_out", true));
             }
-            Ok(reply)
+            let steps = report.free.as_ref().map(|free| Self::take(state, free)).unwrap_or_default();
+            state.given_with_reports += steps.len();
+            Ok(ReportReply { result, steps })
         })
     }
 }
@@ -206,9 +250,11 @@ pub(super) struct WorkState {
     pub(super) running: HashSet<StepId>,
     pub(super) most_running: usize,
     pub(super) killed: HashSet<StepId>,
-    /// Steps that ran at the same time as an exclusive one.
+    /// Steps that ran on the same device as an exclusive one, at the same time.
     pub(super) disturbed: usize,
-    pub(super) exclusive: usize,
+    /// What runs on each device, and whether it has it alone.
+    pub(super) on_devices: HashMap<u32, Vec<bool>>,
+    pub(super) most_exclusive: usize,
 }
 
 impl FakeWork {
@@ -251,8 +297,14 @@ impl Work for FakeWork {
         self.change(|state| {
             state.running.insert(step.step.clone());
             state.most_running = state.most_running.max(state.running.len());
-            state.exclusive += usize::from(is_exclusive);
-            state.disturbed += usize::from(state.exclusive > 0 && state.running.len() > 1);
+            if let Some(device) = step.device {
+                let there = state.on_devices.entry(device).or_default();
+                there.push(is_exclusive);
+                let disturbed = there.len() > 1 && there.contains(&true);
+                state.disturbed += usize::from(disturbed);
+                let exclusive = state.on_devices.values().filter(|there| there.contains(&true)).count();
+                state.most_exclusive = state.most_exclusive.max(exclusive);
+            }
         });
         let mut state = self.state();
         while !state.let_go && !cancel.is_cancelled() && !state.panic {
@@ -263,7 +315,11 @@ impl Work for FakeWork {
             state = next;
         }
         state.running.remove(&step.step);
-        state.exclusive -= usize::from(is_exclusive);
+        if let Some(there) = step.device.and_then(|device| state.on_devices.get_mut(&device))
+            && let Some(place) = there.iter().position(|alone| *alone == is_exclusive)
+        {
+            there.remove(place);
+        }
         let killed = cancel.is_cancelled();
         if killed {
             state.killed.insert(step.step.clone());
@@ -281,6 +337,10 @@ impl Work for FakeWork {
 }
 
 pub(super) fn introduction(embedded: bool, cpu_slots: u32) -> RegisterWorker {
+    introduction_with_devices(embedded, cpu_slots, 1)
+}
+
+pub(super) fn introduction_with_devices(embedded: bool, cpu_slots: u32, devices: u32) -> RegisterWorker {
     let machine = MachineFacts {
         host: "night".to_owned(),
         os: String::new(),
@@ -292,7 +352,23 @@ pub(super) fn introduction(embedded: bool, cpu_slots: u32) -> RegisterWorker {
         cpp_toolchain: None,
         sandbox: SandboxReport::default(),
     };
-    let offers = Offers { targets: vec![Target::Cpu], cpu_slots, device_slots: 1, machine };
+    let device = |index| DeviceOffer {
+        index,
+        target: Target::Cpu,
+        name: String::new(),
+        uuid: None,
+        compute_capability: None,
+        memory_bytes: 0,
+        shared_slots: 2,
+    };
+    let offers = Offers {
+        targets: vec![Target::Cpu],
+        cpu_slots,
+        devices: (0..devices).map(device).collect(),
+        tools: BTreeSet::new(),
+        labels: BTreeSet::new(),
+        machine,
+    };
     RegisterWorker { name: "night".to_owned(), embedded, offers, version: "0".to_owned() }
 }
 
@@ -300,7 +376,7 @@ pub(super) fn introduction(embedded: bool, cpu_slots: u32) -> RegisterWorker {
 pub(super) struct Running {
     pub(super) server: Arc<FakeServer>,
     pub(super) work: Arc<FakeWork>,
-    pub(super) shutdown: CancellationToken,
+    pub(super) stop: Stop,
     pub(super) worker: tokio::task::JoinHandle<Result<(), WorkerError>>,
 }
 
@@ -309,14 +385,28 @@ pub(super) fn start(work: FakeWork) -> Running {
 }
 
 pub(super) fn start_with(server: FakeServer, work: FakeWork, introduction: RegisterWorker) -> Running {
-    let (server, work, shutdown) = (Arc::new(server), Arc::new(work), CancellationToken::new());
-    let worker = tokio::spawn(serve(Arc::clone(&server), Arc::clone(&work), introduction, shutdown.clone()));
-    Running { server, work, shutdown, worker }
+    start_draining_within(server, work, introduction, PATIENCE)
+}
+
+pub(super) fn start_draining_within(
+    server: FakeServer,
+    played: FakeWork,
+    introduction: RegisterWorker,
+    drain_timeout: Duration,
+) -> Running {
+    let (server, played, stop) = (Arc::new(server), Arc::new(played), Stop::default());
+    let life = work(Arc::clone(&server), Arc::clone(&played), introduction, stop.clone(), drain_timeout);
+    Running { server, work: played, stop, worker: tokio::spawn(life) }
 }
 
 impl Running {
     pub(super) async fn end(self) -> Result<(), WorkerError> {
-        self.shutdown.cancel();
+        self.stop.shutdown.cancel();
+        self.ended().await
+    }
+
+    /// Waits for the worker to end by itself.
+    pub(super) async fn ended(self) -> Result<(), WorkerError> {
         match tokio::time::timeout(PATIENCE, self.worker).await {
             Ok(Ok(result)) => result,
             other => panic!("the worker did not end well: {other:?}"),

@@ -1,0 +1,112 @@
+//! Asking for steps: one loop that states whatever is free.
+//!
+//! A call that states something waits on the server until there is work for it. What becomes free meanwhile is stated
+//! by a call of its own, since a call on its way can neither be changed nor taken back: its answer may be leased
+//! already. Calls that follow another end with it, so that all slots come together again in one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::api::{Claim, LeasedStep, TryOutcome};
+use nightshift_protocol::step::StepFailure;
+
+use super::backoff::Backoff;
+use super::life::Life;
+use super::slots::{Place, Statement};
+use super::{CLAIM_WAIT, Work};
+use crate::port::Port;
+
+/// Shortest time between two claims that gave nothing: a server that does not hold them is not flooded.
+const MIN_CLAIM_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a claim for places beside other steps may be held: when those steps end, the whole device is to be stated,
+/// which can begin only once this claim is over.
+const SHARED_CLAIM_WAIT: Duration = Duration::from_millis(250);
+
+impl<P: Port, W: Work> Life<P, W> {
+    /// States whatever is free, again and again, until the worker drains or this life is over.
+    pub(super) async fn claim(self: Arc<Self>) {
+        let mut together_until = Instant::now();
+        loop {
+            // Before the look: what becomes free in between counts.
+            let freed = self.slots.freed.notified();
+            if let Some(statement) = self.slots.state_idle() {
+                let now = Instant::now();
+                if together_until < now + MIN_CLAIM_INTERVAL {
+                    together_until = now + CLAIM_WAIT;
+                }
+                self.claims.spawn(Arc::clone(&self).ask(statement, together_until - now));
+            }
+            if let Some(statement) = self.slots.state_shared() {
+                self.claims.spawn(Arc::clone(&self).ask(statement, SHARED_CLAIM_WAIT));
+            }
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => return,
+                () = self.draining.cancelled() => return,
+                () = freed => {}
+            }
+        }
+    }
+
+    /// Asks until there is an answer, and begins what it brings. What is left of the statement is free afterwards.
+    async fn ask(self: Arc<Self>, statement: Statement, wait: Duration) {
+        let claim =
+            Claim { free: statement.free(), wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
+        let mut backoff = Backoff::new();
+        while !self.draining.is_cancelled() {
+            let asked_at = Instant::now();
+            let Some(answer) = self.unless_over(self.port.claim(&self.worker, &claim)).await else { return };
+            match answer {
+                Ok(claimed) => {
+                    if self.claims_fail.swap(false, Ordering::Relaxed) {
+                        tracing::info!("steps can be claimed again");
+                    }
+                    if claimed.draining {
+                        self.draining_by_server.store(true, Ordering::Relaxed);
+                        self.draining.cancel();
+                    }
+                    let nothing = claimed.steps.is_empty();
+                    self.begin_all(claimed.steps, Some(statement));
+                    if nothing {
+                        let pause = MIN_CLAIM_INTERVAL.min(wait).saturating_sub(asked_at.elapsed());
+                        self.unless_over(tokio::time::sleep(pause)).await;
+                    }
+                    return;
+                }
+                Err(error) => {
+                    if !self.may_repeat(&error) {
+                        return;
+                    }
+                    if !self.claims_fail.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(error = %error, "a claim failed; it is repeated until the server answers");
+                    }
+                    if !backoff.wait(&self.over).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes steps that an answer brought into this worker's hands and begins them.
+    pub(super) fn begin_all(self: &Arc<Self>, steps: Vec<LeasedStep>, mut statement: Option<Statement>) {
+        let now = Instant::now();
+        for step in steps {
+            let hold = self.held.add(&step.step, step.epoch, now);
+            if self.draining.is_cancelled() {
+                // It came when nothing was to come any more: somebody else can have it at once.
+                self.steps.spawn(Arc::clone(self).give_back(step, hold));
+                continue;
+            }
+            let Some(place) = Place::of(&step) else {
+                let message = format!("its route `{}` is not understood, or lacks the device's number", step.route);
+                let failure = StepFailure::retriable("worker.unsupported_step", message);
+                self.steps.spawn(Arc::clone(self).refuse(step, hold, TryOutcome::Failed { failure }));
+                continue;
+            };
+            let slot = statement.as_mut().and_then(|statement| statement.take(place));
+            self.steps.spawn(Arc::clone(self).carry(step, hold, place, slot));
+        }
+    }
+}
