@@ -1,4 +1,6 @@
-//! Who may do what: tokens, the `Host` header, and the headers that keep pages harmless.
+//! Who may do what: roles, the `Host` header, and the headers that keep pages harmless.
+
+mod keys;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,85 +11,46 @@ use axum::http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use secrecy::{ExposeSecret, SecretString};
+use nightshift_protocol::access::Role;
 
+pub(crate) use keys::{Keys, new_secret, secret_hash};
+
+use crate::actor::Actor;
 use crate::app::App;
 use crate::error::ApiFailure;
 
-/// The hashes of the tokens. Comparing hashes takes the same time for every wrong token.
-pub(crate) struct Keys {
-    operator: blake3::Hash,
-    worker: blake3::Hash,
-}
-
-/// Who calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// A person or a program with the operator's token.
-    Operator,
-    /// A machine with the workers' token.
-    Worker,
-    /// Nobody in particular.
-    Anyone,
-}
-
-impl Keys {
-    pub(crate) fn new(operator: &SecretString, worker: &SecretString) -> Self {
-        Self {
-            operator: blake3::hash(operator.expose_secret().as_bytes()),
-            worker: blake3::hash(worker.expose_secret().as_bytes()),
-        }
-    }
-
-    /// Who shows this header. A token that is not known is an error, also where none is needed.
-    fn caller(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, ApiFailure> {
-        let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Caller::Anyone) };
-        let wrong = || ApiFailure::unauthorized("auth.wrong_token", "the token is not known to this server");
-        let (scheme, rest) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(wrong)?;
-        if scheme.eq_ignore_ascii_case("bearer") {
-            let shown = blake3::hash(rest.trim().as_bytes());
-            // blake3::Hash compares in constant time; both comparisons are made for every token.
-            match (shown == self.operator, shown == self.worker) {
-                (true, _) => Ok(Caller::Operator),
-                (false, true) => Ok(Caller::Worker),
-                (false, false) => Err(wrong()),
-            }
-        } else if scheme.eq_ignore_ascii_case("basic") && (method == Method::GET || method == Method::HEAD) {
-            // Browsers send Basic credentials by themselves, also for a form on a foreign page: good for reading only.
-            let decoded = BASE64_STANDARD.decode(rest.trim()).map_err(|_| wrong())?;
-            let password = decoded.splitn(2, |byte| *byte == b':').nth(1).ok_or_else(wrong)?;
-            if blake3::hash(password) == self.operator { Ok(Caller::Operator) } else { Err(wrong()) }
-        } else {
-            Err(wrong())
-        }
-    }
-}
-
-fn caller(app: &App, request: &Request) -> Result<Caller, ApiFailure> {
-    app.keys.caller(request.method(), request.headers())
-}
-
-fn required(what: &str) -> ApiFailure {
-    ApiFailure::unauthorized(
-        "auth.required",
-        format!("{what} needs a token: send the header `authorization: Bearer TOKEN`"),
-    )
+/// Who calls, by the token that was shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The token's name.
+    pub(crate) name: String,
+    /// What it allows.
+    pub(crate) role: Role,
 }
 
 /// Lets through who may read.
 pub(crate) async fn reads(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
-    match caller(&app, &request)? {
-        Caller::Operator => {}
-        _ if !app.config.reads_need_token => {}
-        Caller::Worker => return Err(only_operator()),
-        Caller::Anyone => return Err(required("reading from this server")),
-    }
-    Ok(next.run(request).await)
+    admit(&app, request, next, &[Role::Viewer], !app.config.reads_need_token).await
+}
+
+/// Lets through who may read artifacts: workers need them too.
+pub(crate) async fn reads_artifacts(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiFailure> {
+    admit(&app, request, next, &[Role::Viewer, Role::Worker], !app.config.reads_need_token).await
+}
+
+/// Lets through who may store artifacts: what campaigns begin with, and what workers make.
+pub(crate) async fn writes_artifacts(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiFailure> {
+    admit(&app, request, next, &[Role::Operator, Role::Worker], false).await
 }
 
 /// Lets through who may start and control campaigns.
@@ -96,37 +59,62 @@ pub(crate) async fn operates(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    match caller(&app, &request)? {
-        Caller::Operator => Ok(next.run(request).await),
-        Caller::Worker => Err(only_operator()),
-        Caller::Anyone => Err(required("this call")),
-    }
+    admit(&app, request, next, &[Role::Operator], false).await
 }
 
-/// Lets through workers, and the operator.
+/// Lets through workers.
 pub(crate) async fn works(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
-    match caller(&app, &request)? {
-        Caller::Operator | Caller::Worker => Ok(next.run(request).await),
-        Caller::Anyone => Err(required("this call")),
-    }
+    admit(&app, request, next, &[Role::Worker], false).await
 }
 
-/// Lets through who may read artifacts.
-pub(crate) async fn reads_artifacts(
+/// Lets through who may do everything.
+pub(crate) async fn administers(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiFailure> {
-    match caller(&app, &request)? {
-        Caller::Operator | Caller::Worker => {}
-        Caller::Anyone if !app.config.reads_need_token => {}
-        Caller::Anyone => return Err(required("reading from this server")),
+    admit(&app, request, next, &[Role::Admin], false).await
+}
+
+/// Lets through who has one of these roles, or everybody when the call is open. A token that is not good is refused
+/// also where none is needed.
+async fn admit(
+    app: &App,
+    mut request: Request,
+    next: Next,
+    needed: &[Role],
+    open: bool,
+) -> Result<Response, ApiFailure> {
+    match app.keys.caller(app, request.method(), request.headers().get(AUTHORIZATION)).await? {
+        Some(caller) if open || needed.iter().any(|role| caller.role.includes(*role)) => {
+            request.extensions_mut().insert(Actor(caller.name));
+        }
+        Some(caller) => return Err(role_needed(needed, caller.role)),
+        None if open => {}
+        None => return Err(token_required(needed)),
     }
     Ok(next.run(request).await)
 }
 
-fn only_operator() -> ApiFailure {
-    ApiFailure::forbidden("auth.forbidden", "the workers' token does not allow this call: use the operator's token")
+fn role_needed(needed: &[Role], has: Role) -> ApiFailure {
+    ApiFailure::forbidden(
+        "access.role_needed",
+        format!("this call needs a token with the role {}, and this one has the role {}", names(needed), has.as_str()),
+    )
+}
+
+fn token_required(needed: &[Role]) -> ApiFailure {
+    ApiFailure::unauthorized(
+        "auth.required",
+        format!(
+            "this call needs a token with the role {}: send the header `authorization: Bearer TOKEN`",
+            names(needed)
+        ),
+    )
+}
+
+fn names(roles: &[Role]) -> String {
+    roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
 /// Refuses a foreign `Host` on a loopback address: a page of another site whose name was made to point here (DNS
@@ -203,34 +191,6 @@ pub(crate) async fn wrong_method(request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn keys() -> Keys {
-        Keys::new(&SecretString::from("operator-secret"), &SecretString::from("worker-secret"))
-    }
-
-    fn shown(method: &Method, value: &str) -> Option<Caller> {
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap_or_else(|_| HeaderValue::from_static("")));
-        keys().caller(method, &headers).ok()
-    }
-
-    #[test]
-    fn each_token_names_its_caller() {
-        assert_eq!(shown(&Method::POST, "Bearer operator-secret"), Some(Caller::Operator));
-        assert_eq!(shown(&Method::POST, "bearer worker-secret"), Some(Caller::Worker));
-        assert_eq!(shown(&Method::POST, "Bearer operator-secre"), None);
-        assert_eq!(shown(&Method::POST, "Bearer "), None);
-        assert_eq!(shown(&Method::POST, "operator-secret"), None);
-    }
-
-    #[test]
-    fn what_a_browser_sends_by_itself_is_good_for_reading_only() {
-        let basic = format!("Basic {}", BASE64_STANDARD.encode("anyone:operator-secret"));
-        assert_eq!(shown(&Method::GET, &basic), Some(Caller::Operator));
-        assert_eq!(shown(&Method::POST, &basic), None);
-        let worker = format!("Basic {}", BASE64_STANDARD.encode("anyone:worker-secret"));
-        assert_eq!(shown(&Method::GET, &worker), None);
-    }
 
     #[test]
     fn only_names_of_this_machine_are_loopback() {

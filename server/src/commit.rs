@@ -1,7 +1,8 @@
 //! Commits how a try ended: the one road for workers' reports and for the agents of this server.
 
 use nightshift_engine::retry::{AfterFailure, after_failure};
-use nightshift_engine::store::{Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd};
+use nightshift_engine::driver::{Foreseen, Settled};
+use nightshift_engine::store::{Advanced, Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd};
 use nightshift_optimizer::agent::BUDGET_WAIT;
 use nightshift_protocol::api::TryOutcome;
 use nightshift_protocol::budget::{Amount, Resource};
@@ -90,17 +91,37 @@ impl App {
         let used = used(step, &end, at);
         let lease = claim.as_ref().map(|claim| (claim.worker.clone(), claim.expires_at));
         let report = Report { step: step.id.clone(), epoch, end, used, at };
+        // The decision that follows is made now, from what is remembered of the run, and committed with the report.
+        let foreseen = self.life.current().and_then(|_| self.driver.foresee(&report));
         let mut changes = vec![Change::Report(report)];
+        let ticket = foreseen.map(|Foreseen { advance, ticket }| {
+            self.wake.deciding(ticket.run());
+            changes.push(Change::Advance(advance));
+            ticket
+        });
         changes.extend(claim.map(Change::Claim));
         let result = self.store.commit(changes).await;
         self.trouble.note(&result);
         let mut done = Done { reported: Reported::LeaseLost, steps: Vec::new() };
-        for changed in result? {
+        let mut advanced = Advanced::Conflict;
+        let failed = result.as_ref().err().cloned();
+        for changed in result.unwrap_or_default() {
             match changed {
                 Changed::Reported(reported) => done.reported = reported,
                 Changed::Claimed(steps) => done.steps = steps,
-                Changed::Advanced(_) => {}
+                Changed::Advanced(changed) => advanced = changed,
             }
+        }
+        if let Some(ticket) = ticket {
+            let run = ticket.run().clone();
+            let settled = self.driver.settle(ticket, done.reported, &advanced);
+            if matches!(settled, Settled::Ended | Settled::NotOwner) {
+                self.fences.give_up(&run);
+            }
+            self.wake.decided(&run, matches!(settled, Settled::Decided | Settled::Ended));
+        }
+        if let Some(error) = failed {
+            return Err(error.into());
         }
         self.leases.forget(&step.id);
         if let Some((worker, expires_at)) = lease.filter(|_| !done.steps.is_empty()) {

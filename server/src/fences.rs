@@ -60,9 +60,9 @@ impl Fences {
         self.kept().foreign.get(run).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// This server's life is over: nothing is its any more.
-    pub(crate) fn clear(&self) {
-        *self.kept() = Kept::default();
+    /// This server's life is over: nothing is its any more. Gives what was.
+    pub(crate) fn clear(&self) -> Vec<RunId> {
+        std::mem::take(&mut *self.kept()).mine.into_keys().collect()
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -35,7 +35,7 @@ pub(crate) async fn run(app: Arc<App>) {
 
 fn pass_on(app: &App, notice: Notice) {
     match notice {
-        Notice::RunChanged(run) if app.config.drives => app.wake.run_changed(&run),
+        Notice::RunChanged(run) if app.config.drives => app.wake.noticed(&run),
         Notice::RunChanged(run) => app.wake.ring(&run),
         Notice::Ready(route) => app.dispatcher.ready(&route),
         Notice::TimerSet => app.agenda.timers_changed(),

@@ -89,7 +89,9 @@ async fn beat(app: &App, server: &ServerId) -> Result<(), StoreError> {
 /// Nothing is decided any more until a new life begins.
 fn over(app: &App) {
     app.life.end();
-    app.fences.clear();
+    for run in app.fences.clear() {
+        app.driver.forget(&run);
+    }
 }
 
 async fn look_where(app: &App, pulse: Pulse) {

@@ -1,20 +1,28 @@
 //! Wake-ups inside this process. Each is a hint that something may have changed; losing one costs a slow poll, no more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use nightshift_protocol::id::RunId;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Bells that runs share: a bounded number, so that nobody has to clean up after a run.
 const BELLS: usize = 64;
+/// How long after its commit the notice of a decision of ours may come.
+const ECHO: Duration = Duration::from_millis(50);
+/// Decisions of ours whose notices are told from those of others.
+const MAX_ECHOES: usize = 4_096;
 /// Runs in the driver's inbox; beyond that the driver looks into the store instead.
 const MAX_INBOX: usize = 10_000;
 
 /// Who is to be woken.
 pub(crate) struct Wake {
     inbox: Mutex<Inbox>,
+    /// Runs that this server decides for right now, with a report: the notice says nothing new to the driver.
+    echoes: Mutex<HashMap<RunId, Option<Instant>>>,
     driver: Notify,
     pulse: Notify,
     bells: Vec<Notify>,
@@ -39,6 +47,7 @@ impl Wake {
     pub(crate) fn new() -> Self {
         Self {
             inbox: Mutex::default(),
+            echoes: Mutex::default(),
             driver: Notify::new(),
             pulse: Notify::new(),
             bells: (0..BELLS).map(|_| Notify::new()).collect(),
@@ -57,6 +66,48 @@ impl Wake {
         }
         self.driver.notify_one();
         self.ring(run);
+    }
+
+    /// A notice came: the log or status of this run changed. The notice of a decision that was made with a report is no
+    /// news for the driver. Should another change hide behind it, the pulse finds it.
+    pub(crate) fn noticed(&self, run: &RunId) {
+        let is_echo = {
+            let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_echo = echoes.get(run).is_some_and(|until| until.is_none_or(|until| Instant::now() < until));
+            if !is_echo {
+                echoes.remove(run);
+            }
+            is_echo
+        };
+        if is_echo { self.ring(run) } else { self.run_changed(run) }
+    }
+
+    /// A decision is about to be committed with a report.
+    pub(crate) fn deciding(&self, run: &RunId) {
+        let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
+        if echoes.len() >= MAX_ECHOES {
+            let now = Instant::now();
+            echoes.retain(|_, until| until.is_none_or(|until| now < until));
+        }
+        if echoes.len() < MAX_ECHOES {
+            echoes.insert(run.clone(), None);
+        }
+    }
+
+    /// It is committed; or it is not, and the driver has to look.
+    pub(crate) fn decided(&self, run: &RunId, is_committed: bool) {
+        {
+            let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
+            match echoes.get_mut(run) {
+                Some(until) if is_committed => *until = Some(Instant::now() + ECHO),
+                _ => {
+                    echoes.remove(run);
+                }
+            }
+        }
+        if !is_committed {
+            self.run_changed(run);
+        }
     }
 
     /// Some runs wait for a decision, it is not known which.
@@ -136,6 +187,31 @@ mod tests {
         let mail = wake.take_mail();
         assert_eq!(mail.runs.len(), MAX_INBOX);
         assert!(mail.look_again);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_notice_of_a_decision_of_ours_is_no_news() {
+        let wake = Wake::new();
+        wake.deciding(&run(1));
+        wake.noticed(&run(1));
+        wake.noticed(&run(2));
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(2)]));
+        wake.decided(&run(1), true);
+        wake.noticed(&run(1));
+        assert!(wake.take_mail().runs.is_empty());
+        tokio::time::advance(ECHO).await;
+        wake.noticed(&run(1));
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]), "it is somebody else's");
+    }
+
+    #[tokio::test]
+    async fn a_decision_that_was_not_committed_is_for_the_driver() {
+        let wake = Wake::new();
+        wake.deciding(&run(1));
+        wake.decided(&run(1), false);
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
+        wake.noticed(&run(1));
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
     }
 
     #[tokio::test]

@@ -50,6 +50,7 @@ pub(crate) async fn retry(
     app.trouble.note(&result);
     let keys = result?;
     tracing::info!(run.id = %id, steps = keys.len(), "a run begins again from failed steps");
+    app.wake.run_changed(&id);
     Ok(Json(Controlled { runs: vec![(id, RunStatus::Running)] }))
 }
 
@@ -71,6 +72,7 @@ pub(crate) async fn signal(
     app.trouble.note_error(&result);
     result?;
     tracing::info!(run.id = %id, by = actor.name(), "a run was told something");
+    app.wake.run_changed(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -135,6 +137,8 @@ impl App {
         self.trouble.note_error(&result);
         let status = result?;
         tracing::info!(run.id = %run, run.status = status.as_str(), by, "a run was controlled");
+        // The notice could be taken for the echo of a decision.
+        self.wake.run_changed(run);
         Ok(status)
     }
 }

@@ -41,7 +41,7 @@ async fn an_artifact_above_the_limit_is_refused() {
     let bytes = vec![0_u8; MAX_ARTIFACT_BYTES + 1];
     let hash = ArtifactHash::of(&bytes);
     let answer = server.call(Method::PUT, &format!("/artifacts/{hash}"), WORKER).body(bytes).send().await.unwrap();
-    assert_eq!(refused(answer).await, refusal(413, "request.too_large"));
+    assert_eq!(refused(answer).await, refusal(413, "artifact.too_large"));
     let nothing = server.get(&format!("/artifacts/{hash}")).send().await.unwrap();
     assert_eq!(nothing.status(), StatusCode::NOT_FOUND);
     server.stop().await;

@@ -12,10 +12,10 @@ use reqwest::Method;
 use tokio::task::JoinSet;
 
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
-use crate::toy::{ROUTE, prepared_output};
+use crate::toy::{free, prepared_output};
 
 /// Methods of which a write has to fail.
-const METHODS: [&str; 6] = ["create_campaign", "advance", "claim", "report", "register_worker", "record_model_call"];
+const METHODS: [&str; 5] = ["create_campaign", "commit", "register_server", "register_worker", "record_model_call"];
 /// Rounds in which they have to.
 const MAX_ROUNDS: u32 = 3;
 /// Servers at once.
@@ -40,7 +40,7 @@ async fn campaign_under(point: FaultPoint, number: u64) -> Outcome {
     };
     let store = Arc::new(FaultyStore::failing(inner.clone(), number, point));
     let wish = Wish { lease_ms: 1_000, heartbeat_ms: 200, ..Wish::default() };
-    // The first write frees leases: a start that fails is repeated by whoever starts the server.
+    // The first write makes the server known: a start that fails is repeated by whoever starts the server.
     let server = until("the start", || async { TestServer::try_on(store.clone(), &wish).await.ok() }).await;
 
     let created: CampaignCreated = until("the campaign", || async {
@@ -51,7 +51,7 @@ async fn campaign_under(point: FaultPoint, number: u64) -> Outcome {
     let run = created.runs[0].clone();
     let worker = until("the registration", || async { server.try_register().await }).await;
     until("the worker's step", || async {
-        let claim = Claim { free: vec![(ROUTE.to_owned(), 1)], wait_ms: 500 };
+        let claim = Claim { free: free(), wait_ms: 500 };
         let path = format!("/workers/{worker}/claim");
         let answer = server.call(Method::POST, &path, WORKER).json(&claim).send().await.unwrap();
         if !answer.status().is_success() {

@@ -6,7 +6,7 @@ use axum::Router;
 use nightshift_protocol::api::{CampaignCreated, Health, Page, StepView, TryOutcome};
 use nightshift_protocol::run::RunStatus;
 use nightshift_server::Server;
-use nightshift_store::{OpenOptions, SqliteStore};
+use nightshift_store::{OpenOptions, SqlStore};
 use reqwest::Method;
 
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused};
@@ -38,7 +38,9 @@ async fn settings_that_make_no_sense_are_refused() {
     no_token.token = String::new().into();
     let mut rare_heartbeat = wish.config();
     rare_heartbeat.heartbeat_ms = rare_heartbeat.lease_ms;
-    for config in [same_tokens, no_token, rare_heartbeat] {
+    let mut hectic = wish.config();
+    hectic.pulse_ms = 1;
+    for config in [same_tokens, no_token, rare_heartbeat, hectic] {
         let error = Server::start(config, wish.parts(store.clone()), Router::new()).await.unwrap_err();
         assert_eq!(error.code(), "config.server");
     }
@@ -91,7 +93,7 @@ async fn stopping_answers_what_is_held() {
     server.until_event(&run, "step_scheduled").await;
     assert_eq!(server.claim(&worker, 1_000).await.len(), 1);
     let began = std::time::Instant::now();
-    let claim = nightshift_protocol::api::Claim { free: vec![(crate::toy::ROUTE.to_owned(), 1)], wait_ms: 20_000 };
+    let claim = nightshift_protocol::api::Claim { free: crate::toy::free(), wait_ms: 20_000 };
     let held = tokio::spawn(server.call(Method::POST, &format!("/workers/{worker}/claim"), WORKER).json(&claim).send());
     // One call after the other on this runtime: the claim is on its way when this one is answered.
     let _: Health = server.read("/health").await;
@@ -107,7 +109,7 @@ async fn stopping_answers_what_is_held() {
 async fn a_full_database_is_seen_in_the_health() {
     let folder = tempfile::tempdir().unwrap();
     let options = OpenOptions { max_size_bytes: Some(2 << 20), ..OpenOptions::default() };
-    let store = Arc::new(SqliteStore::open(folder.path(), options).await.unwrap());
+    let store = Arc::new(SqlStore::open_sqlite(folder.path(), options).await.unwrap());
     let server = TestServer::on(store, Wish { drives: false, ..Wish::default() }).await;
     let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| u8::try_from(i.wrapping_mul(2_654_435_761) >> 24).unwrap()).collect();
     let hash = nightshift_protocol::artifact::ArtifactHash::of(&bytes);

@@ -21,7 +21,7 @@ async fn a_waiting_step_says_why() {
     let (server, _folder) = TestServer::start(Wish { retry, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
     let nobody = until("a scheduled step", || waiting_for(&server, &run)).await;
-    assert_eq!(nobody, "no worker offers worker/cpu/exclusive");
+    assert_eq!(nobody, "no worker offers worker/cpu/exclusive: no worker is alive");
 
     let worker = server.register().await;
     assert_eq!(

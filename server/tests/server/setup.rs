@@ -1,5 +1,6 @@
 //! A server in a temporary folder, and its clients.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,22 +11,23 @@ use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::Store;
 use nightshift_protocol::api::{
     CampaignCreated, Claim, Claimed, CreateCampaign, EventsPage, Heartbeat, HeartbeatReply, IDEMPOTENCY_HEADER,
-    LeasedStep, RegisterWorker, Report, ReportReply, RunDetail, TryOutcome, WorkerRegistered,
+    LeasedStep, RegisterWorker, Report, ReportReply, ReportResult, RunDetail, TryOutcome, WorkerRegistered,
 };
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::{Amount, BudgetCaps};
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice};
 use nightshift_protocol::error::ApiErrorBody;
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::TaskGoal;
 use nightshift_server::{OsRandom, Parts, Running, Server, ServerConfig, ServerError, SystemClock};
-use nightshift_store::{OpenOptions, SqliteStore};
+use nightshift_store::{OpenOptions, SqlStore};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::toy::{Behaviour, FakeAgents, ROUTE, ToyWorkflow, offers, view};
+use crate::toy::{Behaviour, FakeAgents, Stall, ToyWorkflow, free, offers, view};
 
 pub(crate) const OPERATOR: &str = "operator-token";
 pub(crate) const WORKER: &str = "worker-token";
@@ -42,6 +44,11 @@ pub(crate) struct Wish {
     pub(crate) agents: Arc<FakeAgents>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) reserve: Vec<Amount>,
+    pub(crate) stall: Option<Arc<Stall>>,
+    pub(crate) pulse_ms: u64,
+    /// Whether no other server can be alive.
+    pub(crate) sole: bool,
     pub(crate) extra: Router,
 }
 
@@ -56,6 +63,10 @@ impl Default for Wish {
             agents: FakeAgents::new(Behaviour::Plans),
             clock: Arc::new(SystemClock),
             retry: ToyWorkflow::default().retry,
+            reserve: Vec::new(),
+            stall: None,
+            pulse_ms: 200,
+            sole: true,
             extra: Router::new(),
         }
     }
@@ -72,6 +83,9 @@ impl Wish {
             agent_slots: self.agent_slots,
             lease_ms: self.lease_ms,
             heartbeat_ms: self.heartbeat_ms,
+            pulse_ms: self.pulse_ms,
+            sole: self.sole,
+            name: "test".to_owned(),
             version: "0.0.0-test".to_owned(),
         }
     }
@@ -79,7 +93,11 @@ impl Wish {
     pub(crate) fn parts(&self, store: Arc<dyn Store>) -> Parts {
         Parts {
             store,
-            workflow: Arc::new(ToyWorkflow { retry: self.retry }),
+            workflow: Arc::new(ToyWorkflow {
+                retry: self.retry,
+                reserve: self.reserve.clone(),
+                stall: self.stall.clone(),
+            }),
             view,
             agents: self.agents.clone(),
             clock: self.clock.clone(),
@@ -88,8 +106,8 @@ impl Wish {
     }
 }
 
-pub(crate) async fn open_store(folder: &TempDir) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap())
+pub(crate) async fn open_store(folder: &TempDir) -> Arc<SqlStore> {
+    Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap())
 }
 
 /// A server under test.
@@ -171,6 +189,12 @@ impl TestServer {
                 strategy: "stitch".to_owned(),
                 goal: TaskGoal::default(),
                 allow_unsandboxed: false,
+                budget: BudgetCaps::default(),
+                schedule: None,
+                priority: 0,
+                weight: 1,
+                gates: BTreeSet::new(),
+                labels: BTreeSet::new(),
                 tasks: tasks.collect(),
             },
         }
@@ -204,14 +228,14 @@ impl TestServer {
         if answer.status().is_success() { Some(ok::<WorkerRegistered>(answer).await.worker) } else { None }
     }
 
-    pub(crate) async fn try_claim(&self, worker: &WorkerId, route: &str, wait_ms: u64) -> Response {
-        let claim = Claim { free: vec![(route.to_owned(), 1)], wait_ms };
+    pub(crate) async fn try_claim(&self, worker: &WorkerId, wait_ms: u64) -> Response {
+        let claim = Claim { free: free(), wait_ms };
         let path = format!("/workers/{worker}/claim");
         self.call(Method::POST, &path, WORKER).json(&claim).send().await.unwrap()
     }
 
     pub(crate) async fn claim(&self, worker: &WorkerId, wait_ms: u64) -> Vec<LeasedStep> {
-        ok::<Claimed>(self.try_claim(worker, ROUTE, wait_ms).await).await.steps
+        ok::<Claimed>(self.try_claim(worker, wait_ms).await).await.steps
     }
 
     /// The one step that is ready, or becomes so.
@@ -228,13 +252,13 @@ impl TestServer {
     }
 
     pub(crate) async fn try_report(&self, worker: &WorkerId, step: &LeasedStep, result: TryOutcome) -> Response {
-        let report = Report { worker: worker.clone(), epoch: step.epoch, result };
+        let report = Report { worker: worker.clone(), epoch: step.epoch, result, free: None };
         let path = format!("/steps/{}/report", step.step);
         self.call(Method::POST, &path, WORKER).json(&report).send().await.unwrap()
     }
 
-    pub(crate) async fn report(&self, worker: &WorkerId, step: &LeasedStep, result: TryOutcome) -> ReportReply {
-        ok(self.try_report(worker, step, result).await).await
+    pub(crate) async fn report(&self, worker: &WorkerId, step: &LeasedStep, result: TryOutcome) -> ReportResult {
+        ok::<ReportReply>(self.try_report(worker, step, result).await).await.result
     }
 
     pub(crate) async fn run(&self, run: &RunId) -> RunDetail {

@@ -1,19 +1,21 @@
 //! A workflow with one step of a worker and one of an agent, and agents that do what they are told.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use async_trait::async_trait;
 use nightshift_engine::clock::Clock;
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
-use nightshift_optimizer::agent::{AgentPorts, AgentStep};
-use nightshift_protocol::api::{RunDigest, RunView};
+use nightshift_optimizer::agent::{AgentPorts, AgentStep, AnsweredCall};
+use nightshift_protocol::api::{FreeDevice, FreeSlots, RunDigest, RunView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::campaign::RunInput;
-use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs, Offers, SandboxReport, Toolchain};
+use nightshift_protocol::machine::{DeviceOffer, DeviceUse, MachineFacts, Needs, Offers, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::Plan;
@@ -32,6 +34,9 @@ pub(crate) const PLAN: &str = "plan";
 /// Route of the worker's step.
 pub(crate) const ROUTE: &str = "worker/cpu/exclusive";
 
+/// Tokens of a model call.
+pub(crate) const CALL_TOKENS: u64 = 100;
+
 /// Name of a task whose run the workflow cannot read.
 pub(crate) const UNREADABLE: &str = "unreadable";
 /// Name of a task whose run makes the workflow panic.
@@ -40,11 +45,55 @@ pub(crate) const PANICS: &str = "panics";
 /// First the worker prepares, then the agent plans, then the run is over.
 pub(crate) struct ToyWorkflow {
     pub(crate) retry: RetryPolicy,
+    /// What each step sets aside.
+    pub(crate) reserve: Vec<Amount>,
+    /// Where a decision gets stuck.
+    pub(crate) stall: Option<Arc<Stall>>,
+}
+
+/// A decision that takes until the test lets it go, with everything else on its thread.
+#[derive(Default)]
+pub(crate) struct Stall {
+    state: Mutex<Stalled>,
+    changed: Condvar,
+}
+
+#[derive(Default, PartialEq, Eq)]
+enum Stalled {
+    #[default]
+    Waiting,
+    Stuck,
+    Released,
+}
+
+impl Stall {
+    fn decide(&self) {
+        let mut state = self.state.lock().unwrap();
+        if *state == Stalled::Waiting {
+            *state = Stalled::Stuck;
+        }
+        while *state == Stalled::Stuck {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+
+    pub(crate) fn is_stuck(&self) -> bool {
+        *self.state.lock().unwrap() == Stalled::Stuck
+    }
+
+    pub(crate) fn release(&self) {
+        *self.state.lock().unwrap() = Stalled::Released;
+        self.changed.notify_all();
+    }
 }
 
 impl Default for ToyWorkflow {
     fn default() -> Self {
-        Self { retry: RetryPolicy { max_tries: 3, first_delay_ms: 2, max_delay_ms: 4 } }
+        Self {
+            retry: RetryPolicy { max_tries: 3, first_delay_ms: 2, max_delay_ms: 4 },
+            reserve: Vec::new(),
+            stall: None,
+        }
     }
 }
 
@@ -80,6 +129,9 @@ impl Workflow for ToyWorkflow {
     }
 
     fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
+        if let Some(stall) = &self.stall {
+            stall.decide();
+        }
         let task = input_of(state)?.task;
         let done = |key: &str| state["done"].as_array().is_some_and(|done| done.contains(&json!(key)));
         let order = |key: &str, kind: StepKind, needs: Needs, input: StepInput| {
@@ -90,6 +142,8 @@ impl Workflow for ToyWorkflow {
                 input: serde_json::to_value(input).map_err(|error| unreadable(&error))?,
                 timeout_ms: 60_000,
                 retry: self.retry,
+                cost_ms: 1_000,
+                reserve: self.reserve.clone(),
             })])
         };
         if !done(PREPARE) {
@@ -148,7 +202,28 @@ pub(crate) fn machine() -> MachineFacts {
 }
 
 pub(crate) fn offers() -> Offers {
-    Offers { targets: vec![Target::Cpu], cpu_slots: 1, device_slots: 1, machine: machine() }
+    let device = DeviceOffer {
+        index: 0,
+        target: Target::Cpu,
+        name: "the machine".to_owned(),
+        uuid: None,
+        compute_capability: None,
+        memory_bytes: 1 << 30,
+        shared_slots: 1,
+    };
+    Offers {
+        targets: vec![Target::Cpu],
+        cpu_slots: 1,
+        devices: vec![device],
+        tools: BTreeSet::new(),
+        labels: BTreeSet::new(),
+        machine: machine(),
+    }
+}
+
+/// Everything that is free on such a machine.
+pub(crate) fn free() -> FreeSlots {
+    FreeSlots { cpu: 1, devices: vec![FreeDevice { index: 0, exclusive: true, shared: 1 }] }
 }
 
 /// A prepared reference, as a worker reports it.
@@ -298,7 +373,19 @@ impl FakeAgents {
             "turn": 1,
         }))
         .map_err(|error| StepFailure::fatal("test", error.to_string()))?;
-        ports.record_call(step.run, step.step_key, "request", &call, prompt, reply).await?;
+        let estimate = vec![Amount { resource: Resource::Tokens, amount: CALL_TOKENS }];
+        ports.reserve_call(&estimate).await?;
+        let answered = AnsweredCall {
+            run: step.run,
+            step_key: step.step_key,
+            request_hash: "request",
+            summary: &call,
+            prompt,
+            reply,
+            released: estimate.clone(),
+            used: estimate,
+        };
+        ports.record_call(answered).await?;
         Ok(call)
     }
 }

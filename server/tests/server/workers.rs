@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    Control, ControlAction, Page, RegisterWorker, Report, ReportReply, TryOutcome, WorkerView,
+    Control, ControlAction, Page, RegisterWorker, Report, ReportReply, ReportResult, TryOutcome, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
-use nightshift_protocol::machine::Needs;
+use nightshift_protocol::machine::Offers;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::step::{StepFailure, StepInput, StepKind, StepOutput};
 use reqwest::Method;
@@ -29,9 +29,9 @@ async fn a_claimed_step_is_reported_and_the_run_goes_on_to_its_end() {
     assert!(matches!(step.input, StepInput::PrepareTask { .. }));
     let beat = server.heartbeat(&worker, &[(step.step.clone(), step.epoch)]).await;
     assert!(beat.lost.is_empty() && beat.cancelled.is_empty());
-    assert_eq!(server.report(&worker, &step, completed()).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &step, completed()).await, ReportResult::Committed);
     // The answer may have been lost: the same report again is no error.
-    assert_eq!(server.report(&worker, &step, completed()).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &step, completed()).await, ReportResult::Committed);
     let kinds = server.until_event(&run, "run_completed").await;
     assert_eq!(kinds.iter().filter(|kind| *kind == "step_completed").count(), 2, "{kinds:?}");
     server.stop().await;
@@ -68,8 +68,8 @@ async fn a_report_after_the_lease_was_lost_is_dropped() {
     assert_eq!((&new.step, new.epoch), (&old.step, old.epoch + 1));
     let beat = server.heartbeat(&slow, &[(old.step.clone(), old.epoch)]).await;
     assert_eq!(beat.lost, std::slice::from_ref(&old.step));
-    assert_eq!(server.report(&slow, &old, completed()).await, ReportReply::LeaseLost);
-    assert_eq!(server.report(&quick, &new, completed()).await, ReportReply::Committed);
+    assert_eq!(server.report(&slow, &old, completed()).await, ReportResult::LeaseLost);
+    assert_eq!(server.report(&quick, &new, completed()).await, ReportResult::Committed);
     server.until_status(&run, RunStatus::Completed).await;
     server.stop().await;
 }
@@ -80,8 +80,8 @@ async fn nobody_reports_for_another_worker() {
     server.campaign().await;
     let (holder, other) = (server.register().await, server.register().await);
     let step = server.claim_one(&holder).await;
-    assert_eq!(server.report(&other, &step, completed()).await, ReportReply::LeaseLost);
-    assert_eq!(server.report(&holder, &step, completed()).await, ReportReply::Committed);
+    assert_eq!(server.report(&other, &step, completed()).await, ReportResult::LeaseLost);
+    assert_eq!(server.report(&holder, &step, completed()).await, ReportResult::Committed);
     server.stop().await;
 }
 
@@ -103,7 +103,7 @@ async fn an_output_of_another_kind_of_step_is_never_committed() {
     let path = format!("/steps/{}/report", step.step);
     let answer = server.call(Method::POST, &path, WORKER).json(&unknown).send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(400, "request.invalid"));
-    assert_eq!(server.report(&worker, &step, completed()).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &step, completed()).await, ReportResult::Committed);
     server.stop().await;
 }
 
@@ -113,14 +113,12 @@ async fn steps_of_agents_never_leave_the_server() {
     let (server, _folder) = TestServer::start(Wish { agents: agents.clone(), ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
-    let answer = server.try_claim(&worker, &Needs::agent().route(), 0).await;
-    assert_eq!(refused(answer).await, refusal(403, "auth.route_not_allowed"));
-
     let step = server.claim_one(&worker).await;
     server.report(&worker, &step, completed()).await;
     agents.began().await;
+    assert!(server.claim(&worker, 0).await.is_empty());
     let plan = server.run(&run).await.open_steps.into_iter().find(|step| step.key == PLAN).unwrap();
-    let report = Report { worker: plan.worker.unwrap(), epoch: plan.epoch, result: TryOutcome::Cancelled };
+    let report = Report { worker: plan.worker.unwrap(), epoch: plan.epoch, result: TryOutcome::Cancelled, free: None };
     let path = format!("/steps/{}/report", plan.id);
     let answer = server.call(Method::POST, &path, WORKER).json(&report).send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(403, "auth.route_not_allowed"));
@@ -139,9 +137,9 @@ async fn a_cancelled_step_reaches_its_worker_with_the_next_heartbeat() {
     let beat = server.heartbeat(&worker, &[(step.step.clone(), step.epoch)]).await;
     assert_eq!(beat.cancelled, std::slice::from_ref(&step.step));
     assert_eq!(server.run(&run).await.summary.status, RunStatus::Cancelling);
-    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportResult::Committed);
     server.until_status(&run, RunStatus::Cancelled).await;
-    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportResult::Committed);
     server.stop().await;
 }
 
@@ -151,7 +149,7 @@ async fn a_worker_that_stops_without_being_asked_gives_the_step_back() {
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
-    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &step, TryOutcome::Cancelled).await, ReportResult::Committed);
     let again = server.claim_one(&worker).await;
     assert_eq!((&again.step, again.epoch), (&step.step, 2));
     assert_eq!(server.run(&run).await.summary.status, RunStatus::Running);
@@ -165,7 +163,7 @@ async fn a_failed_try_is_repeated_and_a_fatal_one_ends_the_run_until_somebody_re
     let worker = server.register().await;
     let first = server.claim_one(&worker).await;
     let passing = TryOutcome::Failed { failure: StepFailure::retriable("worker.busy", "no memory") };
-    assert_eq!(server.report(&worker, &first, passing).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &first, passing).await, ReportResult::Committed);
     let second = server.claim_one(&worker).await;
     assert_eq!(second.epoch, 2);
     let fatal = TryOutcome::Failed { failure: StepFailure::fatal("toolchain.missing", "no compiler") };
@@ -178,7 +176,7 @@ async fn a_failed_try_is_repeated_and_a_fatal_one_ends_the_run_until_somebody_re
     assert_eq!(unknown.status().as_u16(), 404);
     assert!(retry(serde_json::json!({})).await.unwrap().status().is_success());
     let third = server.claim_one(&worker).await;
-    assert_eq!(server.report(&worker, &third, completed()).await, ReportReply::Committed);
+    assert_eq!(server.report(&worker, &third, completed()).await, ReportResult::Committed);
     server.until_status(&run, RunStatus::Completed).await;
     let not_failed = retry(serde_json::json!({})).await.unwrap();
     assert_eq!(refused(not_failed).await, refusal(409, "request.illegal_transition"));
@@ -205,30 +203,33 @@ async fn a_failure_without_end_is_given_up_after_its_tries() {
 async fn a_worker_that_nobody_knows_gets_nothing() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let nobody: WorkerId = format!("wrk_{}", "0".repeat(32)).parse().unwrap();
-    assert_eq!(refused(server.try_claim(&nobody, ROUTE, 0).await).await, refusal(404, "worker.not_found"));
+    assert_eq!(refused(server.try_claim(&nobody, 0).await).await, refusal(404, "worker.not_found"));
     let path = format!("/workers/{nobody}/heartbeat");
     let answer = server.call(Method::POST, &path, WORKER).json(&serde_json::json!({ "leases": [] })).send().await;
     assert_eq!(refused(answer.unwrap()).await, refusal(404, "worker.not_found"));
     let step: StepId = format!("stp_{}", "0".repeat(32)).parse().unwrap();
-    let report = Report { worker: nobody, epoch: 1, result: TryOutcome::Cancelled };
+    let report = Report { worker: nobody, epoch: 1, result: TryOutcome::Cancelled, free: None };
     let answer = server.call(Method::POST, &format!("/steps/{step}/report"), WORKER).json(&report).send().await;
     assert_eq!(refused(answer.unwrap()).await, refusal(404, "step.not_found"));
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_registration_or_claim_out_of_bounds_is_refused() {
+async fn a_registration_out_of_bounds_is_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
-    let register = |name: String| {
-        let worker = RegisterWorker { name, embedded: false, offers: offers(), version: "0".to_owned() };
+    let register = |name: String, offers: Offers| {
+        let worker = RegisterWorker { name, embedded: false, offers, version: "0".to_owned() };
         server.call(Method::POST, "/workers", WORKER).json(&worker).send()
     };
-    for name in [String::new(), "n".repeat(201)] {
-        assert_eq!(refused(register(name).await.unwrap()).await, refusal(400, "request.invalid"));
+    let mut greedy = offers();
+    greedy.cpu_slots = u32::MAX;
+    let mut twice = offers();
+    twice.devices.push(twice.devices[0].clone());
+    let wrong = [(String::new(), offers()), ("n".repeat(201), offers()), ("n".to_owned(), greedy), ("n".to_owned(), twice)];
+    for (name, offers) in wrong {
+        assert_eq!(refused(register(name, offers).await.unwrap()).await, refusal(400, "request.invalid"));
     }
     let worker = server.register().await;
-    let long = format!("worker/{}", "r".repeat(100));
-    assert_eq!(refused(server.try_claim(&worker, &long, 0).await).await, refusal(400, "request.invalid"));
     let bare = server.bare(Method::POST, &format!("/api/v1/workers/{worker}/claim")).body("{}").send().await.unwrap();
     assert_eq!(refused(bare).await, refusal(401, "auth.required"));
     server.stop().await;

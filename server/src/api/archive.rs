@@ -1,0 +1,173 @@
+//! `GET /campaigns/{id}/archive` and `POST /import`: a campaign as one file, to be kept or rebuilt elsewhere.
+//!
+//! Neither holds more in memory than the rows and one artifact.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use nightshift_engine::store::{CampaignArchive, StoreError};
+use nightshift_protocol::api::CampaignCreated;
+use nightshift_protocol::archive::{
+    ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, Manifest, archive_digest,
+};
+use nightshift_protocol::id::CampaignId;
+use tokio::sync::mpsc;
+use zstd::stream::write::Encoder;
+
+use crate::actor::Actor;
+use crate::api::unpack::{UnpackError, Unpacker};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::IdPath;
+
+/// Largest archive that is imported, in bytes as sent.
+pub const MAX_ARCHIVE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
+/// Longest time that the transfer of an archive may take.
+pub const MAX_ARCHIVE_TIMEOUT: Duration = Duration::from_hours(1);
+/// Longest time that the reader of an archive may leave us waiting.
+const MAX_STALL: Duration = Duration::from_mins(1);
+/// How hard an archive is compressed.
+const LEVEL: i32 = 3;
+/// Bytes that are collected before they are sent.
+const CHUNK_BYTES: usize = 256 * 1024;
+/// Chunks that wait for the reader.
+const MAX_CHUNKS: usize = 8;
+/// Rows that are compressed at a time.
+const ROWS_AT_ONCE: usize = 1_000;
+
+/// The campaign as an archive, as it is at this moment.
+pub(crate) async fn export(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<CampaignId>,
+    actor: Actor,
+) -> Result<Response, ApiFailure> {
+    let archive = app.store.export_campaign(&id).await?;
+    let manifest = Manifest {
+        format: ARCHIVE_FORMAT.to_owned(),
+        version: ARCHIVE_VERSION,
+        campaign: id.clone(),
+        exported_at: app.clock.now(),
+        rows: u64::try_from(archive.rows.len()).unwrap_or(u64::MAX),
+        artifacts: u64::try_from(archive.artifacts.len()).unwrap_or(u64::MAX),
+        digest: archive_digest(&archive.rows, &archive.artifacts).map_err(|error| refused(&error))?,
+    };
+    tracing::info!(campaign.id = %id, by = actor.name(), "a campaign is exported");
+    let (chunks, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(MAX_CHUNKS);
+    tokio::spawn(async move {
+        if let Err(error) = write(&app, archive, manifest, &chunks).await {
+            tracing::warn!(error = %error, "an archive was cut: who reads it notices the missing end");
+            // Nobody may read any more.
+            let _ = chunks.try_send(Err(std::io::Error::other(error)));
+        }
+    });
+    let stream = stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|chunk| (chunk, receiver))
+    });
+    let mut response = Body::from_stream(stream).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(ARCHIVE_MEDIA_TYPE));
+    if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{id}.nightshift.zst\"")) {
+        response.headers_mut().insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+/// Why an archive was not written to its end.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Format(#[from] ArchiveError),
+    #[error("it could not be compressed: {0}")]
+    Compress(#[from] std::io::Error),
+    #[error("its reader went away or stood still")]
+    Gone,
+}
+
+type Chunks = mpsc::Sender<Result<Bytes, std::io::Error>>;
+
+async fn write(app: &App, archive: CampaignArchive, manifest: Manifest, chunks: &Chunks) -> Result<(), WriteError> {
+    let digest = manifest.digest.clone();
+    let mut packer = Packer { encoder: Encoder::new(Vec::new(), LEVEL)? };
+    packer = packer.lines(vec![ArchiveLine::Manifest(manifest)], chunks).await?;
+    let mut rows = archive.rows.into_iter();
+    loop {
+        let lines: Vec<ArchiveLine> = rows.by_ref().take(ROWS_AT_ONCE).map(|row| ArchiveLine::Row { row }).collect();
+        if lines.is_empty() {
+            break;
+        }
+        packer = packer.lines(lines, chunks).await?;
+    }
+    for hash in archive.artifacts {
+        let bytes = app.store.get_artifact(&hash).await?;
+        packer = packer.lines(vec![ArchiveLine::artifact(hash, &bytes)], chunks).await?;
+    }
+    packer = packer.lines(vec![ArchiveLine::End { digest }], chunks).await?;
+    let rest = tokio::task::spawn_blocking(move || packer.encoder.finish()).await.map_err(|_| WriteError::Gone)??;
+    send(rest, chunks).await
+}
+
+/// Compresses off the runtime's threads: a large artifact takes its time.
+struct Packer {
+    encoder: Encoder<'static, Vec<u8>>,
+}
+
+impl Packer {
+    async fn lines(mut self, lines: Vec<ArchiveLine>, chunks: &Chunks) -> Result<Self, WriteError> {
+        let packing = tokio::task::spawn_blocking(move || {
+            for line in lines {
+                self.encoder.write_all(line.to_text()?.as_bytes())?;
+            }
+            Ok::<_, WriteError>(self)
+        });
+        let mut packer = packing.await.map_err(|_| WriteError::Gone)??;
+        if packer.encoder.get_ref().len() >= CHUNK_BYTES {
+            send(std::mem::take(packer.encoder.get_mut()), chunks).await?;
+        }
+        Ok(packer)
+    }
+}
+
+async fn send(bytes: Vec<u8>, chunks: &Chunks) -> Result<(), WriteError> {
+    match tokio::time::timeout(MAX_STALL, chunks.send(Ok(Bytes::from(bytes)))).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(WriteError::Gone),
+    }
+}
+
+/// Rebuilds a campaign from its archive. Artifacts of an archive that turns out to be bad are named by nothing and go
+/// with the next prune.
+pub(crate) async fn import(
+    State(app): State<Arc<App>>,
+    actor: Actor,
+    body: Body,
+) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
+    let unpacked = Unpacker::new(&app, MAX_ARCHIVE_BYTES).unpack(body).await.map_err(|error| match error {
+        UnpackError::Archive(error) => refused(&error),
+        UnpackError::Store(error) => error.into(),
+        UnpackError::Incomplete => ApiFailure::bad("request.incomplete", "the body did not arrive as a whole"),
+    })?;
+    let archive = CampaignArchive { rows: unpacked.rows, artifacts: unpacked.artifacts };
+    let result = app.store.import_campaign(archive, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    let created = result?;
+    tracing::info!(campaign.id = %created.id, existed = created.existed, by = actor.name(), "a campaign was imported");
+    let status = if created.existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))
+}
+
+fn refused(error: &ArchiveError) -> ApiFailure {
+    let status = match error {
+        ArchiveError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    ApiFailure::new(status, error.code(), error.to_string())
+}

@@ -1,0 +1,132 @@
+//! `POST /runs/bulk`: one action on every run that fits a filter. Each run stands on its own: what one refuses does not
+//! keep the others from it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_engine::store::{PageRequest, RunRecord, StoreError};
+use nightshift_protocol::api::{Bulk, BulkAction, BulkDone, RunDigest, RunFilter};
+use nightshift_protocol::run::{RunStatus, RunTransition};
+
+use crate::actor::Actor;
+use crate::api::run_control::{examine_priority, examine_signal};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Body;
+
+/// Runs that one call acts on.
+pub const MAX_BULK_RUNS: usize = 500;
+/// Runs that are read at once.
+const PAGE_ROWS: u32 = 500;
+/// Runs that one call looks at: those beyond are left to the next call.
+const MAX_EXAMINED: usize = 50_000;
+
+/// Acts on the runs that fit, or says which they would be.
+pub(crate) async fn act(
+    State(app): State<Arc<App>>,
+    actor: Actor,
+    Body(bulk): Body<Bulk>,
+) -> Result<Json<BulkDone>, ApiFailure> {
+    match &bulk.action {
+        BulkAction::Prioritize { priority } => examine_priority(*priority)?,
+        BulkAction::Signal { signal } => examine_signal(signal)?,
+        BulkAction::Pause | BulkAction::Resume | BulkAction::Cancel | BulkAction::Retry => {}
+    }
+    if let Some(campaign) = &bulk.filter.campaign {
+        app.store.load_campaign(campaign).await?;
+    }
+    let (runs, more) = find(&app, &bulk.filter, &bulk.action).await?;
+    let mut answer = BulkDone { done: Vec::new(), refused: Vec::new(), more };
+    for run in runs {
+        if bulk.dry_run {
+            answer.done.push((run.id, run.status));
+            continue;
+        }
+        match apply(&app, &run, &bulk.action, &actor).await {
+            Ok(status) => answer.done.push((run.id, status)),
+            // The database as a whole does not work: the other runs would fare no better.
+            Err(error) if error.is_transient() && answer.done.is_empty() => return Err(error.into()),
+            Err(error) => answer.refused.push((run.id, error.code().to_owned(), error.to_string())),
+        }
+    }
+    tracing::info!(
+        done = answer.done.len(), refused = answer.refused.len(), more, dry_run = bulk.dry_run, by = actor.name(),
+        "a bulk call was carried out"
+    );
+    Ok(Json(answer))
+}
+
+/// The runs that fit, and whether there are more.
+///
+/// A run to which the action was done already is left out, so that calling again goes on with the others. Signals and
+/// priorities leave no such trace in a run's status: who has more runs than one call takes narrows the filter.
+async fn find(app: &App, filter: &RunFilter, action: &BulkAction) -> Result<(Vec<RunRecord>, bool), StoreError> {
+    let mut found = Vec::new();
+    let mut examined = 0;
+    let mut before = None;
+    loop {
+        let page = PageRequest { limit: PAGE_ROWS, before: before.take() };
+        let rows = app.store.list_runs(filter.campaign.as_ref(), filter.status, page).await?;
+        let full = rows.len() >= usize::try_from(PAGE_ROWS).unwrap_or(usize::MAX);
+        before = rows.last().map(|run| run.id.to_string());
+        examined += rows.len();
+        for run in rows {
+            if !fits(&run, filter, action) {
+                continue;
+            }
+            if found.len() == MAX_BULK_RUNS {
+                return Ok((found, true));
+            }
+            found.push(run);
+        }
+        if !full {
+            return Ok((found, false));
+        }
+        if examined >= MAX_EXAMINED {
+            return Ok((found, true));
+        }
+    }
+}
+
+/// Whether the call is about this run.
+fn fits(run: &RunRecord, filter: &RunFilter, action: &BulkAction) -> bool {
+    let concerns = match action {
+        // Failed runs begin again; all other actions are for runs that are not over.
+        BulkAction::Retry => run.status == RunStatus::Failed || filter.status.is_some(),
+        _ => !run.status.is_final() || filter.status.is_some(),
+    };
+    let undone = match action {
+        BulkAction::Pause => run.status != RunStatus::Paused,
+        BulkAction::Resume => run.status != RunStatus::Running,
+        BulkAction::Cancel => !matches!(run.status, RunStatus::Cancelling | RunStatus::Cancelled),
+        BulkAction::Retry | BulkAction::Prioritize { .. } | BulkAction::Signal { .. } => true,
+    };
+    let is_task = |task: &String| {
+        serde_json::from_value::<RunDigest>(run.digest.clone()).is_ok_and(|digest| digest.task == *task)
+    };
+    concerns
+        && undone
+        && filter.status.is_none_or(|status| run.status == status)
+        && filter.created_before.is_none_or(|before| run.created_at < before)
+        && filter.task.as_ref().is_none_or(is_task)
+}
+
+async fn apply(app: &App, run: &RunRecord, action: &BulkAction, actor: &Actor) -> Result<RunStatus, StoreError> {
+    let by = actor.name();
+    match action {
+        BulkAction::Pause => app.control(&run.id, RunTransition::Pause, by).await,
+        BulkAction::Resume => app.control(&run.id, RunTransition::Resume, by).await,
+        BulkAction::Cancel => app.control(&run.id, RunTransition::Cancel, by).await,
+        BulkAction::Retry => {
+            app.store.retry_run(&run.id, None, Some(by), app.clock.now()).await.map(|_| RunStatus::Running)
+        }
+        BulkAction::Prioritize { priority } => {
+            app.store.set_priority(&run.id, *priority, app.clock.now()).await.map(|()| run.status)
+        }
+        BulkAction::Signal { signal } => {
+            let at = app.clock.now();
+            app.store.signal_run(&run.id, signal.clone(), Some(by), None, at).await.map(|()| run.status)
+        }
+    }
+}

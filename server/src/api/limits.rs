@@ -1,0 +1,69 @@
+//! `POST /campaigns/{id}/limits`: budget, schedule and weight of a campaign that is there, examined as for a new one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_protocol::api::{CampaignDetail, SetLimits};
+use nightshift_protocol::id::CampaignId;
+
+use crate::actor::Actor;
+use crate::api::campaigns;
+use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath};
+
+/// Changes what is given and leaves the rest; gives the campaign as it is then.
+///
+/// Everything is examined before anything is changed. Each of the three changes is one transaction: repeating a call
+/// that was broken off finishes it.
+pub(crate) async fn set(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<CampaignId>,
+    actor: Actor,
+    Body(limits): Body<SetLimits>,
+) -> Result<Json<CampaignDetail>, ApiFailure> {
+    examine(&limits)?;
+    app.store.load_campaign(&id).await?;
+    let at = app.clock.now();
+    let changed = async {
+        if let Some(caps) = limits.budget {
+            app.store.set_budget(&id, caps, at).await?;
+        }
+        if limits.no_schedule || limits.schedule.is_some() {
+            app.store.set_schedule(&id, limits.schedule, at).await?;
+        }
+        if let Some(weight) = limits.weight {
+            app.store.set_weight(&id, weight, at).await?;
+        }
+        Ok(())
+    }
+    .await;
+    app.trouble.note_error(&changed);
+    changed?;
+    tracing::info!(campaign.id = %id, by = actor.name(), "the limits of a campaign were changed");
+    campaigns::show(State(app), IdPath(id)).await
+}
+
+fn examine(limits: &SetLimits) -> Result<(), ApiFailure> {
+    if limits.no_schedule && limits.schedule.is_some() {
+        return Err(ApiFailure::bad(
+            "request.invalid",
+            "`schedule` sets a schedule and `no_schedule` takes it away: send one of them",
+        ));
+    }
+    if limits.budget.is_none() && limits.weight.is_none() && limits.schedule.is_none() && !limits.no_schedule {
+        return Err(ApiFailure::bad(
+            "request.invalid",
+            "nothing is given to change: send `budget`, `schedule`, `no_schedule` or `weight`",
+        ));
+    }
+    if let Some(caps) = &limits.budget {
+        examine_budget(caps)?;
+    }
+    if let Some(schedule) = &limits.schedule {
+        examine_schedule(schedule)?;
+    }
+    limits.weight.map_or(Ok(()), examine_weight)
+}

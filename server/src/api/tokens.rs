@@ -1,0 +1,90 @@
+//! Tokens: create, list, revoke. A secret is shown once; only its hash is kept.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use nightshift_engine::store::{StoreError, TokenRecord};
+use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
+use nightshift_protocol::api::Page;
+use nightshift_protocol::id::TokenId;
+
+use crate::access::{new_secret, secret_hash};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath, PathId};
+
+/// Longest name of a token.
+const MAX_TOKEN_NAME_CHARS: usize = 100;
+/// Shortest life of a token, in milliseconds: a shorter one ends before anybody has it.
+const MIN_VALID_FOR_MS: u64 = 1_000;
+
+impl PathId for TokenId {
+    const NOT_FOUND: &'static str = "token.not_found";
+}
+
+/// Makes a token. The answer is the only place where its secret stands.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    actor: Actor,
+    Body(request): Body<CreateToken>,
+) -> Result<(StatusCode, Json<TokenCreated>), ApiFailure> {
+    examine(&request)?;
+    let now = app.clock.now();
+    let secret = new_secret(&*app.random);
+    let view = TokenView {
+        id: TokenId::from_uuid(app.new_uuid()),
+        name: request.name,
+        role: request.role,
+        created_at: now,
+        expires_at: request.valid_for_ms.map(|valid_for_ms| now.plus_ms(valid_for_ms)),
+        revoked_at: None,
+        last_used_at: None,
+    };
+    let record = TokenRecord { view: view.clone(), secret_hash: secret_hash(&secret) };
+    let result = app.store.create_token(record).await;
+    app.trouble.note(&result);
+    result?;
+    app.keys.forget();
+    tracing::info!(token.id = %view.id, token.role = view.role.as_str(), by = actor.name(), "a token was created");
+    Ok((StatusCode::CREATED, Json(TokenCreated { token: view, secret })))
+}
+
+fn examine(request: &CreateToken) -> Result<(), ApiFailure> {
+    let name_chars = request.name.trim().chars().count();
+    if !(1..=MAX_TOKEN_NAME_CHARS).contains(&name_chars) || request.name.chars().any(char::is_control) {
+        return Err(ApiFailure::bad(
+            "token.invalid_name",
+            format!("a token's name has 1 to {MAX_TOKEN_NAME_CHARS} characters and no control characters"),
+        ));
+    }
+    if request.valid_for_ms.is_some_and(|valid_for_ms| valid_for_ms < MIN_VALID_FOR_MS) {
+        return Err(ApiFailure::bad(
+            "token.invalid_lifetime",
+            format!("a token is valid for at least {MIN_VALID_FOR_MS} ms, or for good without `valid_for_ms`"),
+        ));
+    }
+    Ok(())
+}
+
+/// Tokens, newest first; revoked and expired ones too.
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<TokenView>>, ApiFailure> {
+    Ok(Json(Page { items: app.store.list_tokens().await?, next: None }))
+}
+
+/// Ends a token: at once on this server, within five seconds on others. Revoking it again changes nothing.
+pub(crate) async fn revoke(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<TokenId>,
+    actor: Actor,
+) -> Result<Json<TokenView>, ApiFailure> {
+    let result = app.store.revoke_token(&id, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    result?;
+    app.keys.forget();
+    tracing::info!(token.id = %id, by = actor.name(), "a token was revoked");
+    let token = app.store.list_tokens().await?.into_iter().find(|token| token.id == id);
+    Ok(Json(token.ok_or_else(|| StoreError::NotFound { noun: "token", id: id.to_string() })?))
+}

@@ -1,0 +1,97 @@
+//! Reads an archive as it arrives: decompresses a little at a time, splits lines, stores artifacts as they come.
+
+use axum::body::Body;
+use futures::StreamExt;
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE_BYTES, Unpacked};
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
+use crate::app::App;
+
+/// Bytes that are decompressed at a time: a small input may stand for an endless output.
+const STEP_BYTES: usize = 128 * 1024;
+
+/// Why an archive was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnpackError {
+    /// The archive is not good.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// An artifact could not be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The connection broke.
+    #[error("the body did not arrive as a whole")]
+    Incomplete,
+}
+
+/// Takes an archive apart.
+pub(crate) struct Unpacker<'a> {
+    app: &'a App,
+    max_bytes: u64,
+    reader: ArchiveReader,
+    line: Vec<u8>,
+}
+
+impl<'a> Unpacker<'a> {
+    /// For an archive of at most `max_bytes`, as sent.
+    pub(crate) fn new(app: &'a App, max_bytes: u64) -> Self {
+        Self { app, max_bytes, reader: ArchiveReader::default(), line: Vec::new() }
+    }
+
+    /// Stores the archive's artifacts and gives the rest of it.
+    pub(crate) async fn unpack(mut self, body: Body) -> Result<Unpacked, UnpackError> {
+        let mut decoder = Decoder::new().map_err(|error| unreadable(&error))?;
+        let mut output = vec![0; STEP_BYTES];
+        let mut taken_bytes = 0;
+        // Whether the decompressor is at the end of a frame: a file that ends within one was cut.
+        let mut is_whole = true;
+        let mut chunks = body.into_data_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|_| UnpackError::Incomplete)?;
+            taken_bytes += u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+            if taken_bytes > self.max_bytes {
+                return Err(ArchiveError::TooLarge(format!("it has more than {} bytes", self.max_bytes)).into());
+            }
+            let mut input = InBuffer::around(&chunk);
+            loop {
+                let mut out = OutBuffer::around(output.as_mut_slice());
+                let hint = decoder.run(&mut input, &mut out).map_err(|error| unreadable(&error))?;
+                let made = out.pos();
+                is_whole = hint == 0;
+                self.take(&output[..made]).await?;
+                // A full output may have left more behind.
+                if input.pos() == chunk.len() && made < STEP_BYTES {
+                    break;
+                }
+            }
+        }
+        if taken_bytes == 0 {
+            return Err(ArchiveError::Unreadable("it is empty".to_owned()).into());
+        }
+        if !is_whole || !self.line.is_empty() {
+            return Err(ArchiveError::Cut.into());
+        }
+        Ok(self.reader.finish()?)
+    }
+
+    async fn take(&mut self, mut bytes: &[u8]) -> Result<(), UnpackError> {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(&bytes[..end]);
+            bytes = &bytes[end + 1..];
+            let line = std::mem::take(&mut self.line);
+            if let Some(artifact) = self.reader.accept(&line)? {
+                self.app.store.put_artifact(&artifact.hash, &artifact.bytes, self.app.clock.now()).await?;
+            }
+        }
+        if self.line.len() + bytes.len() > MAX_ARCHIVE_LINE_BYTES {
+            return Err(ArchiveError::TooLarge(format!("a line has more than {MAX_ARCHIVE_LINE_BYTES} bytes")).into());
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> ArchiveError {
+    ArchiveError::Unreadable(format!("it is not compressed with zstd, or damaged: {error}"))
+}
