@@ -9,7 +9,9 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::window::{self, Opening};
 
-/// Head start in virtual milliseconds that one point of priority is worth.
+/// Virtual time of a campaign of weight 1 for a millisecond of work. Fine enough that weights count for short steps too.
+pub const VIRTUAL_PER_MS: i64 = 1_000;
+/// Head start that one point of priority is worth, in milliseconds of a campaign of weight 1.
 pub const HEAD_START_MS: i64 = 60_000;
 
 /// What is known of a campaign when one of its steps is wanted.
@@ -19,7 +21,7 @@ pub struct CampaignFacts<'a> {
     pub schedule: Option<&'a Schedule>,
     /// Share beside others, from 1.
     pub weight: u32,
-    /// Where its virtual time stands.
+    /// Where its virtual time stands: what its steps cost so far, over its weight.
     pub vtime: i64,
     /// When it was created: its wall time counts from here.
     pub created_at: TimestampMs,
@@ -69,30 +71,62 @@ pub enum Admission {
     },
 }
 
-/// Decides. `virtual_now` is the virtual time of the whole store: that of the last step that began.
+/// The head start of a priority, in virtual time. A rank plus the head start that it was given is the step's virtual
+/// start: the virtual time of the whole store is the largest one of the steps that began. A change of priority moves
+/// the rank by the difference of the head starts.
+#[must_use]
+pub fn head_start(priority: i32) -> i64 {
+    i64::from(priority).saturating_mul(HEAD_START_MS * VIRTUAL_PER_MS)
+}
+
+/// Decides. `virtual_now` is the virtual time of the whole store, see [`head_start`]: a campaign that was idle begins
+/// there, so that it does not make up for the time in which it wanted nothing.
 #[must_use]
 pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i64, at: TimestampMs) -> Admission {
-    if let Some(line) = campaign.budget.iter().find(|line| line.resource == Resource::WallMs)
-        && line.cap.is_some_and(|cap| at.since_ms(campaign.created_at) >= cap)
-    {
-        return Admission::Exhausted { resource: Resource::WallMs };
+    let opening = campaign.schedule.map(|schedule| window::opening(schedule, at, step.timeout_ms));
+    let earliest = match opening {
+        Some(Opening::Closed { opens_at }) => opens_at,
+        None | Some(Opening::Open { .. }) => at,
+    };
+    // What is used up does not come back with the next window: nobody has to wait for that answer.
+    if let Some(resource) = exhausted(campaign, step, earliest) {
+        return Admission::Exhausted { resource };
     }
-    let latest_start = match campaign.schedule.map(|schedule| window::opening(schedule, at, step.timeout_ms)) {
+    let latest_start = match opening {
         None => None,
         Some(Opening::Open { latest_start }) => Some(latest_start),
         Some(Opening::Closed { opens_at }) => return Admission::Wait { until: opens_at },
     };
-    for wanted in step.reserve {
-        let Some(line) = campaign.budget.iter().find(|line| line.resource == wanted.resource) else { continue };
-        if line.is_exhausted_for(wanted.amount) {
-            return Admission::Exhausted { resource: wanted.resource };
-        }
-        if !line.fits(wanted.amount) {
-            return Admission::Blocked { resource: wanted.resource };
-        }
+    if let Some((line, _)) = reserved(campaign, step).find(|(line, wanted)| !line.fits(*wanted)) {
+        return Admission::Blocked { resource: line.resource };
     }
-    let begin = campaign.vtime.max(virtual_now);
-    let cost = i64::try_from(step.cost_ms.max(1)).unwrap_or(i64::MAX) / i64::from(campaign.weight.max(1));
-    let head_start = i64::from(step.priority).saturating_mul(HEAD_START_MS);
-    Admission::Ready { rank: begin.saturating_sub(head_start), vtime: begin.saturating_add(cost.max(1)), latest_start }
+    let start = campaign.vtime.max(virtual_now);
+    let cost = i64::try_from(step.cost_ms.max(1)).unwrap_or(i64::MAX).saturating_mul(VIRTUAL_PER_MS);
+    let share = (cost / i64::from(campaign.weight.max(1))).max(1);
+    Admission::Ready {
+        rank: start.saturating_sub(head_start(step.priority)),
+        vtime: start.saturating_add(share),
+        latest_start,
+    }
+}
+
+/// What does not suffice for a step that begins at `earliest`, whatever is given back.
+fn exhausted(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, earliest: TimestampMs) -> Option<Resource> {
+    let wall = campaign.budget.iter().find(|line| line.resource == Resource::WallMs).and_then(|line| line.cap);
+    if wall.is_some_and(|cap| earliest.since_ms(campaign.created_at) >= cap) {
+        return Some(Resource::WallMs);
+    }
+    reserved(campaign, step).find(|(line, wanted)| line.is_exhausted_for(*wanted)).map(|(line, _)| line.resource)
+}
+
+/// The lines that the step wants something of, with how much. Wall time passes by itself and is never set aside.
+fn reserved<'a>(
+    campaign: &'a CampaignFacts<'_>,
+    step: &'a StepFacts<'_>,
+) -> impl Iterator<Item = (&'a BudgetLine, u64)> {
+    campaign.budget.iter().filter(|line| line.resource != Resource::WallMs).filter_map(|line| {
+        let of_this = step.reserve.iter().filter(|wanted| wanted.resource == line.resource);
+        let wanted = of_this.fold(0_u64, |sum, wanted| sum.saturating_add(wanted.amount));
+        (wanted > 0).then_some((line, wanted))
+    })
 }

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod clock;
 pub mod driver;
 pub mod event;
+pub mod ownership;
 pub mod retry;
 pub mod store;
 pub mod sweeper;

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeZone as _, Utc};
 use chrono_tz::Tz;
-use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::schedule::{DAY_MINUTES, Schedule};
 use nightshift_protocol::time::TimestampMs;
 
 /// Days that are looked at for the next opening: a day without a fitting one may follow another.
@@ -33,6 +33,15 @@ pub enum Opening {
 /// The time zone of that name.
 pub fn time_zone(name: &str) -> Result<Tz, UnknownTimeZone> {
     name.parse().map_err(|_| UnknownTimeZone(name.to_owned()))
+}
+
+/// How long the window is open on a day without a change of the clocks, in milliseconds: what may take longer never
+/// begins in it.
+#[must_use]
+pub fn usual_length_ms(schedule: &Schedule) -> u64 {
+    let (begin, end) = (schedule.window.begin_minute(), schedule.window.end_minute());
+    let minutes = if end > begin { end - begin } else { DAY_MINUTES - begin + end };
+    u64::from(minutes) * 60_000
 }
 
 /// Whether something that takes up to `duration_ms` may begin at `at`. Times that the change of the clocks skips begin
