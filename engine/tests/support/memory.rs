@@ -1,0 +1,408 @@
+//! A store in memory, small enough to be read at once: what the engine's tests drive runs against. It keeps what the
+//! port promises about runs, steps, leases, servers and ownership. It knows no budget, no window, no share: what is
+//! wanted is ready. What it does not keep at all answers with an error, never with a made-up value.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use nightshift_engine::event::{Event, EventRecord};
+use nightshift_engine::store::{
+    Advance, Advanced, Change, Changed, ClaimRequest, NewCampaign, OwnerFence, Ownership, Report, Reported, RunRecord,
+    ServerRecord, StepRecord, StoreError, TryEnd, WorkerRecord,
+};
+use nightshift_protocol::id::{RunId, ServerId, StepId, WorkerId};
+use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::time::TimestampMs;
+
+/// The store.
+#[derive(Default)]
+pub(crate) struct MemoryStore(Mutex<World>);
+
+impl MemoryStore {
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        match self.0.lock() {
+            Ok(world) => world,
+            Err(_) => panic!("an earlier operation panicked"),
+        }
+    }
+}
+
+/// Everything that is stored.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) runs: BTreeMap<RunId, Run>,
+    pub(crate) servers: BTreeMap<ServerId, ServerRecord>,
+    pub(crate) workers: BTreeMap<WorkerId, WorkerRecord>,
+    /// How often the store was read and written.
+    pub(crate) reads: u64,
+    pub(crate) commits: u64,
+}
+
+/// A run with its log and its steps.
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) record: RunRecord,
+    pub(crate) log: Vec<EventRecord>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A step with its lease and its last report.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) record: StepRecord,
+    pub(crate) lease_expires_at: Option<TimestampMs>,
+    reported: Option<(u64, TryEnd)>,
+}
+
+impl Run {
+    pub(crate) fn append(&mut self, at: TimestampMs, event: Event) {
+        self.record.last_seq += 1;
+        self.log.push(EventRecord { seq: self.record.last_seq, at, event });
+    }
+
+    pub(crate) fn set_status(&mut self, status: RunStatus, at: TimestampMs) {
+        self.record.status = status;
+        self.record.revision += 1;
+        self.record.finished_at = status.is_final().then_some(at);
+    }
+
+    /// Cancels open steps: the scheduled ones, or the leased ones too.
+    pub(crate) fn cancel_open(&mut self, leased_too: bool, at: TimestampMs) {
+        let mut cancelled = Vec::new();
+        for step in &mut self.steps {
+            let stops = match step.record.status {
+                StepStatus::Scheduled => true,
+                StepStatus::Leased => leased_too,
+                StepStatus::Completed | StepStatus::Failed | StepStatus::Cancelled => false,
+            };
+            if stops {
+                (step.record.status, step.lease_expires_at) = (StepStatus::Cancelled, None);
+                cancelled.push(step.record.key.clone());
+            }
+        }
+        for key in cancelled {
+            self.append(at, Event::StepCancelled { key });
+        }
+    }
+
+    /// Whether a decision is due.
+    pub(crate) fn is_to_be_driven(&self) -> bool {
+        let unfolded = self.log.iter().filter(|event| event.seq > self.record.folded_seq);
+        let asks = unfolded.into_iter().any(|event| event.event.asks_for_a_decision());
+        let leased = self.steps.iter().any(|step| step.record.status == StepStatus::Leased);
+        !self.record.status.is_final() && (asks || (self.record.status == RunStatus::Cancelling && !leased))
+    }
+}
+
+impl World {
+    pub(crate) fn run(&mut self, id: &RunId) -> Result<&mut Run, StoreError> {
+        self.runs.get_mut(id).ok_or_else(|| StoreError::NotFound { noun: "run", id: id.to_string() })
+    }
+
+    /// The run and the place of a step.
+    pub(crate) fn step(&mut self, id: &StepId) -> Result<(&mut Run, usize), StoreError> {
+        for run in self.runs.values_mut() {
+            if let Some(place) = run.steps.iter().position(|step| step.record.id == *id) {
+                return Ok((run, place));
+            }
+        }
+        Err(StoreError::NotFound { noun: "step", id: id.to_string() })
+    }
+
+    pub(crate) fn create(&mut self, new: NewCampaign) {
+        for run in new.runs {
+            let record = RunRecord {
+                id: run.id.clone(),
+                campaign: new.id.clone(),
+                status: RunStatus::Running,
+                revision: 0,
+                state: None,
+                folded_seq: 0,
+                last_seq: 0,
+                digest: run.digest,
+                failure: None,
+                owner: new.owner.clone(),
+                owner_epoch: 0,
+                priority: new.priority,
+                awaits: Vec::new(),
+                created_at: new.at,
+                finished_at: None,
+            };
+            let mut stored = Run { record, log: Vec::new(), steps: Vec::new() };
+            stored.append(new.at, Event::RunCreated { input: run.input });
+            self.runs.insert(run.id, stored);
+        }
+    }
+
+    pub(crate) fn change(&mut self, change: Change) -> Result<Changed, StoreError> {
+        Ok(match change {
+            Change::Report(report) => Changed::Reported(self.report(report)?),
+            Change::Advance(advance) => Changed::Advanced(self.advance(*advance)?),
+            Change::Claim(claim) => Changed::Claimed(self.claim(&claim)),
+        })
+    }
+
+    fn advance(&mut self, advance: Advance) -> Result<Advanced, StoreError> {
+        let run = self.run(&advance.run)?;
+        let record = &run.record;
+        if let Some(OwnerFence { server, epoch }) = &advance.fence
+            && (record.owner.as_ref(), record.owner_epoch) != (Some(server), *epoch)
+        {
+            return Ok(Advanced::NotOwner);
+        }
+        let current = record.revision == advance.revision && !record.status.is_final();
+        let folds_the_log = (record.folded_seq..=record.last_seq).contains(&advance.folded_seq);
+        let is_expected = advance.expects_last_seq.is_none_or(|expected| expected == record.last_seq);
+        let begins_what_is_being_stopped = record.status == RunStatus::Cancelling && !advance.schedule.is_empty();
+        if !current || !folds_the_log || !is_expected || begins_what_is_being_stopped {
+            return Ok(Advanced::Conflict);
+        }
+        if let Some((transition, event)) = advance.end {
+            let status = run.record.status.next(transition)?;
+            run.set_status(status, advance.at);
+            run.cancel_open(true, advance.at);
+            if let Event::RunFailed { failure } = &event {
+                run.record.failure = Some(failure.clone());
+            }
+            run.append(advance.at, event);
+        } else {
+            run.record.revision += 1;
+            for (id, order) in advance.schedule {
+                if run.steps.iter().all(|step| step.record.key != order.key) {
+                    run.append(advance.at, Event::StepScheduled { key: order.key.clone() });
+                    let record = StepRecord {
+                        id,
+                        run: advance.run.clone(),
+                        key: order.key,
+                        kind: order.kind,
+                        route: order.needs.route(),
+                        status: StepStatus::Scheduled,
+                        epoch: 0,
+                        tries: 0,
+                        retry: order.retry,
+                        timeout_ms: order.timeout_ms,
+                        worker: None,
+                        input: order.input,
+                        output: None,
+                        failure: None,
+                        scheduled_at: advance.at,
+                        started_at: None,
+                        finished_at: None,
+                        not_before: None,
+                        blocked_on: None,
+                        device: None,
+                        reserve: order.reserve,
+                    };
+                    run.steps.push(Step { record, lease_expires_at: None, reported: None });
+                }
+            }
+        }
+        run.record.folded_seq = advance.folded_seq;
+        (run.record.state, run.record.digest) = (Some(advance.state), advance.digest);
+        run.record.awaits = advance.awaits;
+        Ok(Advanced::Committed { revision: run.record.revision, last_seq: run.record.last_seq })
+    }
+
+    fn report(&mut self, report: Report) -> Result<Reported, StoreError> {
+        self.end_try(&report.step, report.epoch, report.end, report.at, false)
+    }
+
+    /// Ends a try, if the fence holds. The sweeper ends a lease only when its time is over.
+    pub(crate) fn end_try(
+        &mut self,
+        step: &StepId,
+        epoch: u64,
+        end: TryEnd,
+        at: TimestampMs,
+        by_sweeper: bool,
+    ) -> Result<Reported, StoreError> {
+        let (run, place) = self.step(step)?;
+        let cancelling = run.record.status == RunStatus::Cancelling;
+        let step = &mut run.steps[place];
+        let in_time = step.lease_expires_at.is_some_and(|expires_at| !by_sweeper || expires_at <= at);
+        if step.record.status != StepStatus::Leased || step.record.epoch != epoch || !in_time {
+            let again = matches!(&step.reported, Some((e, said)) if *e == epoch && same_report(said, &end));
+            return Ok(if again { Reported::Committed } else { Reported::LeaseLost });
+        }
+        step.reported = Some((epoch, end.clone()));
+        step.lease_expires_at = None;
+        let key = step.record.key.clone();
+        let event = match end {
+            TryEnd::Completed { output } => {
+                (step.record.status, step.record.output) = (StepStatus::Completed, Some(output.clone()));
+                Some(Event::StepCompleted { key, output })
+            }
+            TryEnd::Failed { failure } => {
+                (step.record.status, step.record.failure) = (StepStatus::Failed, Some(failure.clone()));
+                Some(Event::StepFailed { key, failure })
+            }
+            TryEnd::Retry { .. } | TryEnd::Cancelled if cancelling => {
+                step.record.status = StepStatus::Cancelled;
+                Some(Event::StepCancelled { key })
+            }
+            TryEnd::Retry { failure, at: not_before } => {
+                step.record.status = StepStatus::Scheduled;
+                step.record.failure = Some(failure.clone());
+                step.record.not_before = (not_before > at).then_some(not_before);
+                Some(Event::StepRetried { key, failure, at: not_before })
+            }
+            TryEnd::Cancelled => {
+                step.record.status = StepStatus::Scheduled;
+                None
+            }
+        };
+        if let Some(event) = event {
+            run.append(at, event);
+        }
+        Ok(Reported::Committed)
+    }
+
+    /// Every ready step of a wanted route goes, in the order of the runs, whatever the devices: there is no rank here.
+    fn claim(&mut self, claim: &ClaimRequest) -> Vec<StepRecord> {
+        let mut claimed = Vec::new();
+        let ready = |run: &Run, step: &Step| {
+            run.record.status == RunStatus::Running
+                && step.record.status == StepStatus::Scheduled
+                && step.record.not_before.is_none()
+                && claim.routes.contains(&step.record.route)
+        };
+        for run in self.runs.values_mut() {
+            for place in 0..run.steps.len() {
+                let room = claimed.len() < usize::try_from(claim.cpu_slots).unwrap_or(usize::MAX);
+                if room && ready(run, &run.steps[place]) {
+                    let step = &mut run.steps[place];
+                    step.record.status = StepStatus::Leased;
+                    step.record.epoch += 1;
+                    step.record.tries += 1;
+                    step.record.worker = Some(claim.worker.clone());
+                    step.lease_expires_at = Some(claim.expires_at);
+                    claimed.push(step.record.clone());
+                }
+            }
+        }
+        claimed
+    }
+
+    /// Pauses, resumes or cancels.
+    pub(crate) fn control(
+        &mut self,
+        run: &RunId,
+        transition: RunTransition,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<RunStatus, StoreError> {
+        let run = self.run(run)?;
+        let status = run.record.status.next(transition)?;
+        if status == run.record.status {
+            return Ok(status);
+        }
+        run.set_status(status, at);
+        let by = by.map(str::to_owned);
+        run.append(
+            at,
+            match transition {
+                RunTransition::Pause => Event::RunPaused { by },
+                RunTransition::Resume => Event::RunResumed { by },
+                _ => Event::RunCancelRequested { by },
+            },
+        );
+        if status == RunStatus::Cancelling {
+            run.cancel_open(false, at);
+        }
+        Ok(status)
+    }
+
+    /// Begins again from failed steps, all or one.
+    pub(crate) fn retry(
+        &mut self,
+        run: &RunId,
+        key: Option<&str>,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<Vec<String>, StoreError> {
+        let run = self.run(run)?;
+        let status = run.record.status.next(RunTransition::Retry)?;
+        let mut keys = Vec::new();
+        for step in &mut run.steps {
+            let again = match step.record.status {
+                StepStatus::Cancelled => true,
+                StepStatus::Failed => key.is_none_or(|key| key == step.record.key),
+                StepStatus::Scheduled | StepStatus::Leased | StepStatus::Completed => false,
+            };
+            if again {
+                (step.record.status, step.record.tries, step.record.failure) = (StepStatus::Scheduled, 0, None);
+                keys.push(step.record.key.clone());
+            }
+        }
+        run.record.failure = None;
+        run.set_status(status, at);
+        run.append(at, Event::RunRetried { keys: keys.clone(), by: by.map(str::to_owned) });
+        Ok(keys)
+    }
+}
+
+impl World {
+    /// Whose the run is, once this server asked for it.
+    pub(crate) fn acquire(&mut self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError> {
+        let alive: Vec<ServerId> =
+            self.servers.values().filter(|server| server.expires_at > at).map(|server| server.id.clone()).collect();
+        let record = &mut self.run(run)?.record;
+        if record.status.is_final() {
+            return Ok(Ownership::Over);
+        }
+        match &record.owner {
+            Some(owner) if owner != server && alive.contains(owner) => return Ok(Ownership::Other(owner.clone())),
+            Some(owner) if owner == server => {}
+            _ => (record.owner, record.owner_epoch) = (Some(server.clone()), record.owner_epoch + 1),
+        }
+        Ok(Ownership::Mine(OwnerFence { server: server.clone(), epoch: record.owner_epoch }))
+    }
+
+    /// Frees what workers within dead servers hold; the tries do not count.
+    pub(crate) fn reap(&mut self, at: TimestampMs) -> u64 {
+        let dead: Vec<ServerId> =
+            self.servers.values().filter(|server| server.expires_at <= at).map(|server| server.id.clone()).collect();
+        self.servers.retain(|id, _| !dead.contains(id));
+        let lost: Vec<WorkerId> = self
+            .workers
+            .values()
+            .filter(|worker| worker.server.as_ref().is_some_and(|server| dead.contains(server)))
+            .map(|worker| worker.id.clone())
+            .collect();
+        let mut freed = 0;
+        for step in self.runs.values_mut().flat_map(|run| &mut run.steps) {
+            let is_lost = step.record.worker.as_ref().is_some_and(|worker| lost.contains(worker));
+            if is_lost && step.lease_expires_at.take().is_some() {
+                step.record.status = StepStatus::Scheduled;
+                step.record.tries -= 1;
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// Steps whose waiting time is over, and when the next one is due.
+    pub(crate) fn fire(&mut self, at: TimestampMs, limit: usize) -> (u64, Option<TimestampMs>) {
+        let mut fired = 0;
+        let mut next: Option<TimestampMs> = None;
+        for step in self.runs.values_mut().flat_map(|run| &mut run.steps) {
+            match step.record.not_before {
+                Some(moment) if moment <= at && fired < limit => {
+                    step.record.not_before = None;
+                    fired += 1;
+                }
+                Some(moment) => next = Some(next.map_or(moment, |next| next.min(moment))),
+                None => {}
+            }
+        }
+        (u64::try_from(fired).unwrap_or(u64::MAX), next)
+    }
+}
+
+/// Copies of a report may differ in the moment of the next try.
+fn same_report(said: &TryEnd, again: &TryEnd) -> bool {
+    match (said, again) {
+        (TryEnd::Retry { failure: a, .. }, TryEnd::Retry { failure: b, .. }) => a == b,
+        _ => said == again,
+    }
+}
