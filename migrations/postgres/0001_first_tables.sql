@@ -225,7 +225,9 @@ CREATE INDEX timer_by_moment ON timer (not_before_ms);
 CREATE TABLE blocked (
     step_id     BIGINT PRIMARY KEY REFERENCES step (id),
     campaign_id BIGINT NOT NULL REFERENCES campaign (id),
-    resource    TEXT COLLATE "C"    NOT NULL
+    resource    TEXT COLLATE "C"    NOT NULL,
+    -- Whether the log says that the campaign cannot afford it: that is said once.
+    told        BIGINT NOT NULL DEFAULT 0 CHECK (told IN (0, 1))
 ) WITH (fillfactor = 70);
 
 -- Serves: the steps of a campaign that wait for its budget, oldest first.

@@ -228,7 +228,9 @@ CREATE INDEX timer_by_moment ON timer (not_before_ms);
 CREATE TABLE blocked (
     step_id     INTEGER PRIMARY KEY REFERENCES step (id),
     campaign_id INTEGER NOT NULL REFERENCES campaign (id),
-    resource    TEXT    NOT NULL
+    resource    TEXT    NOT NULL,
+    -- Whether the log says that the campaign cannot afford it: that is said once.
+    told        INTEGER NOT NULL DEFAULT 0 CHECK (told IN (0, 1))
 ) STRICT;
 
 -- Serves: the steps of a campaign that wait for its budget, oldest first.
