@@ -4,6 +4,7 @@
 //! It never decides: what follows a failure, which step comes next and when a lease runs out is the engine's to say.
 //! Here it is committed, or refused because somebody else was first.
 
+mod admit;
 mod batch;
 mod connection;
 mod failure;

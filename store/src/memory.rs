@@ -1,5 +1,7 @@
 //! What a process keeps of the store between transactions.
 
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tokio::sync::Mutex;
@@ -17,6 +19,7 @@ pub(crate) struct Memory {
     virtual_now: AtomicI64,
     counter: AtomicU64,
     step_ids: Mutex<StepIds>,
+    routes: RwLock<HashMap<String, i64>>,
 }
 
 /// Ids that were taken from the database and given to no step yet: from the first, before the last.
@@ -35,6 +38,21 @@ impl Memory {
     /// Moves the virtual time on; it never goes back.
     pub(crate) fn raise_virtual_now(&self, rank: i64) {
         self.virtual_now.fetch_max(rank, Ordering::Relaxed);
+    }
+
+    /// The key of a route that is committed.
+    pub(crate) fn route(&self, needs: &str) -> Option<i64> {
+        self.routes.read().unwrap_or_else(PoisonError::into_inner).get(needs).copied()
+    }
+
+    /// Keeps what a commit made true.
+    pub(crate) fn remember(&self, routes: Vec<(String, i64)>, claimed_rank: Option<i64>) {
+        if !routes.is_empty() {
+            self.routes.write().unwrap_or_else(PoisonError::into_inner).extend(routes);
+        }
+        if let Some(rank) = claimed_rank {
+            self.raise_virtual_now(rank);
+        }
     }
 
     /// A number that this process did not give before.

@@ -15,12 +15,16 @@ pub(crate) struct Transaction<'c> {
     pub(crate) memory: &'c Memory,
     /// What its commit brings about.
     pub(crate) notices: HashSet<Notice>,
+    /// Routes that were found or made: remembered after the commit.
+    pub(crate) routes: Vec<(String, i64)>,
+    /// The highest rank that was claimed: the virtual time after the commit.
+    pub(crate) claimed_rank: Option<i64>,
 }
 
 impl<'c> Transaction<'c> {
     /// Over a connection on which a transaction is open.
     pub(crate) fn new(connection: &'c mut Connection, memory: &'c Memory) -> Self {
-        Self { connection, memory, notices: HashSet::new() }
+        Self { connection, memory, notices: HashSet::new(), routes: Vec::new(), claimed_rank: None }
     }
 
     /// Notes what the commit brings about; the same thing once.

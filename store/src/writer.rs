@@ -274,7 +274,7 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(batch.groups.len());
     for group in &batch.groups {
         transaction.connection.mark().await?;
-        let before = transaction.notices.clone();
+        let (before, routes_before) = (transaction.notices.clone(), transaction.routes.len());
         match batch::flush(&mut transaction, &[group.as_slice()]).await {
             Ok(mut flushed) => {
                 transaction.connection.keep().await?;
@@ -284,6 +284,7 @@ async fn one_by_one(
                 // Where the savepoint is gone, the failure was one of those that end the whole transaction.
                 let undone = transaction.connection.undo().await;
                 transaction.notices = before;
+                transaction.routes.truncate(routes_before);
                 if undone.is_err() {
                     return Err(failure);
                 }
@@ -320,6 +321,7 @@ async fn operate(
 async fn finish(transaction: Transaction<'_>, wrote: bool, around: &Surroundings) -> Result<(), Failure> {
     if wrote {
         transaction.connection.commit().await?;
+        around.memory.remember(transaction.routes, transaction.claimed_rank);
         around.notices.send(transaction.notices);
     } else {
         transaction.connection.rollback().await?;
