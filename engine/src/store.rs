@@ -271,6 +271,10 @@ pub struct Advance {
     pub revision: u64,
     /// Events up to here are folded into the new state.
     pub folded_seq: u64,
+    /// The last event of the log when the decision is committed, before its own events: with any other one it is a
+    /// [`Advanced::Conflict`]. Asked for by a decision that was made before the event that it folds was committed, and by
+    /// one that nothing may come before. None: events after `folded_seq` are left to the next decision.
+    pub expects_last_seq: Option<u64>,
     /// The new state.
     pub state: Value,
     /// What lists show.

@@ -7,6 +7,7 @@ use crate::budget::Resource;
 use crate::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::rubric::{RewardBreakdown, Rubric};
+use crate::signal::Gate;
 use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
 
 /// Why the Coder writes.
@@ -334,6 +335,13 @@ pub enum StopReason {
         /// What is used up.
         resource: Resource,
     },
+    /// A person kept a gate closed, and no new plan is left.
+    GateRejected {
+        /// Which gate.
+        gate: Gate,
+        /// Why.
+        reason: String,
+    },
     /// The task itself cannot be used.
     TaskRejected {
         /// Stable code, for example `task.reference_does_not_compile`.
@@ -354,6 +362,7 @@ impl StopReason {
             Self::Stagnated => "stagnated",
             Self::VerifierStopped => "verifier_stopped",
             Self::BudgetExhausted { .. } => "budget_exhausted",
+            Self::GateRejected { .. } => "gate_rejected",
             Self::TaskRejected { .. } => "task_rejected",
         }
     }

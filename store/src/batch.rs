@@ -7,6 +7,9 @@
 //! Rare operations use the same working set and verbs ([`held::Held`]).
 
 mod advance;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+mod bench;
 mod candidates;
 mod claim;
 pub(crate) mod event_text;
@@ -15,6 +18,9 @@ mod load;
 mod route;
 pub(crate) mod rows;
 pub(crate) mod table;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+mod tests;
 pub(crate) mod try_end;
 mod unblock;
 pub(crate) mod working_set;

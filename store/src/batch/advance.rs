@@ -45,8 +45,9 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
     }
     let current = from_stored(head.revision) == advance.revision && !head.status.is_final();
     let folds_the_log = (from_stored(head.folded_seq)..=from_stored(head.last_seq)).contains(&advance.folded_seq);
+    let is_the_log_meant = advance.expects_last_seq.is_none_or(|seq| seq == from_stored(head.last_seq));
     let begins_what_is_being_stopped = head.status == RunStatus::Cancelling && !advance.schedule.is_empty();
-    if !current || !folds_the_log || begins_what_is_being_stopped {
+    if !current || !folds_the_log || !is_the_log_meant || begins_what_is_being_stopped {
         return Ok(Advanced::Conflict);
     }
     let status = match &advance.end {

@@ -74,7 +74,7 @@ fn settings(connect: PgConnectOptions) -> PgConnectOptions {
         .application_name("nightshift")
         .statement_cache_capacity(STATEMENT_CACHE)
         .options([
-            ("default_transaction_isolation", "read\\ committed"),
+            ("default_transaction_isolation", "read committed"),
             ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_TIMEOUT),
             // Statements are short: compiling them would cost more than they do.
             ("jit", "off"),

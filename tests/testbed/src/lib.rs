@@ -1,2 +1,6 @@
 //! What Nightshift's tests need from outside the workspace. A dependency of tests only: nothing that ships uses it, and
 //! it uses nothing of ours.
+//!
+//! [`postgres`] gives a test program a PostgreSQL cluster of its own.
+
+pub mod postgres;
