@@ -8,7 +8,8 @@ PRAGMA application_id = 1314080852;
 
 -- A life of a server process. Its leases and runs end with it.
 CREATE TABLE server (
-    id            INTEGER PRIMARY KEY,
+    -- Never given twice: runs and workers may still name a life that is forgotten.
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id     TEXT    NOT NULL UNIQUE,
     name          TEXT    NOT NULL,
     version       TEXT    NOT NULL,
@@ -218,7 +219,9 @@ CREATE UNIQUE INDEX lease_alone_on_device ON lease (worker_id, device) WHERE exc
 -- Steps that wait for a moment.
 CREATE TABLE timer (
     step_id       INTEGER PRIMARY KEY REFERENCES step (id),
-    not_before_ms INTEGER NOT NULL
+    not_before_ms INTEGER NOT NULL,
+    -- Whether it is the opening of its campaign's window: that moves when the window does.
+    for_window    INTEGER NOT NULL DEFAULT 0 CHECK (for_window IN (0, 1))
 ) STRICT;
 
 -- Serves: timers that are due, and the next one.

@@ -51,7 +51,7 @@ pub(crate) fn admit(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Resu
             set.campaign_mut(campaign_id)?.vtime = vtime;
             set.put(step_id, Place::Ready { rank, latest_start: latest_start.map(|moment| moment.0) })
         }
-        Admission::Wait { until } => set.put(step_id, Place::Timer { not_before: until.0 }),
+        Admission::Wait { until } => set.put(step_id, Place::Timer { not_before: until.0, for_window: true }),
         Admission::Blocked { resource } => {
             let told = was_told(set, step_id)?;
             set.put(step_id, Place::Blocked { resource, told })

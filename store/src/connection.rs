@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use sea_query::{PostgresQueryBuilder, SelectStatement, SqliteQueryBuilder};
+use sea_query_sqlx::SqlxBinder as _;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
@@ -139,6 +141,21 @@ impl Connection {
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(sql), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
                 wrap_postgres(postgres(sqlx::query(sql), values).fetch_all(connection).await?)
+            }
+        })
+    }
+
+    /// The rows of a statement that was built for both databases, for example from the filters of a list.
+    pub(crate) async fn fetch_query(&mut self, statement: &SelectStatement) -> Result<Vec<Row>, Failure> {
+        Ok(match self.borrowed() {
+            Borrowed::Sqlite(connection) => {
+                // Built by sea-query: values are bound, names are literals of ours.
+                let (sql, values) = statement.build_sqlx(SqliteQueryBuilder);
+                wrap(sqlx::query_with(AssertSqlSafe(sql), values).fetch_all(connection).await?)
+            }
+            Borrowed::Postgres(connection) => {
+                let (sql, values) = statement.build_sqlx(PostgresQueryBuilder);
+                wrap_postgres(sqlx::query_with(AssertSqlSafe(sql), values).fetch_all(connection).await?)
             }
         })
     }

@@ -73,6 +73,17 @@ impl Failure {
             if error.code().is_some_and(|code| REDO.contains(&code.as_ref())))
     }
 
+    /// Whether the connection broke, so that another one may do what this one could not.
+    pub(crate) fn is_of_the_connection(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Io(_) | sqlx::Error::Protocol(_)) => true,
+            Self::Database(sqlx::Error::Database(error)) => {
+                error.code().is_some_and(|code| code.starts_with("08") || code.starts_with("57P0"))
+            }
+            _ => false,
+        }
+    }
+
     /// The failure in the caller's words.
     pub(crate) fn tell(self, place: &Place) -> StoreError {
         match (self, place) {

@@ -4,3 +4,6 @@ pub(crate) mod failure;
 pub(crate) mod lock;
 pub(crate) mod open;
 pub(crate) mod source;
+
+pub use self::lock::LOCK_FILE;
+pub use self::open::DATABASE_FILE;

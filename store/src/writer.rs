@@ -23,11 +23,17 @@ pub(crate) const MAX_BATCH: usize = 512;
 /// Those that wait; who comes later waits for a place.
 pub(crate) const MAX_QUEUE: usize = 1_024;
 
+/// How often a batch that lost against another server's transaction is repeated as a whole.
+const MAX_REDONE: u32 = 5;
+
 /// What a rare operation does in its transaction. It may be done again after it was undone.
 pub(crate) type Work<T> =
     Box<dyn for<'t, 'c> Fn(&'t mut Transaction<'c>) -> BoxFuture<'t, Result<T, Failure>> + Send + Sync>;
 
 type Answered = Result<Vec<Changed>, StoreError>;
+
+/// Who waits for the end of a task.
+pub(crate) type Closing = oneshot::Sender<Result<(), StoreError>>;
 
 /// What a task is told.
 pub(crate) enum Message {
@@ -36,7 +42,7 @@ pub(crate) enum Message {
     /// A rare operation; on SQLite only.
     Operation(Box<dyn Operation>),
     /// Finish, tidy up, answer, end.
-    Close(oneshot::Sender<()>),
+    Close(Closing),
 }
 
 /// The way to the tasks.
@@ -68,11 +74,12 @@ impl Writer {
     }
 
     /// Ends one task after what is already waiting. Closing what is closed is fine.
-    pub(crate) async fn close(&self) {
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        if self.sender.send(Message::Close(reply)).await.is_ok() {
-            let _ended = answer.await;
+        if self.sender.send(Message::Close(reply)).await.is_err() {
+            return Ok(());
         }
+        answer.await.unwrap_or(Ok(()))
     }
 }
 
@@ -143,7 +150,7 @@ pub(crate) async fn run<S: Source>(
     mut source: S,
     around: Surroundings,
     receiver: Arc<Mutex<mpsc::Receiver<Message>>>,
-) -> (S, Option<oneshot::Sender<()>>) {
+) -> (S, Option<Closing>) {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     loop {
         let received = receiver.lock().await.recv_many(&mut messages, MAX_BATCH).await;
@@ -219,6 +226,19 @@ async fn commit(connection: &mut Connection, mut batch: Batch, around: &Surround
     let tell = |failure: Failure| failure.tell(&around.place);
     let mut sound = true;
     let mut outcome = together(connection, &mut batch, around).await;
+    let mut redone = 0;
+    while redone < MAX_REDONE && outcome.as_ref().is_err_and(Failure::asks_for_redo) {
+        // It lost against another server's transaction, and is repeated as a whole.
+        redone += 1;
+        let begun = match connection.rollback().await {
+            Ok(()) => connection.begin().await,
+            Err(failure) => Err(failure),
+        };
+        outcome = match begun {
+            Ok(()) => together(connection, &mut batch, around).await,
+            Err(failure) => Err(failure),
+        };
+    }
     if outcome.is_err() {
         // SQLite may have rolled back by itself, for example on a full disk; then there is nothing left to undo.
         sound = connection.rollback().await.is_ok() || connection.is_idle().await;

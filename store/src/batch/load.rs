@@ -98,7 +98,7 @@ const REPORTED: Sql = Sql {
 
 macro_rules! place_columns {
     () => {
-        ", y.rank, y.latest_start_ms, t.not_before_ms, b.resource, b.told, n.needs "
+        ", y.rank, y.latest_start_ms, t.not_before_ms, b.resource, b.told, n.needs, t.for_window "
     };
 }
 
@@ -363,7 +363,7 @@ fn take_in(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
         if let Some(rank) = row.opt_i64(22)? {
             step.place = Place::Ready { rank, latest_start: row.opt_i64(23)? };
         } else if let Some(not_before) = row.opt_i64(24)? {
-            step.place = Place::Timer { not_before };
+            step.place = Place::Timer { not_before, for_window: row.opt_i64(28)?.unwrap_or(0) != 0 };
         } else if let Some(resource) = row.opt_str(25)? {
             let resource = Resource::parse(resource)
                 .ok_or_else(|| Failure::unreadable("a blocked step", &"its resource is unknown to this release"))?;

@@ -109,7 +109,8 @@ pub(crate) enum Place {
     Nowhere,
     Ready { rank: i64, latest_start: Option<i64> },
     Leased { epoch: i64, worker_id: i64, expires_at: i64, device: Option<i64>, exclusive: bool },
-    Timer { not_before: i64 },
+    /// For the opening of the campaign's window, or for a retry.
+    Timer { not_before: i64, for_window: bool },
     Blocked { resource: Resource, told: bool },
 }
 

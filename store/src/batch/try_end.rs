@@ -163,7 +163,7 @@ fn give_back(
         let event = Event::StepRetried { key, failure: failure.clone(), at: not_before };
         set.append(run_id, at.0, EventText::of(&event)?)?;
     }
-    if not_before > at { set.put(step_id, Place::Timer { not_before: not_before.0 }) } else { admit::admit(set, step_id, at) }
+    if not_before > at { set.put(step_id, Place::Timer { not_before: not_before.0, for_window: false }) } else { admit::admit(set, step_id, at) }
 }
 
 /// What a report says: its payload as text, and its digest.

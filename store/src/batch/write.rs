@@ -160,9 +160,12 @@ static LEASE: Target = Target {
     ],
 };
 static TIMER: Target = Target {
-    verb: Verb::Insert { conflict: "ON CONFLICT (step_id) DO UPDATE SET not_before_ms = excluded.not_before_ms" },
+    verb: Verb::Insert { 
+        conflict: "ON CONFLICT (step_id) DO UPDATE SET not_before_ms = excluded.not_before_ms, \
+                   for_window = excluded.for_window",
+    },
     table: "timer",
-    columns: &[("step_id", I64), ("not_before_ms", I64)],
+    columns: &[("step_id", I64), ("not_before_ms", I64), ("for_window", I64)],
 };
 static BLOCKED: Target = Target {
     verb: Verb::Insert {
@@ -336,7 +339,7 @@ impl AllRows {
             Place::Leased { epoch, worker_id, expires_at, device, exclusive } => {
                 row!(self.lease; step.id, *epoch, *worker_id, *expires_at, *device, *exclusive);
             }
-            Place::Timer { not_before } => row!(self.timer; step.id, *not_before),
+            Place::Timer { not_before, for_window } => row!(self.timer; step.id, *not_before, *for_window),
             Place::Blocked { resource, told } => {
                 row!(self.blocked; step.id, step.campaign_id, resource.as_str(), *told);
             }

@@ -19,6 +19,15 @@ const IDLE_IN_TRANSACTION_TIMEOUT: &str = "60s";
 /// Statements that a connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;
 
+/// The hot path finds every row by its key, and plans each statement once. A plan that was made while a table was small
+/// would read all of it when it is not any more.
+const BY_KEY: [(&str, &str); 4] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
+
 /// How a server of Postgres is used.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
@@ -41,6 +50,8 @@ pub(crate) struct Opened {
     pub(crate) hot: PgPool,
     pub(crate) connect: PgConnectOptions,
     pub(crate) place: Place,
+    /// Tells this process from all others on the database.
+    pub(crate) me: String,
 }
 
 pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) -> Result<Opened, StoreError> {
@@ -50,22 +61,26 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) ->
     let tell = |failure: Failure| failure.tell(&place);
     let timeout = Duration::from_millis(options.acquire_timeout_ms);
     let connect = settings(connect);
-    let prepared = tokio::time::timeout(timeout, connect.connect()).await;
-    let mut connection = prepared
+    let connected = tokio::time::timeout(timeout, connect.connect()).await;
+    let mut connection = connected
         .map_err(|_| tell(Failure::Database(sqlx::Error::PoolTimedOut)))?
         .map_err(|error| tell(error.into()))?;
-    let durable = prepare(&mut connection, &place).await;
+    let prepared = prepare(&mut connection, &place).await;
     // Closed in any case: were the migration ended by an error, its lock would end with the connection.
     let closed = connection.close().await;
-    let connect = if durable? { connect } else { connect.options([("synchronous_commit", "on")]) };
+    let Prepared { durable, me } = prepared?;
+    let connect = if durable { connect } else { connect.options([("synchronous_commit", "on")]) };
     closed.map_err(|error| tell(error.into()))?;
-    let pool = |connections: u32| {
+    let pool = |connections: u32, connect: &PgConnectOptions| {
         PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(timeout)
+            // Every use finds out by itself whether its connection broke, and takes another one.
+            .test_before_acquire(false)
             .connect_lazy_with(connect.clone())
     };
-    Ok(Opened { pool: pool(options.connections), hot: pool(batchers), connect: connect.clone(), place })
+    let hot = connect.clone().options(BY_KEY);
+    Ok(Opened { pool: pool(options.connections, &connect), hot: pool(batchers, &hot), connect: connect.clone(), place, me })
 }
 
 /// The settings of every connection.
@@ -82,8 +97,15 @@ fn settings(connect: PgConnectOptions) -> PgConnectOptions {
         .disable_statement_logging()
 }
 
-/// Refuses a database of another program, brings the schema up to date; whether commits are durable by themselves.
-async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<bool, StoreError> {
+/// What preparing found.
+struct Prepared {
+    /// Whether commits are durable by themselves.
+    durable: bool,
+    me: String,
+}
+
+/// Refuses a database of another program, and brings the schema up to date.
+async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<Prepared, StoreError> {
     let tell = |failure: Failure| failure.tell(place);
     let tables = tables(connection).await.map_err(tell)?;
     let ours = tables.is_empty() || tables.iter().any(|table| table == OUR_TABLE || table == MIGRATIONS_TABLE);
@@ -101,7 +123,9 @@ async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<bool, S
              anything but tests"
         );
     }
-    Ok(setting(connection, "SHOW synchronous_commit").await.map_err(tell)? != "off")
+    let durable = setting(connection, "SHOW synchronous_commit").await.map_err(tell)? != "off";
+    let me = setting(connection, "SELECT gen_random_uuid()::text").await.map_err(tell)?;
+    Ok(Prepared { durable, me })
 }
 
 async fn tables(connection: &mut PgConnection) -> Result<Vec<String>, Failure> {

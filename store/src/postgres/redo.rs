@@ -43,7 +43,7 @@ async fn try_again_and_again<T>(pool: &PgPool, around: &Surroundings, work: Work
 }
 
 async fn once<T>(pool: &PgPool, around: &Surroundings, work: &Work<T>) -> Result<T, Failure> {
-    let mut connection = Connection::Postgres(pool.acquire().await?);
+    let mut connection = begun(pool).await?;
     let done = within(&mut connection, around, work).await;
     if done.is_err() && connection.rollback().await.is_err() {
         connection.discard().await;
@@ -51,8 +51,26 @@ async fn once<T>(pool: &PgPool, around: &Surroundings, work: &Work<T>) -> Result
     done
 }
 
+/// A connection on which a transaction is open. Those that broke while nobody used them are replaced.
+async fn begun(pool: &PgPool) -> Result<Connection, Failure> {
+    let mut broken = 0;
+    loop {
+        let mut connection = Connection::Postgres(pool.acquire().await?);
+        match connection.begin().await {
+            Ok(()) => return Ok(connection),
+            Err(failure) if failure.is_of_the_connection() && broken < pool.options().get_max_connections() => {
+                connection.discard().await;
+                broken += 1;
+            }
+            Err(failure) => {
+                connection.discard().await;
+                return Err(failure);
+            }
+        }
+    }
+}
+
 async fn within<T>(connection: &mut Connection, around: &Surroundings, work: &Work<T>) -> Result<T, Failure> {
-    connection.begin().await?;
     let mut transaction = Transaction::new(connection, &around.memory);
     let done = work(&mut transaction).await?;
     transaction.connection.commit().await?;

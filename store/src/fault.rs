@@ -1,0 +1,201 @@
+//! A store that fails on purpose, for tests: every single write of a campaign can be made to fail once, before it was
+//! done or after.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use nightshift_engine::event::EventRecord;
+use nightshift_engine::store::{
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
+    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
+    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
+    WorkerRecord,
+};
+use nightshift_protocol::access::TokenView;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine};
+use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, TokenId, WorkerId};
+use nightshift_protocol::run::{RunStatus, RunTransition};
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::signal::Signal;
+use nightshift_protocol::time::TimestampMs;
+
+/// Where a write fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultPoint {
+    /// It never reaches the store: nothing is changed.
+    Before,
+    /// It is committed, and the answer is lost.
+    After,
+}
+
+/// Wraps a store, counts the calls of methods that write, and fails one of them once with [`StoreError::Other`].
+///
+/// Methods that only read are handed through and not counted; changes that are committed together are one write. A call
+/// is counted when it is made, so the numbers of concurrent calls depend on their order; a campaign that is driven by
+/// one task has the same numbers every time.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    /// The number of the call to fail, from 1; 0 for none.
+    fail_at: AtomicU64,
+    point: FaultPoint,
+    writes: AtomicU64,
+    full: AtomicBool,
+    fired: Mutex<Option<&'static str>>,
+}
+
+impl FaultyStore {
+    /// Only counts.
+    #[must_use]
+    pub fn counting(inner: Arc<dyn Store>) -> Self {
+        Self::failing(inner, 0, FaultPoint::Before)
+    }
+
+    /// Fails write number `number` (from 1), once.
+    #[must_use]
+    pub fn failing(inner: Arc<dyn Store>, number: u64, point: FaultPoint) -> Self {
+        Self {
+            inner,
+            fail_at: AtomicU64::new(number),
+            point,
+            writes: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            fired: Mutex::new(None),
+        }
+    }
+
+    /// From now on every write fails with [`StoreError::Full`], as on a full disk; or none any more.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+
+    /// Calls of methods that write, until now.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    /// The name of the method that failed on purpose, when one did.
+    #[must_use]
+    pub fn fired(&self) -> Option<&'static str> {
+        *self.fired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn write<T: Send>(
+        &self,
+        method: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.full.load(Ordering::SeqCst) {
+            return Err(StoreError::Full(format!("no space is left, on purpose (write {number})")));
+        }
+        if number != self.fail_at.load(Ordering::SeqCst) {
+            return call.await;
+        }
+        *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(method);
+        match self.point {
+            FaultPoint::Before => Err(StoreError::Other(format!("on purpose, before `{method}` (write {number})"))),
+            FaultPoint::After => {
+                // An error of the store itself is the more interesting one.
+                call.await?;
+                Err(StoreError::Other(format!("on purpose, after `{method}` (write {number})")))
+            }
+        }
+    }
+}
+
+/// The whole port, handed to the inner store: calls that write are counted, calls that read are not.
+macro_rules! hand_through {
+    ($($way:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl Store for FaultyStore {
+            $(async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreError> {
+                hand_through!(@ $way self.$method($($name),*))
+            })*
+
+            fn notices(&self) -> BoxStream<'static, Notice> {
+                self.inner.notices()
+            }
+
+            fn kind(&self) -> &'static str {
+                self.inner.kind()
+            }
+        }
+    };
+    (@ read $this:ident.$method:ident($($name:ident),*)) => {
+        $this.inner.$method($($name),*).await
+    };
+    (@ write $this:ident.$method:ident($($name:ident),*)) => {
+        $this.write(stringify!($method), $this.inner.$method($($name),*)).await
+    };
+}
+
+hand_through! {
+    write create_campaign(new: NewCampaign) -> CreatedCampaign;
+    read list_campaigns(page: PageRequest) -> Vec<CampaignRecord>;
+    read load_campaign(id: &CampaignId) -> CampaignRecord;
+    read list_runs(campaign: Option<&CampaignId>, status: Option<RunStatus>, page: PageRequest) -> Vec<RunRecord>;
+    read load_run(id: &RunId) -> RunRecord;
+    read runs_to_drive(limit: u32) -> Vec<RunId>;
+    read events_after(run: &RunId, after: u64, limit: u32) -> Vec<EventRecord>;
+    write commit(changes: Vec<Change>) -> Vec<Changed>;
+    write control_run(run: &RunId, transition: RunTransition, by: Option<&str>, at: TimestampMs) -> RunStatus;
+    write signal_run(
+        run: &RunId, signal: Signal, by: Option<&str>, idempotency: Option<(String, String)>, at: TimestampMs
+    ) -> ();
+    write set_priority(run: &RunId, priority: i32, at: TimestampMs) -> ();
+    write retry_run(run: &RunId, key: Option<&str>, by: Option<&str>, at: TimestampMs) -> Vec<String>;
+    read load_budget(campaign: &CampaignId) -> Vec<BudgetLine>;
+    write set_budget(campaign: &CampaignId, caps: BudgetCaps, at: TimestampMs) -> ();
+    write set_schedule(campaign: &CampaignId, schedule: Option<Schedule>, at: TimestampMs) -> ();
+    write set_weight(campaign: &CampaignId, weight: u32, at: TimestampMs) -> ();
+    write reserve(step: &StepId, epoch: u64, amounts: &[Amount], at: TimestampMs) -> Reservation;
+    write settle(step: &StepId, epoch: u64, released: &[Amount], used: &[Amount], at: TimestampMs) -> ();
+    read export_campaign(id: &CampaignId) -> CampaignArchive;
+    write import_campaign(archive: CampaignArchive, at: TimestampMs) -> CreatedCampaign;
+    read campaigns_to_prune(before: TimestampMs, limit: u32) -> Vec<CampaignId>;
+    write prune_campaign(id: &CampaignId, limit: u32) -> Pruned;
+    write prune_artifacts(before: TimestampMs, limit: u32) -> Pruned;
+    write register_server(server: ServerRecord, sole: bool) -> ();
+    write pulse(server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Pulse;
+    write retire_server(server: &ServerId, at: TimestampMs) -> ();
+    write reap_servers(at: TimestampMs) -> u64;
+    read list_servers() -> Vec<ServerRecord>;
+    write acquire_runs(server: &ServerId, limit: u32, at: TimestampMs) -> Vec<(RunId, OwnerFence)>;
+    write acquire_run(server: &ServerId, run: &RunId, at: TimestampMs) -> Ownership;
+    write create_token(token: TokenRecord) -> ();
+    read list_tokens() -> Vec<TokenView>;
+    write revoke_token(id: &TokenId, at: TimestampMs) -> ();
+    read find_token(secret_hash: &str) -> Option<TokenView>;
+    write touch_token(id: &TokenId, at: TimestampMs) -> ();
+    read gauges() -> StoreGauges;
+    read find_ids(text: &str, limit: u32) -> (Vec<CampaignId>, Vec<RunId>);
+    read list_steps(run: &RunId) -> Vec<StepRecord>;
+    read list_step_heads(run: &RunId) -> Vec<StepRecord>;
+    read load_step(id: &StepId) -> StepRecord;
+    read routes_after(number: i64) -> Vec<(i64, String)>;
+    write heartbeat(
+        worker: &WorkerId, leases: &[(StepId, u64)], at: TimestampMs, expires_at: TimestampMs
+    ) -> HeartbeatOutcome;
+    read expired_leases(at: TimestampMs, limit: u32) -> Vec<ExpiredLease>;
+    write expire_lease(step: &StepId, epoch: u64, end: TryEnd, at: TimestampMs) -> Reported;
+    write fire_timers(at: TimestampMs, limit: u32) -> (u64, Option<TimestampMs>);
+    write register_worker(worker: WorkerRecord) -> ();
+    read list_workers(limit: u32) -> Vec<WorkerRecord>;
+    read load_worker(id: &WorkerId) -> WorkerRecord;
+    write workers_seen(workers: &[WorkerId], at: TimestampMs) -> ();
+    write drain_worker(id: &WorkerId, draining: bool) -> ();
+    write forget_workers(before: TimestampMs) -> u64;
+    write put_artifact(hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> ();
+    read get_artifact(hash: &ArtifactHash) -> Vec<u8>;
+    read artifact_progress(hash: &ArtifactHash) -> Option<ArtifactProgress>;
+    write append_artifact(
+        hash: &ArtifactHash, size_bytes: u64, offset: u64, bytes: &[u8], at: TimestampMs
+    ) -> ArtifactProgress;
+    read read_artifact(hash: &ArtifactHash, offset: u64, length: u64) -> Vec<u8>;
+    read find_model_call(run: &RunId, step_key: &str, turn: u32, request_hash: &str) -> Option<ModelCallRecord>;
+    write record_model_call(call: ModelCallRecord, artifacts: Vec<(ArtifactHash, Vec<u8>)>) -> ();
+}
