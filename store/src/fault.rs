@@ -1,18 +1,25 @@
 //! A store that fails on purpose, for tests: every single write of a campaign can be made to fail once, before it was
 //! done or after.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    Advance, Advanced, CampaignRecord, ClaimRequest, CreatedCampaign, ExpiredLease, HeartbeatOutcome, ModelCallRecord,
-    NewCampaign, PageRequest, Reported, RunRecord, StepRecord, Store, StoreError, TryEnd, WorkerRecord,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
+    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
+    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
+    WorkerRecord,
 };
+use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::id::{CampaignId, RunId, StepId, WorkerId};
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine};
+use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, TokenId, WorkerId};
 use nightshift_protocol::run::{RunStatus, RunTransition};
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
 /// Where a write fails.
@@ -26,8 +33,9 @@ pub enum FaultPoint {
 
 /// Wraps a store, counts the calls of methods that write, and fails one of them once with [`StoreError::Other`].
 ///
-/// Methods that only read are handed through and not counted. A call is counted when it is made, so the numbers of
-/// concurrent calls depend on their order; a campaign that is driven by one task has the same numbers every time.
+/// Methods that only read are handed through and not counted; changes that are committed together are one write. A call
+/// is counted when it is made, so the numbers of concurrent calls depend on their order; a campaign that is driven by
+/// one task has the same numbers every time.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     /// The number of the call to fail, from 1; 0 for none.
@@ -35,7 +43,7 @@ pub struct FaultyStore {
     point: FaultPoint,
     writes: AtomicU64,
     full: AtomicBool,
-    fired: std::sync::Mutex<Option<&'static str>>,
+    fired: Mutex<Option<&'static str>>,
 }
 
 impl FaultyStore {
@@ -54,7 +62,7 @@ impl FaultyStore {
             point,
             writes: AtomicU64::new(0),
             full: AtomicBool::new(false),
-            fired: std::sync::Mutex::new(None),
+            fired: Mutex::new(None),
         }
     }
 
@@ -72,7 +80,7 @@ impl FaultyStore {
     /// The name of the method that failed on purpose, when one did.
     #[must_use]
     pub fn fired(&self) -> Option<&'static str> {
-        *self.fired.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.fired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write<T: Send>(
@@ -87,7 +95,7 @@ impl FaultyStore {
         if number != self.fail_at.load(Ordering::SeqCst) {
             return call.await;
         }
-        *self.fired.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(method);
+        *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(method);
         match self.point {
             FaultPoint::Before => Err(StoreError::Other(format!("on purpose, before `{method}` (write {number})"))),
             FaultPoint::After => {
@@ -99,149 +107,95 @@ impl FaultyStore {
     }
 }
 
-#[async_trait]
-impl Store for FaultyStore {
-    async fn create_campaign(&self, new: NewCampaign) -> Result<CreatedCampaign, StoreError> {
-        self.write("create_campaign", self.inner.create_campaign(new)).await
-    }
+/// The whole port, handed to the inner store: calls that write are counted, calls that read are not.
+macro_rules! hand_through {
+    ($($way:ident $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl Store for FaultyStore {
+            $(async fn $method(&self, $($name: $type),*) -> Result<$answer, StoreError> {
+                hand_through!(@ $way self.$method($($name),*))
+            })*
 
-    async fn list_campaigns(&self, page: PageRequest) -> Result<Vec<CampaignRecord>, StoreError> {
-        self.inner.list_campaigns(page).await
-    }
+            fn notices(&self) -> BoxStream<'static, Notice> {
+                self.inner.notices()
+            }
 
-    async fn load_campaign(&self, id: &CampaignId) -> Result<CampaignRecord, StoreError> {
-        self.inner.load_campaign(id).await
-    }
+            fn kind(&self) -> &'static str {
+                self.inner.kind()
+            }
+        }
+    };
+    (@ read $this:ident.$method:ident($($name:ident),*)) => {
+        $this.inner.$method($($name),*).await
+    };
+    (@ write $this:ident.$method:ident($($name:ident),*)) => {
+        $this.write(stringify!($method), $this.inner.$method($($name),*)).await
+    };
+}
 
-    async fn list_runs(
-        &self,
-        campaign: Option<&CampaignId>,
-        status: Option<RunStatus>,
-        page: PageRequest,
-    ) -> Result<Vec<RunRecord>, StoreError> {
-        self.inner.list_runs(campaign, status, page).await
-    }
-
-    async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
-        self.inner.load_run(id).await
-    }
-
-    async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError> {
-        self.inner.runs_to_drive(limit).await
-    }
-
-    async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
-        self.inner.events_after(run, after, limit).await
-    }
-
-    async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
-        self.write("advance", self.inner.advance(advance)).await
-    }
-
-    async fn control_run(
-        &self,
-        run: &RunId,
-        transition: RunTransition,
-        at: TimestampMs,
-    ) -> Result<RunStatus, StoreError> {
-        self.write("control_run", self.inner.control_run(run, transition, at)).await
-    }
-
-    async fn retry_run(&self, run: &RunId, key: Option<&str>, at: TimestampMs) -> Result<Vec<String>, StoreError> {
-        self.write("retry_run", self.inner.retry_run(run, key, at)).await
-    }
-
-    async fn find_ids(&self, text: &str, limit: u32) -> Result<(Vec<CampaignId>, Vec<RunId>), StoreError> {
-        self.inner.find_ids(text, limit).await
-    }
-
-    async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
-        self.inner.list_steps(run).await
-    }
-
-    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
-        self.inner.list_step_heads(run).await
-    }
-
-    async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
-        self.inner.load_step(id).await
-    }
-
-    async fn claim(&self, claim: ClaimRequest) -> Result<Vec<StepRecord>, StoreError> {
-        self.write("claim", self.inner.claim(claim)).await
-    }
-
-    async fn heartbeat(
-        &self,
-        worker: &WorkerId,
-        leases: &[(StepId, u64)],
-        at: TimestampMs,
-        expires_at: TimestampMs,
-    ) -> Result<HeartbeatOutcome, StoreError> {
-        self.write("heartbeat", self.inner.heartbeat(worker, leases, at, expires_at)).await
-    }
-
-    async fn report(&self, step: &StepId, epoch: u64, end: TryEnd, at: TimestampMs) -> Result<Reported, StoreError> {
-        self.write("report", self.inner.report(step, epoch, end, at)).await
-    }
-
-    async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError> {
-        self.inner.expired_leases(at, limit).await
-    }
-
-    async fn expire_lease(
-        &self,
-        step: &StepId,
-        epoch: u64,
-        end: TryEnd,
-        at: TimestampMs,
-    ) -> Result<Reported, StoreError> {
-        self.write("expire_lease", self.inner.expire_lease(step, epoch, end, at)).await
-    }
-
-    async fn free_embedded_leases(&self, at: TimestampMs) -> Result<u64, StoreError> {
-        self.write("free_embedded_leases", self.inner.free_embedded_leases(at)).await
-    }
-
-    async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
-        self.write("fire_timers", self.inner.fire_timers(at, limit)).await
-    }
-
-    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), StoreError> {
-        self.write("register_worker", self.inner.register_worker(worker)).await
-    }
-
-    async fn list_workers(&self, limit: u32) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.inner.list_workers(limit).await
-    }
-
-    async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8]) -> Result<(), StoreError> {
-        self.write("put_artifact", self.inner.put_artifact(hash, bytes)).await
-    }
-
-    async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
-        self.inner.get_artifact(hash).await
-    }
-
-    async fn find_model_call(
-        &self,
-        run: &RunId,
-        step_key: &str,
-        turn: u32,
-        request_hash: &str,
-    ) -> Result<Option<ModelCallRecord>, StoreError> {
-        self.inner.find_model_call(run, step_key, turn, request_hash).await
-    }
-
-    async fn record_model_call(
-        &self,
-        call: ModelCallRecord,
-        artifacts: Vec<(ArtifactHash, Vec<u8>)>,
-    ) -> Result<(), StoreError> {
-        self.write("record_model_call", self.inner.record_model_call(call, artifacts)).await
-    }
-
-    fn kind(&self) -> &'static str {
-        self.inner.kind()
-    }
+hand_through! {
+    write create_campaign(new: NewCampaign) -> CreatedCampaign;
+    read list_campaigns(page: PageRequest) -> Vec<CampaignRecord>;
+    read load_campaign(id: &CampaignId) -> CampaignRecord;
+    read list_runs(campaign: Option<&CampaignId>, status: Option<RunStatus>, page: PageRequest) -> Vec<RunRecord>;
+    read load_run(id: &RunId) -> RunRecord;
+    read runs_to_drive(limit: u32) -> Vec<RunId>;
+    read events_after(run: &RunId, after: u64, limit: u32) -> Vec<EventRecord>;
+    write commit(changes: Vec<Change>) -> Vec<Changed>;
+    write control_run(run: &RunId, transition: RunTransition, by: Option<&str>, at: TimestampMs) -> RunStatus;
+    write signal_run(
+        run: &RunId, signal: Signal, by: Option<&str>, idempotency: Option<(String, String)>, at: TimestampMs
+    ) -> ();
+    write set_priority(run: &RunId, priority: i32, at: TimestampMs) -> ();
+    write retry_run(run: &RunId, key: Option<&str>, by: Option<&str>, at: TimestampMs) -> Vec<String>;
+    read load_budget(campaign: &CampaignId) -> Vec<BudgetLine>;
+    write set_budget(campaign: &CampaignId, caps: BudgetCaps, at: TimestampMs) -> ();
+    write set_schedule(campaign: &CampaignId, schedule: Option<Schedule>, at: TimestampMs) -> ();
+    write set_weight(campaign: &CampaignId, weight: u32, at: TimestampMs) -> ();
+    write reserve(step: &StepId, epoch: u64, amounts: &[Amount], at: TimestampMs) -> Reservation;
+    write settle(step: &StepId, epoch: u64, released: &[Amount], used: &[Amount], at: TimestampMs) -> ();
+    read export_campaign(id: &CampaignId) -> CampaignArchive;
+    write import_campaign(archive: CampaignArchive, at: TimestampMs) -> CreatedCampaign;
+    read campaigns_to_prune(before: TimestampMs, limit: u32) -> Vec<CampaignId>;
+    write prune_campaign(id: &CampaignId, limit: u32) -> Pruned;
+    write prune_artifacts(before: TimestampMs, limit: u32) -> Pruned;
+    write register_server(server: ServerRecord, sole: bool) -> ();
+    write pulse(server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Pulse;
+    write retire_server(server: &ServerId, at: TimestampMs) -> ();
+    write reap_servers(at: TimestampMs) -> u64;
+    read list_servers() -> Vec<ServerRecord>;
+    write acquire_runs(server: &ServerId, limit: u32, at: TimestampMs) -> Vec<(RunId, OwnerFence)>;
+    write acquire_run(server: &ServerId, run: &RunId, at: TimestampMs) -> Ownership;
+    write create_token(token: TokenRecord) -> ();
+    read list_tokens() -> Vec<TokenView>;
+    write revoke_token(id: &TokenId, at: TimestampMs) -> ();
+    read find_token(secret_hash: &str) -> Option<TokenView>;
+    write touch_token(id: &TokenId, at: TimestampMs) -> ();
+    read gauges() -> StoreGauges;
+    read find_ids(text: &str, limit: u32) -> (Vec<CampaignId>, Vec<RunId>);
+    read list_steps(run: &RunId) -> Vec<StepRecord>;
+    read list_step_heads(run: &RunId) -> Vec<StepRecord>;
+    read load_step(id: &StepId) -> StepRecord;
+    read routes_after(number: i64) -> Vec<(i64, String)>;
+    write heartbeat(
+        worker: &WorkerId, leases: &[(StepId, u64)], at: TimestampMs, expires_at: TimestampMs
+    ) -> HeartbeatOutcome;
+    read expired_leases(at: TimestampMs, limit: u32) -> Vec<ExpiredLease>;
+    write expire_lease(step: &StepId, epoch: u64, end: TryEnd, at: TimestampMs) -> Reported;
+    write fire_timers(at: TimestampMs, limit: u32) -> (u64, Option<TimestampMs>);
+    write register_worker(worker: WorkerRecord) -> ();
+    read list_workers(limit: u32) -> Vec<WorkerRecord>;
+    read load_worker(id: &WorkerId) -> WorkerRecord;
+    write workers_seen(workers: &[WorkerId], at: TimestampMs) -> ();
+    write drain_worker(id: &WorkerId, draining: bool) -> ();
+    write forget_workers(before: TimestampMs) -> u64;
+    write put_artifact(hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> ();
+    read get_artifact(hash: &ArtifactHash) -> Vec<u8>;
+    read artifact_progress(hash: &ArtifactHash) -> Option<ArtifactProgress>;
+    write append_artifact(
+        hash: &ArtifactHash, size_bytes: u64, offset: u64, bytes: &[u8], at: TimestampMs
+    ) -> ArtifactProgress;
+    read read_artifact(hash: &ArtifactHash, offset: u64, length: u64) -> Vec<u8>;
+    read find_model_call(run: &RunId, step_key: &str, turn: u32, request_hash: &str) -> Option<ModelCallRecord>;
+    write record_model_call(call: ModelCallRecord, artifacts: Vec<(ArtifactHash, Vec<u8>)>) -> ();
 }

@@ -1,14 +1,34 @@
-//! The only SQL: the engine's [`Store`](nightshift_engine::store::Store) port over sqlx and sea-query.
+//! The only SQL: the engine's [`Store`](nightshift_engine::store::Store) port over sqlx and sea-query, on SQLite and on
+//! Postgres.
 //!
 //! It never decides: what follows a failure, which step comes next and when a lease runs out is the engine's to say.
 //! Here it is committed, or refused because somebody else was first.
-//!
-//! Read [`sqlite`] first, then `sqlite/writer.rs`, then one file per noun. [`fault`] is for tests.
 
+mod admit;
+mod batch;
+mod connection;
+mod direct;
+mod failure;
 pub mod fault;
+mod invariants;
 mod json;
+mod memory;
+mod notices;
 mod number;
-mod run_list;
+mod port;
+pub mod postgres;
+mod row;
+mod sql;
 pub mod sqlite;
+mod store;
+mod transaction;
+mod value;
+mod writer;
 
-pub use sqlite::{OpenOptions, SqliteStore};
+pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
+pub use direct::MAX_PAGE;
+pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;
+pub use direct::lease::MAX_HEARTBEAT_LEASES;
+pub use postgres::open::PostgresOptions;
+pub use sqlite::open::OpenOptions;
+pub use store::SqlStore;

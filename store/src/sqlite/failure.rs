@@ -1,11 +1,9 @@
-//! What can go wrong inside, and how it is told to the caller: the one place where database errors get their meaning.
+//! What errors of SQLite and of the file system mean.
 
 use std::io;
 use std::path::Path;
 
 use nightshift_engine::store::StoreError;
-use nightshift_protocol::run::IllegalTransition;
-use sqlx::migrate::MigrateError;
 
 /// Primary result codes of SQLite that have a meaning of their own.
 mod code {
@@ -16,63 +14,6 @@ mod code {
     pub(super) const FULL: i32 = 13;
     pub(super) const CANNOT_OPEN: i32 = 14;
     pub(super) const NOT_A_DATABASE: i32 = 26;
-}
-
-/// A failure, before it is known which file it concerns.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// Of the database.
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-    /// Of the schema.
-    #[error(transparent)]
-    Migrate(#[from] MigrateError),
-    /// A stored row that this release cannot read.
-    #[error("{what} cannot be read: {message}")]
-    Unreadable {
-        /// Which.
-        what: String,
-        /// Why.
-        message: String,
-    },
-    /// Something to be stored that cannot be written as JSON.
-    #[error("cannot be written as JSON: {0}")]
-    Unwritable(#[from] serde_json::Error),
-    /// An answer that is already in the caller's words.
-    #[error(transparent)]
-    Answer(#[from] StoreError),
-}
-
-impl From<IllegalTransition> for Failure {
-    fn from(illegal: IllegalTransition) -> Self {
-        Self::Answer(illegal.into())
-    }
-}
-
-impl Failure {
-    /// It does not exist.
-    pub(crate) fn not_found(noun: &'static str, id: impl Into<String>) -> Self {
-        Self::Answer(StoreError::NotFound { noun, id: id.into() })
-    }
-
-    /// A stored row that this release cannot read.
-    pub(crate) fn unreadable(what: impl Into<String>, message: &dyn std::fmt::Display) -> Self {
-        Self::Unreadable { what: what.into(), message: message.to_string() }
-    }
-
-    /// The failure in the caller's words: what happened to which file, and what to do.
-    pub(crate) fn tell(self, database: &Path) -> StoreError {
-        match self {
-            Self::Answer(error) => error,
-            Self::Database(error) => tell_database(&error, database),
-            Self::Migrate(error) => tell_migration(error, database),
-            Self::Unreadable { .. } => StoreError::Corrupt(format!(
-                "{self}. The database {} may be damaged, or written by another release. Nothing was changed",
-                database.display()
-            )),
-            Self::Unwritable(error) => StoreError::Other(format!("a value cannot be written as JSON: {error}")),
-        }
-    }
 }
 
 /// An error of the file system on the way to the database, in the caller's words.
@@ -101,7 +42,8 @@ pub(crate) fn corrupt(database: &Path, finding: &str) -> StoreError {
     ))
 }
 
-fn tell_database(error: &sqlx::Error, database: &Path) -> StoreError {
+/// An error of SQLite in the caller's words: what happened to which file, and what to do.
+pub(crate) fn tell(error: &sqlx::Error, database: &Path) -> StoreError {
     let path = database.display();
     match error {
         sqlx::Error::Database(inner) => {
@@ -128,24 +70,8 @@ fn tell_database(error: &sqlx::Error, database: &Path) -> StoreError {
     }
 }
 
-fn tell_migration(error: MigrateError, database: &Path) -> StoreError {
-    let path = database.display();
-    match error {
-        MigrateError::VersionMissing(version) | MigrateError::VersionTooNew(version, _) => StoreError::TooNew(format!(
-            "{path} was written by a newer release of Nightshift (schema {version}). Install that release or a later \
-             one; nothing was changed"
-        )),
-        MigrateError::VersionMismatch(version) => StoreError::TooNew(format!(
-            "{path} was written by another build of Nightshift (its schema {version} differs from ours). Use that \
-             build, or another data folder; nothing was changed"
-        )),
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => tell_database(&error, database),
-        error => StoreError::Other(format!("{error} ({path})")),
-    }
-}
-
 /// Something is in the way that is no data folder with a database.
-pub(super) fn unusable(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
+pub(crate) fn unusable(path: &dyn std::fmt::Display, detail: &str) -> StoreError {
     StoreError::Unusable(format!(
         "{path} cannot be used ({detail}). The data folder has to be a folder, and `nightshift.db` in it a file or \
          nothing: move what is in the way, or choose another data folder"
@@ -182,12 +108,5 @@ mod tests {
         assert_eq!(told(io::ErrorKind::NotADirectory), "store.unusable");
         assert_eq!(told(io::ErrorKind::AlreadyExists), "store.unusable");
         assert_eq!(told(io::ErrorKind::TimedOut), "store.failed");
-    }
-
-    #[test]
-    fn a_schema_that_is_missing_here_was_written_by_a_newer_release() {
-        let error = Failure::from(MigrateError::VersionMissing(99)).tell(Path::new("nightshift.db"));
-        assert_eq!(error.code(), "store.too_new");
-        assert!(error.to_string().contains("99"), "{error}");
     }
 }

@@ -9,9 +9,9 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use super::failure::{Failure, corrupt, tell_io, unusable};
+use super::failure::{corrupt, tell_io, unusable};
 use super::lock::ProcessLock;
-use super::writer::checkpoint;
+use crate::failure::{Failure, Place};
 
 /// Name of the database in the data folder.
 pub const DATABASE_FILE: &str = "nightshift.db";
@@ -26,6 +26,9 @@ const READER_TIMEOUT: Duration = Duration::from_secs(30);
 const WAL_AUTOCHECKPOINT_PAGES: &str = "4000";
 /// Page cache of a connection, in KiB (negative by SQLite's convention).
 const CACHE_SIZE: &str = "-65536";
+
+/// Statements that a connection keeps prepared.
+const STATEMENT_CACHE: usize = 512;
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -45,14 +48,14 @@ impl Default for OpenOptions {
 }
 
 /// Everything that opening gave.
-pub(super) struct Opened {
-    pub(super) database: PathBuf,
-    pub(super) lock: ProcessLock,
-    pub(super) writer: SqliteConnection,
-    pub(super) readers: SqlitePool,
+pub(crate) struct Opened {
+    pub(crate) database: PathBuf,
+    pub(crate) lock: ProcessLock,
+    pub(crate) writer: SqliteConnection,
+    pub(crate) readers: SqlitePool,
 }
 
-pub(super) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opened, StoreError> {
+pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opened, StoreError> {
     let database = data_dir.join(DATABASE_FILE);
     if data_dir.exists() && !data_dir.is_dir() {
         return Err(unusable(&data_dir.display(), "it is no folder"));
@@ -68,7 +71,8 @@ pub(super) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     if database.exists() {
         examine(&database).await?;
     }
-    let tell = |failure: Failure| failure.tell(&database);
+    let place = Place::file(&database);
+    let tell = |failure: Failure| failure.tell(&place);
     let mut writer = writer_options(&database).connect().await.map_err(|error| tell(error.into()))?;
     prepare(&mut writer, options).await.map_err(tell)?;
     let readers = SqlitePoolOptions::new()
@@ -83,9 +87,15 @@ pub(super) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     Ok(Opened { database, lock, writer, readers })
 }
 
+/// Brings the write-ahead log into the database and empties it.
+pub(crate) async fn checkpoint(connection: &mut SqliteConnection) -> Result<(), Failure> {
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *connection).await?;
+    Ok(())
+}
+
 /// Looks at an existing file without changing it: is it a sound database, and ours?
 async fn examine(database: &Path) -> Result<(), StoreError> {
-    let finding = findings(database).await.map_err(|failure| failure.tell(database))?;
+    let finding = findings(database).await.map_err(|failure| failure.tell(&Place::file(database)))?;
     finding.map_or(Ok(()), |finding| Err(corrupt(database, &finding)))
 }
 
@@ -137,6 +147,7 @@ fn common(database: &Path) -> SqliteConnectOptions {
         .pragma("cache_size", CACHE_SIZE)
         .pragma("temp_store", "MEMORY")
         .pragma("wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)
+        .statement_cache_capacity(STATEMENT_CACHE)
         // Hundreds of statements per second are no news.
         .disable_statement_logging()
 }
@@ -224,6 +235,6 @@ mod tests {
         let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
         let mut reader = opened.readers.acquire().await.unwrap();
         let error = sqlx::query("DELETE FROM event").execute(&mut *reader).await.unwrap_err();
-        assert_eq!(Failure::from(error).tell(&opened.database).code(), "store.read_only");
+        assert_eq!(Failure::from(error).tell(&Place::file(&opened.database)).code(), "store.read_only");
     }
 }

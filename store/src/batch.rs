@@ -1,0 +1,372 @@
+//! The hot path: reports, decisions and claims of many callers in one transaction, with the same few statements
+//! whatever their number.
+//!
+//! A flush loads what its changes name into a working set (`load.rs`), applies each change to it in order as a pure
+//! function (one file per verb), and writes the difference (`write.rs`). A change that does not hold changes nothing.
+//! Claims are served last: they see everything that the flush made ready, and such a step never touches the ready list.
+//! Rare operations use the same working set and verbs ([`held::Held`]).
+
+mod advance;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+mod bench;
+mod candidates;
+#[cfg(test)]
+mod measure;
+#[cfg(test)]
+pub(crate) static STATS: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+mod claim;
+pub(crate) mod event_text;
+pub(crate) mod held;
+pub(crate) mod load;
+mod route;
+pub(crate) mod rows;
+pub(crate) mod table;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+mod tests;
+pub(crate) mod try_end;
+mod unblock;
+pub(crate) mod working_set;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use nightshift_engine::store::{Advance, Change, Changed, ClaimRequest, StoreError};
+use nightshift_protocol::time::TimestampMs;
+use serde_json::Value as Json;
+
+use self::candidates::{details, devices, inputs};
+use self::claim::{Claimer, DeviceUses};
+use self::rows::Input;
+use self::try_end::Teller;
+use self::working_set::WorkingSet;
+use crate::failure::Failure;
+use crate::json;
+use crate::transaction::Transaction;
+
+pub(crate) use self::advance::cancel_open;
+pub use self::advance::MAX_STEPS_PER_ADVANCE;
+pub use self::claim::{MAX_CLAIMED, MAX_ROUTES};
+
+/// What became of a flush.
+pub(crate) struct Flushed {
+    /// One per group.
+    pub(crate) answers: Vec<Result<Vec<Changed>, StoreError>>,
+    /// Whether anything was written.
+    pub(crate) wrote: bool,
+}
+
+/// Applies groups of changes, all with the same few statements. A group that cannot be carried out gets its error, and
+/// nothing of it is done; a failure of the database concerns all.
+pub(crate) async fn flush(transaction: &mut Transaction<'_>, groups: &[&[Change]]) -> Result<Flushed, Failure> {
+    let mut refused: BTreeMap<usize, StoreError> = BTreeMap::new();
+    for (index, group) in groups.iter().enumerate() {
+        if let Err(error) = check(group) {
+            refused.insert(index, error);
+        }
+    }
+    loop {
+        let live = groups.iter().enumerate().filter(|(index, _)| !refused.contains_key(index));
+        let live: Vec<(usize, &[Change])> = live.map(|(index, group)| (index, *group)).collect();
+        if live.is_empty() {
+            let answers = refused.into_values().map(Err).collect();
+            return Ok(Flushed { answers, wrote: false });
+        }
+        // Nothing is written before everything is applied: what was refused is left out the next time round.
+        match attempt(transaction, &live).await? {
+            Attempt::Refused(errors) => refused.extend(errors),
+            Attempt::Done(done, wrote) => {
+                let mut done = done.into_iter();
+                let answers = (0..groups.len()).map(|index| match refused.remove(&index) {
+                    Some(error) => Err(error),
+                    None => Ok(done.next().unwrap_or_default()),
+                });
+                return Ok(Flushed { answers: answers.collect(), wrote });
+            }
+        }
+    }
+}
+
+/// What can be said without looking.
+fn check(group: &[Change]) -> Result<(), StoreError> {
+    for change in group {
+        match change {
+            Change::Advance(advance) => advance::check(advance)?,
+            Change::Claim(claim) => claim::check(claim)?,
+            Change::Report(_) => {}
+        }
+    }
+    Ok(())
+}
+
+enum Attempt {
+    /// These groups cannot be carried out; nothing was written.
+    Refused(Vec<(usize, StoreError)>),
+    /// The answers, and whether anything was written.
+    Done(Vec<Vec<Changed>>, bool),
+}
+
+type Groups<'a> = [(usize, &'a [Change])];
+
+fn changes<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a Change> {
+    groups.iter().flat_map(|(_, group)| group.iter())
+}
+
+fn advances<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a Advance> {
+    changes(groups).filter_map(|change| match change {
+        Change::Advance(advance) => Some(&**advance),
+        _ => None,
+    })
+}
+
+fn claims<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a ClaimRequest> {
+    changes(groups).filter_map(|change| match change {
+        Change::Claim(claim) => Some(claim),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+pub(crate) static STAGES: [std::sync::atomic::AtomicU64; 12] = [const { std::sync::atomic::AtomicU64::new(0) }; 12];
+#[cfg(test)]
+pub(crate) fn stage(n: usize, t: &mut std::time::Instant) {
+    let now = std::time::Instant::now();
+    STAGES[n].fetch_add((now - *t).as_micros() as u64, std::sync::atomic::Ordering::Relaxed);
+    *t = now;
+}
+
+async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Result<Attempt, Failure> {
+    #[cfg(test)]
+    let mut t = std::time::Instant::now();
+    #[cfg(test)]
+    STAGES[0].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
+    let workers: BTreeSet<&str> = claims(groups).map(|claim| claim.worker.as_str()).collect();
+    let claimers = if workers.is_empty() {
+        HashMap::new()
+    } else {
+        candidates::workers(transaction.connection, workers.into_iter().map(str::to_owned).collect()).await?
+    };
+    route::resolve(transaction, &mut set, advances(groups), claims(groups)).await?;
+    #[cfg(test)]
+    stage(1, &mut t);
+    load_for_changes(transaction, &mut set, groups).await?;
+    #[cfg(test)]
+    stage(2, &mut t);
+
+    let mut errors = missing(&set, &claimers, groups);
+    if !errors.is_empty() {
+        return Ok(Attempt::Refused(errors));
+    }
+    let mut answers: Vec<Vec<Changed>> = Vec::with_capacity(groups.len());
+    for (index, (number, group)) in groups.iter().enumerate() {
+        match apply(&mut set, index, group) {
+            Ok(changed) => answers.push(changed),
+            Err(Failure::Answer(error)) => {
+                errors.push((*number, error));
+                return Ok(Attempt::Refused(errors));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+
+    #[cfg(test)]
+    stage(3, &mut t);
+    let at = changes(groups).map(moment).max().unwrap_or_default();
+    let mut wrote = unblock::look_again(transaction.connection, &mut set, at).await?;
+    wrote |= write::campaigns(transaction.connection, &mut set).await?;
+
+    #[cfg(test)]
+    stage(4, &mut t);
+    serve_claims(transaction, &mut set, &claimers, groups, &mut answers).await?;
+
+    #[cfg(test)]
+    stage(5, &mut t);
+    transaction.claimed_rank = transaction.claimed_rank.max(set.claimed_rank);
+    transaction.notices.extend(set.take_notices());
+    wrote |= write::all(transaction.connection, set).await?;
+
+    #[cfg(test)]
+    stage(6, &mut t);
+    Ok(Attempt::Done(answers, wrote))
+}
+
+fn moment(change: &Change) -> TimestampMs {
+    match change {
+        Change::Report(report) => report.at,
+        Change::Advance(advance) => advance.at,
+        Change::Claim(claim) => claim.at,
+    }
+}
+
+/// Runs, then what depends on their locks.
+async fn load_for_changes(
+    transaction: &mut Transaction<'_>,
+    set: &mut WorkingSet,
+    groups: &Groups<'_>,
+) -> Result<(), Failure> {
+    let connection = &mut *transaction.connection;
+    let mut steps: BTreeSet<&str> = BTreeSet::new();
+    for change in changes(groups) {
+        if let Change::Report(report) = change {
+            steps.insert(report.step.as_str());
+        }
+    }
+    let runs: BTreeSet<&str> = advances(groups).map(|advance| advance.run.as_str()).collect();
+    if steps.is_empty() && runs.is_empty() {
+        return Ok(());
+    }
+    let owned = |texts: &BTreeSet<&str>| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
+    load::runs(connection, set, owned(&runs), owned(&steps), Vec::new()).await?;
+    if !steps.is_empty() {
+        load::reported(connection, set, owned(&steps)).await?;
+    }
+    let mut pairs = Vec::new();
+    let mut ending = BTreeSet::new();
+    let mut with_budget: HashSet<i64> = HashSet::new();
+    for advance in advances(groups) {
+        let Some(run) = set.run_ids.get(advance.run.as_str()).and_then(|id| set.runs.get(id)) else { continue };
+        if advance.end.is_some() {
+            ending.insert(run.id);
+        } else {
+            pairs.extend(advance.schedule.iter().map(|(_, order)| (run.id, json::clean(&order.key).into_owned())));
+            if advance.schedule.iter().any(|(_, order)| !order.reserve.is_empty()) {
+                with_budget.insert(run.campaign_id);
+            }
+        }
+    }
+    if !pairs.is_empty() {
+        set.free_step_ids = transaction.memory.step_ids(connection, pairs.len()).await?;
+        set.free_step_ids.reverse();
+        load::keys(connection, set, pairs).await?;
+    }
+    if !ending.is_empty() {
+        load::open_steps(connection, set, ending.into_iter().collect()).await?;
+    }
+    let counted = set.steps.values().filter(|step| !step.reserve.is_empty() || !step.set_aside.is_empty());
+    with_budget.extend(counted.map(|step| step.campaign_id));
+    load::campaigns(connection, set, &with_budget).await
+}
+
+/// Groups that name what does not exist.
+fn missing(
+    set: &WorkingSet,
+    claimers: &HashMap<String, Claimer>,
+    groups: &Groups<'_>,
+) -> Vec<(usize, StoreError)> {
+    let not_found = |noun: &'static str, id: &str| Some(StoreError::NotFound { noun, id: id.to_owned() });
+    let missing_of = |change: &Change| match change {
+        Change::Report(report) if !set.step_ids.contains_key(report.step.as_str()) => {
+            not_found("step", report.step.as_str())
+        }
+        Change::Advance(advance) if !set.run_ids.contains_key(advance.run.as_str()) => {
+            not_found("run", advance.run.as_str())
+        }
+        Change::Claim(claim) if !claimers.contains_key(claim.worker.as_str()) => {
+            not_found("worker", claim.worker.as_str())
+        }
+        _ => None,
+    };
+    let first = groups.iter().filter_map(|(number, group)| Some((*number, group.iter().find_map(missing_of)?)));
+    first.collect()
+}
+
+/// Applies the changes of a group; claims get a place for their answer.
+fn apply(set: &mut WorkingSet, index: usize, group: &[Change]) -> Result<Vec<Changed>, Failure> {
+    let mut answers = Vec::with_capacity(group.len());
+    for (position, change) in group.iter().enumerate() {
+        answers.push(match change {
+            Change::Report(report) => {
+                let teller = Teller::Worker(&report.used);
+                let (step, epoch) = (&report.step, report.epoch);
+                Changed::Reported(try_end::end(set, step, epoch, &report.end, teller, report.at)?)
+            }
+            Change::Advance(advance) => Changed::Advanced(advance::advance(set, advance, (index, position))?),
+            Change::Claim(_) => Changed::Claimed(Vec::new()),
+        });
+    }
+    Ok(answers)
+}
+
+/// Serves the claims of all groups, in their order, and puts their answers into place.
+async fn serve_claims(
+    transaction: &mut Transaction<'_>,
+    set: &mut WorkingSet,
+    claimers: &HashMap<String, Claimer>,
+    groups: &Groups<'_>,
+    answers: &mut [Vec<Changed>],
+) -> Result<(), Failure> {
+    let connection = &mut *transaction.connection;
+    let mut by_text: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut on_devices: BTreeSet<i64> = BTreeSet::new();
+    let mut at: Option<TimestampMs> = None;
+    for claim in claims(groups) {
+        claim::add_wanted(claim, &mut by_text);
+        at = Some(at.map_or(claim.at, |earliest| earliest.min(claim.at)));
+        if !claim.devices.is_empty()
+            && let Some(claimer) = claimers.get(claim.worker.as_str())
+        {
+            on_devices.insert(claimer.id);
+        }
+    }
+    let wanted: BTreeMap<i64, u32> =
+        by_text.iter().filter_map(|(route, count)| Some((*set.route_ids.get(*route)?, *count))).collect();
+    let Some(at) = at.filter(|_| !wanted.is_empty()) else { return Ok(()) };
+    candidates::ready(connection, set, &wanted, at).await?;
+    if set.ready.values().all(BTreeSet::is_empty) {
+        return Ok(());
+    }
+    let mut uses = if on_devices.is_empty() {
+        DeviceUses::default()
+    } else {
+        devices(connection, set, on_devices.into_iter().collect()).await?
+    };
+    let mut taken: Vec<(usize, usize, Vec<i64>)> = Vec::new();
+    for (index, (_, group)) in groups.iter().enumerate() {
+        for (position, change) in group.iter().enumerate() {
+            let Change::Claim(claim) = change else { continue };
+            let Some(claimer) = claimers.get(claim.worker.as_str()) else { continue };
+            let steps = claim::claim(set, claim, claimer, &mut uses)?;
+            if !steps.is_empty() {
+                taken.push((index, position, steps));
+            }
+        }
+    }
+    let ids = || taken.iter().flat_map(|(_, _, steps)| steps.iter().copied());
+    let unknown: Vec<i64> = ids().filter(|id| set.steps.get(id).is_some_and(|step| step.details.is_none())).collect();
+    if !unknown.is_empty() {
+        details(connection, set, unknown).await?;
+    }
+    let is_stored = |id: &i64| {
+        let details = set.steps.get(id).and_then(|step| step.details.as_ref());
+        details.is_some_and(|details| matches!(details.input, Input::Stored))
+    };
+    let stored: Vec<i64> = ids().filter(is_stored).collect();
+    let mut stored = if stored.is_empty() { HashMap::new() } else { inputs(connection, stored).await? };
+    for (index, position, steps) in taken {
+        let Some(Change::Claim(claim)) = groups.get(index).and_then(|(_, group)| group.get(position)) else { continue };
+        let mut records = Vec::with_capacity(steps.len());
+        for id in steps {
+            let step = set.step(id)?;
+            let input = match step.details.as_ref().map(|details| &details.input) {
+                Some(Input::Ordered(group, change, order)) => ordered(groups, *group, *change, *order),
+                _ => stored.remove(&id),
+            };
+            let input = input.ok_or_else(|| Failure::unreadable(format!("step {}", step.public_id), &"no input"))?;
+            records.push(claim::record(step, &set.routes, &claim.worker, input)?);
+        }
+        if let Some(answer) = answers.get_mut(index).and_then(|group| group.get_mut(position)) {
+            *answer = Changed::Claimed(records);
+        }
+    }
+    Ok(())
+}
+
+/// The input of an order of this flush.
+fn ordered(groups: &Groups<'_>, group: usize, change: usize, order: usize) -> Option<Json> {
+    match groups.get(group)?.1.get(change)? {
+        Change::Advance(advance) => Some(advance.schedule.get(order)?.1.input.clone()),
+        _ => None,
+    }
+}

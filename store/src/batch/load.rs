@@ -1,0 +1,477 @@
+//! What a transaction has to know, loaded with one statement for each kind of row.
+//!
+//! On Postgres the order is that of locks: runs by id, then budgets by campaign and resource, then ready rows; what
+//! depends on a lock is read by a later statement. A step that is leased changes only under the lock of its run, one
+//! that is ready also under the lock of its ready row.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use nightshift_protocol::budget::{BudgetLine, Resource};
+use nightshift_protocol::id::{RunId, StepId};
+use nightshift_protocol::run::{RunStatus, StepStatus};
+
+use super::rows::{Campaign, Place, Run, Step};
+use super::working_set::WorkingSet;
+use crate::admit::{read_amounts, read_set_aside};
+use crate::connection::{Backend, Connection, Sql};
+use crate::failure::Failure;
+use crate::json;
+use crate::number::{count_from_stored, from_stored};
+use crate::row::Row;
+use crate::value::{Value, values};
+
+/// Blocked steps that are looked at when something was given back, at most; the next time the following ones.
+pub(crate) const MAX_UNBLOCKED: i64 = 256;
+
+macro_rules! run_columns {
+    () => {
+        "SELECT r.id, r.public_id, r.campaign_id, r.status, r.priority, o.public_id, r.owner_epoch, r.revision, \
+         r.last_seq, r.wake_seq, r.folded_seq, r.failure, r.finished_at_ms "
+    };
+}
+
+/// Runs by public id, by public ids of their steps, by id.
+const RUNS: Sql = Sql {
+    sqlite: concat!(
+        run_columns!(),
+        "FROM (SELECT id FROM run WHERE public_id IN (SELECT value FROM json_each($1)) \
+         UNION SELECT run_id FROM step WHERE public_id IN (SELECT value FROM json_each($2)) \
+         UNION SELECT value FROM json_each($3)) AS d \
+         CROSS JOIN run r ON r.id = d.id LEFT JOIN server o ON o.id = r.owner_id"
+    ),
+    postgres: concat!(
+        run_columns!(),
+        "FROM run r LEFT JOIN server o ON o.id = r.owner_id \
+         WHERE r.id = ANY (ARRAY(SELECT id FROM run WHERE public_id = ANY ($1::text[]) \
+         UNION SELECT run_id FROM step WHERE public_id = ANY ($2::text[]) UNION SELECT unnest($3::bigint[]))) \
+         ORDER BY r.id FOR NO KEY UPDATE OF r"
+    ),
+};
+
+/// Runs of steps that wait for the budget of campaigns. Whoever has such a run locked looks at its steps himself, or
+/// they are looked at the next time: waiting here could be waiting in a circle.
+const RUNS_OF_BLOCKED: Sql = Sql {
+    sqlite: concat!(
+        run_columns!(),
+        "FROM (SELECT DISTINCT s.run_id AS id FROM (SELECT step_id FROM blocked \
+         WHERE campaign_id IN (SELECT value FROM json_each($1)) ORDER BY campaign_id, step_id LIMIT $2) b \
+         CROSS JOIN step s ON s.id = b.step_id) AS d \
+         CROSS JOIN run r ON r.id = d.id LEFT JOIN server o ON o.id = r.owner_id"
+    ),
+    postgres: concat!(
+        run_columns!(),
+        "FROM run r LEFT JOIN server o ON o.id = r.owner_id \
+         WHERE r.id = ANY (ARRAY(SELECT s.run_id FROM (SELECT step_id FROM blocked \
+         WHERE campaign_id = ANY ($1::bigint[]) ORDER BY campaign_id, step_id LIMIT $2) b \
+         JOIN step s ON s.id = b.step_id)) \
+         ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED"
+    ),
+};
+
+macro_rules! step_columns {
+    () => {
+        "SELECT s.id, s.public_id, s.run_id, s.key, s.route_id, s.status, s.epoch, s.tries, s.timeout_ms, s.cost_ms, \
+         s.reserve, s.worker, s.failure, s.started_at_ms, s.reported_epoch, s.reported_digest, \
+         (SELECT string_agg(v.resource || '=' || v.amount, ',') FROM reservation v WHERE v.step_id = s.id), "
+    };
+}
+
+macro_rules! lease_columns {
+    () => {
+        "l.epoch, l.worker_id, l.expires_at_ms, l.device, l.exclusive "
+    };
+}
+
+/// Steps by public id, with their leases.
+const REPORTED: Sql = Sql {
+    sqlite: concat!(
+        step_columns!(),
+        lease_columns!(),
+        "FROM json_each($1) d CROSS JOIN step s ON s.public_id = d.value LEFT JOIN lease l ON l.step_id = s.id"
+    ),
+    postgres: concat!(
+        step_columns!(),
+        lease_columns!(),
+        "FROM step s LEFT JOIN lease l ON l.step_id = s.id WHERE s.public_id = ANY ($1::text[])"
+    ),
+};
+
+macro_rules! place_columns {
+    () => {
+        ", y.rank, y.latest_start_ms, t.not_before_ms, b.resource, b.told, n.needs, t.for_window "
+    };
+}
+
+macro_rules! place_joins {
+    () => {
+        "JOIN route n ON n.id = s.route_id LEFT JOIN lease l ON l.step_id = s.id LEFT JOIN ready y ON y.step_id = s.id \
+         LEFT JOIN timer t ON t.step_id = s.id LEFT JOIN blocked b ON b.step_id = s.id "
+    };
+}
+
+/// Open steps of runs, wherever they are.
+const OPEN: Sql = Sql {
+    sqlite: concat!(
+        step_columns!(),
+        lease_columns!(),
+        place_columns!(),
+        "FROM json_each($1) d CROSS JOIN step s ON s.run_id = d.value AND s.status IN ('scheduled', 'leased') ",
+        place_joins!(),
+        "ORDER BY s.id"
+    ),
+    postgres: concat!(
+        step_columns!(),
+        lease_columns!(),
+        place_columns!(),
+        "FROM step s ",
+        place_joins!(),
+        "WHERE s.run_id = ANY ($1::bigint[]) AND s.status IN ('scheduled', 'leased') ORDER BY s.id"
+    ),
+};
+
+/// Steps by id, wherever they are.
+const BY_ID: Sql = Sql {
+    sqlite: concat!(
+        step_columns!(),
+        lease_columns!(),
+        place_columns!(),
+        "FROM json_each($1) d CROSS JOIN step s ON s.id = d.value ",
+        place_joins!(),
+        "ORDER BY s.id"
+    ),
+    postgres: concat!(
+        step_columns!(),
+        lease_columns!(),
+        place_columns!(),
+        "FROM step s ",
+        place_joins!(),
+        "WHERE s.id = ANY ($1::bigint[]) ORDER BY s.id"
+    ),
+};
+
+/// Blocked steps of campaigns whose runs are in hand, oldest first.
+const BLOCKED: Sql = Sql {
+    sqlite: concat!(
+        step_columns!(),
+        lease_columns!(),
+        place_columns!(),
+        "FROM (SELECT step_id FROM blocked WHERE campaign_id IN (SELECT value FROM json_each($1)) \
+         ORDER BY campaign_id, step_id LIMIT $2) d CROSS JOIN step s ON s.id = d.step_id ",
+        place_joins!(),
+        "ORDER BY s.id"
+    ),
+    postgres: concat!(
+        step_columns!(),
+        lease_columns!(),
+        place_columns!(),
+        "FROM (SELECT step_id FROM blocked WHERE campaign_id = ANY ($1::bigint[]) \
+         ORDER BY campaign_id, step_id LIMIT $2) d JOIN step s ON s.id = d.step_id ",
+        place_joins!(),
+        "ORDER BY s.id"
+    ),
+};
+
+/// Keys that exist, of pairs of run and key.
+const KEYS: Sql = Sql {
+    sqlite: "SELECT s.run_id, s.key FROM json_each($1) d \
+             CROSS JOIN step s ON s.run_id = d.value ->> 0 AND s.key = d.value ->> 1",
+    postgres: "SELECT s.run_id, s.key FROM unnest($1::bigint[], $2::text[]) AS d (run_id, key) \
+               JOIN step s ON s.run_id = d.run_id AND s.key = d.key",
+};
+
+/// What admission asks of campaigns. The campaign is kept from changing its window meanwhile; its clock is moved on,
+/// not set, when it is written.
+const CAMPAIGNS: Sql = Sql {
+    sqlite: "SELECT c.id, c.created_at_ms, c.schedule, c.weight, k.vtime, w.cap, w.used FROM json_each($1) d \
+             CROSS JOIN campaign c ON c.id = d.value JOIN campaign_clock k ON k.campaign_id = c.id \
+             LEFT JOIN budget w ON w.campaign_id = c.id AND w.resource = 'wall_ms'",
+    postgres: "SELECT c.id, c.created_at_ms, c.schedule, c.weight, k.vtime, w.cap, w.used FROM campaign c \
+               JOIN campaign_clock k ON k.campaign_id = c.id \
+               LEFT JOIN budget w ON w.campaign_id = c.id AND w.resource = 'wall_ms' \
+               WHERE c.id = ANY ($1::bigint[]) ORDER BY c.id FOR SHARE OF c",
+};
+
+/// Budgets of campaigns.
+const BUDGETS: Sql = Sql {
+    sqlite: "SELECT campaign_id, resource, cap, used, reserved FROM budget \
+             WHERE campaign_id IN (SELECT value FROM json_each($1))",
+    postgres: "SELECT campaign_id, resource, cap, used, reserved FROM budget \
+               WHERE campaign_id = ANY ($1::bigint[]) ORDER BY campaign_id, resource FOR UPDATE",
+};
+
+/// Keeps others from claiming the ready steps of runs.
+const LOCK_READY: &str = "SELECT y.step_id FROM ready y JOIN step s ON s.id = y.step_id \
+     WHERE s.run_id = ANY ($1::bigint[]) AND s.status = 'scheduled' ORDER BY y.route_id, y.rank, y.step_id \
+     FOR UPDATE OF y";
+
+/// Keeps others from claiming these steps.
+const LOCK_READY_STEPS: &str = "SELECT step_id FROM ready WHERE step_id = ANY ($1::bigint[]) \
+     ORDER BY route_id, rank, step_id FOR UPDATE";
+
+/// Loads runs by public id, by public ids of their steps, and by id, and locks them. Those that do not exist are left
+/// out.
+pub(crate) async fn runs(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    runs: Vec<String>,
+    steps: Vec<String>,
+    ids: Vec<i64>,
+) -> Result<(), Failure> {
+    for row in connection.fetch_all(RUNS, values![runs, steps, ids]).await? {
+        set.add_run(run(&row)?);
+    }
+    Ok(())
+}
+
+/// Loads steps by public id with their leases. Their runs are in hand; steps of others are left out.
+pub(crate) async fn reported(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    steps: Vec<String>,
+) -> Result<(), Failure> {
+    for row in connection.fetch_all(REPORTED, values![steps]).await? {
+        if let Some(step) = leased_step(set, &row)? {
+            set.add_step(step);
+        }
+    }
+    Ok(())
+}
+
+/// Loads the open steps of runs in hand, so that nobody else claims them.
+pub(crate) async fn open_steps(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    runs: Vec<i64>,
+) -> Result<(), Failure> {
+    let mut rows = connection.fetch_all(OPEN, values![runs.clone()]).await?;
+    if !rows.is_empty() && connection.backend() == Backend::Postgres {
+        connection.fetch_all(LOCK_READY, values![runs.clone()]).await?;
+        rows = connection.fetch_all(OPEN, values![runs]).await?;
+    }
+    take_in(set, &rows)
+}
+
+/// Loads steps by id, wherever they are, so that nobody else claims them. Their runs are in hand; steps of others are
+/// left out.
+pub(crate) async fn steps(connection: &mut Connection, set: &mut WorkingSet, ids: Vec<i64>) -> Result<(), Failure> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    if connection.backend() == Backend::Postgres {
+        connection.fetch_all(LOCK_READY_STEPS, values![ids.clone()]).await?;
+    }
+    let rows = connection.fetch_all(BY_ID, values![ids]).await?;
+    take_in(set, &rows)
+}
+
+/// Loads steps by public id, wherever they are, so that nobody else claims them; as [`steps`].
+pub(crate) async fn steps_by_public_id(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    public_ids: Vec<String>,
+) -> Result<(), Failure> {
+    let rows = connection.fetch_all(REPORTED, values![public_ids]).await?;
+    let ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    steps(connection, set, ids).await
+}
+
+/// Loads steps that wait for the budgets of campaigns, with their runs; ids of the steps, oldest first.
+pub(crate) async fn blocked(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    campaigns: Vec<i64>,
+) -> Result<Vec<i64>, Failure> {
+    let found = connection.fetch_all(RUNS_OF_BLOCKED, values![campaigns.clone(), MAX_UNBLOCKED]).await?;
+    for row in &found {
+        let run = run(row)?;
+        if !set.runs.contains_key(&run.id) {
+            set.add_run(run);
+        }
+    }
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = connection.fetch_all(BLOCKED, values![campaigns, MAX_UNBLOCKED]).await?;
+    take_in(set, &rows)?;
+    let ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    Ok(ids.into_iter().filter(|id| set.steps.contains_key(id)).collect())
+}
+
+/// Loads which of these keys exist.
+pub(crate) async fn keys(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    pairs: Vec<(i64, String)>,
+) -> Result<(), Failure> {
+    let parameters: Vec<Value> = match connection.backend() {
+        Backend::Sqlite => values![json::write(&pairs)?],
+        Backend::Postgres => {
+            let (runs, keys): (Vec<i64>, Vec<String>) = pairs.into_iter().unzip();
+            values![runs, keys]
+        }
+    };
+    for row in connection.fetch_all(KEYS, parameters).await? {
+        set.taken_keys.insert((row.i64(0)?, row.text(1)?));
+    }
+    Ok(())
+}
+
+/// Loads the campaigns of all runs in hand that are not in hand yet; and the budgets of those of which something may be
+/// set aside or given back, so that nobody else changes them.
+pub(crate) async fn campaigns(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    with_budget: &HashSet<i64>,
+) -> Result<(), Failure> {
+    let missing: BTreeSet<i64> =
+        set.runs.values().map(|run| run.campaign_id).filter(|id| !set.campaigns.contains_key(id)).collect();
+    if !missing.is_empty() {
+        let ids: Vec<i64> = missing.into_iter().collect();
+        for row in connection.fetch_all(CAMPAIGNS, values![ids]).await? {
+            let campaign = campaign(&row)?;
+            set.campaigns.insert(campaign.id, campaign);
+        }
+    }
+    if with_budget.is_empty() {
+        return Ok(());
+    }
+    let mut ids: Vec<i64> = with_budget.iter().copied().collect();
+    ids.sort_unstable();
+    let mut lines: BTreeMap<i64, Vec<BudgetLine>> = BTreeMap::new();
+    for row in connection.fetch_all(BUDGETS, values![ids]).await? {
+        let resource = Resource::parse(row.str(1)?)
+            .ok_or_else(|| Failure::unreadable("a budget", &"its resource is unknown to this release"))?;
+        lines.entry(row.i64(0)?).or_default().push(BudgetLine {
+            resource,
+            cap: row.opt_i64(2)?.map(from_stored),
+            used: from_stored(row.i64(3)?),
+            reserved: from_stored(row.i64(4)?),
+        });
+    }
+    for (id, lines) in lines {
+        if let Some(campaign) = set.campaigns.get_mut(&id) {
+            campaign.budget_before.clone_from(&lines);
+            campaign.budget = lines;
+        }
+    }
+    Ok(())
+}
+
+fn take_in(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
+    for row in rows {
+        let Some(mut step) = leased_step(set, row)? else { continue };
+        if let Some(rank) = row.opt_i64(22)? {
+            step.place = Place::Ready { rank, latest_start: row.opt_i64(23)? };
+        } else if let Some(not_before) = row.opt_i64(24)? {
+            step.place = Place::Timer { not_before, for_window: row.opt_i64(28)?.unwrap_or(0) != 0 };
+        } else if let Some(resource) = row.opt_str(25)? {
+            let resource = Resource::parse(resource)
+                .ok_or_else(|| Failure::unreadable("a blocked step", &"its resource is unknown to this release"))?;
+            step.place = Place::Blocked { resource, told: row.opt_i64(26)?.unwrap_or(0) != 0 };
+        }
+        step.place_before = step.place.clone();
+        set.routes.entry(step.route_id).or_insert(row.text(27)?);
+        set.add_step(step);
+    }
+    Ok(())
+}
+
+fn run(row: &Row) -> Result<Run, Failure> {
+    let status = row.str(3)?;
+    Ok(Run {
+        id: row.i64(0)?,
+        public_id: public_id::<RunId>(row.str(1)?, "a run's id")?,
+        campaign_id: row.i64(2)?,
+        status: RunStatus::parse(status)
+            .ok_or_else(|| Failure::unreadable("the status of a run", &format!("`{status}` is none")))?,
+        priority: row.i64(4)?,
+        owner: row.opt_text(5)?,
+        owner_epoch: row.i64(6)?,
+        revision: row.i64(7)?,
+        last_seq: row.i64(8)?,
+        wake_seq: row.i64(9)?,
+        folded_seq: row.i64(10)?,
+        failure: row.opt_text(11)?,
+        finished_at: row.opt_i64(12)?,
+        decided: None,
+        changed: false,
+    })
+}
+
+/// Columns 0 to 16, those of every statement for steps.
+pub(super) fn step(row: &Row, campaign_id: i64) -> Result<Step, Failure> {
+    let status = row.str(5)?;
+    let set_aside = read_set_aside(row.opt_str(16)?)?;
+    Ok(Step {
+        id: row.i64(0)?,
+        public_id: public_id::<StepId>(row.str(1)?, "a step's id")?,
+        run_id: row.i64(2)?,
+        campaign_id,
+        key: row.text(3)?,
+        route_id: row.i64(4)?,
+        status: StepStatus::parse(status)
+            .ok_or_else(|| Failure::unreadable("the status of a step", &format!("`{status}` is none")))?,
+        epoch: row.i64(6)?,
+        tries: row.i64(7)?,
+        timeout_ms: from_stored(row.i64(8)?),
+        cost_ms: from_stored(row.i64(9)?),
+        reserve: read_amounts(row.opt_str(10)?)?,
+        worker: row.opt_text(11)?,
+        output_seq: None,
+        failure: row.opt_text(12)?,
+        started_at: row.opt_i64(13)?,
+        finished_at: None,
+        reported_epoch: row.opt_i64(14)?,
+        reported_digest: row.opt_bytes(15)?,
+        place_before: Place::Nowhere,
+        place: Place::Nowhere,
+        set_aside_before: set_aside.clone(),
+        set_aside,
+        fresh: None,
+        details: None,
+        changed: false,
+    })
+}
+
+/// Columns 0 to 21: with the lease. None when its run is not in hand.
+fn leased_step(set: &WorkingSet, row: &Row) -> Result<Option<Step>, Failure> {
+    let Some(run) = set.runs.get(&row.i64(2)?) else { return Ok(None) };
+    let mut step = step(row, run.campaign_id)?;
+    if let (Some(epoch), Some(worker_id), Some(expires_at)) = (row.opt_i64(17)?, row.opt_i64(18)?, row.opt_i64(19)?) {
+        let device = row.opt_i64(20)?;
+        step.place = Place::Leased { epoch, worker_id, expires_at, device, exclusive: row.opt_i64(21)? == Some(1) };
+        step.place_before = step.place.clone();
+    }
+    Ok(Some(step))
+}
+
+fn campaign(row: &Row) -> Result<Campaign, Failure> {
+    let schedule = row.opt_str(2)?.map(json::read).transpose();
+    let vtime = row.i64(4)?;
+    let wall = row.opt_i64(5)?.map(|cap| BudgetLine {
+        resource: Resource::WallMs,
+        cap: Some(from_stored(cap)),
+        used: row.opt_i64(6).ok().flatten().map_or(0, from_stored),
+        reserved: 0,
+    });
+    let budget: Vec<BudgetLine> = wall.into_iter().collect();
+    Ok(Campaign {
+        id: row.i64(0)?,
+        created_at: row.i64(1)?,
+        schedule: schedule.map_err(|error| Failure::unreadable("the schedule of a campaign", &error))?,
+        weight: count_from_stored(row.i64(3)?),
+        vtime_before: vtime,
+        vtime,
+        budget_before: budget.clone(),
+        budget,
+        freed: false,
+    })
+}
+
+/// An id that was stored, which can only be wrong in a damaged database.
+pub(super) fn public_id<Id: std::str::FromStr>(text: &str, what: &'static str) -> Result<Id, Failure>
+where
+    Id::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: Id::Err| Failure::unreadable(what, &error))
+}

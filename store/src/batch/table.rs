@@ -1,0 +1,260 @@
+//! Rows of one table, written by one statement whatever their number.
+//!
+//! On SQLite a statement has its rows as `VALUES` with a parameter each, filled up with rows of nothing to a power of
+//! two, so that few texts are ever prepared. On Postgres each column is an array, and all tables of a transaction are
+//! written by one statement with a part for each.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use crate::connection::{Backend, Connection};
+use crate::failure::Failure;
+use crate::value::Value;
+
+/// Rows of one statement on SQLite, at most: it takes 32,766 parameters.
+const MAX_ROWS: usize = 1_024;
+
+/// What is done with rows of a table.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) verb: Verb,
+    pub(crate) table: &'static str,
+    /// Columns that the rows have. The first one is never null.
+    pub(crate) columns: &'static [(&'static str, Type)],
+}
+
+/// See [`Target`].
+#[derive(Debug)]
+pub(crate) enum Verb {
+    /// Inserts them; what follows a conflict, if one is expected.
+    Insert { conflict: &'static str },
+    /// Updates the row with the key in the first column; `set` reads the row as `d`.
+    Update { set: &'static str },
+    /// Updates the row with the key in the first two columns.
+    UpdateOfTwo { set: &'static str },
+    /// Deletes rows by the first column.
+    Delete,
+    /// Deletes rows by the first two columns.
+    DeleteOfTwo,
+}
+
+/// Type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    I64,
+    Text,
+    Bytes,
+}
+
+impl Type {
+    fn of_postgres(self) -> &'static str {
+        match self {
+            Self::I64 => "bigint[]",
+            Self::Text => "text[]",
+            Self::Bytes => "bytea[]",
+        }
+    }
+}
+
+/// Values of one column.
+#[derive(Debug)]
+enum Column {
+    I64(Vec<Option<i64>>),
+    Text(Vec<Option<String>>),
+    Bytes(Vec<Option<Vec<u8>>>),
+}
+
+/// Rows for a target.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    target: &'static Target,
+    columns: Vec<Column>,
+    count: usize,
+}
+
+/// A value of a row.
+#[derive(Debug)]
+pub(crate) enum Cell {
+    I64(Option<i64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+macro_rules! cell_from {
+    ($($from:ty => |$value:ident| $cell:expr),* $(,)?) => {
+        $(impl From<$from> for Cell {
+            fn from($value: $from) -> Self {
+                $cell
+            }
+        })*
+    };
+}
+cell_from! {
+    i64 => |value| Self::I64(Some(value)),
+    Option<i64> => |value| Self::I64(value),
+    bool => |value| Self::I64(Some(i64::from(value))),
+    String => |value| Self::Text(Some(value)),
+    &str => |value| Self::Text(Some(value.to_owned())),
+    Option<String> => |value| Self::Text(value),
+    Option<Vec<u8>> => |value| Self::Bytes(value),
+}
+
+impl Rows {
+    /// None yet.
+    pub(crate) fn of(target: &'static Target) -> Self {
+        let columns = target.columns.iter().map(|(_, kind)| match kind {
+            Type::I64 => Column::I64(Vec::new()),
+            Type::Text => Column::Text(Vec::new()),
+            Type::Bytes => Column::Bytes(Vec::new()),
+        });
+        Self { target, columns: columns.collect(), count: 0 }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a row; its cells are as the target's columns.
+    pub(crate) fn push<const N: usize>(&mut self, cells: [Cell; N]) {
+        debug_assert_eq!(N, self.columns.len(), "{}", self.target.table);
+        for (column, cell) in self.columns.iter_mut().zip(cells) {
+            match (column, cell) {
+                (Column::I64(list), Cell::I64(value)) => list.push(value),
+                (Column::Text(list), Cell::Text(value)) => list.push(value),
+                (Column::Bytes(list), Cell::Bytes(value)) => list.push(value),
+                (column, cell) => debug_assert!(false, "{}: {cell:?} in {column:?}", self.target.table),
+            }
+        }
+        self.count += 1;
+    }
+}
+
+/// Rows of one cell or more: a short way to write [`Rows::push`].
+macro_rules! row {
+    ($rows:expr; $($cell:expr),* $(,)?) => {
+        $rows.push([$($crate::batch::table::Cell::from($cell)),*])
+    };
+}
+pub(crate) use row;
+
+/// Writes rows, in this order.
+pub(crate) async fn write(connection: &mut Connection, tables: Vec<Rows>) -> Result<(), Failure> {
+    let tables: Vec<Rows> = tables.into_iter().filter(|rows| !rows.is_empty()).collect();
+    if tables.is_empty() {
+        return Ok(());
+    }
+    match connection.backend() {
+        Backend::Sqlite => {
+            for rows in tables {
+                write_on_sqlite(connection, rows).await?;
+            }
+        }
+        Backend::Postgres => {
+            let text = on_postgres(&tables);
+            let mut parameters = Vec::with_capacity(tables.iter().map(|rows| rows.columns.len()).sum());
+            for rows in tables {
+                parameters.extend(rows.columns.into_iter().map(|column| match column {
+                    Column::I64(list) => Value::OptI64s(list),
+                    Column::Text(list) => Value::OptTexts(list),
+                    Column::Bytes(list) => Value::OptByteses(list),
+                }));
+            }
+            connection.execute_built(&text, parameters).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write_on_sqlite(connection: &mut Connection, mut rows: Rows) -> Result<(), Failure> {
+    let width = rows.columns.len();
+    let mut from = 0;
+    while from < rows.count {
+        let count = (rows.count - from).min(MAX_ROWS);
+        let places = count.next_power_of_two();
+        let mut parameters = Vec::with_capacity(places * width);
+        for index in from..from + count {
+            parameters.extend(rows.columns.iter_mut().map(|column| match column {
+                Column::I64(list) => Value::OptI64(list[index]),
+                Column::Text(list) => Value::OptText(list[index].take()),
+                Column::Bytes(list) => Value::OptBytes(list[index].take()),
+            }));
+        }
+        parameters.resize_with(places * width, || Value::OptI64(None));
+        connection.execute_built(&on_sqlite(rows.target, places), parameters).await?;
+        from += count;
+    }
+    Ok(())
+}
+
+/// The statement for so many rows.
+fn on_sqlite(target: &'static Target, places: usize) -> Arc<str> {
+    type Texts = HashMap<(usize, usize), Arc<str>>;
+    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+    let address = std::ptr::from_ref(target).addr();
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = texts.entry((address, places)).or_insert_with(|| {
+        let width = target.columns.len();
+        let mut rows = String::from("(VALUES ");
+        for place in 0..places {
+            rows.push_str(if place == 0 { "(" } else { ",(" });
+            for column in 0..width {
+                rows.push_str(if column == 0 { "?" } else { ",?" });
+            }
+            rows.push(')');
+        }
+        rows.push(')');
+        let named: Vec<String> =
+            target.columns.iter().enumerate().map(|(index, (name, _))| format!("column{} AS {name}", index + 1)).collect();
+        let source = format!("(SELECT {} FROM {rows} WHERE column1 IS NOT NULL) AS d", named.join(", "));
+        statement(target, &source).into()
+    });
+    Arc::clone(text)
+}
+
+/// One statement for all of them.
+fn on_postgres(tables: &[Rows]) -> Arc<str> {
+    static TEXTS: LazyLock<Mutex<HashMap<Vec<usize>, Arc<str>>>> = LazyLock::new(Mutex::default);
+    let addresses: Vec<usize> = tables.iter().map(|rows| std::ptr::from_ref(rows.target).addr()).collect();
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = texts.entry(addresses).or_insert_with(|| {
+        let mut text = String::from("WITH ");
+        let mut parameter = 0;
+        for (index, rows) in tables.iter().enumerate() {
+            let target = rows.target;
+            let arrays: Vec<String> = target
+                .columns
+                .iter()
+                .map(|(_, kind)| {
+                    parameter += 1;
+                    format!("${parameter}::{}", kind.of_postgres())
+                })
+                .collect();
+            let names: Vec<&str> = target.columns.iter().map(|(name, _)| *name).collect();
+            let source = format!("unnest({}) AS d ({})", arrays.join(", "), names.join(", "));
+            let comma = if index == 0 { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _written = write!(text, "{comma}w{index} AS ({})", statement(target, &source));
+        }
+        text.push_str(" SELECT 1");
+        text.into()
+    });
+    Arc::clone(text)
+}
+
+fn statement(target: &Target, source: &str) -> String {
+    let table = target.table;
+    let names: Vec<&str> = target.columns.iter().map(|(name, _)| *name).collect();
+    let key = |index: usize| format!("{table}.{0} = d.{0}", names.get(index).copied().unwrap_or_default());
+    match &target.verb {
+        Verb::Insert { conflict } => {
+            let list = names.join(", ");
+            format!("INSERT INTO {table} ({list}) SELECT {list} FROM {source} WHERE true {conflict}")
+        }
+        Verb::Update { set } => format!("UPDATE {table} SET {set} FROM {source} WHERE {}", key(0)),
+        Verb::UpdateOfTwo { set } => format!("UPDATE {table} SET {set} FROM {source} WHERE {} AND {}", key(0), key(1)),
+        Verb::Delete => format!("DELETE FROM {table} WHERE {0} IN (SELECT {0} FROM {source})", names.join(", ")),
+        Verb::DeleteOfTwo => format!("DELETE FROM {table} WHERE ({0}) IN (SELECT {0} FROM {source})", names.join(", ")),
+    }
+}

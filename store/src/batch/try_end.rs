@@ -1,0 +1,188 @@
+//! How a try ends: reported by its worker, or by the sweeper when the lease ran out.
+
+use nightshift_engine::event::Event;
+use nightshift_engine::store::{Reported, TryEnd};
+use nightshift_protocol::budget::{Amount, Resource};
+use nightshift_protocol::id::StepId;
+use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
+
+use super::event_text::EventText;
+use super::rows::Place;
+use super::working_set::WorkingSet;
+use crate::admit;
+use crate::failure::Failure;
+use crate::json;
+
+/// Who says that a try ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Teller<'a> {
+    /// Its worker, with what the try used up. As long as nobody else was given the step, a report is welcome after the
+    /// lease's time too.
+    Worker(&'a [Amount]),
+    /// The sweeper, which must not end a lease that was extended meanwhile.
+    Sweeper,
+}
+
+/// Commits how a try ended, if the fence holds. Step, lease, reservations, run and campaign are in hand.
+pub(crate) fn end(
+    set: &mut WorkingSet,
+    step: &StepId,
+    epoch: u64,
+    end: &TryEnd,
+    teller: Teller<'_>,
+    at: TimestampMs,
+) -> Result<Reported, Failure> {
+    let held = set.step_of(step).ok_or_else(|| Failure::not_found("step", step.as_str()))?;
+    let (id, key) = (held.id, held.key.clone());
+    let told = Told::of(end)?;
+    let stored_epoch = i64::try_from(epoch).ok();
+    let expires_at = match held.place {
+        Place::Leased { epoch, expires_at, .. } if epoch == held.epoch => Some(expires_at),
+        _ => None,
+    };
+    let fence_holds = held.status == StepStatus::Leased && stored_epoch == Some(held.epoch);
+    let in_time = match (teller, expires_at) {
+        (_, None) => false,
+        (Teller::Worker(_), Some(_)) => true,
+        (Teller::Sweeper, Some(expires_at)) => expires_at <= at.0,
+    };
+    if !(fence_holds && in_time) {
+        // The first answer to the same report may have been lost.
+        let again = stored_epoch.is_some()
+            && held.reported_epoch == stored_epoch
+            && held.reported_digest.as_deref() == Some(told.digest.as_slice());
+        return Ok(if again { Reported::Committed } else { Reported::LeaseLost });
+    }
+    let started_at = held.started_at.unwrap_or(at.0);
+    let step = set.step_mut(id)?;
+    step.changed = true;
+    step.reported_epoch = stored_epoch;
+    step.reported_digest = Some(told.digest.to_vec());
+    set.put(id, Place::Nowhere)?;
+    match teller {
+        Teller::Worker(used) => {
+            admit::settle(set, id, |amount| {
+                let of_it = used.iter().filter(|used| used.resource == amount.resource);
+                of_it.fold(0, |sum: u64, used| sum.saturating_add(used.amount))
+            })?;
+        }
+        Teller::Sweeper => settle_lost(set, id, started_at, at)?,
+    }
+    match end {
+        TryEnd::Completed { .. } => complete(set, id, told.text, &key, at)?,
+        TryEnd::Failed { failure } => fail(set, id, failure, told.text, at)?,
+        TryEnd::Retry { failure, at: not_before } => {
+            give_back(set, id, Some((failure, told.text)), *not_before, at)?;
+        }
+        // Stopped although nobody asked for it, for example because the worker goes away: the step is still wanted.
+        TryEnd::Cancelled => give_back(set, id, None, at, at)?,
+    }
+    Ok(Reported::Committed)
+}
+
+/// Ends what is set aside for a try of which nobody told what it used: device time counts as long as it was held, an
+/// attempt that was not completed is none, and the rest counts as used up, because it may have been.
+pub(crate) fn settle_lost(
+    set: &mut WorkingSet,
+    step_id: i64,
+    started_at: i64,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let held_ms = at.since_ms(TimestampMs(started_at));
+    admit::settle(set, step_id, |amount| match amount.resource {
+        Resource::DeviceMs => held_ms,
+        Resource::Attempts | Resource::WallMs => 0,
+        Resource::CostMicrousd | Resource::Tokens => amount.amount,
+    })
+}
+
+/// A step whose try was lost with the life of its server: it is wanted again, and the try does not count.
+pub(crate) fn free(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Result<(), Failure> {
+    let step = set.step_mut(step_id)?;
+    let started_at = step.started_at.unwrap_or(at.0);
+    step.tries = (step.tries - 1).max(0);
+    step.changed = true;
+    set.put(step_id, Place::Nowhere)?;
+    settle_lost(set, step_id, started_at, at)?;
+    give_back(set, step_id, None, at, at)
+}
+
+fn complete(set: &mut WorkingSet, step_id: i64, output: String, key: &str, at: TimestampMs) -> Result<(), Failure> {
+    let run_id = set.step(step_id)?.run_id;
+    let seq = set.append(run_id, at.0, EventText::step_completed(key, &output)?)?;
+    let step = set.step_mut(step_id)?;
+    step.status = StepStatus::Completed;
+    step.output_seq = Some(seq);
+    step.failure = None;
+    step.finished_at = Some(at.0);
+    Ok(())
+}
+
+fn fail(
+    set: &mut WorkingSet,
+    step_id: i64,
+    failure: &StepFailure,
+    text: String,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let step = set.step_mut(step_id)?;
+    step.status = StepStatus::Failed;
+    step.failure = Some(text);
+    step.finished_at = Some(at.0);
+    let (run_id, key) = (step.run_id, step.key.clone());
+    set.append(run_id, at.0, EventText::of(&Event::StepFailed { key, failure: failure.clone() })?)?;
+    Ok(())
+}
+
+/// The step is wanted again, now or later; unless its run is being cancelled, then this was its end.
+fn give_back(
+    set: &mut WorkingSet,
+    step_id: i64,
+    failure: Option<(&StepFailure, String)>,
+    not_before: TimestampMs,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let run_id = set.step(step_id)?.run_id;
+    let cancelled = set.run(run_id)?.status == RunStatus::Cancelling;
+    let step = set.step_mut(step_id)?;
+    step.status = if cancelled { StepStatus::Cancelled } else { StepStatus::Scheduled };
+    step.finished_at = cancelled.then_some(at.0);
+    let key = step.key.clone();
+    let mut retried = None;
+    if let Some((failure, text)) = failure {
+        step.failure = Some(text);
+        retried = Some(failure);
+    }
+    if cancelled {
+        set.append(run_id, at.0, EventText::of(&Event::StepCancelled { key })?)?;
+        return Ok(());
+    }
+    if let Some(failure) = retried {
+        let event = Event::StepRetried { key, failure: failure.clone(), at: not_before };
+        set.append(run_id, at.0, EventText::of(&event)?)?;
+    }
+    if not_before > at { set.put(step_id, Place::Timer { not_before: not_before.0, for_window: false }) } else { admit::admit(set, step_id, at) }
+}
+
+/// What a report says: its payload as text, and its digest.
+struct Told {
+    text: String,
+    digest: [u8; 32],
+}
+
+impl Told {
+    /// Without the moment of the next try: that is chosen anew, with new jitter, for each copy.
+    fn of(end: &TryEnd) -> Result<Self, Failure> {
+        let (kind, text) = match end {
+            TryEnd::Completed { output } => ("completed", json::write(output)?),
+            TryEnd::Retry { failure, .. } => ("retry", json::write(failure)?),
+            TryEnd::Failed { failure } => ("failed", json::write(failure)?),
+            TryEnd::Cancelled => ("cancelled", String::new()),
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(kind.as_bytes()).update(b"\n").update(text.as_bytes());
+        Ok(Self { digest: *hasher.finalize().as_bytes(), text })
+    }
+}

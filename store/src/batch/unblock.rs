@@ -1,0 +1,50 @@
+//! Steps that wait for a budget, looked at again when something was given back.
+
+use std::collections::HashSet;
+
+use nightshift_protocol::budget::Resource;
+use nightshift_protocol::time::TimestampMs;
+
+use super::load;
+use super::rows::Place;
+use super::working_set::WorkingSet;
+use crate::admit;
+use crate::connection::Connection;
+use crate::failure::Failure;
+
+/// Looks at blocked steps of the campaigns of which something was given back, oldest first; whether there were any.
+/// Behind a step that waits for a resource no younger one is given any of it.
+pub(crate) async fn look_again(
+    connection: &mut Connection,
+    set: &mut WorkingSet,
+    at: TimestampMs,
+) -> Result<bool, Failure> {
+    let freed: HashSet<i64> = set.campaigns.values().filter(|campaign| campaign.freed).map(|campaign| campaign.id).collect();
+    if freed.is_empty() {
+        return Ok(false);
+    }
+    let mut ids: Vec<i64> = freed.iter().copied().collect();
+    ids.sort_unstable();
+    let steps = load::blocked(connection, set, ids).await?;
+    let mut waited_for: HashSet<(i64, Resource)> = HashSet::new();
+    let mut found = false;
+    for id in steps {
+        let step = set.step(id)?;
+        let campaign_id = step.campaign_id;
+        if !matches!(step.place, Place::Blocked { .. }) {
+            continue;
+        }
+        if step.reserve.iter().any(|amount| waited_for.contains(&(campaign_id, amount.resource))) {
+            continue;
+        }
+        found = true;
+        admit::admit(set, id, at)?;
+        if let Place::Blocked { resource, told: false } = set.step(id)?.place {
+            waited_for.insert((campaign_id, resource));
+        }
+    }
+    for campaign in set.campaigns.values_mut() {
+        campaign.freed = false;
+    }
+    Ok(found)
+}

@@ -1,0 +1,42 @@
+//! Rare operations and reads: one file per noun or verb, plain SQL.
+//!
+//! What changes steps works on the hot path's working set, so that a step becomes ready, ends, and is paid for in one
+//! way only.
+
+pub(crate) mod archive;
+pub(crate) mod archive_tables;
+pub(crate) mod artifact;
+pub(crate) mod budget;
+pub(crate) mod campaign;
+pub(crate) mod control;
+pub(crate) mod event;
+pub(crate) mod gauge;
+pub(crate) mod idempotency;
+pub(crate) mod lease;
+pub(crate) mod model_call;
+pub(crate) mod ownership;
+pub(crate) mod prune;
+pub(crate) mod run;
+pub(crate) mod run_list;
+pub(crate) mod schedule;
+pub(crate) mod server;
+pub(crate) mod signal;
+pub(crate) mod step;
+pub(crate) mod timer;
+pub(crate) mod token;
+pub(crate) mod worker;
+
+use std::str::FromStr;
+
+use crate::failure::Failure;
+
+/// Rows of one page of a list; a larger wish is answered with this many.
+pub const MAX_PAGE: u32 = 1_000;
+
+/// An id that was stored, which can only be wrong in a damaged database.
+pub(crate) fn public_id<Id: FromStr>(text: &str, what: &'static str) -> Result<Id, Failure>
+where
+    Id::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: Id::Err| Failure::unreadable(what, &error))
+}

@@ -1,0 +1,188 @@
+//! A campaign as rows of JSON: written to be stored elsewhere, and read from there.
+//!
+//! Nothing of it knows internal keys. What only the present is made of (leases, timers, places among the ready steps,
+//! reservations, owners) stays behind: a run that is not over comes in paused, its open steps as scheduled ones.
+
+use std::collections::BTreeSet;
+
+use nightshift_engine::store::{CampaignArchive, CreatedCampaign};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::time::TimestampMs;
+use serde_json::{Map, Value};
+
+use super::archive_tables::{Kind, TABLES, Table};
+use super::{campaign, public_id};
+use crate::connection::{Connection, Sql};
+use crate::failure::Failure;
+use crate::json;
+use crate::row::Row;
+use crate::sql::any_of;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Rows that are stored with one statement.
+const ROWS_PER_STATEMENT: usize = 500;
+
+/// Artifacts of a list that are there as a whole.
+const COMPLETE: Sql = any_of!("SELECT hash FROM artifact WHERE complete = 1 AND hash", "$1", "");
+
+/// Everything of a campaign, as it is at one moment: the caller's transaction sees one.
+pub(crate) async fn export(connection: &mut Connection, id: &CampaignId) -> Result<CampaignArchive, Failure> {
+    let campaign_id = campaign::key_of(connection, id.as_str()).await?;
+    let mut rows = Vec::new();
+    for table in TABLES {
+        for row in connection.fetch_all(table.export, values![campaign_id]).await? {
+            rows.push(object(table, &row)?);
+        }
+    }
+    let artifacts = artifacts(&rows)?;
+    Ok(CampaignArchive { rows, artifacts })
+}
+
+/// Stores an archive.
+pub(crate) async fn import(
+    transaction: &mut Transaction<'_>,
+    archive: &CampaignArchive,
+    at: TimestampMs,
+) -> Result<CreatedCampaign, Failure> {
+    let rows: Vec<Value> = archive.rows.iter().cloned().map(at_rest).collect();
+    let id = campaign_of(&rows)?;
+    let runs = runs_of(&rows)?;
+    let sql = "SELECT id FROM campaign WHERE public_id = $1";
+    if transaction.connection.fetch_optional(sql, values![id.as_str()]).await?.is_some() {
+        let stored = export(transaction.connection, &id).await?;
+        let stored: Vec<Value> = stored.rows.into_iter().map(at_rest).collect();
+        if stored == rows {
+            return Ok(CreatedCampaign { id, runs, existed: true });
+        }
+        let message = format!("{id} is here already and differs from the archive: one of them went on. Nothing was changed");
+        return Err(Failure::refused("archive.differs", message));
+    }
+    refuse_missing_artifacts(transaction.connection, &archive.artifacts).await?;
+    let in_order = Sql { sqlite: "SELECT 1", postgres: "LOCK TABLE route IN SHARE ROW EXCLUSIVE MODE" };
+    // Whoever asks for later routes must not miss one: their numbers are committed in order.
+    transaction.connection.execute(in_order, values![]).await?;
+    for table in TABLES {
+        let of_table: Vec<&Value> = rows.iter().filter(|row| row["table"] == table.name).collect();
+        for chunk in of_table.chunks(ROWS_PER_STATEMENT) {
+            insert(transaction, table, chunk).await?;
+        }
+    }
+    let clock = "INSERT INTO campaign_clock (campaign_id, vtime) SELECT id, $2 FROM campaign WHERE public_id = $1";
+    let vtime = transaction.memory.virtual_now();
+    transaction.connection.execute(clock, values![id.as_str(), vtime]).await?;
+    tracing::info!(campaign.id = %id, at_ms = at.0, "an archived campaign was imported");
+    Ok(CreatedCampaign { id, runs, existed: false })
+}
+
+async fn insert(transaction: &mut Transaction<'_>, table: &Table, rows: &[&Value]) -> Result<(), Failure> {
+    let mut lists = Vec::with_capacity(rows.len());
+    let mut ids = Vec::new();
+    if table.has_step_ids {
+        ids = transaction.memory.step_ids(transaction.connection, rows.len()).await?;
+    }
+    for (index, row) in rows.iter().enumerate() {
+        let mut list: Vec<Value> = Vec::with_capacity(table.columns.len() + 1);
+        for (name, kind) in table.columns {
+            list.push(checked(table.name, row, name, *kind)?);
+        }
+        if let Some(id) = ids.get(index) {
+            list.push(Value::from(*id));
+        }
+        lists.push(Value::Array(list));
+    }
+    let stored = transaction.connection.execute(table.import, values![json::write(&lists)?]).await?;
+    if stored == u64::try_from(rows.len()).unwrap_or(u64::MAX) {
+        return Ok(());
+    }
+    Err(unusable(&format!("rows of `{}` name something that is not in it", table.name)))
+}
+
+/// A row as it is archived.
+fn object(table: &Table, row: &Row) -> Result<Value, Failure> {
+    let mut object = Map::new();
+    object.insert("table".to_owned(), Value::from(table.name));
+    for (name, kind) in table.columns {
+        let value = match kind {
+            Kind::Number => Value::from(row.i64(*name)?),
+            Kind::OptNumber => Value::from(row.opt_i64(*name)?),
+            Kind::Text => Value::from(row.text(*name)?),
+            Kind::OptText => Value::from(row.opt_text(*name)?),
+        };
+        object.insert((*name).to_owned(), value);
+    }
+    Ok(at_rest(Value::Object(object)))
+}
+
+/// The row without what only the present is made of.
+fn at_rest(mut row: Value) -> Value {
+    let status = match (row["table"].as_str(), row["status"].as_str()) {
+        (Some("run"), Some("running" | "cancelling")) => Some("paused"),
+        (Some("step"), Some("leased")) => Some("scheduled"),
+        _ => None,
+    };
+    if let (Some(status), Some(object)) = (status, row.as_object_mut()) {
+        object.insert("status".to_owned(), Value::from(status));
+    }
+    row
+}
+
+/// A column of an archived row, when it is what it should be.
+fn checked(table: &str, row: &Value, name: &str, kind: Kind) -> Result<Value, Failure> {
+    let value = row.get(name).cloned().unwrap_or(Value::Null);
+    let fits = match kind {
+        Kind::Number => value.is_i64(),
+        Kind::OptNumber => value.is_i64() || value.is_null(),
+        Kind::Text => value.is_string(),
+        Kind::OptText => value.is_string() || value.is_null(),
+    };
+    if fits { Ok(value) } else { Err(unusable(&format!("`{name}` of a row of `{table}` is {value}"))) }
+}
+
+fn campaign_of(rows: &[Value]) -> Result<CampaignId, Failure> {
+    let mut campaigns = rows.iter().filter(|row| row["table"] == "campaign");
+    let (Some(campaign), None) = (campaigns.next(), campaigns.next()) else {
+        return Err(unusable("it has not exactly one campaign"));
+    };
+    let known: BTreeSet<&str> = TABLES.iter().map(|table| table.name).collect();
+    if let Some(other) = rows.iter().find(|row| !row["table"].as_str().is_some_and(|name| known.contains(name))) {
+        return Err(unusable(&format!("it has rows of {}, which this release does not know", other["table"])));
+    }
+    let id = campaign["public_id"].as_str().unwrap_or_default();
+    public_id(id, "a campaign's id").map_err(|_| unusable("its campaign has no id"))
+}
+
+fn runs_of(rows: &[Value]) -> Result<Vec<RunId>, Failure> {
+    let runs = rows.iter().filter(|row| row["table"] == "run");
+    runs.map(|run| {
+        let id = run["public_id"].as_str().unwrap_or_default();
+        public_id(id, "a run's id").map_err(|_| unusable("one of its runs has no id"))
+    })
+    .collect()
+}
+
+fn artifacts(rows: &[Value]) -> Result<Vec<ArtifactHash>, Failure> {
+    let uses = rows.iter().filter(|row| row["table"] == "artifact_use").filter_map(|row| row["hash"].as_str());
+    let hashes: BTreeSet<&str> = uses.collect();
+    hashes.into_iter().map(|hash| public_id(hash, "an artifact's hash")).collect()
+}
+
+/// A text that only looked like the hash of an artifact is none of the archive's artifacts; those it lists have to be
+/// here.
+async fn refuse_missing_artifacts(connection: &mut Connection, artifacts: &[ArtifactHash]) -> Result<(), Failure> {
+    let hashes: Vec<String> = artifacts.iter().map(|hash| hash.as_str().to_owned()).collect();
+    let rows = connection.fetch_all(COMPLETE, values![hashes]).await?;
+    let stored = rows.iter().map(|row| row.text(0)).collect::<Result<BTreeSet<_>, _>>()?;
+    match artifacts.iter().find(|hash| !stored.contains(hash.as_str())) {
+        None => Ok(()),
+        Some(missing) => Err(Failure::refused(
+            "archive.artifact_missing",
+            format!("artifact {missing} of the archive is not in the store: store its artifacts first"),
+        )),
+    }
+}
+
+fn unusable(why: &str) -> Failure {
+    Failure::refused("archive.unusable", format!("the archive cannot be used: {why}. Nothing was changed"))
+}

@@ -1,0 +1,187 @@
+//! What a campaign may use up, and what it has: set aside before the work, settled after it.
+
+use std::collections::HashSet;
+
+use nightshift_engine::store::Reservation;
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
+use nightshift_protocol::id::{CampaignId, StepId};
+use nightshift_protocol::run::StepStatus;
+use nightshift_protocol::time::TimestampMs;
+
+use super::campaign;
+use super::step::resource_of;
+use crate::batch::held::{Held, Wanted};
+use crate::batch::load;
+use crate::batch::working_set::WorkingSet;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::number::{from_stored, to_stored};
+use crate::transaction::Transaction;
+use crate::value::values;
+
+pub(crate) async fn load(connection: &mut Connection, id: &CampaignId) -> Result<Vec<BudgetLine>, Failure> {
+    let campaign_id = campaign::key_of(connection, id.as_str()).await?;
+    let sql = "SELECT resource, cap, used, reserved FROM budget WHERE campaign_id = $1";
+    let mut lines = Vec::new();
+    for row in connection.fetch_all(sql, values![campaign_id]).await? {
+        lines.push(BudgetLine {
+            resource: resource_of(row.str(0)?)?,
+            cap: row.opt_i64(1)?.map(from_stored),
+            used: from_stored(row.i64(2)?),
+            reserved: from_stored(row.i64(3)?),
+        });
+    }
+    lines.sort_unstable_by_key(|line| line.resource);
+    Ok(lines)
+}
+
+/// Changes the caps. Steps that waited are looked at again, in batches until none becomes ready any more.
+pub(crate) async fn set_caps(
+    transaction: &mut Transaction<'_>,
+    id: &CampaignId,
+    caps: &BudgetCaps,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let campaign_id = campaign::key_of(transaction.connection, id.as_str()).await?;
+    // Runs come before budgets in the order of locks: those whose steps may become ready now are in hand first.
+    let sql = "SELECT DISTINCT s.run_id FROM blocked b JOIN step s ON s.id = b.step_id WHERE b.campaign_id = $1 \
+               ORDER BY s.run_id";
+    let rows = transaction.connection.fetch_all(sql, values![campaign_id]).await?;
+    let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let mut held = Held::load(transaction, Wanted { run_ids, ..Wanted::default() }).await?;
+    for resource in Resource::ALL {
+        transaction
+            .connection
+            .execute(
+                "UPDATE budget SET cap = $3 WHERE campaign_id = $1 AND resource = $2",
+                values![campaign_id, resource.as_str(), caps.of(resource).map(to_stored)],
+            )
+            .await?;
+    }
+    if held.set.runs.is_empty() {
+        return Ok(());
+    }
+    held.set.campaigns.clear();
+    load::campaigns(transaction.connection, &mut held.set, &HashSet::from([campaign_id])).await?;
+    held.set.campaign_mut(campaign_id)?.freed = true;
+    held.write(transaction, at).await?;
+    Ok(())
+}
+
+/// Sets amounts aside for a leased step: all of them or none.
+pub(crate) async fn reserve(
+    transaction: &mut Transaction<'_>,
+    step: &StepId,
+    epoch: u64,
+    amounts: &[Amount],
+    at: TimestampMs,
+) -> Result<Reservation, Failure> {
+    let mut held = Held::load(transaction, of_step(step)).await?;
+    let set = &mut held.set;
+    let Some((step_id, campaign_id)) = leased(set, step, epoch)? else { return Ok(Reservation::LeaseLost) };
+    let campaign = set.campaign_mut(campaign_id)?;
+    for amount in &merged(amounts) {
+        let Some(line) = campaign.line_mut(amount.resource) else { continue };
+        if line.is_exhausted_for(amount.amount) {
+            return Ok(Reservation::Exhausted(*line));
+        }
+        if !line.fits(amount.amount) {
+            return Ok(Reservation::Wait(*line));
+        }
+    }
+    let mut counted = Vec::new();
+    for amount in merged(amounts) {
+        if let Some(line) = campaign.line_mut(amount.resource) {
+            line.reserved = line.reserved.saturating_add(amount.amount);
+            counted.push(amount);
+        }
+    }
+    let step = set.step_mut(step_id)?;
+    for amount in counted {
+        match step.set_aside.iter_mut().find(|aside| aside.resource == amount.resource) {
+            Some(aside) => aside.amount = aside.amount.saturating_add(amount.amount),
+            None => step.set_aside.push(amount),
+        }
+    }
+    held.write(transaction, at).await?;
+    Ok(Reservation::Granted)
+}
+
+/// Gives back what [`reserve`] set aside, and notes what of it was used up. After the end of the lease nothing is left
+/// to be given back: its end settled it.
+pub(crate) async fn settle(
+    transaction: &mut Transaction<'_>,
+    step: &StepId,
+    epoch: u64,
+    released: &[Amount],
+    used: &[Amount],
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let mut held = Held::load(transaction, of_step(step)).await?;
+    let Some((step_id, _)) = leased(&held.set, step, epoch)? else { return Ok(()) };
+    let bounded: Vec<Amount> = merged(used)
+        .into_iter()
+        .map(|used| Amount { amount: used.amount.min(of(&merged(released), used.resource)), ..used })
+        .collect();
+    give_back(&mut held.set, step_id, released, &bounded)?;
+    held.write(transaction, at).await?;
+    Ok(())
+}
+
+/// Gives amounts back that are set aside for a step, and counts others as used up. What is not there any more to be
+/// given back was counted as used up when the lease ended: it is not counted again.
+pub(crate) fn give_back(
+    set: &mut WorkingSet,
+    step_id: i64,
+    released: &[Amount],
+    used: &[Amount],
+) -> Result<(), Failure> {
+    let (released, used) = (merged(released), merged(used));
+    let step = set.step_mut(step_id)?;
+    let campaign_id = step.campaign_id;
+    let mut settled = Vec::new();
+    for resource in Resource::ALL {
+        let (wanted, used) = (of(&released, resource), of(&used, resource));
+        let aside = step.set_aside.iter_mut().find(|aside| aside.resource == resource);
+        let freed = aside.map_or(0, |aside| {
+            let freed = wanted.min(aside.amount);
+            aside.amount -= freed;
+            freed
+        });
+        settled.push((resource, freed, used.saturating_sub(wanted - freed)));
+    }
+    step.set_aside.retain(|aside| aside.amount > 0);
+    let campaign = set.campaign_mut(campaign_id)?;
+    for (resource, freed, used) in settled {
+        let Some(line) = campaign.line_mut(resource) else { continue };
+        line.reserved = line.reserved.saturating_sub(freed);
+        line.used = line.used.saturating_add(used);
+        campaign.freed |= freed > 0;
+    }
+    Ok(())
+}
+
+/// A step with its run and its campaign's budget.
+pub(crate) fn of_step(step: &StepId) -> Wanted {
+    Wanted { steps: vec![step.as_str().to_owned()], ..Wanted::default() }
+}
+
+/// The internal keys of a step and its campaign, when it is leased under this epoch.
+fn leased(set: &WorkingSet, step: &StepId, epoch: u64) -> Result<Option<(i64, i64)>, Failure> {
+    let held = set.step_of(step).ok_or_else(|| Failure::not_found("step", step.as_str()))?;
+    let fence_holds = held.status == StepStatus::Leased && i64::try_from(epoch).ok() == Some(held.epoch);
+    Ok(fence_holds.then_some((held.id, held.campaign_id)))
+}
+
+/// One amount of each resource that can be set aside.
+fn merged(amounts: &[Amount]) -> Vec<Amount> {
+    let sums = Resource::ALL.into_iter().filter(|resource| *resource != Resource::WallMs).map(|resource| {
+        let all = amounts.iter().filter(|amount| amount.resource == resource);
+        Amount { resource, amount: all.fold(0, |sum: u64, amount| sum.saturating_add(amount.amount)) }
+    });
+    sums.filter(|amount| amount.amount > 0).collect()
+}
+
+fn of(amounts: &[Amount], resource: Resource) -> u64 {
+    amounts.iter().find(|amount| amount.resource == resource).map_or(0, |amount| amount.amount)
+}

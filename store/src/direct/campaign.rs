@@ -1,0 +1,238 @@
+//! Campaigns: created with their runs, listed, loaded.
+
+use std::collections::BTreeSet;
+
+use nightshift_engine::event::Event;
+use nightshift_engine::store::{CampaignRecord, CreatedCampaign, NewCampaign, NewRun, Notice, PageRequest};
+use nightshift_protocol::api::RunCounts;
+use nightshift_protocol::budget::{BudgetCaps, Resource};
+use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::time::TimestampMs;
+
+use super::idempotency::Key;
+use super::{MAX_PAGE, public_id, server};
+use crate::batch::event_text::artifact_hashes;
+use crate::connection::{Connection, Sql};
+use crate::failure::Failure;
+use crate::json;
+use crate::number::{from_stored, to_stored};
+use crate::row::Row;
+use crate::sql::from_rows;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Runs of one campaign.
+pub const MAX_RUNS_PER_CAMPAIGN: usize = 10_000;
+/// Runs that are stored with one statement: what it holds in memory stays small.
+const RUNS_PER_STATEMENT: usize = 500;
+
+/// A campaign with its runs by status; the tail says which.
+macro_rules! campaign_query {
+    ($tail:literal) => {
+        concat!(
+            "SELECT c.public_id, c.name, c.spec, c.created_at_ms, c.schedule, c.priority, c.weight, ",
+            "(SELECT COUNT(*) FROM run WHERE campaign_id = c.id AND status = 'running') AS running, ",
+            "(SELECT COUNT(*) FROM run WHERE campaign_id = c.id AND status = 'paused') AS paused, ",
+            "(SELECT COUNT(*) FROM run WHERE campaign_id = c.id AND status = 'cancelling') AS cancelling, ",
+            "(SELECT COUNT(*) FROM run WHERE campaign_id = c.id AND status = 'completed') AS completed, ",
+            "(SELECT COUNT(*) FROM run WHERE campaign_id = c.id AND status = 'failed') AS failed, ",
+            "(SELECT COUNT(*) FROM run WHERE campaign_id = c.id AND status = 'cancelled') AS cancelled ",
+            "FROM campaign c ",
+            $tail
+        )
+    };
+}
+
+/// A page of the list.
+pub(crate) const LIST: &str = campaign_query!("WHERE c.id < $1 ORDER BY c.id DESC LIMIT $2");
+
+/// Stores runs, in their order.
+const INSERT_RUNS: Sql = from_rows!(
+    "INSERT INTO run (public_id, campaign_id, status, priority, owner_id, owner_epoch, last_seq, wake_seq, digest, \
+                      created_at_ms) \
+     SELECT d.value ->> 0, $2, 'running', $3, $4, $5, 1, 1, d.value ->> 1, $6 FROM ",
+    " WHERE true ORDER BY d.key"
+);
+
+/// Stores the first event of runs.
+const INSERT_FIRST_EVENTS: Sql = from_rows!(
+    "INSERT INTO event (run_id, seq, at_ms, kind, body) SELECT run.id, 1, $2, 'run_created', d.value ->> 1 FROM ",
+    " JOIN run ON run.public_id = d.value ->> 0"
+);
+
+/// Stores which artifacts runs name.
+pub(crate) const INSERT_USES: Sql = from_rows!(
+    "INSERT INTO artifact_use (run_id, hash) SELECT run.id, d.value ->> 1 FROM ",
+    " JOIN run ON run.public_id = d.value ->> 0 WHERE true ON CONFLICT DO NOTHING"
+);
+
+pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign) -> Result<CreatedCampaign, Failure> {
+    if new.runs.len() > MAX_RUNS_PER_CAMPAIGN {
+        let message = format!(
+            "a campaign has at most {MAX_RUNS_PER_CAMPAIGN} runs, this one {}: make several campaigns of it",
+            new.runs.len()
+        );
+        return Err(Failure::refused("campaign.too_many_runs", message));
+    }
+    let key = new.idempotency.as_ref().map(|(key, digest)| Key::new("campaign", key, digest));
+    let connection = &mut *transaction.connection;
+    if let Some(key) = &key {
+        if let Some(answer) = key.find(connection).await? {
+            return existed(connection, &answer).await;
+        }
+        if !key.insert(connection, new.id.as_str(), new.at).await? {
+            let answer = key.find(connection).await?.ok_or_else(|| Failure::unreadable("a key", &"it is gone"))?;
+            return existed(connection, &answer).await;
+        }
+    }
+    let inserted = connection
+        .fetch_optional(
+            "INSERT INTO campaign (public_id, name, spec, created_at_ms, schedule, priority, weight) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (public_id) DO NOTHING RETURNING id",
+            values![
+                new.id.as_str(),
+                json::clean(&new.name),
+                json::write(&new.spec)?,
+                new.at.0,
+                new.schedule.as_ref().map(json::write).transpose()?,
+                i64::from(new.priority),
+                i64::from(new.weight.max(1))
+            ],
+        )
+        .await?;
+    // The id alone recognises a call whose first answer was lost.
+    let Some(inserted) = inserted else { return existed(connection, new.id.as_str()).await };
+    let campaign_id = inserted.i64(0)?;
+    let vtime = transaction.memory.virtual_now();
+    connection
+        .execute("INSERT INTO campaign_clock (campaign_id, vtime) VALUES ($1, $2)", values![campaign_id, vtime])
+        .await?;
+    insert_budget(connection, campaign_id, &new.budget).await?;
+    let owner_id = match &new.owner {
+        None => None,
+        Some(server) => Some(server::key_of(connection, server).await?),
+    };
+    for runs in new.runs.chunks(RUNS_PER_STATEMENT) {
+        create_runs(connection, campaign_id, owner_id, new, runs).await?;
+    }
+    for run in &new.runs {
+        transaction.notice(Notice::RunChanged(run.id.clone()));
+    }
+    let runs = new.runs.iter().map(|run| run.id.clone()).collect();
+    Ok(CreatedCampaign { id: new.id.clone(), runs, existed: false })
+}
+
+/// One line per resource, with a cap or without: what is used up is counted in any case.
+async fn insert_budget(connection: &mut Connection, campaign_id: i64, caps: &BudgetCaps) -> Result<(), Failure> {
+    for resource in Resource::ALL {
+        connection
+            .execute(
+                "INSERT INTO budget (campaign_id, resource, cap) VALUES ($1, $2, $3)",
+                values![campaign_id, resource.as_str(), caps.of(resource).map(to_stored)],
+            )
+            .await?;
+    }
+    Ok(())
+}
+
+async fn create_runs(
+    connection: &mut Connection,
+    campaign_id: i64,
+    owner_id: Option<i64>,
+    new: &NewCampaign,
+    runs: &[NewRun],
+) -> Result<(), Failure> {
+    let mut rows = Vec::with_capacity(runs.len());
+    let mut events = Vec::with_capacity(runs.len());
+    let mut uses = BTreeSet::new();
+    for run in runs {
+        rows.push((run.id.as_str(), json::write(&run.digest)?));
+        let body = json::write(&Event::RunCreated { input: run.input.clone() })?;
+        uses.extend(artifact_hashes(&body).map(|hash| (run.id.as_str(), hash)));
+        events.push((run.id.as_str(), body));
+    }
+    let epoch = i64::from(owner_id.is_some());
+    connection
+        .execute(
+            INSERT_RUNS,
+            values![serde_json::to_string(&rows)?, campaign_id, i64::from(new.priority), owner_id, epoch, new.at.0],
+        )
+        .await?;
+    connection.execute(INSERT_FIRST_EVENTS, values![serde_json::to_string(&events)?, new.at.0]).await?;
+    if !uses.is_empty() {
+        connection.execute(INSERT_USES, values![serde_json::to_string(&uses)?]).await?;
+    }
+    Ok(())
+}
+
+async fn existed(connection: &mut Connection, id: &str) -> Result<CreatedCampaign, Failure> {
+    let campaign_id = key_of(connection, id).await?;
+    let rows = connection
+        .fetch_all("SELECT public_id FROM run WHERE campaign_id = $1 ORDER BY id", values![campaign_id])
+        .await?;
+    let runs = rows.iter().map(|row| public_id::<RunId>(row.str(0)?, "a run's id")).collect::<Result<_, _>>()?;
+    Ok(CreatedCampaign { id: public_id(id, "a campaign's id")?, runs, existed: true })
+}
+
+pub(crate) async fn list(connection: &mut Connection, page: &PageRequest) -> Result<Vec<CampaignRecord>, Failure> {
+    let before = match &page.before {
+        None => i64::MAX,
+        Some(id) => key_of(connection, id).await?,
+    };
+    let rows = connection.fetch_all(LIST, values![before, page.limit.min(MAX_PAGE)]).await?;
+    rows.iter().map(record).collect()
+}
+
+pub(crate) async fn load(connection: &mut Connection, id: &CampaignId) -> Result<CampaignRecord, Failure> {
+    let row = connection.fetch_optional(campaign_query!("WHERE c.public_id = $1"), values![id.as_str()]).await?;
+    record(&row.ok_or_else(|| Failure::not_found("campaign", id.as_str()))?)
+}
+
+/// The internal key of a campaign that must exist.
+pub(crate) async fn key_of(connection: &mut Connection, id: &str) -> Result<i64, Failure> {
+    let row = connection.fetch_optional("SELECT id FROM campaign WHERE public_id = $1", values![id]).await?;
+    row.ok_or_else(|| Failure::not_found("campaign", id))?.i64(0)
+}
+
+/// Ids that begin with the text, whose digits begin with it, or that end with it; newest first. It reads every id.
+pub(crate) const FIND_IDS: &str = "SELECT public_id FROM campaign \
+     WHERE substr(public_id, 1, length($1)) = $1 OR substr(public_id, 5, length($1)) = $1 \
+        OR substr(public_id, length(public_id) - length($1) + 1) = $1 \
+     ORDER BY id DESC LIMIT $2";
+
+pub(crate) async fn find_ids(
+    connection: &mut Connection,
+    text: &str,
+    limit: u32,
+) -> Result<Vec<CampaignId>, Failure> {
+    let rows = connection.fetch_all(FIND_IDS, values![text, limit.min(MAX_PAGE)]).await?;
+    rows.iter().map(|row| public_id(row.str(0)?, "a campaign's id")).collect()
+}
+
+fn record(row: &Row) -> Result<CampaignRecord, Failure> {
+    let id = row.str("public_id")?;
+    let unreadable = |what: &str, error: &serde_json::Error| Failure::unreadable(format!("the {what} of campaign {id}"), error);
+    let spec = json::read(row.str("spec")?).map_err(|error| unreadable("request", &error))?;
+    let schedule =
+        row.opt_str("schedule")?.map(json::read).transpose().map_err(|error| unreadable("schedule", &error))?;
+    let mut runs = RunCounts::default();
+    for status in RunStatus::ALL {
+        runs.add(status, from_stored(row.i64(status.as_str())?));
+    }
+    Ok(CampaignRecord {
+        id: public_id(id, "a campaign's id")?,
+        name: row.text("name")?,
+        spec,
+        created_at: TimestampMs(row.i64("created_at_ms")?),
+        schedule,
+        priority: priority(row.i64("priority")?),
+        weight: crate::number::count_from_stored(row.i64("weight")?).max(1),
+        runs,
+    })
+}
+
+/// A stored head start.
+pub(crate) fn priority(stored: i64) -> i32 {
+    i32::try_from(stored).unwrap_or(if stored < 0 { i32::MIN } else { i32::MAX })
+}

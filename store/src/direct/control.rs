@@ -1,0 +1,181 @@
+//! What people do with runs: pause, resume, cancel, retry, move forward.
+
+use nightshift_engine::event::Event;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::{IllegalTransition, RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::time::TimestampMs;
+
+use super::run;
+use crate::admit;
+use crate::batch::cancel_open;
+use crate::batch::event_text::EventText;
+use crate::batch::held::{Held, Wanted};
+use crate::batch::rows::Place;
+use crate::batch::working_set::WorkingSet;
+use crate::failure::Failure;
+use crate::json;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Steps that begin again: failed ones, all or one, and those that were cancelled because the run failed.
+const TO_RETRY: &str = "SELECT id, key FROM step WHERE run_id = $1 \
+     AND (status = 'cancelled' OR (status = 'failed' AND (CAST($2 AS TEXT) IS NULL OR key = $2))) ORDER BY id";
+
+/// Pauses, resumes or cancels. Every change of status also changes the revision, so that a decision which was made
+/// from the status before is made again.
+pub(crate) async fn control(
+    transaction: &mut Transaction<'_>,
+    run: &RunId,
+    transition: RunTransition,
+    by: Option<&str>,
+    at: TimestampMs,
+) -> Result<RunStatus, Failure> {
+    let wanted = Wanted { runs: vec![run.as_str().to_owned()], open_steps: true, ..Wanted::default() };
+    let mut held = Held::load(transaction, wanted).await?;
+    let set = &mut held.set;
+    let run_id = held_run(set, run)?;
+    let before = set.run(run_id)?.status;
+    let by = by.map(|by| json::clean(by).into_owned());
+    let event = match transition {
+        RunTransition::Pause => Event::RunPaused { by },
+        RunTransition::Resume => Event::RunResumed { by },
+        RunTransition::Cancel => Event::RunCancelRequested { by },
+        RunTransition::CancelFinished | RunTransition::Complete | RunTransition::Fail | RunTransition::Retry => {
+            return Err(IllegalTransition { from: before, transition }.into());
+        }
+    };
+    let status = before.next(transition)?;
+    if status == before {
+        return Ok(status);
+    }
+    set_status(set, run_id, status)?;
+    set.append(run_id, at.0, EventText::of(&event)?)?;
+    match status {
+        RunStatus::Paused => take_out(set, run_id)?,
+        RunStatus::Running => ask_again(set, run_id, at)?,
+        // Workers stop the leased ones first.
+        _ => drop(cancel_open(set, run_id, |status| status == StepStatus::Scheduled, at)?),
+    }
+    held.write(transaction, at).await?;
+    Ok(status)
+}
+
+/// Begins again from failed steps, all or one, and with them from the steps that were cancelled because the run failed:
+/// nobody asked to cancel those.
+pub(crate) async fn retry(
+    transaction: &mut Transaction<'_>,
+    run: &RunId,
+    key: Option<&str>,
+    by: Option<&str>,
+    at: TimestampMs,
+) -> Result<Vec<String>, Failure> {
+    let connection = &mut *transaction.connection;
+    let head = run::head(connection, run).await?;
+    let status = head.status.next(RunTransition::Retry)?;
+    let key = key.map(json::clean);
+    if let Some(key) = &key {
+        let failed = connection
+            .fetch_optional(
+                "SELECT id FROM step WHERE run_id = $1 AND key = $2 AND status = 'failed'",
+                values![head.id, key.as_ref()],
+            )
+            .await?;
+        failed.ok_or_else(|| Failure::not_found("failed step", key.as_ref()))?;
+    }
+    let rows = connection.fetch_all(TO_RETRY, values![head.id, key.map(std::borrow::Cow::into_owned)]).await?;
+    let mut ids = Vec::with_capacity(rows.len());
+    let mut keys = Vec::with_capacity(rows.len());
+    for row in &rows {
+        ids.push(row.i64(0)?);
+        keys.push(row.text(1)?);
+    }
+    let wanted = Wanted { run_ids: vec![head.id], step_ids: ids.clone(), ..Wanted::default() };
+    let mut held = Held::load(transaction, wanted).await?;
+    let set = &mut held.set;
+    for id in &ids {
+        let step = set.step_mut(*id)?;
+        step.status = StepStatus::Scheduled;
+        step.tries = 0;
+        step.failure = None;
+        step.finished_at = None;
+        step.changed = true;
+    }
+    set_status(set, head.id, status)?;
+    let run = set.run_mut(head.id)?;
+    run.failure = None;
+    run.finished_at = None;
+    let by = by.map(|by| json::clean(by).into_owned());
+    set.append(head.id, at.0, EventText::of(&Event::RunRetried { keys: keys.clone(), by })?)?;
+    for id in ids {
+        admit::admit(set, id, at)?;
+    }
+    held.write(transaction, at).await?;
+    Ok(keys)
+}
+
+/// Changes the head start of a run's steps. Those that are ready are asked for anew, and get another place.
+pub(crate) async fn set_priority(
+    transaction: &mut Transaction<'_>,
+    run: &RunId,
+    priority: i32,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let head = run::head(transaction.connection, run).await?;
+    transaction
+        .connection
+        .execute("UPDATE run SET priority = $2 WHERE id = $1", values![head.id, i64::from(priority)])
+        .await?;
+    if head.status != RunStatus::Running {
+        return Ok(());
+    }
+    let wanted = Wanted { run_ids: vec![head.id], open_steps: true, ..Wanted::default() };
+    let mut held = Held::load(transaction, wanted).await?;
+    for id in in_place(&held.set, |place| matches!(place, Place::Ready { .. })) {
+        admit::admit(&mut held.set, id, at)?;
+    }
+    held.write(transaction, at).await?;
+    Ok(())
+}
+
+/// The internal key of a run that was asked for.
+pub(crate) fn held_run(set: &WorkingSet, run: &RunId) -> Result<i64, Failure> {
+    set.run_ids.get(run.as_str()).copied().ok_or_else(|| Failure::not_found("run", run.as_str()))
+}
+
+/// Steps in hand that are in such a place, oldest first.
+pub(crate) fn in_place(set: &WorkingSet, wanted: impl Fn(&Place) -> bool) -> Vec<i64> {
+    let mut ids: Vec<i64> = set.steps.values().filter(|step| wanted(&step.place)).map(|step| step.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn set_status(set: &mut WorkingSet, run_id: i64, status: RunStatus) -> Result<(), Failure> {
+    let run = set.run_mut(run_id)?;
+    run.status = status;
+    run.revision += 1;
+    run.changed = true;
+    Ok(())
+}
+
+/// Takes ready steps out of the list and gives back what is set aside for them. Timers go on; steps that wait for a
+/// budget are not looked at while the run is paused.
+fn take_out(set: &mut WorkingSet, run_id: i64) -> Result<(), Failure> {
+    for id in in_place(set, |place| matches!(place, Place::Ready { .. })) {
+        if set.step(id)?.run_id == run_id {
+            admit::release(set, id)?;
+            set.put(id, Place::Nowhere)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks for every scheduled step of a run that waits for no timer.
+fn ask_again(set: &mut WorkingSet, run_id: i64, at: TimestampMs) -> Result<(), Failure> {
+    for id in in_place(set, |place| matches!(place, Place::Nowhere | Place::Blocked { .. })) {
+        let step = set.step(id)?;
+        if step.run_id == run_id && step.status == StepStatus::Scheduled {
+            admit::admit(set, id, at)?;
+        }
+    }
+    Ok(())
+}

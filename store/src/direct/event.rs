@@ -1,0 +1,37 @@
+//! The append-only log of a run.
+
+use nightshift_engine::event::EventRecord;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::time::TimestampMs;
+
+use super::run;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::json;
+use crate::number::{from_stored, to_stored};
+use crate::value::values;
+
+/// The events of a run after a position.
+pub(crate) const AFTER: &str =
+    "SELECT seq, at_ms, body FROM event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+
+/// Events of one answer.
+const MAX_EVENTS: u32 = 10_000;
+
+pub(crate) async fn after(
+    connection: &mut Connection,
+    run: &RunId,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<EventRecord>, Failure> {
+    let run_id = run::key_of(connection, run.as_str()).await?;
+    let rows = connection.fetch_all(AFTER, values![run_id, to_stored(after), limit.min(MAX_EVENTS)]).await?;
+    rows.iter()
+        .map(|row| {
+            let seq = from_stored(row.i64(0)?);
+            let event = json::read(row.str(2)?)
+                .map_err(|error| Failure::unreadable(format!("event {seq} of run {run}"), &error))?;
+            Ok(EventRecord { seq, at: TimestampMs(row.i64(1)?), event })
+        })
+        .collect()
+}

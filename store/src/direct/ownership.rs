@@ -1,0 +1,127 @@
+//! Which server decides for a run.
+
+use nightshift_engine::store::{OwnerFence, Ownership};
+use nightshift_protocol::id::{RunId, ServerId};
+use nightshift_protocol::time::TimestampMs;
+
+use super::run::status_of;
+use super::{MAX_PAGE, public_id, server};
+use crate::connection::{Connection, Sql};
+use crate::failure::Failure;
+use crate::number::from_stored;
+use crate::row::Row;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Runs that a server may have: its own, nobody's, and those of servers that are not alive.
+macro_rules! may_have {
+    ($wanted:literal, $end:literal) => {
+        concat!(
+            "SELECT r.id, r.public_id, r.owner_id, r.owner_epoch FROM run r WHERE ",
+            $wanted,
+            " AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
+               (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2)) ORDER BY r.id LIMIT $3",
+            $end
+        )
+    };
+}
+
+macro_rules! both {
+    ($wanted:literal) => {
+        Sql { sqlite: may_have!($wanted, ""), postgres: may_have!($wanted, " FOR UPDATE OF r SKIP LOCKED") }
+    };
+}
+
+/// Runs whose log is ahead of their state.
+pub(crate) const AHEAD: Sql =
+    both!("r.status IN ('running', 'paused', 'cancelling') AND r.wake_seq > r.folded_seq");
+
+/// Cancelled runs without open steps: they wait for their end, whatever their log says.
+pub(crate) const TO_BE_ENDED: Sql = both!(
+    "r.status = 'cancelling' AND r.wake_seq <= r.folded_seq \
+     AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status IN ('scheduled', 'leased'))"
+);
+
+macro_rules! one {
+    ($end:literal) => {
+        concat!("SELECT r.id, r.public_id, r.owner_id, r.owner_epoch, r.status FROM run r WHERE r.public_id = $1", $end)
+    };
+}
+
+/// One run, to be changed.
+const ONE: Sql = Sql { sqlite: one!(""), postgres: one!(" FOR UPDATE OF r") };
+
+pub(crate) async fn acquire_runs(
+    transaction: &mut Transaction<'_>,
+    server: &ServerId,
+    limit: u32,
+    at: TimestampMs,
+) -> Result<Vec<(RunId, OwnerFence)>, Failure> {
+    let connection = &mut *transaction.connection;
+    let Some(server_id) = alive(connection, server, at).await? else { return Ok(Vec::new()) };
+    let limit = limit.min(MAX_PAGE);
+    let mut rows = connection.fetch_all(AHEAD, values![server_id, at.0, limit]).await?;
+    let left = limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+    if left > 0 {
+        rows.extend(connection.fetch_all(TO_BE_ENDED, values![server_id, at.0, left]).await?);
+    }
+    let mut acquired = Vec::with_capacity(rows.len());
+    for row in rows {
+        acquired.push((public_id(row.str(1)?, "a run's id")?, take(connection, &row, server, server_id).await?));
+    }
+    Ok(acquired)
+}
+
+pub(crate) async fn acquire_run(
+    transaction: &mut Transaction<'_>,
+    server: &ServerId,
+    run: &RunId,
+    at: TimestampMs,
+) -> Result<Ownership, Failure> {
+    let connection = &mut *transaction.connection;
+    let row = connection.fetch_optional(ONE, values![run.as_str()]).await?;
+    let row = row.ok_or_else(|| Failure::not_found("run", run.as_str()))?;
+    if status_of(row.str(4)?)?.is_final() {
+        return Ok(Ownership::Over);
+    }
+    let server_id = alive(connection, server, at).await?.ok_or_else(|| dead(server))?;
+    let owner = row.opt_i64(2)?;
+    if let Some(owner) = owner.filter(|owner| *owner != server_id) {
+        let sql = "SELECT public_id FROM server WHERE id = $1 AND expires_at_ms > $2";
+        if let Some(other) = connection.fetch_optional(sql, values![owner, at.0]).await? {
+            return Ok(Ownership::Other(public_id(other.str(0)?, "a server's id")?));
+        }
+    }
+    Ok(Ownership::Mine(take(connection, &row, server, server_id).await?))
+}
+
+/// Makes a run that is locked the server's, under a higher epoch when it was not before.
+async fn take(
+    connection: &mut Connection,
+    row: &Row,
+    server: &ServerId,
+    server_id: i64,
+) -> Result<OwnerFence, Failure> {
+    let mut epoch = row.i64(3)?;
+    if row.opt_i64(2)? != Some(server_id) {
+        epoch += 1;
+        connection
+            .execute(
+                "UPDATE run SET owner_id = $2, owner_epoch = $3 WHERE id = $1",
+                values![row.i64(0)?, server_id, epoch],
+            )
+            .await?;
+    }
+    Ok(OwnerFence { server: server.clone(), epoch: from_stored(epoch) })
+}
+
+/// The internal key of a server that must be known; none when it is not alive any more.
+async fn alive(connection: &mut Connection, server: &ServerId, at: TimestampMs) -> Result<Option<i64>, Failure> {
+    let server_id = server::key_of(connection, server).await?;
+    let sql = "SELECT id FROM server WHERE id = $1 AND expires_at_ms > $2";
+    Ok(connection.fetch_optional(sql, values![server_id, at.0]).await?.map(|_| server_id))
+}
+
+fn dead(server: &ServerId) -> Failure {
+    Failure::refused("server.expired", format!("the server {server} gave no sign of life for too long: it owns nothing"))
+}

@@ -1,0 +1,113 @@
+//! Deleting what is over: run by run, so that a log is never there in part.
+
+use nightshift_engine::store::Pruned;
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::time::TimestampMs;
+
+use super::{MAX_PAGE, campaign, public_id};
+use crate::connection::{Connection, Sql};
+use crate::failure::Failure;
+use crate::sql::any_of;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Campaigns whose last run ended before a moment.
+pub(crate) const FINISHED: &str = "SELECT c.public_id, \
+       coalesce((SELECT MAX(finished_at_ms) FROM run WHERE campaign_id = c.id), c.created_at_ms) AS ended \
+     FROM campaign c \
+     WHERE NOT EXISTS (SELECT 1 FROM run WHERE campaign_id = c.id AND status IN ('running', 'paused', 'cancelling')) \
+       AND coalesce((SELECT MAX(finished_at_ms) FROM run WHERE campaign_id = c.id), c.created_at_ms) < $1 \
+     ORDER BY ended, c.id LIMIT $2";
+
+/// What belongs to a run, before the run.
+const OF_A_RUN: [&str; 7] = [
+    "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
+    "DELETE FROM event WHERE run_id = $1",
+    "DELETE FROM step WHERE run_id = $1",
+    "DELETE FROM model_call WHERE run_id = $1",
+    "DELETE FROM artifact_use WHERE run_id = $1",
+    "DELETE FROM run_state WHERE run_id = $1",
+    "DELETE FROM run WHERE id = $1",
+];
+
+/// What belongs to a campaign without runs, before the campaign.
+const OF_A_CAMPAIGN: [&str; 3] = [
+    "DELETE FROM budget WHERE campaign_id = $1",
+    "DELETE FROM campaign_clock WHERE campaign_id = $1",
+    "DELETE FROM campaign WHERE id = $1",
+];
+
+/// Old artifacts that nothing names. One that only looks old because its upload began long ago is named by nothing,
+/// too, until the run that it is for says so.
+pub(crate) const UNUSED_ARTIFACTS: &str = "SELECT a.id FROM artifact a WHERE a.created_at_ms < $1 \
+     AND NOT EXISTS (SELECT 1 FROM artifact_use WHERE hash = a.hash) ORDER BY a.created_at_ms LIMIT $2";
+
+pub(crate) async fn finished(
+    connection: &mut Connection,
+    before: TimestampMs,
+    limit: u32,
+) -> Result<Vec<CampaignId>, Failure> {
+    let rows = connection.fetch_all(FINISHED, values![before.0, limit.min(MAX_PAGE)]).await?;
+    rows.iter().map(|row| public_id(row.str(0)?, "a campaign's id")).collect()
+}
+
+pub(crate) async fn campaign(
+    transaction: &mut Transaction<'_>,
+    id: &CampaignId,
+    limit: u32,
+) -> Result<Pruned, Failure> {
+    let connection = &mut *transaction.connection;
+    let campaign_id = campaign::key_of(connection, id.as_str()).await?;
+    // Whoever retries a run of it meanwhile holds that run's row: it is locked before it is deleted.
+    let unfinished = "SELECT public_id FROM run WHERE campaign_id = $1 \
+                      AND status IN ('running', 'paused', 'cancelling') LIMIT 1";
+    if let Some(run) = connection.fetch_optional(unfinished, values![campaign_id]).await? {
+        let message = format!("{id} is not finished: {} goes on. Cancel it, or wait for its end", run.str(0)?);
+        return Err(Failure::refused("campaign.not_finished", message));
+    }
+    let mut pruned = Pruned::default();
+    let next = Sql {
+        sqlite: "SELECT id, status FROM run WHERE campaign_id = $1 ORDER BY id LIMIT 1",
+        postgres: "SELECT id, status FROM run WHERE campaign_id = $1 ORDER BY id LIMIT 1 FOR UPDATE",
+    };
+    while pruned.rows < u64::from(limit.max(1)) {
+        let Some(run) = connection.fetch_optional(next, values![campaign_id]).await? else {
+            for sql in OF_A_CAMPAIGN {
+                pruned.rows += connection.execute(sql, values![campaign_id]).await?;
+            }
+            pruned.campaigns = 1;
+            return Ok(pruned);
+        };
+        if !super::run::status_of(run.str(1)?)?.is_final() {
+            return Err(Failure::refused("campaign.not_finished", format!("a run of {id} was begun again")));
+        }
+        let run_id = run.i64(0)?;
+        for sql in OF_A_RUN {
+            pruned.rows += connection.execute(sql, values![run_id]).await?;
+        }
+    }
+    pruned.more = true;
+    Ok(pruned)
+}
+
+/// Old artifacts, and old keys of requests with them.
+pub(crate) async fn artifacts(
+    transaction: &mut Transaction<'_>,
+    before: TimestampMs,
+    limit: u32,
+) -> Result<Pruned, Failure> {
+    let connection = &mut *transaction.connection;
+    let limit = limit.clamp(1, MAX_PAGE);
+    let rows = connection.fetch_all(UNUSED_ARTIFACTS, values![before.0, limit]).await?;
+    let ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let mut pruned = Pruned { artifacts: u64::try_from(ids.len()).unwrap_or(u64::MAX), ..Pruned::default() };
+    pruned.more = ids.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    if !ids.is_empty() {
+        let chunks = any_of!("DELETE FROM artifact_chunk WHERE artifact_id", "$1", "");
+        pruned.rows += connection.execute(chunks, values![ids.clone()]).await?;
+        pruned.rows += connection.execute(any_of!("DELETE FROM artifact WHERE id", "$1", ""), values![ids]).await?;
+    }
+    let keys = "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_ms < $1 LIMIT $2)";
+    pruned.rows += connection.execute(keys, values![before.0, limit]).await?;
+    Ok(pruned)
+}

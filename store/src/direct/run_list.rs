@@ -1,0 +1,43 @@
+//! The list of runs with its filters: built with sea-query, for it is the same on both databases.
+
+use nightshift_protocol::run::RunStatus;
+use sea_query::{Asterisk, Expr, ExprTrait, Order, Query, SelectStatement};
+
+/// What the list is asked for, with internal keys.
+pub(crate) struct ListFilter {
+    /// Of one campaign only, then in the order of its tasks; else newest first.
+    pub(crate) campaign_id: Option<i64>,
+    /// Of one status only.
+    pub(crate) status: Option<RunStatus>,
+    /// Only rows that follow this one in the list's order.
+    pub(crate) after_id: Option<i64>,
+    /// Rows.
+    pub(crate) limit: u64,
+}
+
+/// Every column of the runs, in the list's order.
+pub(crate) fn statement(filter: &ListFilter) -> SelectStatement {
+    let order = if filter.campaign_id.is_some() { Order::Asc } else { Order::Desc };
+    let mut statement = Query::select();
+    statement
+        .column(("run", Asterisk))
+        .expr_as(Expr::col(("campaign", "public_id")), "campaign")
+        .expr_as(Expr::col(("server", "public_id")), "owner")
+        .expr_as(Expr::cust("NULL"), "state")
+        .from("run")
+        .inner_join("campaign", Expr::col(("campaign", "id")).equals(("run", "campaign_id")))
+        .left_join("server", Expr::col(("server", "id")).equals(("run", "owner_id")))
+        .order_by(("run", "id"), order.clone())
+        .limit(filter.limit);
+    if let Some(campaign_id) = filter.campaign_id {
+        statement.and_where(Expr::col(("run", "campaign_id")).eq(campaign_id));
+    }
+    if let Some(status) = filter.status {
+        statement.and_where(Expr::col(("run", "status")).eq(status.as_str()));
+    }
+    if let Some(after_id) = filter.after_id {
+        let id = Expr::col(("run", "id"));
+        statement.and_where(if matches!(order, Order::Asc) { id.gt(after_id) } else { id.lt(after_id) });
+    }
+    statement
+}

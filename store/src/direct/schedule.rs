@@ -1,0 +1,81 @@
+//! When a campaign may work, and its share beside others.
+
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::time::TimestampMs;
+
+use super::campaign;
+use crate::admit;
+use crate::batch::held::{Held, Wanted};
+use crate::batch::rows::Place;
+use crate::failure::Failure;
+use crate::json;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Steps that are ready or wait for the campaign's window. The runs decide who goes first: their rows are locked.
+pub(crate) const OF_THE_WINDOW: &str = "SELECT step_id FROM ready WHERE campaign_id = $1 \
+     UNION ALL \
+     SELECT t.step_id FROM timer t JOIN step s ON s.id = t.step_id JOIN run r ON r.id = s.run_id \
+      WHERE t.for_window = 1 AND r.campaign_id = $1";
+
+pub(crate) async fn set_schedule(
+    transaction: &mut Transaction<'_>,
+    id: &CampaignId,
+    schedule: Option<&Schedule>,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let connection = &mut *transaction.connection;
+    let campaign_id = campaign::key_of(connection, id.as_str()).await?;
+    connection
+        .execute(
+            "UPDATE campaign SET schedule = $2 WHERE id = $1",
+            values![campaign_id, schedule.map(json::write).transpose()?],
+        )
+        .await?;
+    let rows = connection.fetch_all(OF_THE_WINDOW, values![campaign_id]).await?;
+    let step_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    ask_anew(transaction, step_ids, at).await
+}
+
+/// Asks anew for steps that are ready or wait for a window, and locks their runs to do so.
+pub(crate) async fn ask_anew(
+    transaction: &mut Transaction<'_>,
+    step_ids: Vec<i64>,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let run_ids = runs_of(transaction, &step_ids).await?;
+    let mut held = Held::load(transaction, Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() }).await?;
+    let set = &mut held.set;
+    for id in step_ids {
+        // It may have been claimed, or its run paused, before the lock was ours.
+        let Some(step) = set.steps.get(&id) else { continue };
+        if matches!(step.place, Place::Ready { .. } | Place::Timer { for_window: true, .. })
+            && set.run(step.run_id)?.status == RunStatus::Running
+        {
+            admit::admit(set, id, at)?;
+        }
+    }
+    held.write(transaction, at).await?;
+    Ok(())
+}
+
+/// The runs of steps, each once.
+pub(crate) async fn runs_of(transaction: &mut Transaction<'_>, step_ids: &[i64]) -> Result<Vec<i64>, Failure> {
+    let sql = crate::sql::any_of!("SELECT DISTINCT run_id FROM step WHERE id", "$1", " ORDER BY run_id");
+    let rows = transaction.connection.fetch_all(sql, values![step_ids.to_vec()]).await?;
+    rows.iter().map(|row| row.i64(0)).collect()
+}
+
+pub(crate) async fn set_weight(
+    transaction: &mut Transaction<'_>,
+    id: &CampaignId,
+    weight: u32,
+) -> Result<(), Failure> {
+    let changed = transaction
+        .connection
+        .execute("UPDATE campaign SET weight = $2 WHERE public_id = $1", values![id.as_str(), weight.max(1)])
+        .await?;
+    if changed == 0 { Err(Failure::not_found("campaign", id.as_str())) } else { Ok(()) }
+}

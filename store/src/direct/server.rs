@@ -1,0 +1,176 @@
+//! Lives of server processes.
+
+use nightshift_engine::store::{Pulse, ServerRecord};
+use nightshift_protocol::id::ServerId;
+use nightshift_protocol::time::TimestampMs;
+
+use super::public_id;
+use super::schedule::runs_of;
+use super::timer;
+use crate::batch::held::{Held, Wanted};
+use crate::batch::rows::Place;
+use crate::batch::try_end;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::json;
+use crate::sql::any_of;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+/// Lives of one answer.
+const MAX_SERVERS: i64 = 1_000;
+
+/// Where a server should look. The runs are its own, those of nobody, and those of servers that are not alive.
+pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
+     CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.status IN ('running', 'paused', 'cancelling') \
+                          AND r.wake_seq > r.folded_seq \
+                          AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
+                               (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
+            OR EXISTS (SELECT 1 FROM run r WHERE r.status = 'cancelling' \
+                          AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status IN ('scheduled', 'leased')) \
+                          AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
+                               (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
+          THEN 1 ELSE 0 END AS runs, \
+     CASE WHEN EXISTS (SELECT 1 FROM ready) THEN 1 ELSE 0 END AS ready, \
+     CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
+            OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS expired, \
+     (SELECT MAX(virtual_now) FROM server) AS virtual_now";
+
+/// Leases that embedded workers of servers hold.
+const EMBEDDED_LEASES: crate::connection::Sql = any_of!(
+    "SELECT l.step_id FROM worker w JOIN lease l ON l.worker_id = w.id WHERE w.embedded = 1 AND w.server_id",
+    "$1",
+    " ORDER BY l.step_id"
+);
+
+pub(crate) async fn register(
+    transaction: &mut Transaction<'_>,
+    server: &ServerRecord,
+    sole: bool,
+) -> Result<(), Failure> {
+    let connection = &mut *transaction.connection;
+    let row = connection.fetch_one("SELECT coalesce(MAX(virtual_now), 0) FROM server", values![]).await?;
+    transaction.memory.raise_virtual_now(row.i64(0)?);
+    connection
+        .execute(
+            "INSERT INTO server (public_id, name, version, address, started_at_ms, expires_at_ms, virtual_now) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) \
+             ON CONFLICT (public_id) DO UPDATE SET name = excluded.name, version = excluded.version, \
+                 address = excluded.address, expires_at_ms = excluded.expires_at_ms",
+            values![
+                server.id.as_str(),
+                json::clean(&server.name),
+                json::clean(&server.version),
+                json::clean(&server.address),
+                server.started_at.0,
+                server.expires_at.0,
+                transaction.memory.virtual_now()
+            ],
+        )
+        .await?;
+    if sole {
+        // Whoever is dead is dead since before this moment, whatever clock it went by.
+        connection
+            .execute(
+                "UPDATE server SET expires_at_ms = $2 WHERE public_id <> $1 AND expires_at_ms > $2",
+                values![server.id.as_str(), server.started_at.0],
+            )
+            .await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn pulse(
+    transaction: &mut Transaction<'_>,
+    server: &ServerId,
+    at: TimestampMs,
+    expires_at: TimestampMs,
+) -> Result<Pulse, Failure> {
+    let connection = &mut *transaction.connection;
+    let row = connection
+        .fetch_optional(
+            "UPDATE server SET expires_at_ms = CASE WHEN expires_at_ms < $2 THEN $2 ELSE expires_at_ms END, \
+                virtual_now = CASE WHEN virtual_now < $3 THEN $3 ELSE virtual_now END \
+              WHERE public_id = $1 RETURNING id",
+            values![server.as_str(), expires_at.0, transaction.memory.virtual_now()],
+        )
+        .await?;
+    let Some(row) = row else { return Ok(Pulse::default()) };
+    let found = connection.fetch_one(WHERE_TO_LOOK, values![row.i64(0)?, at.0]).await?;
+    transaction.memory.raise_virtual_now(found.opt_i64("virtual_now")?.unwrap_or_default());
+    Ok(Pulse {
+        alive: true,
+        runs_to_drive: found.flag("runs")?,
+        ready: found.flag("ready")?,
+        expired: found.flag("expired")?,
+        next_timer: timer::next(connection).await?,
+    })
+}
+
+pub(crate) async fn retire(
+    transaction: &mut Transaction<'_>,
+    server: &ServerId,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let sql = "SELECT id FROM server WHERE public_id = $1";
+    match transaction.connection.fetch_optional(sql, values![server.as_str()]).await? {
+        // It was forgotten before: its end is what was asked for.
+        None => Ok(()),
+        Some(row) => forget(transaction, vec![row.i64(0)?], at).await.map(|_| ()),
+    }
+}
+
+/// Frees what dead servers held, and forgets them.
+pub(crate) async fn reap(transaction: &mut Transaction<'_>, at: TimestampMs) -> Result<u64, Failure> {
+    let sql = "SELECT id FROM server WHERE expires_at_ms <= $1 ORDER BY id";
+    let rows = transaction.connection.fetch_all(sql, values![at.0]).await?;
+    let dead = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    // Embedded workers that were made known without a server, or whose server is gone, cannot be alive either; they
+    // are found when their leases run out.
+    if dead.is_empty() { Ok(0) } else { forget(transaction, dead, at).await }
+}
+
+async fn forget(transaction: &mut Transaction<'_>, servers: Vec<i64>, at: TimestampMs) -> Result<u64, Failure> {
+    let rows = transaction.connection.fetch_all(EMBEDDED_LEASES, values![servers.clone()]).await?;
+    let step_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let run_ids = runs_of(transaction, &step_ids).await?;
+    let mut held = Held::load(transaction, Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() }).await?;
+    let mut freed = 0;
+    for id in step_ids {
+        // It may have been reported before the lock was ours.
+        if held.set.steps.get(&id).is_some_and(|step| matches!(step.place, Place::Leased { .. })) {
+            try_end::free(&mut held.set, id, at)?;
+            freed += 1;
+        }
+    }
+    held.write(transaction, at).await?;
+    // The pulse of a server that is not dead after all would bring it back with nothing: it registers anew.
+    let sql = any_of!("DELETE FROM server WHERE id", "$1", "");
+    transaction.connection.execute(sql, values![servers]).await?;
+    transaction.notice(nightshift_engine::store::Notice::Unknown);
+    Ok(freed)
+}
+
+pub(crate) async fn list(connection: &mut Connection) -> Result<Vec<ServerRecord>, Failure> {
+    let sql = "SELECT public_id, name, version, address, started_at_ms, expires_at_ms FROM server \
+               ORDER BY id DESC LIMIT $1";
+    let rows = connection.fetch_all(sql, values![MAX_SERVERS]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(ServerRecord {
+                id: public_id(row.str(0)?, "a server's id")?,
+                name: row.text(1)?,
+                version: row.text(2)?,
+                address: row.text(3)?,
+                started_at: TimestampMs(row.i64(4)?),
+                expires_at: TimestampMs(row.i64(5)?),
+            })
+        })
+        .collect()
+}
+
+/// The internal key of a server that must be known.
+pub(crate) async fn key_of(connection: &mut Connection, server: &ServerId) -> Result<i64, Failure> {
+    let row = connection.fetch_optional("SELECT id FROM server WHERE public_id = $1", values![server.as_str()]).await?;
+    row.ok_or_else(|| Failure::not_found("server", server.as_str()))?.i64(0)
+}

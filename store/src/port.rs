@@ -1,0 +1,469 @@
+//! The port, one line per method.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use nightshift_engine::event::EventRecord;
+use nightshift_engine::store::{
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
+    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
+    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
+    WorkerRecord,
+};
+use nightshift_protocol::access::TokenView;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine};
+use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, TokenId, WorkerId};
+use nightshift_protocol::run::{RunStatus, RunTransition};
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::signal::Signal;
+use nightshift_protocol::time::TimestampMs;
+
+use crate::direct::{
+    archive, artifact, budget, campaign, control, event, gauge, lease, model_call, ownership, prune, run, schedule,
+    server, signal, step, timer, token, worker,
+};
+use crate::store::{Side, SqlStore};
+use crate::writer::Work;
+
+/// Reads over a connection of the pool; over another one when that one broke.
+macro_rules! read {
+    ($store:ident, |$connection:ident| $read:expr) => {{
+        let mut broken = 0;
+        loop {
+            let mut reader = $store.reader().await?;
+            let $connection = &mut reader;
+            match $read.await {
+                Err(failure) if failure.is_of_the_connection() && broken < $store.spare_connections() => {
+                    reader.discard().await;
+                    broken += 1;
+                }
+                done => break done.map_err(|failure| $store.tell(failure)),
+            }
+        }
+    }};
+}
+
+/// Does a rare operation in a transaction. Its arguments are taken along: it may be done more than once, and goes on
+/// when the caller went away.
+macro_rules! write {
+    ($store:ident, |$transaction:ident $(, $argument:ident)*| $operation:expr) => {{
+        let arguments = Arc::new(($($argument,)*));
+        let work: Work<_> = Box::new(move |$transaction| {
+            let arguments = Arc::clone(&arguments);
+            Box::pin(async move {
+                let ($($argument,)*) = &*arguments;
+                $operation.await
+            })
+        });
+        $store.write(work).await
+    }};
+}
+
+#[async_trait]
+impl Store for SqlStore {
+    async fn create_campaign(&self, new: NewCampaign) -> Result<CreatedCampaign, StoreError> {
+        write!(self, |transaction, new| campaign::create(transaction, new))
+    }
+
+    async fn list_campaigns(&self, page: PageRequest) -> Result<Vec<CampaignRecord>, StoreError> {
+        read!(self, |connection| campaign::list(connection, &page))
+    }
+
+    async fn load_campaign(&self, id: &CampaignId) -> Result<CampaignRecord, StoreError> {
+        read!(self, |connection| campaign::load(connection, id))
+    }
+
+    async fn list_runs(
+        &self,
+        campaign: Option<&CampaignId>,
+        status: Option<RunStatus>,
+        page: PageRequest,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        read!(self, |connection| run::list(connection, campaign, status, &page))
+    }
+
+    async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
+        read!(self, |connection| run::load(connection, id))
+    }
+
+    async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError> {
+        read!(self, |connection| run::to_drive(connection, limit))
+    }
+
+    async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
+        read!(self, |connection| event::after(connection, run, after, limit))
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {
+        self.writer.commit(changes).await
+    }
+
+    async fn control_run(
+        &self,
+        run: &RunId,
+        transition: RunTransition,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<RunStatus, StoreError> {
+        let (run, by) = (run.clone(), by.map(str::to_owned));
+        write!(self, |transaction, run, transition, by, at| control::control(
+            transaction,
+            run,
+            *transition,
+            by.as_deref(),
+            *at
+        ))
+    }
+
+    async fn signal_run(
+        &self,
+        run: &RunId,
+        signal: Signal,
+        by: Option<&str>,
+        idempotency: Option<(String, String)>,
+        at: TimestampMs,
+    ) -> Result<(), StoreError> {
+        let (run, by) = (run.clone(), by.map(str::to_owned));
+        write!(self, |transaction, run, signal, by, idempotency, at| signal::signal(
+            transaction,
+            run,
+            signal,
+            by.as_deref(),
+            idempotency.as_ref(),
+            *at
+        ))
+    }
+
+    async fn set_priority(&self, run: &RunId, priority: i32, at: TimestampMs) -> Result<(), StoreError> {
+        let run = run.clone();
+        write!(self, |transaction, run, priority, at| control::set_priority(transaction, run, *priority, *at))
+    }
+
+    async fn retry_run(
+        &self,
+        run: &RunId,
+        key: Option<&str>,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<Vec<String>, StoreError> {
+        let (run, key, by) = (run.clone(), key.map(str::to_owned), by.map(str::to_owned));
+        write!(self, |transaction, run, key, by, at| control::retry(
+            transaction,
+            run,
+            key.as_deref(),
+            by.as_deref(),
+            *at
+        ))
+    }
+
+    async fn load_budget(&self, campaign: &CampaignId) -> Result<Vec<BudgetLine>, StoreError> {
+        read!(self, |connection| budget::load(connection, campaign))
+    }
+
+    async fn set_budget(&self, campaign: &CampaignId, caps: BudgetCaps, at: TimestampMs) -> Result<(), StoreError> {
+        let campaign = campaign.clone();
+        write!(self, |transaction, campaign, caps, at| budget::set_caps(transaction, campaign, caps, *at))
+    }
+
+    async fn set_schedule(
+        &self,
+        campaign: &CampaignId,
+        schedule: Option<Schedule>,
+        at: TimestampMs,
+    ) -> Result<(), StoreError> {
+        let campaign = campaign.clone();
+        write!(self, |transaction, campaign, schedule, at| schedule::set_schedule(
+            transaction,
+            campaign,
+            schedule.as_ref(),
+            *at
+        ))
+    }
+
+    async fn set_weight(&self, campaign: &CampaignId, weight: u32, _at: TimestampMs) -> Result<(), StoreError> {
+        let campaign = campaign.clone();
+        write!(self, |transaction, campaign, weight| schedule::set_weight(transaction, campaign, *weight))
+    }
+
+    async fn reserve(
+        &self,
+        step: &StepId,
+        epoch: u64,
+        amounts: &[Amount],
+        at: TimestampMs,
+    ) -> Result<Reservation, StoreError> {
+        let (step, amounts) = (step.clone(), amounts.to_vec());
+        write!(self, |transaction, step, epoch, amounts, at| budget::reserve(transaction, step, *epoch, amounts, *at))
+    }
+
+    async fn settle(
+        &self,
+        step: &StepId,
+        epoch: u64,
+        released: &[Amount],
+        used: &[Amount],
+        at: TimestampMs,
+    ) -> Result<(), StoreError> {
+        let (step, released, used) = (step.clone(), released.to_vec(), used.to_vec());
+        write!(self, |transaction, step, epoch, released, used, at| budget::settle(
+            transaction,
+            step,
+            *epoch,
+            released,
+            used,
+            *at
+        ))
+    }
+
+    async fn export_campaign(&self, id: &CampaignId) -> Result<CampaignArchive, StoreError> {
+        let id = id.clone();
+        self.read_one_moment(move |connection| Box::pin(async move { archive::export(connection, &id).await })).await
+    }
+
+    async fn import_campaign(&self, archive: CampaignArchive, at: TimestampMs) -> Result<CreatedCampaign, StoreError> {
+        write!(self, |transaction, archive, at| archive::import(transaction, archive, *at))
+    }
+
+    async fn campaigns_to_prune(&self, before: TimestampMs, limit: u32) -> Result<Vec<CampaignId>, StoreError> {
+        read!(self, |connection| prune::finished(connection, before, limit))
+    }
+
+    async fn prune_campaign(&self, id: &CampaignId, limit: u32) -> Result<Pruned, StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, limit| prune::campaign(transaction, id, *limit))
+    }
+
+    async fn prune_artifacts(&self, before: TimestampMs, limit: u32) -> Result<Pruned, StoreError> {
+        write!(self, |transaction, before, limit| prune::artifacts(transaction, *before, *limit))
+    }
+
+    async fn register_server(&self, server: ServerRecord, sole: bool) -> Result<(), StoreError> {
+        write!(self, |transaction, server, sole| server::register(transaction, server, *sole))
+    }
+
+    async fn pulse(&self, server: &ServerId, at: TimestampMs, expires_at: TimestampMs) -> Result<Pulse, StoreError> {
+        let server = server.clone();
+        write!(self, |transaction, server, at, expires_at| server::pulse(transaction, server, *at, *expires_at))
+    }
+
+    async fn retire_server(&self, server: &ServerId, at: TimestampMs) -> Result<(), StoreError> {
+        let server = server.clone();
+        write!(self, |transaction, server, at| server::retire(transaction, server, *at))
+    }
+
+    async fn reap_servers(&self, at: TimestampMs) -> Result<u64, StoreError> {
+        write!(self, |transaction, at| server::reap(transaction, *at))
+    }
+
+    async fn list_servers(&self) -> Result<Vec<ServerRecord>, StoreError> {
+        read!(self, |connection| server::list(connection))
+    }
+
+    async fn acquire_runs(
+        &self,
+        server: &ServerId,
+        limit: u32,
+        at: TimestampMs,
+    ) -> Result<Vec<(RunId, OwnerFence)>, StoreError> {
+        let server = server.clone();
+        write!(self, |transaction, server, limit, at| ownership::acquire_runs(transaction, server, *limit, *at))
+    }
+
+    async fn acquire_run(&self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError> {
+        let (server, run) = (server.clone(), run.clone());
+        write!(self, |transaction, server, run, at| ownership::acquire_run(transaction, server, run, *at))
+    }
+
+    fn notices(&self) -> BoxStream<'static, Notice> {
+        self.around.notices.stream()
+    }
+
+    async fn create_token(&self, token: TokenRecord) -> Result<(), StoreError> {
+        write!(self, |transaction, token| token::create(transaction, token))
+    }
+
+    async fn list_tokens(&self) -> Result<Vec<TokenView>, StoreError> {
+        read!(self, |connection| token::list(connection))
+    }
+
+    async fn revoke_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, at| token::revoke(transaction, id, *at))
+    }
+
+    async fn find_token(&self, secret_hash: &str) -> Result<Option<TokenView>, StoreError> {
+        read!(self, |connection| token::find(connection, secret_hash))
+    }
+
+    async fn touch_token(&self, id: &TokenId, at: TimestampMs) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, at| token::touch(transaction, id, *at))
+    }
+
+    async fn gauges(&self) -> Result<StoreGauges, StoreError> {
+        read!(self, |connection| gauge::gauges(connection))
+    }
+
+    async fn find_ids(&self, text: &str, limit: u32) -> Result<(Vec<CampaignId>, Vec<RunId>), StoreError> {
+        let text = crate::json::clean(text).to_ascii_lowercase();
+        let campaigns = read!(self, |connection| campaign::find_ids(connection, &text, limit))?;
+        let runs = read!(self, |connection| run::find_ids(connection, &text, limit))?;
+        Ok((campaigns, runs))
+    }
+
+    async fn list_steps(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
+        read!(self, |connection| step::list(connection, run))
+    }
+
+    async fn list_step_heads(&self, run: &RunId) -> Result<Vec<StepRecord>, StoreError> {
+        read!(self, |connection| step::list_heads(connection, run))
+    }
+
+    async fn load_step(&self, id: &StepId) -> Result<StepRecord, StoreError> {
+        read!(self, |connection| step::load(connection, id))
+    }
+
+    async fn routes_after(&self, number: i64) -> Result<Vec<(i64, String)>, StoreError> {
+        read!(self, |connection| step::routes_after(connection, number))
+    }
+
+    async fn heartbeat(
+        &self,
+        worker: &WorkerId,
+        leases: &[(StepId, u64)],
+        at: TimestampMs,
+        expires_at: TimestampMs,
+    ) -> Result<HeartbeatOutcome, StoreError> {
+        let (worker, leases) = (worker.clone(), leases.to_vec());
+        write!(self, |transaction, worker, leases, at, expires_at| lease::heartbeat(
+            transaction,
+            worker,
+            leases,
+            *at,
+            *expires_at
+        ))
+    }
+
+    async fn expired_leases(&self, at: TimestampMs, limit: u32) -> Result<Vec<ExpiredLease>, StoreError> {
+        read!(self, |connection| lease::expired(connection, at, limit))
+    }
+
+    async fn expire_lease(
+        &self,
+        step: &StepId,
+        epoch: u64,
+        end: TryEnd,
+        at: TimestampMs,
+    ) -> Result<Reported, StoreError> {
+        let step = step.clone();
+        write!(self, |transaction, step, epoch, end, at| lease::expire(transaction, step, *epoch, end, *at))
+    }
+
+    async fn fire_timers(&self, at: TimestampMs, limit: u32) -> Result<(u64, Option<TimestampMs>), StoreError> {
+        let next = read!(self, |connection| timer::next(connection))?;
+        if next.is_none_or(|next| next > at) {
+            return Ok((0, next));
+        }
+        write!(self, |transaction, at, limit| timer::fire(transaction, *at, *limit))
+    }
+
+    async fn register_worker(&self, worker: WorkerRecord) -> Result<(), StoreError> {
+        write!(self, |transaction, worker| worker::register(transaction, worker))
+    }
+
+    async fn list_workers(&self, limit: u32) -> Result<Vec<WorkerRecord>, StoreError> {
+        read!(self, |connection| worker::list(connection, limit))
+    }
+
+    async fn load_worker(&self, id: &WorkerId) -> Result<WorkerRecord, StoreError> {
+        read!(self, |connection| worker::load(connection, id))
+    }
+
+    async fn workers_seen(&self, workers: &[WorkerId], at: TimestampMs) -> Result<(), StoreError> {
+        if workers.is_empty() {
+            return Ok(());
+        }
+        let workers = workers.to_vec();
+        write!(self, |transaction, workers, at| worker::all_seen(transaction, workers, *at))
+    }
+
+    async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, draining| worker::drain(transaction, id, *draining))
+    }
+
+    async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError> {
+        write!(self, |transaction, before| worker::forget(transaction, *before))
+    }
+
+    async fn put_artifact(&self, hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> Result<(), StoreError> {
+        artifact::check(hash, bytes)?;
+        let progress = read!(self, |connection| artifact::progress(connection, hash))?;
+        if progress.is_some_and(|progress| progress.complete) {
+            return Ok(());
+        }
+        let (hash, bytes) = (hash.clone(), bytes.to_vec());
+        write!(self, |transaction, hash, bytes, at| artifact::put(transaction.connection, hash, bytes, *at))
+    }
+
+    async fn get_artifact(&self, hash: &ArtifactHash) -> Result<Vec<u8>, StoreError> {
+        read!(self, |connection| artifact::get(connection, hash))
+    }
+
+    async fn artifact_progress(&self, hash: &ArtifactHash) -> Result<Option<ArtifactProgress>, StoreError> {
+        read!(self, |connection| artifact::progress(connection, hash))
+    }
+
+    async fn append_artifact(
+        &self,
+        hash: &ArtifactHash,
+        size_bytes: u64,
+        offset: u64,
+        bytes: &[u8],
+        at: TimestampMs,
+    ) -> Result<ArtifactProgress, StoreError> {
+        let (hash, bytes) = (hash.clone(), bytes.to_vec());
+        write!(self, |transaction, hash, size_bytes, offset, bytes, at| artifact::append(
+            transaction,
+            hash,
+            *size_bytes,
+            *offset,
+            bytes,
+            *at
+        ))?
+    }
+
+    async fn read_artifact(&self, hash: &ArtifactHash, offset: u64, length: u64) -> Result<Vec<u8>, StoreError> {
+        read!(self, |connection| artifact::read(connection, hash, offset, length))
+    }
+
+    async fn find_model_call(
+        &self,
+        run: &RunId,
+        step_key: &str,
+        turn: u32,
+        request_hash: &str,
+    ) -> Result<Option<ModelCallRecord>, StoreError> {
+        read!(self, |connection| model_call::find(connection, run, step_key, turn, request_hash))
+    }
+
+    async fn record_model_call(
+        &self,
+        call: ModelCallRecord,
+        artifacts: Vec<(ArtifactHash, Vec<u8>)>,
+    ) -> Result<(), StoreError> {
+        for (hash, bytes) in &artifacts {
+            artifact::check(hash, bytes)?;
+        }
+        write!(self, |transaction, call, artifacts| model_call::record(transaction, call, artifacts))
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.side {
+            Side::Sqlite { .. } => "sqlite",
+            Side::Postgres { .. } => "postgres",
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Opening: connect, look before touching, migrate, then the pool.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use nightshift_engine::store::StoreError;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
+
+use super::failure::foreign;
+use crate::failure::{Failure, Place};
+
+/// A table that every database of ours has since the first migration.
+const OUR_TABLE: &str = "campaign_clock";
+/// The migrator's own table.
+const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
+/// How long a transaction of ours may sit idle: one whose process hangs must not hold its locks forever.
+const IDLE_IN_TRANSACTION_TIMEOUT: &str = "60s";
+/// Statements that a connection keeps prepared.
+const STATEMENT_CACHE: usize = 512;
+
+/// The hot path finds every row by its key, and plans each statement once. A plan that was made while a table was small
+/// would read all of it when it is not any more.
+const BY_KEY: [(&str, &str); 4] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
+
+/// How a server of Postgres is used.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// Connections for reads and rare writes, at least 1; the hot path and the notices have connections of their own.
+    pub connections: u32,
+    /// How long to wait for the server, or for a connection to become free, in milliseconds.
+    pub acquire_timeout_ms: u64,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { connections: 8, acquire_timeout_ms: 10_000 }
+    }
+}
+
+/// Everything that opening gave.
+pub(crate) struct Opened {
+    pub(crate) pool: PgPool,
+    /// The pool of the hot path: a busy list of runs never keeps it waiting.
+    pub(crate) hot: PgPool,
+    pub(crate) connect: PgConnectOptions,
+    pub(crate) place: Place,
+    /// Tells this process from all others on the database.
+    pub(crate) me: String,
+}
+
+pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) -> Result<Opened, StoreError> {
+    let connect = PgConnectOptions::from_str(url)
+        .map_err(|error| Failure::Database(unconfigured(error)).tell(&Place::Server("(none)".to_owned())))?;
+    let place = Place::Server(describe(&connect));
+    let tell = |failure: Failure| failure.tell(&place);
+    let timeout = Duration::from_millis(options.acquire_timeout_ms);
+    let connect = settings(connect);
+    let connected = tokio::time::timeout(timeout, connect.connect()).await;
+    let mut connection = connected
+        .map_err(|_| tell(Failure::Database(sqlx::Error::PoolTimedOut)))?
+        .map_err(|error| tell(error.into()))?;
+    let prepared = prepare(&mut connection, &place).await;
+    // Closed in any case: were the migration ended by an error, its lock would end with the connection.
+    let closed = connection.close().await;
+    let Prepared { durable, me } = prepared?;
+    let connect = if durable { connect } else { connect.options([("synchronous_commit", "on")]) };
+    closed.map_err(|error| tell(error.into()))?;
+    let pool = |connections: u32, connect: &PgConnectOptions| {
+        PgPoolOptions::new()
+            .max_connections(connections.max(1))
+            .acquire_timeout(timeout)
+            // Every use finds out by itself whether its connection broke, and takes another one.
+            .test_before_acquire(false)
+            .connect_lazy_with(connect.clone())
+    };
+    let hot = connect.clone().options(BY_KEY);
+    Ok(Opened { pool: pool(options.connections, &connect), hot: pool(batchers, &hot), connect: connect.clone(), place, me })
+}
+
+/// The settings of every connection.
+fn settings(connect: PgConnectOptions) -> PgConnectOptions {
+    connect
+        .application_name("nightshift")
+        .statement_cache_capacity(STATEMENT_CACHE)
+        .options([
+            ("default_transaction_isolation", "read committed"),
+            ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION_TIMEOUT),
+            // Statements are short: compiling them would cost more than they do.
+            ("jit", "off"),
+        ])
+        .disable_statement_logging()
+}
+
+/// What preparing found.
+struct Prepared {
+    /// Whether commits are durable by themselves.
+    durable: bool,
+    me: String,
+}
+
+/// Refuses a database of another program, and brings the schema up to date.
+async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<Prepared, StoreError> {
+    let tell = |failure: Failure| failure.tell(place);
+    let tables = tables(connection).await.map_err(tell)?;
+    let ours = tables.is_empty() || tables.iter().any(|table| table == OUR_TABLE || table == MIGRATIONS_TABLE);
+    let migrated_by_us = tables.iter().any(|table| table == OUR_TABLE) || tables.iter().all(|table| table == MIGRATIONS_TABLE);
+    if !(ours && migrated_by_us) {
+        let shown: Vec<&str> = tables.iter().take(3).map(String::as_str).collect();
+        let Place::Server(server) = place else { return Err(foreign("Postgres", &shown.join(", "))) };
+        return Err(foreign(server, &shown.join(", ")));
+    }
+    sqlx::migrate!("../migrations/postgres").run_direct(None, connection, false).await.map_err(|error| tell(error.into()))?;
+    let fsync: String = setting(connection, "SHOW fsync").await.map_err(tell)?;
+    if fsync == "off" {
+        tracing::warn!(
+            "Postgres runs with fsync off: what is acknowledged may be lost when its machine fails. Turn it on for \
+             anything but tests"
+        );
+    }
+    let durable = setting(connection, "SHOW synchronous_commit").await.map_err(tell)? != "off";
+    let me = setting(connection, "SELECT gen_random_uuid()::text").await.map_err(tell)?;
+    Ok(Prepared { durable, me })
+}
+
+async fn tables(connection: &mut PgConnection) -> Result<Vec<String>, Failure> {
+    let sql = "SELECT c.relname::text FROM pg_class c WHERE c.relkind IN ('r', 'p') \
+                AND c.relnamespace = current_schema()::regnamespace ORDER BY c.relname";
+    Ok(sqlx::query_scalar(sql).fetch_all(connection).await?)
+}
+
+async fn setting(connection: &mut PgConnection, show: &'static str) -> Result<String, Failure> {
+    Ok(sqlx::query_scalar(show).fetch_one(connection).await?)
+}
+
+/// The text of a wrong address is never repeated: it may hold a password.
+fn unconfigured(error: sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::Configuration(inner) => sqlx::Error::Configuration(inner),
+        other => sqlx::Error::Configuration(Box::new(other)),
+    }
+}
+
+/// The server as messages name it: without the password.
+fn describe(connect: &PgConnectOptions) -> String {
+    let at = connect.get_socket().map_or_else(
+        || format!("{}:{}", connect.get_host(), connect.get_port()),
+        |socket| socket.display().to_string(),
+    );
+    let database = connect.get_database().unwrap_or_else(|| connect.get_username());
+    format!("{at}/{database} (user {})", connect.get_username())
+}

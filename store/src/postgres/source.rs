@@ -1,0 +1,37 @@
+//! The connection of a task of the hot path, kept between its transactions.
+
+use sqlx::postgres::PgPool;
+
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::writer::Source;
+
+/// Takes a connection of the pool and keeps it as long as it is sound.
+pub(crate) struct Kept {
+    pool: PgPool,
+    connection: Option<Connection>,
+}
+
+impl Kept {
+    /// Over a pool that nobody else uses.
+    pub(crate) fn new(pool: PgPool) -> Self {
+        Self { pool, connection: None }
+    }
+}
+
+impl Source for Kept {
+    async fn take(&mut self) -> Result<Connection, Failure> {
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => Ok(Connection::Postgres(self.pool.acquire().await?)),
+        }
+    }
+
+    async fn give_back(&mut self, connection: Connection, sound: bool) {
+        if sound {
+            self.connection = Some(connection);
+        } else {
+            connection.discard().await;
+        }
+    }
+}

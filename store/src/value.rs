@@ -1,0 +1,82 @@
+//! What statements are given.
+
+/// A parameter. Lists are one parameter: arrays on Postgres (`unnest`, `= ANY`), JSON text on SQLite (`json_each`).
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// A number.
+    I64(i64),
+    /// A number or nothing.
+    OptI64(Option<i64>),
+    /// A text, clean of NUL characters.
+    Text(String),
+    /// A text or nothing.
+    OptText(Option<String>),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Bytes or nothing.
+    OptBytes(Option<Vec<u8>>),
+    /// A list of numbers.
+    I64s(Vec<i64>),
+    /// A list of numbers or nothings.
+    OptI64s(Vec<Option<i64>>),
+    /// A list of texts.
+    Texts(Vec<String>),
+    /// A list of texts or nothings.
+    OptTexts(Vec<Option<String>>),
+    /// A list of bytes or nothings; as JSON text it would lose what it is, so it is for Postgres only.
+    OptByteses(Vec<Option<Vec<u8>>>),
+}
+
+macro_rules! value_from {
+    ($($from:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Self::$variant(value)
+            }
+        })*
+    };
+}
+value_from! {
+    i64 => I64,
+    Option<i64> => OptI64,
+    String => Text,
+    Option<String> => OptText,
+    Vec<u8> => Bytes,
+    Option<Vec<u8>> => OptBytes,
+    Vec<i64> => I64s,
+    Vec<Option<i64>> => OptI64s,
+    Vec<String> => Texts,
+    Vec<Option<String>> => OptTexts,
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<std::borrow::Cow<'_, str>> for Value {
+    fn from(text: std::borrow::Cow<'_, str>) -> Self {
+        Self::Text(text.into_owned())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::I64(i64::from(truth))
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::I64(i64::from(number))
+    }
+}
+
+/// Parameters of a statement, in their order.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => {
+        vec![$($crate::value::Value::from($value)),*]
+    };
+}
+pub(crate) use values;

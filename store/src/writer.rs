@@ -1,0 +1,350 @@
+//! The tasks that commit. Whatever waits when a task is free shares one transaction, and one wait for the disk.
+//!
+//! On SQLite one task has the only connection that writes: hot changes and rare operations go through it, each group of
+//! changes and each operation standing alone. On Postgres the tasks take hot changes only; a rare operation has a short
+//! transaction of its own (`redo.rs`). Answers are given after the commit. When it fails, nothing of it is there, and
+//! everybody is told so.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use nightshift_engine::store::{Change, Changed, StoreError};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::batch;
+use crate::connection::Connection;
+use crate::failure::{Failure, Place};
+use crate::memory::Memory;
+use crate::notices::Notices;
+use crate::transaction::Transaction;
+
+/// Groups and operations that share one commit, at most.
+pub(crate) const MAX_BATCH: usize = 512;
+/// Those that wait; who comes later waits for a place.
+pub(crate) const MAX_QUEUE: usize = 1_024;
+
+/// How often a batch that lost against another server's transaction is repeated as a whole.
+const MAX_REDONE: u32 = 5;
+
+/// What a rare operation does in its transaction. It may be done again after it was undone.
+pub(crate) type Work<T> =
+    Box<dyn for<'t, 'c> Fn(&'t mut Transaction<'c>) -> BoxFuture<'t, Result<T, Failure>> + Send + Sync>;
+
+type Answered = Result<Vec<Changed>, StoreError>;
+
+/// Who waits for the end of a task.
+pub(crate) type Closing = oneshot::Sender<Result<(), StoreError>>;
+
+/// What a task is told.
+pub(crate) enum Message {
+    /// Hot changes of one caller.
+    Group(Vec<Change>, oneshot::Sender<Answered>),
+    /// A rare operation; on SQLite only.
+    Operation(Box<dyn Operation>),
+    /// Finish, tidy up, answer, end.
+    Close(Closing),
+}
+
+/// The way to the tasks.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    sender: mpsc::Sender<Message>,
+}
+
+impl Writer {
+    /// The way, and where it leads.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Message>) {
+        let (sender, receiver) = mpsc::channel(MAX_QUEUE);
+        (Self { sender }, receiver)
+    }
+
+    /// Has hot changes committed.
+    pub(crate) async fn commit(&self, changes: Vec<Change>) -> Answered {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(Message::Group(changes, reply)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Has an operation done.
+    pub(crate) async fn write<T: Send + 'static>(&self, work: Work<T>) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let operation = Box::new(Pending { work, answer: None, reply });
+        self.sender.send(Message::Operation(operation)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Ends one task after what is already waiting. Closing what is closed is fine.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        if self.sender.send(Message::Close(reply)).await.is_err() {
+            return Ok(());
+        }
+        answer.await.unwrap_or(Ok(()))
+    }
+}
+
+pub(crate) fn closed() -> StoreError {
+    StoreError::Other("the store is closed".to_owned())
+}
+
+/// An operation with the place for its answer.
+pub(crate) trait Operation: Send {
+    /// Does it. After an error what it did has to be undone.
+    fn apply<'a>(
+        &'a mut self,
+        transaction: &'a mut Transaction<'_>,
+        place: &'a Place,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Answers after the commit; with the error of the whole transaction, when there was one.
+    fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+struct Pending<T> {
+    work: Work<T>,
+    answer: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send> Operation for Pending<T> {
+    fn apply<'a>(
+        &'a mut self,
+        transaction: &'a mut Transaction<'_>,
+        place: &'a Place,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let answer = (self.work)(transaction).await.map_err(|failure| failure.tell(place));
+            self.answer.insert(answer).as_ref().map(|_| ()).map_err(Clone::clone)
+        })
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let answer = match (outcome, self.answer) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(answer)) => answer,
+            (Ok(()), None) => Err(closed()),
+        };
+        // Whoever asked may have gone: what is committed stays committed.
+        let _gone = self.reply.send(answer);
+    }
+}
+
+/// What the tasks of one store have in common.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) notices: Notices,
+    pub(crate) place: Place,
+}
+
+/// What is done together.
+#[derive(Default)]
+struct Batch {
+    groups: Vec<Vec<Change>>,
+    replies: Vec<oneshot::Sender<Answered>>,
+    operations: Vec<Box<dyn Operation>>,
+}
+
+/// The loop of a task. It gives its source back when it ends, and who wants to know that it did.
+pub(crate) async fn run<S: Source>(
+    mut source: S,
+    around: Surroundings,
+    receiver: Arc<Mutex<mpsc::Receiver<Message>>>,
+) -> (S, Option<Closing>) {
+    let mut messages = Vec::with_capacity(MAX_BATCH);
+    loop {
+        let received = receiver.lock().await.recv_many(&mut messages, MAX_BATCH).await;
+        if received == 0 {
+            return (source, None);
+        }
+        let mut batch = Batch::default();
+        let mut closing = None;
+        for message in messages.drain(..) {
+            match message {
+                // Dropped unanswered: it came after the end and reads that the store is closed.
+                _ if closing.is_some() => {}
+                Message::Group(changes, reply) => {
+                    batch.groups.push(changes);
+                    batch.replies.push(reply);
+                }
+                Message::Operation(operation) => batch.operations.push(operation),
+                Message::Close(reply) => closing = Some(reply),
+            }
+        }
+        if !batch.replies.is_empty() || !batch.operations.is_empty() {
+            match begin(&mut source).await {
+                Ok(mut connection) => {
+                    let sound = commit(&mut connection, batch, &around).await;
+                    source.give_back(connection, sound).await;
+                }
+                Err(failure) => batch.refuse(&failure.tell(&around.place)),
+            }
+        }
+        if closing.is_some() {
+            return (source, closing);
+        }
+    }
+}
+
+/// A connection on which a transaction is open. One that broke while nothing was to be done is replaced.
+async fn begin<S: Source>(source: &mut S) -> Result<Connection, Failure> {
+    let mut connection = source.take().await?;
+    let Err(failure) = connection.begin().await else { return Ok(connection) };
+    source.give_back(connection, false).await;
+    let mut connection = source.take().await?;
+    match connection.begin().await {
+        Ok(()) => Ok(connection),
+        Err(_) => {
+            source.give_back(connection, false).await;
+            Err(failure)
+        }
+    }
+}
+
+/// Where a task has its connection from.
+pub(crate) trait Source: Send {
+    /// A connection without an open transaction.
+    fn take(&mut self) -> impl Future<Output = Result<Connection, Failure>> + Send;
+
+    /// Takes it back; one that is not sound may have an open transaction.
+    fn give_back(&mut self, connection: Connection, sound: bool) -> impl Future<Output = ()> + Send;
+}
+
+impl Batch {
+    fn refuse(self, error: &StoreError) {
+        for reply in self.replies {
+            let _gone = reply.send(Err(error.clone()));
+        }
+        for operation in self.operations {
+            operation.answer(Err(error.clone()));
+        }
+    }
+}
+
+/// Commits a batch in the transaction that is open, and answers; whether the connection is sound afterwards.
+async fn commit(connection: &mut Connection, mut batch: Batch, around: &Surroundings) -> bool {
+    let tell = |failure: Failure| failure.tell(&around.place);
+    let mut sound = true;
+    let mut outcome = together(connection, &mut batch, around).await;
+    let mut redone = 0;
+    while redone < MAX_REDONE && outcome.as_ref().is_err_and(Failure::asks_for_redo) {
+        // It lost against another server's transaction, and is repeated as a whole.
+        redone += 1;
+        let begun = match connection.rollback().await {
+            Ok(()) => connection.begin().await,
+            Err(failure) => Err(failure),
+        };
+        outcome = match begun {
+            Ok(()) => together(connection, &mut batch, around).await,
+            Err(failure) => Err(failure),
+        };
+    }
+    if outcome.is_err() {
+        // SQLite may have rolled back by itself, for example on a full disk; then there is nothing left to undo.
+        sound = connection.rollback().await.is_ok() || connection.is_idle().await;
+        if sound && !batch.groups.is_empty() {
+            outcome = one_by_one(connection, &mut batch, around).await;
+            if outcome.is_err() {
+                sound = connection.rollback().await.is_ok() || connection.is_idle().await;
+            }
+        }
+    }
+    match outcome {
+        Ok(answers) => {
+            for (reply, answer) in batch.replies.into_iter().zip(answers) {
+                let _gone = reply.send(answer);
+            }
+            for operation in batch.operations {
+                operation.answer(Ok(()));
+            }
+        }
+        Err(failure) => batch.refuse(&tell(failure)),
+    }
+    sound
+}
+
+/// The usual way: all groups with the same few statements, then each operation.
+async fn together(
+    connection: &mut Connection,
+    batch: &mut Batch,
+    around: &Surroundings,
+) -> Result<Vec<Answered>, Failure> {
+    let mut transaction = Transaction::new(connection, &around.memory);
+    let mut answers = Vec::new();
+    let mut wrote = !batch.operations.is_empty();
+    if !batch.groups.is_empty() {
+        let groups: Vec<&[Change]> = batch.groups.iter().map(Vec::as_slice).collect();
+        let flushed = batch::flush(&mut transaction, &groups).await?;
+        answers = flushed.answers;
+        wrote |= flushed.wrote;
+    }
+    operate(&mut transaction, &mut batch.operations, around).await?;
+    finish(transaction, wrote, around).await?;
+    Ok(answers)
+}
+
+/// The way after a failure: each group in a savepoint of its own, so that the bad one fails alone.
+async fn one_by_one(
+    connection: &mut Connection,
+    batch: &mut Batch,
+    around: &Surroundings,
+) -> Result<Vec<Answered>, Failure> {
+    connection.begin().await?;
+    let mut transaction = Transaction::new(connection, &around.memory);
+    let mut answers = Vec::with_capacity(batch.groups.len());
+    for group in &batch.groups {
+        transaction.connection.mark().await?;
+        let (before, routes_before) = (transaction.notices.clone(), transaction.routes.len());
+        match batch::flush(&mut transaction, &[group.as_slice()]).await {
+            Ok(mut flushed) => {
+                transaction.connection.keep().await?;
+                answers.push(flushed.answers.pop().unwrap_or_else(|| Err(closed())));
+            }
+            Err(failure) => {
+                // Where the savepoint is gone, the failure was one of those that end the whole transaction.
+                let undone = transaction.connection.undo().await;
+                transaction.notices = before;
+                transaction.routes.truncate(routes_before);
+                if undone.is_err() {
+                    return Err(failure);
+                }
+                answers.push(Err(failure.tell(&around.place)));
+            }
+        }
+    }
+    operate(&mut transaction, &mut batch.operations, around).await?;
+    finish(transaction, true, around).await?;
+    Ok(answers)
+}
+
+/// Each operation in a savepoint of its own.
+async fn operate(
+    transaction: &mut Transaction<'_>,
+    operations: &mut [Box<dyn Operation>],
+    around: &Surroundings,
+) -> Result<(), Failure> {
+    for operation in operations {
+        transaction.connection.mark().await?;
+        let before = transaction.notices.clone();
+        match operation.apply(transaction, &around.place).await {
+            Ok(()) => transaction.connection.keep().await?,
+            Err(error) => {
+                transaction.notices = before;
+                // Where the savepoint is gone, the error was one of those that end the whole transaction; it says why.
+                transaction.connection.undo().await.map_err(|_| error)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn finish(transaction: Transaction<'_>, wrote: bool, around: &Surroundings) -> Result<(), Failure> {
+    if wrote {
+        transaction.connection.commit().await?;
+        around.memory.remember(transaction.routes, transaction.claimed_rank);
+        around.notices.send(transaction.notices);
+    } else {
+        transaction.connection.rollback().await?;
+    }
+    Ok(())
+}
