@@ -4,6 +4,7 @@
 //! stored or sent are tagged and carry a schema version where they outlive a release.
 
 pub mod api;
+pub mod archive;
 pub mod access;
 pub mod artifact;
 pub mod attempt;
@@ -23,4 +24,5 @@ pub mod signal;
 pub mod step;
 pub mod task;
 pub mod time;
+pub mod trace;
 pub mod verdict;
