@@ -24,8 +24,9 @@ impl Client {
     }
 
     /// Whether the server is ready for work; an error with the reason when it is not.
-    pub async fn ready(&self) -> Result<Health, ClientError> {
-        self.get(self.url(&["ready"], &[])).await
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.send(self.request(Method::GET, self.url(&["ready"], &[]))).await?;
+        Ok(())
     }
 
     /// Creates a campaign. The same key with the same request finds the campaign that it created before.
@@ -59,13 +60,17 @@ impl Client {
     }
 
     /// Changes budget, schedule or weight of a campaign: what is given; the rest stays.
-    pub async fn set_campaign_limits(&self, id: &CampaignId, limits: &SetLimits) -> Result<CampaignDetail, ClientError> {
+    pub async fn set_campaign_limits(
+        &self,
+        id: &CampaignId,
+        limits: &SetLimits,
+    ) -> Result<CampaignDetail, ClientError> {
         self.post(self.url(&["campaigns", id.as_str(), "limits"], &[]), limits).await
     }
 
     /// Changes the head start of the steps of all runs of a campaign.
-    pub async fn set_campaign_priority(&self, id: &CampaignId, priority: i32) -> Result<Controlled, ClientError> {
-        self.post(self.url(&["campaigns", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
+    pub async fn set_campaign_priority(&self, id: &CampaignId, priority: i32) -> Result<(), ClientError> {
+        self.tell(self.url(&["campaigns", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
     }
 
     /// A campaign as one archive file, as it comes. It is rebuilt by [`Self::import_campaign`], here or elsewhere.

@@ -6,7 +6,9 @@ use nightshift_protocol::error::ApiError;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The address is no HTTP address.
-    #[error("`{address}` is not a server address ({reason}): expected something like http://127.0.0.1:7777, or several with commas between them")]
+    #[error(
+        "`{address}` is not a server address ({reason}): expected something like http://127.0.0.1:7777, or several with commas between them"
+    )]
     InvalidAddress {
         /// What was given.
         address: String,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Bulk, BulkDone, Control, ControlAction, Controlled, EventsPage, MAX_WAIT_MS, Page, Retry, RunDetail, RunSummary,
-    SetPriority, StepView,
+    Bulk, BulkDone, Control, ControlAction, Controlled, EventsPage, IDEMPOTENCY_HEADER, MAX_WAIT_MS, Page, Retry,
+    RunDetail, RunSummary, SetPriority, StepView,
 };
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
@@ -63,14 +63,17 @@ impl Client {
         self.post(self.url(&["runs", id.as_str(), "retry"], &[]), &retry).await
     }
 
-    /// Tells a run something: a hint, or a word at a gate.
-    pub async fn signal_run(&self, id: &RunId, signal: &Signal) -> Result<Controlled, ClientError> {
-        self.post(self.url(&["runs", id.as_str(), "signals"], &[]), signal).await
+    /// Tells a run something: a hint, or a word at a gate. The same key with the same signal is heard once.
+    pub async fn signal_run(&self, id: &RunId, signal: &Signal, idempotency_key: &str) -> Result<(), ClientError> {
+        let url = self.url(&["runs", id.as_str(), "signals"], &[]);
+        let request = self.request(Method::POST, url).header(IDEMPOTENCY_HEADER, idempotency_key).json(signal);
+        self.send(request).await?;
+        Ok(())
     }
 
     /// Changes the head start of a run's steps.
-    pub async fn set_run_priority(&self, id: &RunId, priority: i32) -> Result<Controlled, ClientError> {
-        self.post(self.url(&["runs", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
+    pub async fn set_run_priority(&self, id: &RunId, priority: i32) -> Result<(), ClientError> {
+        self.tell(self.url(&["runs", id.as_str(), "priority"], &[]), &SetPriority { priority }).await
     }
 
     /// Does one thing to every run that fits a filter. When the answer says that there are more, call again.

@@ -114,6 +114,12 @@ impl Client {
         self.json(self.request(Method::POST, url).json(body)).await
     }
 
+    /// Posts what is answered by nothing but success.
+    pub(crate) async fn tell<B: Serialize + Sync>(&self, url: Url, body: &B) -> Result<(), ClientError> {
+        self.send(self.request(Method::POST, url).json(body)).await?;
+        Ok(())
+    }
+
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let (status, body) = self.send(request).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::NotUnderstood {

@@ -53,8 +53,7 @@ impl Client {
     /// Asks a worker to take nothing new and to end, or takes that back.
     pub async fn drain_worker(&self, worker: &WorkerId, draining: bool) -> Result<(), ClientError> {
         let url = self.url(&["workers", worker.as_str(), "drain"], &[]);
-        self.send(self.request(Method::POST, url).json(&Drain { draining })).await?;
-        Ok(())
+        self.tell(url, &Drain { draining }).await
     }
 
     /// Reports how a try ended. Repeating a report is safe.

@@ -9,7 +9,7 @@ use axum::routing::{get, post, put};
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{ControlAction, CreateCampaign, IDEMPOTENCY_HEADER};
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::campaign::{CampaignSpec, ModelChoice};
+use nightshift_protocol::campaign::CampaignSpec;
 use nightshift_protocol::run::RunStatus;
 
 async fn serve(router: Router) -> Client {
@@ -80,15 +80,10 @@ async fn token_idempotency_key_and_query_go_with_the_call() {
     };
     let router = Router::new().route("/api/v1/campaigns", post(created)).route("/api/v1/runs", get(listed));
     let client = serve(router).await;
-    let spec = CampaignSpec {
-        schema: 1,
-        name: "n".to_owned(),
-        model: ModelChoice::Scripted,
-        strategy: "stitch".to_owned(),
-        goal: nightshift_protocol::task::TaskGoal::default(),
-        allow_unsandboxed: false,
-        tasks: Vec::new(),
-    };
+    let spec: CampaignSpec = serde_json::from_value(serde_json::json!({
+        "schema": 1, "name": "n", "model": {"provider": "scripted"}, "strategy": "stitch", "tasks": [],
+    }))
+    .unwrap();
     assert!(client.create_campaign(&CreateCampaign { spec }, "key").await.unwrap().existed);
     let page = client.runs(None, Some(RunStatus::Failed), Some(7), None).await.unwrap();
     assert_eq!(page.next.as_deref(), Some("cursor"));

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::machine::Toolchain;
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
@@ -16,12 +17,13 @@ use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output::{self, LoopNotes};
 use crate::disassembly;
+use crate::origin::Origin;
 use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, run_jailed};
 use crate::symbols::Symbols;
 use crate::toolchain::{self, Family, NIGHTSHIFT_H};
 
 /// Raised whenever what a build keeps or how it is examined changes: older entries of the cache then fit no more.
-const BUILD_VERSION: u32 = 1;
+const BUILD_VERSION: u32 = 2;
 /// Memory of each process of the compiler, in bytes.
 const COMPILER_MEMORY_BYTES: u64 = 2 << 30;
 /// Largest file that the compiler may write, in bytes.
@@ -50,7 +52,7 @@ pub enum Role {
 }
 
 impl Role {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Candidate => "candidate",
             Self::Reference => "reference",
@@ -150,7 +152,9 @@ fn compile(
         std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
     }
     let run = |command: &JailedCommand| run_jailed(builder.jail, command, builder.cancel);
-    let result = run(&compiler_command(builder.toolchain, role, folder.path(), timeout_ms))?;
+    let origin =
+        Origin { toolchain: builder.toolchain.fingerprint.clone(), source: ArtifactHash::of(source.as_bytes()) };
+    let result = run(&compiler_command(builder.toolchain, role, &origin, folder.path(), timeout_ms))?;
     Ok(examine(builder, &result, role, key, timeout_ms, folder.path()))
 }
 
@@ -207,10 +211,10 @@ fn examine(
     let library = library.map(|(bytes, _)| bytes);
     CachedBuild {
         report: BuildReport {
-            library: library.as_deref().map(nightshift_protocol::artifact::ArtifactHash::of),
+            library: library.as_deref().map(ArtifactHash::of),
             end: result.end.clone(),
             messages,
-            log: nightshift_protocol::artifact::ArtifactHash::of(&log),
+            log: ArtifactHash::of(&log),
             toolchain: builder.toolchain.clone(),
             build_key: key.to_owned(),
             cached: false,
@@ -223,7 +227,13 @@ fn examine(
     }
 }
 
-fn compiler_command(toolchain: &Toolchain, role: Role, folder: &Path, timeout_ms: u64) -> JailedCommand {
+fn compiler_command(
+    toolchain: &Toolchain,
+    role: Role,
+    origin: &Origin,
+    folder: &Path,
+    timeout_ms: u64,
+) -> JailedCommand {
     let program = PathBuf::from(&toolchain.path);
     let mut args: Vec<OsString> = toolchain.flags.iter().map(OsString::from).collect();
     if role == Role::Truth {
@@ -241,6 +251,7 @@ fn compiler_command(toolchain: &Toolchain, role: Role, folder: &Path, timeout_ms
         }
     }
     args.push(format!("-ffile-prefix-map={}=.", folder.display()).into());
+    args.push(format!("-Wl,-soname,{}", origin.to_name()).into());
     args.extend([role.file_name(), "-o", LIBRARY].map(OsString::from));
     JailedCommand {
         read_only: toolchain::readable_folders(&program),

@@ -1,108 +1,39 @@
 //! What a machine has for carrying out steps, and which part carries out which step.
 
+mod examine;
+
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
-use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
+use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
+use object::ReadCache;
 
+pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
+use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::build::{Builder, Role, build, disk_failure};
 use crate::build_cache::BuildCache;
 use crate::check::{Libraries, check};
 use crate::inputs::SecretSeeds;
 use crate::lease::{Work, WorkerConfig};
-use crate::machine::{self, Hardware};
+use crate::machine;
 use crate::measure::{MeasureOptions, measure};
+use crate::origin::Origin;
 use crate::prepare::{Examined, ReferenceLibraries, prepare};
-use crate::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
+use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::sandbox;
 use crate::scratch::Scratch;
-use crate::toolchain::{self, ToolchainError};
 
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
-
-/// Why a machine cannot carry out steps.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkbenchError {
-    /// A folder cannot be used.
-    #[error("the folder {} cannot be used: {source}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// There is no compiler to work with.
-    #[error(transparent)]
-    Toolchain(#[from] ToolchainError),
-    /// Children cannot be started at all, isolated or not.
-    #[error("programs cannot be started on this machine: {0}")]
-    Sandbox(#[from] ProcessError),
-}
-
-impl WorkbenchError {
-    /// Stable code, documented in `docs/errors.md`.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Folder { .. } => "worker.folder_unusable",
-            Self::Toolchain(error) => error.code(),
-            Self::Sandbox(_) => "sandbox.failed",
-        }
-    }
-}
-
-/// Describes this machine: hardware, compiler, sandbox. What cannot be found out is left out; `toolchain::find` says
-/// why there is no compiler. Blocks, and starts processes: call it from a thread that lives until it returns.
-#[must_use]
-pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) -> MachineFacts {
-    let hardware = machine::this_hardware();
-    let jail = jail_host(executable);
-    let sandbox = sandbox::probe(&jail).unwrap_or_else(|error| {
-        tracing::warn!(error = %error, "the sandbox could not be examined");
-        SandboxReport::default()
-    });
-    let toolchain = Scratch::open(scratch).ok().and_then(|scratch| {
-        let found = find_toolchain(&jail, cpp_compiler, &hardware, scratch.folder());
-        found.map_err(|error| tracing::warn!(error = %error, "there is no C++ compiler to work with")).ok()
-    });
-    machine::facts(hardware, toolchain, sandbox)
-}
-
-/// Finds the C++ compiler of this machine. Blocks, as [`examine`] does.
-pub fn find_cpp_toolchain(
-    executable: &Path,
-    cpp_compiler: Option<&str>,
-    scratch: &Path,
-) -> Result<Toolchain, WorkbenchError> {
-    let folder = |source| WorkbenchError::Folder { folder: scratch.to_path_buf(), source };
-    let life = Scratch::open(scratch).map_err(folder)?;
-    Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), life.folder())?)
-}
-
-fn find_toolchain(
-    jail: &JailHost,
-    cpp_compiler: Option<&str>,
-    hardware: &Hardware,
-    scratch: &Path,
-) -> Result<Toolchain, ToolchainError> {
-    let never = CancelFlag::default();
-    let run = |command: &JailedCommand| run_jailed(jail, command, &never);
-    toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, scratch, &run)
-}
-
-fn jail_host(executable: &Path) -> JailHost {
-    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best }
-}
 
 /// Everything that steps on the `cpu` target need.
 #[derive(Debug)]
@@ -171,9 +102,9 @@ impl Workbench {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
                 let libraries = Libraries {
-                    candidate: step.library("candidate", library)?,
-                    reference: step.library("reference", reference_library)?,
-                    truth: step.library("truth", truth_library)?,
+                    candidate: step.library(Role::Candidate, library, &task)?,
+                    reference: step.library(Role::Reference, reference_library, &task)?,
+                    truth: step.library(Role::Truth, truth_library, &task)?,
                 };
                 let mut seeds = secret_seeds()?;
                 let report = check(&self.jail, &task.spec, &libraries, *sandbox_required, &mut seeds, cancel)?;
@@ -187,8 +118,8 @@ impl Workbench {
                 let output = measure(
                     &self.jail,
                     &task.spec,
-                    &step.library("candidate", library)?,
-                    &step.library("reference", reference_library)?,
+                    &step.library(Role::Candidate, library, &task)?,
+                    &step.library(Role::Reference, reference_library, &task)?,
                     &truth,
                     &self.machine,
                     &format!("{}, built with the flags of the candidate", task.spec.reference),
@@ -335,11 +266,31 @@ impl Step<'_> {
         Ok(peaks)
     }
 
-    /// A built library as a file of this step.
-    fn library(&self, name: &str, hash: &ArtifactHash) -> Result<PathBuf, StepFailure> {
-        let path = self.folder.join(format!("{name}.so"));
+    /// A built library as a file of this step. One that was built for another machine is built again for this one.
+    fn library(&self, role: Role, hash: &ArtifactHash, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
+        let path = self.folder.join(format!("{}.so", role.name()));
         self.artifacts.copy_to(hash, &path)?;
-        Ok(path)
+        let file = File::open(&path).map_err(|error| disk_failure(&path, &error))?;
+        match Origin::read(&ReadCache::new(file)) {
+            Some(origin) if origin.toolchain != self.bench.toolchain.fingerprint => {
+                tracing::info!(artifact.hash = %hash, "a library of another machine is built again for this one");
+                self.build_again(role, &origin.source, task)
+            }
+            _ => Ok(path),
+        }
+    }
+
+    fn build_again(&self, role: Role, source: &ArtifactHash, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
+        let source = match role {
+            Role::Candidate => String::from_utf8_lossy(&self.artifacts.get(source)?).into_owned(),
+            Role::Reference | Role::Truth => task.reference_source.clone(),
+        };
+        let (report, path) = build(&self.builder(), &source, role, task.spec.limits.build_timeout_ms)?;
+        path.ok_or_else(|| {
+            let said = report.end.describe();
+            let message = format!("the {} of another machine did not build on this one: {said}", role.name());
+            StepFailure::retriable("worker.other_machine", message)
+        })
     }
 
     /// The reference in double precision, nearly always from the cache: it was built when the task was prepared.

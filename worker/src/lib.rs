@@ -17,6 +17,7 @@ pub mod lease;
 pub mod machine;
 pub mod measure;
 pub mod offers;
+mod origin;
 pub mod port;
 pub mod prepare;
 pub mod process;

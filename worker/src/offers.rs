@@ -8,7 +8,7 @@ use nightshift_protocol::needs::Tool;
 use nightshift_protocol::task::Target;
 
 use crate::lease::WorkerConfig;
-use crate::toolchain::system_folders;
+use crate::toolchain::{is_program, system_folders};
 
 /// Number of the machine itself as a device of the `cpu` target.
 pub const CPU_DEVICE: u32 = 0;
@@ -78,11 +78,6 @@ fn has_torch(programs: &Path) -> bool {
 fn named_folders(parent: &Path, fits: impl Fn(&str) -> bool) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
     entries.filter(move |entry| fits(&entry.file_name().to_string_lossy())).map(|entry| entry.path())
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ pub trait Port: Send + Sync + 'static {
         within: Duration,
     ) -> impl Future<Output = Result<HeartbeatReply, PortError>> + Send;
     /// Reports how a try ended. Repeating it is safe.
-    fn report(&self, step: &LeasedStep, report: &Report) -> impl Future<Output = Result<ReportReply, PortError>> + Send;
+    fn report(&self, step: &LeasedStep, report: &Report)
+    -> impl Future<Output = Result<ReportReply, PortError>> + Send;
 }
 
 impl Port for Client {

@@ -1,11 +1,14 @@
 //! The system C++ compiler: which one, whether it is good enough, and the flags that every program is built with.
 
+mod error;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::machine::Toolchain;
 use nightshift_protocol::verdict::ProcessEnd;
 
+pub use self::error::ToolchainError;
 use crate::compiler_output;
 use crate::machine::Hardware;
 use crate::process::{JailedCommand, Limits, ProcessError, ProcessResult};
@@ -54,85 +57,6 @@ pub enum Family {
     Gcc,
     /// Clang.
     Clang,
-}
-
-/// Why there is no compiler to work with. Codes are stable: see [`ToolchainError::code`].
-#[derive(Debug, thiserror::Error)]
-pub enum ToolchainError {
-    /// Nothing was found.
-    #[error(
-        "no C++ compiler was found (looked for {looked_for}): install one with `{install}`, or name one as `worker.cpp_compiler` in the configuration"
-    )]
-    NotFound {
-        /// What was looked for, and where.
-        looked_for: String,
-        /// The command that installs one on this system.
-        install: String,
-    },
-    /// The one that was named does not exist.
-    #[error(
-        "the C++ compiler `{name}` was not found{}: correct `worker.cpp_compiler` (configuration file, or NIGHTSHIFT_WORKER__CPP_COMPILER), or remove it to take the first that works of {}",
-        looked_in.as_deref().map(|folders| format!(" in {folders}")).unwrap_or_default(),
-        COMPILERS.join(", ")
-    )]
-    ConfiguredNotFound {
-        /// The name or path, as configured.
-        name: String,
-        /// Where a name was looked for; nothing for a path.
-        looked_in: Option<String>,
-    },
-    /// It knows no C++20.
-    #[error(
-        "the C++ compiler `{program}` ({version}) cannot compile C++20: install a newer one (GCC 10, Clang 13 or later) with `{install}`, or name one as `worker.cpp_compiler` in the configuration"
-    )]
-    TooOld {
-        /// The program.
-        program: String,
-        /// Its version.
-        version: String,
-        /// The command that installs a newer one.
-        install: String,
-    },
-    /// It does not work.
-    #[error("the C++ compiler `{program}` does not work: {reason}")]
-    Broken {
-        /// The program.
-        program: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// The jail does not work.
-    #[error("the C++ compiler `{program}` could not be started")]
-    NotStarted {
-        /// The program.
-        program: String,
-        /// Why.
-        #[source]
-        source: ProcessError,
-    },
-    /// The probe's files could not be written.
-    #[error("the scratch folder {} cannot be used", folder.display())]
-    Scratch {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-}
-
-impl ToolchainError {
-    /// Stable code, documented in `docs/errors.md`.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotFound { .. } | Self::ConfiguredNotFound { .. } => "toolchain.no_cpp_compiler",
-            Self::TooOld { .. } => "toolchain.too_old",
-            Self::Broken { .. } => "toolchain.broken",
-            Self::NotStarted { .. } => "toolchain.not_started",
-            Self::Scratch { .. } => "worker.scratch_unusable",
-        }
-    }
 }
 
 /// Finds the compiler and proves, by building a small program with all flags, that it can do what is needed.
@@ -257,7 +181,7 @@ fn locate(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
-fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
@@ -336,169 +260,4 @@ fn fingerprint(program: &str, version: &str, flags: &[String], hardware: &Hardwa
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use std::cell::RefCell;
-
-    use nightshift_protocol::machine::SandboxReport;
-
-    use super::*;
-
-    fn hardware(os: &str) -> Hardware {
-        Hardware {
-            host: "night".to_owned(),
-            os: os.to_owned(),
-            processor: "Example".to_owned(),
-            cores: 2,
-            features: vec!["avx2".to_owned()],
-            memory_bytes: 1,
-            last_level_cache_bytes: None,
-        }
-    }
-
-    fn installed(names: &[&str]) -> tempfile::TempDir {
-        use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        for name in names {
-            let path = folder.path().join(name);
-            std::fs::write(&path, "#!/bin/sh\n").unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        folder
-    }
-
-    fn ended(end: ProcessEnd, stdout: &str, stderr: &str) -> ProcessResult {
-        ProcessResult {
-            end,
-            stdout: stdout.as_bytes().to_vec(),
-            stderr: stderr.as_bytes().to_vec(),
-            wall_ms: 1,
-            peak_bytes: 1,
-            sandbox: SandboxReport::default(),
-        }
-    }
-
-    /// A compiler that reports this version and ends a compilation like this.
-    fn behaves(
-        version: &str,
-        compilation: Result<(), &str>,
-    ) -> impl Fn(&JailedCommand) -> Result<ProcessResult, ProcessError> {
-        move |command| {
-            Ok(if command.args.iter().any(|arg| arg == "--version") {
-                ended(ProcessEnd::Finished, version, "")
-            } else {
-                match compilation {
-                    Ok(()) => ended(ProcessEnd::Finished, "", ""),
-                    Err(stderr) => ended(ProcessEnd::Exited { status: 1 }, "", stderr),
-                }
-            })
-        }
-    }
-
-    fn look(configured: Option<&str>, bin: &Path, os: &str, run: &Run<'_>) -> Result<Toolchain, ToolchainError> {
-        let scratch = tempfile::tempdir().unwrap();
-        find(configured, &[bin.to_path_buf()], &hardware(os), scratch.path(), run)
-    }
-
-    #[test]
-    fn the_first_compiler_in_order_is_taken() {
-        let bin = installed(&["clang++", "c++"]);
-        let toolchain = look(None, bin.path(), "Debian", &behaves("Example 12\nmore\n", Ok(()))).unwrap();
-        assert_eq!(toolchain.program, "c++");
-        assert_eq!(toolchain.version, "Example 12");
-        assert_eq!(toolchain.path, bin.path().join("c++").display().to_string());
-        assert_eq!(toolchain.flags, flags());
-    }
-
-    #[test]
-    fn a_configured_compiler_is_taken_by_name_and_by_path() {
-        let bin = installed(&["g++", "clang++"]);
-        let run = behaves("clang version 19", Ok(()));
-        assert_eq!(look(Some("clang++"), bin.path(), "", &run).unwrap().program, "clang++");
-        let path = bin.path().join("clang++").display().to_string();
-        assert_eq!(look(Some(&path), Path::new("/nowhere"), "", &run).unwrap().path, path);
-    }
-
-    #[test]
-    fn without_a_compiler_the_error_names_the_command_that_installs_one() {
-        let bin = installed(&[]);
-        for (os, command) in [("Debian GNU/Linux 12", "apt-get install g++"), ("Alpine Linux v3", "apk add g++")] {
-            let error = look(None, bin.path(), os, &behaves("", Ok(()))).unwrap_err();
-            assert_eq!(error.code(), "toolchain.no_cpp_compiler");
-            assert!(error.to_string().contains(command), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_configured_compiler_that_is_missing_is_not_replaced_by_another() {
-        let bin = installed(&["g++"]);
-        let error = look(Some("g++-99"), bin.path(), "", &behaves("x", Ok(()))).unwrap_err();
-        assert_eq!(error.code(), "toolchain.no_cpp_compiler");
-        let message = error.to_string();
-        assert!(message.contains(&format!("`g++-99` was not found in {}", bin.path().display())), "{message}");
-        assert!(message.contains("`worker.cpp_compiler`"), "{message}");
-        let message = look(Some("/no/g++"), bin.path(), "", &behaves("x", Ok(()))).unwrap_err().to_string();
-        assert!(message.contains("`/no/g++` was not found: correct"), "{message}");
-    }
-
-    #[test]
-    fn a_compiler_without_cpp20_is_too_old() {
-        let bin = installed(&["g++"]);
-        for complaint in [
-            "g++: error: unrecognized command line option '-std=c++20'; did you mean '-std=c++2a'?",
-            "error: invalid value 'c++20' in '-std=c++20'",
-            "probe.cpp:3:10: fatal error: concepts: No such file or directory",
-        ] {
-            let error = look(None, bin.path(), "Debian", &behaves("g++ 7.5", Err(complaint))).unwrap_err();
-            assert_eq!(error.code(), "toolchain.too_old", "{complaint}");
-            assert!(error.to_string().contains("g++ 7.5"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_compiler_that_cannot_link_is_broken_and_says_why() {
-        let bin = installed(&["g++"]);
-        let stderr = "/usr/bin/ld: cannot find -lstdc++: No such file or directory\ncollect2: error: ld returned 1";
-        let error = look(None, bin.path(), "", &behaves("g++ 12", Err(stderr))).unwrap_err();
-        assert_eq!(error.code(), "toolchain.broken");
-        assert!(error.to_string().contains("-lstdc++"), "{error}");
-    }
-
-    #[test]
-    fn a_newer_compiler_later_in_the_order_helps_out() {
-        let bin = installed(&["g++", "clang++"]);
-        let seen = RefCell::new(Vec::new());
-        let old = behaves("g++ 7.5", Err("unrecognized command line option '-std=c++20'"));
-        let new = behaves("clang version 19", Ok(()));
-        let run = |command: &JailedCommand| {
-            seen.borrow_mut().push(command.program.clone());
-            if command.program.ends_with("clang++") { new(command) } else { old(command) }
-        };
-        assert_eq!(look(None, bin.path(), "", &run).unwrap().program, "clang++");
-        assert!(seen.borrow().iter().any(|program| program.ends_with("g++")));
-    }
-
-    #[test]
-    fn another_processor_or_version_is_another_fingerprint() {
-        let base = fingerprint("g++", "12", &flags(), &hardware(""));
-        assert_eq!(base, fingerprint("g++", "12", &flags(), &hardware("another system")));
-        assert_ne!(base, fingerprint("g++", "13", &flags(), &hardware("")));
-        let mut other = hardware("");
-        other.features.push("avx512f".to_owned());
-        assert_ne!(base, fingerprint("g++", "12", &flags(), &other));
-    }
-
-    #[test]
-    fn a_compiler_outside_the_system_brings_its_folder_along() {
-        assert!(readable_folders(Path::new("/usr/bin/g++")).is_empty());
-        assert_eq!(readable_folders(Path::new("/opt/gcc-15/bin/g++")), [PathBuf::from("/opt/gcc-15")]);
-        assert_eq!(readable_folders(Path::new("/opt/tools/g++")), [PathBuf::from("/opt/tools")]);
-    }
-
-    #[test]
-    fn no_flag_changes_numerics_beyond_contraction() {
-        let flags = flags();
-        assert!(
-            !flags.iter().any(|flag| flag.contains("fast-math") || flag.contains("Ofast") || flag.contains("unsafe"))
-        );
-    }
-}
+mod tests;

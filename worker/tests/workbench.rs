@@ -1,25 +1,21 @@
 //! Steps as a worker carries them out: with the real compiler, in the real jail.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+#[path = "support/bench.rs"]
+mod bench;
+
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
-use nightshift_protocol::task::TaskBundle;
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::artifacts::{ArtifactError, ArtifactStore, Transfer};
 use nightshift_worker::build::{Role, build_key};
 use nightshift_worker::execute::{Workbench, examine, find_cpp_toolchain};
-use nightshift_worker::lease::WorkerConfig;
 use nightshift_worker::process::CancelFlag;
 
-const CHILD: &str = env!("CARGO_BIN_EXE_nightshift_child");
+use self::bench::{Bench, CHILD, config};
 
 /// Two loops that vectorize, one that calls the scalar mathematics library.
 const PROGRAM: &str = r#"#include "nightshift.h"
@@ -34,109 +30,10 @@ NS_EXPORT int ns_run(void *, const ns_tensor *inputs, int32_t, ns_tensor *output
 }
 "#;
 
-#[derive(Clone, Default)]
-struct Store(Arc<Mutex<HashMap<ArtifactHash, Vec<u8>>>>);
-
-impl ArtifactStore for Store {
-    fn fetch(&self, hash: &ArtifactHash, into: &mut File, _: &Transfer<'_>) -> Result<(), ArtifactError> {
-        let bytes = self.get(hash)?;
-        into.write_all(&bytes).map_err(|source| ArtifactError::Io { path: PathBuf::new(), source })
-    }
-
-    fn put(&self, bytes: &[u8], _: &Transfer<'_>) -> Result<ArtifactHash, ArtifactError> {
-        Ok(self.keep(bytes))
-    }
-}
-
-impl Store {
-    fn get(&self, hash: &ArtifactHash) -> Result<Vec<u8>, ArtifactError> {
-        let Ok(artifacts) = self.0.lock() else { panic!("a test panicked with the artifacts in hand") };
-        artifacts.get(hash).cloned().ok_or_else(|| ArtifactError::Server {
-            code: "artifact.not_found".to_owned(),
-            message: format!("there is no artifact {hash}"),
-            transient: false,
-        })
-    }
-
-    fn keep(&self, bytes: &[u8]) -> ArtifactHash {
-        let Ok(mut artifacts) = self.0.lock() else { panic!("a test panicked with the artifacts in hand") };
-        let hash = ArtifactHash::of(bytes);
-        artifacts.insert(hash.clone(), bytes.to_vec());
-        hash
-    }
-}
-
-/// A worker's bench with folders of its own.
-struct Bench {
-    inner: Workbench,
-    store: Store,
-    folder: tempfile::TempDir,
-}
-
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::default();
-        let inner = Workbench::open(&config(folder.path(), None), Box::new(store.clone())).unwrap();
-        Self { inner, store, folder }
-    }
-
-    fn put(&self, text: &str) -> ArtifactHash {
-        self.store.keep(text.as_bytes())
-    }
-
-    fn text(&self, hash: &ArtifactHash) -> String {
-        String::from_utf8(self.store.get(hash).unwrap()).unwrap()
-    }
-
-    fn task(&self, reference: &str, target: &str, build_timeout_ms: u64) -> ArtifactHash {
-        self.task_of(3072.0, reference, target, build_timeout_ms)
-    }
-
-    fn task_of(&self, flops: f64, reference: &str, target: &str, build_timeout_ms: u64) -> ArtifactHash {
-        let spec = format!(
-            "schema = 1\nname = \"t\"\ntitle = \"t\"\ndescription = \"t\"\ntarget = \"{target}\"\n\
-             reference = \"reference.cpp\"\nflops = {flops:.1}\nbytes = 8192.0\n\
-             inputs = [{{ name = \"x\", dtype = \"f32\", shape = [1024] }}]\n\
-             outputs = [{{ name = \"y\", dtype = \"f32\", shape = [1024] }}]\n\
-             tolerance = {{ atol = 1e-5, rtol = 1e-5 }}\nlimits = {{ build_timeout_ms = {build_timeout_ms} }}\n"
-        );
-        let bundle = TaskBundle { spec: toml::from_str(&spec).unwrap(), reference_source: reference.to_owned() };
-        self.put(&serde_json::to_string(&bundle).unwrap())
-    }
-
-    fn execute(&self, input: &StepInput) -> Result<StepOutput, StepFailure> {
-        self.inner.execute(input, &CancelFlag::default())
-    }
-
-    fn build_within(&self, source: &str, build_timeout_ms: u64) -> BuildReport {
-        let (task, source) = (self.task("", "cpu", build_timeout_ms), self.put(source));
-        match self.execute(&StepInput::Build { task, source, sandbox_required: false }) {
-            Ok(StepOutput::Built { report }) => *report,
-            other => panic!("not built: {other:?}"),
-        }
-    }
-
-    fn build(&self, source: &str) -> BuildReport {
-        self.build_within(source, 60_000)
-    }
-}
-
-fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfig {
-    WorkerConfig {
-        server_url: "http://127.0.0.1:1".to_owned(),
-        token: "token".to_owned().into(),
-        name: "night".to_owned(),
-        embedded: true,
-        scratch_dir: folder.join("scratch"),
-        cache_dir: folder.join("cache"),
-        executable: PathBuf::from(CHILD),
-        cpp_compiler,
-        cpu_slots: 1,
-        labels: BTreeSet::new(),
-        search_path: Vec::new(),
-        drain_timeout: Duration::from_secs(1),
+fn text(bench: &Bench, hash: &ArtifactHash) -> String {
+    match bench.store.get(hash) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -194,7 +91,7 @@ fn a_program_that_does_not_compile_is_a_result_with_its_messages() {
         report.messages.first().map(|message| (message.file.as_str(), message.line)),
         Some(("candidate.cpp", 8))
     );
-    let log = bench.text(&report.log);
+    let log = text(&bench, &report.log);
     assert!(log.contains("expp") && !log.contains("/build-"), "{log}");
     assert!(bench.build(&PROGRAM.replace("std::exp", "std::expp")).cached);
 }
@@ -279,7 +176,7 @@ fn a_reference_that_does_not_compile_rejects_the_task() {
     };
     assert_eq!(code, "task.reference_does_not_compile");
     assert!(message.contains("reference.cpp:2") && message.contains("nothing"), "{message}");
-    assert!(log.is_some_and(|log| bench.text(&log).contains("nothing")));
+    assert!(log.is_some_and(|log| text(&bench, &log).contains("nothing")));
 }
 
 #[test]

@@ -122,3 +122,37 @@ impl Sink for FileSink<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// A server that takes connections and never says a word.
+    async fn silent() -> (tokio::net::TcpListener, ServerArtifacts) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()), None).unwrap();
+        (listener, ServerArtifacts::new(client, Handle::current()))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_transfer_ends_when_its_step_is_cancelled() {
+        let (listener, artifacts) = silent().await;
+        let cancel = CancelFlag::default();
+        let step = {
+            let cancel = cancel.clone();
+            std::thread::spawn(move || {
+                let transfer = Transfer { cancel: &cancel, traceparent: None };
+                let mut file = tempfile::tempfile().unwrap();
+                let fetched = artifacts.fetch(&ArtifactHash::of(b"x"), &mut file, &transfer);
+                (fetched, artifacts.put(b"y", &transfer))
+            })
+        };
+        // The call has arrived: it would wait for its answer for minutes.
+        let _open = listener.accept().await.unwrap();
+        cancel.cancel();
+        let (fetched, put) = tokio::task::spawn_blocking(|| step.join().unwrap()).await.unwrap();
+        assert!(matches!(fetched, Err(ArtifactError::Cancelled)), "{fetched:?}");
+        assert!(matches!(put, Err(ArtifactError::Cancelled)), "{put:?}");
+    }
+}

@@ -26,13 +26,7 @@ type Ended = Option<Result<StepOutput, StepFailure>>;
 impl<P: Port, W: Work> Life<P, W> {
     /// Carries a step out and reports it. Its place is free as soon as its processes are gone, and the report says so:
     /// what is ready for it comes with the answer.
-    pub(super) async fn carry(
-        self: Arc<Self>,
-        step: LeasedStep,
-        hold: Arc<Hold>,
-        place: Place,
-        slot: Option<Slot>,
-    ) {
+    pub(super) async fn carry(self: Arc<Self>, step: LeasedStep, hold: Arc<Hold>, place: Place, slot: Option<Slot>) {
         let span = step_span(&step);
         async {
             let slot = match slot {

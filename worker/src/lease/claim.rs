@@ -51,8 +51,7 @@ impl<P: Port, W: Work> Life<P, W> {
 
     /// Asks until there is an answer, and begins what it brings. What is left of the statement is free afterwards.
     async fn ask(self: Arc<Self>, statement: Statement, wait: Duration) {
-        let claim =
-            Claim { free: statement.free(), wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
+        let claim = Claim { free: statement.free(), wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
         let mut backoff = Backoff::new();
         while !self.draining.is_cancelled() {
             let asked_at = Instant::now();

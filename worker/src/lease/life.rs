@@ -59,12 +59,7 @@ pub(super) struct Life<P, W> {
 }
 
 impl<P: Port, W: Work> Life<P, W> {
-    pub(super) fn new(
-        port: Arc<P>,
-        work: Arc<W>,
-        introduction: &RegisterWorker,
-        registered: WorkerRegistered,
-    ) -> Self {
+    pub(super) fn new(port: Arc<P>, work: Arc<W>, introduction: &RegisterWorker, registered: WorkerRegistered) -> Self {
         let lease = Duration::from_millis(registered.lease_ms.max(1));
         let heartbeat = Duration::from_millis(registered.heartbeat_ms).clamp(HEARTBEAT_BOUNDS.0, HEARTBEAT_BOUNDS.1);
         Self {

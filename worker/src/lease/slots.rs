@@ -275,9 +275,7 @@ impl Slot {
                 table.cpu_stated += 1;
                 (1, Vec::new())
             }
-            Place::Shared(index) | Place::Exclusive(index) => {
-                (0, table.state_devices(|device| device.index == index))
-            }
+            Place::Shared(index) | Place::Exclusive(index) => (0, table.state_devices(|device| device.index == index)),
         };
         drop(table);
         slots.statement(cpu, devices)

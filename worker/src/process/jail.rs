@@ -152,10 +152,15 @@ impl Jail {
         Some(Resident { total, private: total.saturating_sub(shared) })
     }
 
-    /// Processor time that the program's first thread took so far, in nanoseconds, where the kernel tells.
+    /// Processor time that the program's living threads took so far, in nanoseconds, where the kernel tells. A library
+    /// may start no threads; where the filter that forbids it is not in force, those that it starts count too.
     pub(crate) fn processor_ns(&self) -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.program?)).ok()?;
-        text.split(' ').next()?.parse().ok()
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.program?)).ok()?;
+        let taken_ns = |thread: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        };
+        threads.filter_map(Result::ok).filter_map(taken_ns).reduce(u64::saturating_add)
     }
 
     /// Kills everything, collects it and takes the rest of the output. Can be called again.

@@ -1,0 +1,119 @@
+//! Several replicas of a server: which one is spoken to when one dies or is not ready.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Router;
+use axum::http::StatusCode;
+use nightshift_client::Client;
+use nightshift_protocol::api::{Claim, FreeSlots};
+use tokio::net::TcpListener;
+
+const NO_STEPS: &str = r#"{"steps":[]}"#;
+const NOT_READY: &str = r#"{"error":{"code":"server.draining","message":"it ends","details":null}}"#;
+const WORKER: &str = "wrk_00000000000070008000000000000001";
+
+/// A replica that answers every call like this, and how many it had.
+async fn replica(status: StatusCode, body: &'static str) -> (String, Arc<AtomicU32>) {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&calls);
+    let router = Router::new().fallback(move || async move {
+        counter.fetch_add(1, Ordering::SeqCst);
+        (status, body)
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (address, calls)
+}
+
+/// An address where nobody listens.
+async fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// A replica that takes calls and dies before it answers.
+async fn dies_before_it_answers() -> (String, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let calls = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&calls);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            stream.readable().await.unwrap();
+            let _ = stream.try_read(&mut [0; 4096]);
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (address, calls)
+}
+
+fn client(addresses: &[&str]) -> Client {
+    Client::new(&addresses.join(", "), Some("token".to_owned().into())).unwrap()
+}
+
+async fn claim(client: &Client) -> Result<(), nightshift_client::ClientError> {
+    let claim = Claim { free: FreeSlots { cpu: 1, devices: Vec::new() }, wait_ms: 1 };
+    client.claim(&WORKER.parse().unwrap(), &claim).await.map(drop)
+}
+
+#[tokio::test]
+async fn where_nobody_listens_the_next_one_is_asked_and_stays() {
+    let (living, calls) = replica(StatusCode::OK, NO_STEPS).await;
+    let client = client(&[&nobody().await, &living]);
+    for _ in 0..3 {
+        claim(&client).await.unwrap();
+    }
+    assert_eq!((calls.load(Ordering::SeqCst), client.address()), (3, living));
+}
+
+#[tokio::test]
+async fn a_replica_that_is_not_ready_sends_its_callers_on() {
+    let (draining, refused) = replica(StatusCode::SERVICE_UNAVAILABLE, NOT_READY).await;
+    let (living, _) = replica(StatusCode::OK, NO_STEPS).await;
+    let client = client(&[&draining, &living]);
+    claim(&client).await.unwrap();
+    claim(&client).await.unwrap();
+    assert_eq!(refused.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn clones_share_what_one_of_them_learned() {
+    let (draining, refused) = replica(StatusCode::SERVICE_UNAVAILABLE, NOT_READY).await;
+    let (living, _) = replica(StatusCode::OK, NO_STEPS).await;
+    let client = client(&[&draining, &living]);
+    claim(&client.in_trace(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))).await.unwrap();
+    claim(&client).await.unwrap();
+    assert_eq!(refused.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_been_done_is_not_repeated_but_the_next_one_goes_elsewhere() {
+    let (dying, taken) = dies_before_it_answers().await;
+    let (living, calls) = replica(StatusCode::OK, NO_STEPS).await;
+    let client = client(&[&dying, &living]);
+    let error = claim(&client).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains(&dying), "{error}");
+    assert_eq!((taken.load(Ordering::SeqCst), calls.load(Ordering::SeqCst)), (1, 0));
+    claim(&client).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_only_reads_is_repeated_elsewhere() {
+    let (dying, _) = dies_before_it_answers().await;
+    let (living, calls) = replica(StatusCode::OK, r#"{"items":[]}"#).await;
+    client(&[&dying, &living]).workers().await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn with_none_left_the_last_reason_is_told() {
+    let (draining, calls) = replica(StatusCode::SERVICE_UNAVAILABLE, NOT_READY).await;
+    let client = client(&[&nobody().await, &draining]);
+    let error = claim(&client).await.unwrap_err();
+    assert_eq!((error.code(), error.is_transient()), ("server.draining", true));
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "each is asked once");
+}

@@ -1,0 +1,86 @@
+//! What a machine has for carrying out steps, and why it cannot.
+
+use std::path::{Path, PathBuf};
+
+use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
+
+use crate::machine::{self, Hardware};
+use crate::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
+use crate::sandbox;
+use crate::scratch::Scratch;
+use crate::toolchain::{self, ToolchainError};
+
+/// Why a machine cannot carry out steps.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkbenchError {
+    /// A folder cannot be used.
+    #[error("the folder {} cannot be used: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no compiler to work with.
+    #[error(transparent)]
+    Toolchain(#[from] ToolchainError),
+    /// Children cannot be started at all, isolated or not.
+    #[error("programs cannot be started on this machine: {0}")]
+    Sandbox(#[from] ProcessError),
+}
+
+impl WorkbenchError {
+    /// Stable code, documented in `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Folder { .. } => "worker.folder_unusable",
+            Self::Toolchain(error) => error.code(),
+            Self::Sandbox(_) => "sandbox.failed",
+        }
+    }
+}
+
+/// Describes this machine: hardware, compiler, sandbox. What cannot be found out is left out; `toolchain::find` says
+/// why there is no compiler. Blocks, and starts processes: call it from a thread that lives until it returns.
+#[must_use]
+pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) -> MachineFacts {
+    let hardware = machine::this_hardware();
+    let jail = jail_host(executable);
+    let sandbox = sandbox::probe(&jail).unwrap_or_else(|error| {
+        tracing::warn!(error = %error, "the sandbox could not be examined");
+        SandboxReport::default()
+    });
+    let toolchain = Scratch::open(scratch).ok().and_then(|scratch| {
+        let found = find_toolchain(&jail, cpp_compiler, &hardware, scratch.folder());
+        found.map_err(|error| tracing::warn!(error = %error, "there is no C++ compiler to work with")).ok()
+    });
+    machine::facts(hardware, toolchain, sandbox)
+}
+
+/// Finds the C++ compiler of this machine. Blocks, as [`examine`] does.
+pub fn find_cpp_toolchain(
+    executable: &Path,
+    cpp_compiler: Option<&str>,
+    scratch: &Path,
+) -> Result<Toolchain, WorkbenchError> {
+    let folder = |source| WorkbenchError::Folder { folder: scratch.to_path_buf(), source };
+    let life = Scratch::open(scratch).map_err(folder)?;
+    Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), life.folder())?)
+}
+
+pub(super) fn find_toolchain(
+    jail: &JailHost,
+    cpp_compiler: Option<&str>,
+    hardware: &Hardware,
+    scratch: &Path,
+) -> Result<Toolchain, ToolchainError> {
+    let never = CancelFlag::default();
+    let run = |command: &JailedCommand| run_jailed(jail, command, &never);
+    toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, scratch, &run)
+}
+
+pub(super) fn jail_host(executable: &Path) -> JailHost {
+    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best }
+}
