@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nightshift_engine::driver::{DriveError, Driven};
+use nightshift_engine::ownership::{Load, runs_to_acquire};
 use nightshift_engine::store::{OwnerFence, Ownership, StoreError};
 use nightshift_protocol::id::RunId;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -16,10 +17,10 @@ use crate::backoff::Backoff;
 
 /// Runs that are driven at once.
 const MAX_AT_ONCE: usize = 64;
-/// Runs that are taken over at once: small enough that several servers share what a dead one left.
-const TAKEN_AT_ONCE: u32 = 64;
-/// Runs that are taken over at once when those before cannot be driven.
-const MOST_TAKEN_AT_ONCE: u32 = 16_384;
+/// Servers that are thought to share what a dead one left, where there may be several.
+const SHARERS: usize = 16;
+/// How many times more runs are asked for at most, when those that come cannot be driven.
+const MOST_GREED: u32 = 256;
 /// Longest pause before runs are taken over, so that servers that hear of them at the same time share them.
 const MAX_JITTER_MS: f64 = 20.0;
 /// How long a run that cannot be driven is left alone, at first and at most.
@@ -42,11 +43,11 @@ struct Rest {
 pub(crate) async fn run(app: Arc<App>) {
     let mut state = State::new(app.clone());
     let mut look_at: Option<Instant> = Some(Instant::now());
-    let mut taken_at_once = TAKEN_AT_ONCE;
+    let mut greed: u32 = 1;
     let mut backoff = Backoff::default();
     loop {
-        // More are taken over only when there is room for them.
-        let looks = look_at.filter(|_| state.pending.len() < MAX_AT_ONCE);
+        let limit = state.room().saturating_mul(greed);
+        let looks = look_at.filter(|_| limit > 0);
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
@@ -59,20 +60,15 @@ pub(crate) async fn run(app: Arc<App>) {
                 }
             }
             () = tokio::time::sleep_until(looks.unwrap_or_else(Instant::now)), if looks.is_some() => {
-                look_at = match take_over(&app, taken_at_once).await {
+                look_at = match take_over(&app, limit).await {
                     Ok(taken) => {
                         backoff.succeeded();
                         app.complaints.worked(LOOKING);
-                        let full = taken.len() >= usize::try_from(taken_at_once).unwrap_or(usize::MAX);
-                        let news = state.pend(taken);
+                        let full = taken.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
                         // Runs that cannot be driven come back with every look: they must not hide the others.
-                        taken_at_once = match (full, news) {
-                            (true, 0) => taken_at_once.saturating_mul(4).min(MOST_TAKEN_AT_ONCE),
-                            (true, _) => taken_at_once,
-                            (false, _) => TAKEN_AT_ONCE,
-                        };
-                        let again = full && (news > 0 || taken_at_once < MOST_TAKEN_AT_ONCE);
-                        again.then(|| Instant::now() + state.jitter())
+                        let news = state.pend(taken);
+                        greed = if full && news == 0 { greed.saturating_mul(4) } else { 1 };
+                        (full && greed <= MOST_GREED).then(|| Instant::now() + state.jitter())
                     }
                     Err(error) => {
                         app.trouble.note_error::<()>(&Err(error.clone()));
@@ -152,6 +148,13 @@ impl State {
             busy: HashSet::new(),
             tasks: JoinSet::new(),
         }
+    }
+
+    /// How many runs may be taken over now.
+    fn room(&self) -> u32 {
+        let queued = self.pending.len() + self.running.len();
+        let servers = if self.app.config.sole { 1 } else { SHARERS };
+        runs_to_acquire(Load { queued, servers })
     }
 
     fn jitter(&self) -> Duration {

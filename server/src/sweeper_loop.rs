@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nightshift_engine::store::StoreError;
-use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper, Swept};
+use nightshift_engine::sweeper::Sweeper;
 
 use crate::agenda::Due;
 use crate::app::App;
@@ -65,29 +65,27 @@ async fn round(app: &App, sweeper: &Sweeper, due: Due) -> Result<Option<Duration
     if !due.leases && !due.timers {
         return Ok(None);
     }
-    if due.leases {
-        let reaped = app.store.reap_servers(app.clock.now()).await?;
-        if reaped > 0 {
-            tracing::info!(leases = reaped, "steps that dead servers held are ready again");
-        }
-    }
     let swept = sweeper.sweep().await?;
-    if swept.expired > 0 || swept.fired > 0 {
+    if swept.reaped > 0 || swept.expired > 0 || swept.fired > 0 {
+        tracing::info!(
+            leases.reaped = swept.reaped,
+            leases.expired = swept.expired,
+            timers.fired = swept.fired,
+            "steps are ready again"
+        );
         app.trouble.note(&Ok(()));
     }
+    if swept.expired > 0 {
+        app.wake.look_for_runs();
+    }
     app.agenda.next_timer(swept.next_timer);
-    if is_full(&swept) {
+    if swept.more {
         app.agenda.leases_ran_out();
         app.agenda.timers_changed();
         return Ok(Some(Duration::ZERO));
     }
     let next = due.next.into_iter().chain(swept.next_timer).min();
     Ok(Some(pause_until(app, Due { next, ..due })))
-}
-
-fn is_full(swept: &Swept) -> bool {
-    let full = u64::from(MAX_PER_ROUND);
-    swept.expired >= full || swept.fired >= full
 }
 
 /// At most one pulse: the wall clock may be set while we sleep.

@@ -1,9 +1,13 @@
 //! Blobs under their hashes.
 
+use nightshift_protocol::api::{
+    MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress,
+};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
-use reqwest::{Method, StatusCode};
+use reqwest::header::{CONTENT_RANGE, RANGE};
+use reqwest::{Method, Response, StatusCode};
 
-use crate::setup::{TestServer, WORKER, Wish, refusal, refused};
+use crate::setup::{TestServer, WORKER, Wish, ok, refusal, refused};
 
 #[tokio::test]
 async fn an_artifact_comes_back_as_it_was_put_and_runs_in_no_browser() {
@@ -44,5 +48,83 @@ async fn an_artifact_above_the_limit_is_refused() {
     assert_eq!(refused(answer).await, refusal(413, "artifact.too_large"));
     let nothing = server.get(&format!("/artifacts/{hash}")).send().await.unwrap();
     assert_eq!(nothing.status(), StatusCode::NOT_FOUND);
+    server.stop().await;
+}
+
+/// Bytes that no compression and no mistake makes alike.
+fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+async fn patch(server: &TestServer, hash: &ArtifactHash, size: usize, offset: usize, part: &[u8]) -> Response {
+    server
+        .call(Method::PATCH, &format!("/artifacts/{hash}"), WORKER)
+        .header(UPLOAD_SIZE_HEADER, size)
+        .header(UPLOAD_OFFSET_HEADER, offset)
+        .body(part.to_vec())
+        .send()
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn an_upload_goes_on_where_it_was_broken_off() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let bytes = noise(10_000);
+    let hash = ArtifactHash::of(&bytes);
+    let head = || server.call(Method::HEAD, &format!("/artifacts/{hash}"), WORKER).send();
+    assert_eq!(head().await.unwrap().status(), StatusCode::NOT_FOUND);
+    let begun: UploadProgress = ok(patch(&server, &hash, bytes.len(), 0, &bytes[..4_000]).await).await;
+    assert_eq!(begun, UploadProgress { size_bytes: 10_000, stored_bytes: 4_000, complete: false });
+    let there = head().await.unwrap();
+    assert_eq!(there.status(), StatusCode::NO_CONTENT);
+    assert_eq!(there.headers()[UPLOAD_OFFSET_HEADER], "4000");
+    assert_eq!(server.get(&format!("/artifacts/{hash}")).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+
+    let wrong = patch(&server, &hash, bytes.len(), 6_000, &bytes[6_000..]).await;
+    assert_eq!(wrong.headers()[UPLOAD_OFFSET_HEADER], "4000");
+    assert_eq!(refused(wrong).await, refusal(409, "artifact.wrong_offset"));
+    let done: UploadProgress = ok(patch(&server, &hash, bytes.len(), 4_000, &bytes[4_000..]).await).await;
+    assert!(done.complete);
+    let whole = server.get(&format!("/artifacts/{hash}")).send().await.unwrap();
+    assert_eq!(whole.bytes().await.unwrap().as_ref(), bytes);
+    let there = head().await.unwrap();
+    assert_eq!(there.status(), StatusCode::OK);
+    assert_eq!(there.headers()["content-length"], "10000");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn parts_that_do_not_have_the_hash_are_forgotten() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let bytes = noise(1_000);
+    let hash = ArtifactHash::of(&bytes);
+    let _: UploadProgress = ok(patch(&server, &hash, 1_000, 0, &[0; 500]).await).await;
+    let wrong = patch(&server, &hash, 1_000, 500, &bytes[500..]).await;
+    assert_eq!(refused(wrong).await, refusal(400, "artifact.hash_mismatch"));
+    assert_eq!(server.put_artifact(&bytes).await, hash);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_artifact_comes_in_parts_and_a_part_of_it_when_that_is_asked_for() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let bytes = noise(2 * MAX_UPLOAD_PART_BYTES + 5);
+    let hash = ArtifactHash::of(&bytes);
+    // A part is there already: the upload of the whole goes on behind it.
+    let _: UploadProgress = ok(patch(&server, &hash, bytes.len(), 0, &bytes[..1_000]).await).await;
+    assert_eq!(server.put_artifact(&bytes).await, hash);
+    let path = format!("/artifacts/{hash}");
+    assert_eq!(server.get(&path).send().await.unwrap().bytes().await.unwrap().as_ref(), bytes);
+    let get = |range: String| server.get(&path).header(RANGE, range).send();
+    let middle = get(format!("bytes=3-{}", MAX_UPLOAD_PART_BYTES + 8)).await.unwrap();
+    assert_eq!(middle.status(), StatusCode::PARTIAL_CONTENT);
+    let shown = format!("bytes 3-{}/{}", MAX_UPLOAD_PART_BYTES + 8, bytes.len());
+    assert_eq!(middle.headers()[CONTENT_RANGE], shown.as_str());
+    assert_eq!(middle.bytes().await.unwrap().as_ref(), &bytes[3..=MAX_UPLOAD_PART_BYTES + 8]);
+    let beyond = get(format!("bytes={}-", bytes.len())).await.unwrap();
+    assert_eq!(beyond.status(), StatusCode::RANGE_NOT_SATISFIABLE);
     server.stop().await;
 }

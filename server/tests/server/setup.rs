@@ -11,7 +11,7 @@ use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::Store;
 use nightshift_protocol::api::{
     CampaignCreated, Claim, Claimed, CreateCampaign, EventsPage, Heartbeat, HeartbeatReply, IDEMPOTENCY_HEADER,
-    LeasedStep, RegisterWorker, Report, ReportReply, ReportResult, RunDetail, TryOutcome, WorkerRegistered,
+    LeasedStep, Page, RegisterWorker, Report, ReportReply, ReportResult, RunDetail, RunSummary, TryOutcome, WorkerRegistered,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{Amount, BudgetCaps};
@@ -21,7 +21,7 @@ use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::TaskGoal;
 use nightshift_server::{OsRandom, Parts, Running, Server, ServerConfig, ServerError, SystemClock};
-use nightshift_store::{OpenOptions, SqlStore};
+use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -84,6 +84,8 @@ impl Wish {
             lease_ms: self.lease_ms,
             heartbeat_ms: self.heartbeat_ms,
             pulse_ms: self.pulse_ms,
+            retention: None,
+            otlp_endpoint: None,
             sole: self.sole,
             name: "test".to_owned(),
             version: "0.0.0-test".to_owned(),
@@ -108,6 +110,11 @@ impl Wish {
 
 pub(crate) async fn open_store(folder: &TempDir) -> Arc<SqlStore> {
     Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap())
+}
+
+/// A store of its own on a database that others use, too.
+pub(crate) async fn open_postgres(url: &str) -> Arc<SqlStore> {
+    Arc::new(SqlStore::open_postgres(url, PostgresOptions::default()).await.unwrap())
 }
 
 /// A server under test.
@@ -259,6 +266,12 @@ impl TestServer {
 
     pub(crate) async fn report(&self, worker: &WorkerId, step: &LeasedStep, result: TryOutcome) -> ReportResult {
         ok::<ReportReply>(self.try_report(worker, step, result).await).await.result
+    }
+
+    /// A run beside that of the step.
+    pub(crate) async fn other_run(&self, step: &LeasedStep) -> RunId {
+        let runs: Page<RunSummary> = self.read("/runs").await;
+        runs.items.into_iter().map(|run| run.id).find(|run| *run != step.run).unwrap()
     }
 
     pub(crate) async fn run(&self, run: &RunId) -> RunDetail {

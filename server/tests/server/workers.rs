@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    Control, ControlAction, Page, RegisterWorker, Report, ReportReply, ReportResult, TryOutcome, WorkerView,
+    Control, ControlAction, Page, RegisterWorker, Report, ReportResult, TryOutcome, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::Offers;

@@ -1,0 +1,196 @@
+//! What people tell runs and campaigns: signals, priorities, limits.
+
+use nightshift_protocol::api::{
+    CampaignCreated, CampaignDetail, CreateCampaign, EventsPage, IDEMPOTENCY_HEADER, SetPriority, TryOutcome,
+};
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
+use nightshift_protocol::campaign::{MAX_PRIORITY, MAX_WEIGHT};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::schedule::Schedule;
+use nightshift_protocol::signal::{Gate, MAX_HINT_CHARS, Signal};
+use reqwest::{Method, StatusCode};
+
+use crate::setup::{TestServer, WORKER, Wish, ok, refusal, refused, until};
+use crate::toy::{CALL_TOKENS, prepared_output};
+
+fn hint(text: &str) -> Signal {
+    Signal::Hint { text: text.to_owned() }
+}
+
+async fn log(server: &TestServer, run: &RunId) -> EventsPage {
+    server.read(&format!("/runs/{run}/events")).await
+}
+
+#[tokio::test]
+async fn a_signal_is_heard_once_and_the_log_says_who_gave_it() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let path = format!("/runs/{run}/signals");
+    let give = |signal: Signal, key: &'static str| {
+        server.post(&path).header(IDEMPOTENCY_HEADER, key).json(&signal).send()
+    };
+    for _ in 0..2 {
+        let answer = give(hint("use shared memory"), "one").await.unwrap();
+        assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+    }
+    let other = give(hint("use registers"), "one").await.unwrap();
+    assert_eq!(refused(other).await, refusal(409, "request.idempotency_conflict"));
+    let signals: Vec<_> = log(&server, &run).await.events.into_iter().filter(|e| e.kind == "signal_received").collect();
+    assert_eq!(signals.len(), 1);
+    assert_eq!((&signals[0].body["by"], &signals[0].body["signal"]["text"]), (&"operator".into(), &"use shared memory".into()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_signal_that_no_prompt_would_take_is_refused() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let path = format!("/runs/{run}/signals");
+    let long = "é".repeat(MAX_HINT_CHARS + 1);
+    let wrong = [hint(" "), hint(&long), Signal::Rejected { gate: Gate::Plan, reason: String::new() }];
+    for signal in wrong {
+        let answer = server.post(&path).json(&signal).send().await.unwrap();
+        assert_eq!(refused(answer).await, refusal(400, "signal.invalid_text"));
+    }
+    let nobody = format!("/runs/run_{}/signals", "0".repeat(32));
+    let answer = server.post(&nobody).json(&hint("x")).send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(404, "run.not_found"));
+    let worker = server.call(Method::POST, &path, WORKER).json(&hint("x")).send().await.unwrap();
+    assert_eq!(refused(worker).await, refusal(403, "auth.forbidden"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_with_a_head_start_is_taken_first() {
+    let (server, _folder) = TestServer::start(Wish { agent_slots: 0, ..Wish::default() }).await;
+    let request = server.request(&["a", "b"]).await;
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    for run in &created.runs {
+        server.until_event(run, "step_scheduled").await;
+    }
+    let path = format!("/runs/{}/priority", created.runs[1]);
+    let set = |path: String, priority: i32| server.post(&path).json(&SetPriority { priority }).send();
+    let wrong = set(path.clone(), MAX_PRIORITY + 1).await.unwrap();
+    assert_eq!(refused(wrong).await, refusal(400, "campaign.invalid_priority"));
+    assert!(set(path, 5).await.unwrap().status().is_success());
+    let worker = server.register().await;
+    assert_eq!(server.claim_one(&worker).await.run, created.runs[1]);
+    assert_eq!(server.run(&created.runs[1]).await.summary.priority, 5);
+
+    let whole = format!("/campaigns/{}/priority", created.campaign);
+    assert!(set(whole, -3).await.unwrap().status().is_success());
+    assert_eq!(server.run(&created.runs[0]).await.summary.priority, -3);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn limits_that_make_no_sense_are_refused() {
+    type Change = fn(&mut CreateCampaign);
+    fn schedule(window: &str, time_zone: &str) -> Option<Schedule> {
+        Some(Schedule { window: window.parse().unwrap(), time_zone: time_zone.to_owned() })
+    }
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let good = server.request(&["softmax"]).await;
+    let changes: &[(&str, Change)] = &[
+        ("campaign.invalid_budget", |request| request.spec.budget.attempts = Some(0)),
+        ("campaign.invalid_priority", |request| request.spec.priority = MAX_PRIORITY + 1),
+        ("campaign.invalid_weight", |request| request.spec.weight = 0),
+        ("campaign.invalid_weight", |request| request.spec.weight = MAX_WEIGHT + 1),
+        ("campaign.bad_schedule", |request| request.spec.schedule = schedule("20:00-07:00", "Mars/Olympus")),
+        ("campaign.window_too_short", |request| request.spec.schedule = schedule("20:00-20:01", "Europe/Berlin")),
+    ];
+    for (code, change) in changes {
+        let mut request = good.clone();
+        change(&mut request);
+        assert_eq!(refused(server.create(&request, None).await).await, refusal(400, code));
+    }
+    let mut request = good;
+    request.spec.schedule = schedule("20:00-07:30", "Europe/Berlin");
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let detail: CampaignDetail = server.read(&format!("/campaigns/{}", created.campaign)).await;
+    assert_eq!(detail.summary.schedule, request.spec.schedule);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn model_calls_are_paid_from_the_budget_and_not_beyond_it() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let mut request = server.request(&["a", "b"]).await;
+    request.spec.budget = BudgetCaps { tokens: Some(CALL_TOKENS + 1), ..BudgetCaps::default() };
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let worker = server.register().await;
+    for _ in &created.runs {
+        let step = server.claim_one(&worker).await;
+        server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    }
+    // One call fits; the toy's other run cannot go on without its own, and fails for that reason.
+    let mut ended = Vec::new();
+    for run in &created.runs {
+        let status = until("the end", || async {
+            let status = server.run(run).await.summary.status;
+            status.is_final().then_some(status)
+        });
+        ended.push(status.await);
+    }
+    ended.sort_by_key(|status| status.as_str());
+    assert_eq!(ended, [RunStatus::Completed, RunStatus::Failed]);
+    let detail: CampaignDetail = server.read(&format!("/campaigns/{}", created.campaign)).await;
+    let tokens: &BudgetLine = detail.budget.iter().find(|line| line.resource == Resource::Tokens).unwrap();
+    assert_eq!((tokens.used, tokens.reserved), (CALL_TOKENS, 0));
+    let failed = detail.runs.into_iter().find_map(|run| run.failure).unwrap();
+    assert_eq!(failed.code, "budget.exhausted");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_step_that_waits_for_a_budget_says_so() {
+    let reserve = vec![Amount { resource: Resource::DeviceMs, amount: 60_000 }];
+    let (server, _folder) = TestServer::start(Wish { reserve, agent_slots: 0, ..Wish::default() }).await;
+    let mut request = server.request(&["a", "b"]).await;
+    request.spec.budget = BudgetCaps { device_ms: Some(100_000), ..BudgetCaps::default() };
+    let created: CampaignCreated = ok(server.create(&request, None).await).await;
+    let reason = until("a blocked step", || async {
+        for run in &created.runs {
+            let steps = server.run(run).await.open_steps;
+            let reason = steps.into_iter().find_map(|step| step.waiting_for);
+            if let Some(reason) = reason.filter(|reason| reason.contains("budget")) {
+                return Some(reason);
+            }
+        }
+        None
+    })
+    .await;
+    assert_eq!(reason, "the campaign's budget of device_ms: 0 used and 60000 set aside of 100000");
+    // What the first one did not need is free for the second.
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+    assert_ne!(server.claim_one(&worker).await.run, step.run);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_cannot_tell_of_model_calls() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    let forged = serde_json::json!({
+        "worker": worker, "epoch": step.epoch,
+        "result": { "outcome": "failed", "failure": {
+            "class": "fatal", "code": "x", "message": "x", "retry_after_ms": null,
+            "calls": [{
+                "model": "a/b", "scripted": false, "prompt_version": "1", "prompt": "0".repeat(64),
+                "reply": "0".repeat(64), "input_tokens": 1, "output_tokens": 1, "price_microusd": 1_000_000,
+                "latency_ms": 1, "turn": 1,
+            }],
+        } },
+    });
+    let path = format!("/steps/{}/report", step.step);
+    let answer = server.call(Method::POST, &path, WORKER).json(&forged).send().await.unwrap();
+    assert!(answer.status().is_success());
+    server.until_status(&run, RunStatus::Failed).await;
+    assert!(server.run(&run).await.summary.failure.unwrap().calls.is_empty());
+    server.stop().await;
+}

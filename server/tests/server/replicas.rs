@@ -1,0 +1,211 @@
+//! Several servers on one database: a run belongs to one at a time, and nobody's death stops it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nightshift_engine::store::Store;
+use nightshift_protocol::api::{Page, ServerView, TryOutcome};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::RunStatus;
+use nightshift_testbed::postgres::{Cluster, Database};
+use reqwest::StatusCode;
+use tempfile::TempDir;
+
+use crate::doomed::Doomed;
+use crate::setup::{PATIENCE, TestServer, Wish, open_postgres, open_store, until};
+use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, Stall, prepared_output};
+
+/// A pulse that tests wait for.
+const PULSE_MS: u64 = 300;
+
+/// A database that several servers share.
+enum Shared {
+    /// One process may open it: all servers use one store.
+    Sqlite { store: Arc<dyn Store>, _folder: TempDir },
+    /// Each server has a store of its own.
+    Postgres(Box<Database>),
+}
+
+impl Shared {
+    async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::Sqlite { store: open_store(&folder).await, _folder: folder }
+    }
+
+    async fn postgres() -> Self {
+        let database = tokio::task::spawn_blocking(|| Cluster::shared().create_database().unwrap()).await.unwrap();
+        Self::Postgres(Box::new(database))
+    }
+
+    async fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite { store, .. } => store.clone(),
+            Self::Postgres(database) => open_postgres(&database.url).await,
+        }
+    }
+
+    async fn server(&self, wish: Wish) -> TestServer {
+        TestServer::on(self.store().await, wish).await
+    }
+
+    /// A server that can be killed.
+    fn doomed(&self, wish: Wish) -> Doomed {
+        match self {
+            Self::Sqlite { store, .. } => {
+                let store = store.clone();
+                Doomed::start(async move || TestServer::on(store, wish).await)
+            }
+            Self::Postgres(database) => {
+                let url = database.url.clone();
+                Doomed::start(async move || TestServer::on(open_postgres(&url).await, wish).await)
+            }
+        }
+    }
+}
+
+fn replica() -> Wish {
+    Wish { sole: false, pulse_ms: PULSE_MS, ..Wish::default() }
+}
+
+async fn on_both(test: impl AsyncFn(Shared)) {
+    test(Shared::sqlite().await).await;
+    test(Shared::postgres().await).await;
+}
+
+/// Takes the worker's step and reports it.
+async fn do_the_work(server: &TestServer) {
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    server.report(&worker, &step, TryOutcome::Completed { output: Box::new(prepared_output()) }).await;
+}
+
+async fn owner(server: &TestServer, run: &RunId) -> Option<String> {
+    server.run(run).await.summary.owner.map(|owner| owner.to_string())
+}
+
+async fn kinds_of(server: &TestServer, run: &RunId) -> Vec<String> {
+    server.until_event(run, "run_completed").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_server_dies_without_goodbye_the_other_one_goes_on_within_a_few_pulses() {
+    on_both(async |shared| {
+        // Its agents hang: the step is in the hands of the dead server's own worker.
+        let doomed = shared.doomed(Wish { agents: FakeAgents::new(Behaviour::Hangs), ..replica() });
+        let (_, run) = doomed.campaign();
+        doomed.with(async |server: &TestServer| do_the_work(server).await);
+        doomed.with(async |server: &TestServer| {
+            until("the agent's step", || async {
+                let steps = server.run(&run).await.open_steps;
+                steps.iter().any(|step| step.key == PLAN && step.worker.is_some()).then_some(())
+            })
+            .await;
+        });
+        let survivor = shared.server(replica()).await;
+        let before = owner(&survivor, &run).await;
+        doomed.kill();
+        let killed = Instant::now();
+        survivor.until_status(&run, RunStatus::Completed).await;
+        // Three pulses until it is dead, one until that is seen, and some time for the work itself.
+        let limit = Duration::from_millis(PULSE_MS * 4) + Duration::from_secs(5);
+        assert!(killed.elapsed() < limit, "it took {:?}", killed.elapsed());
+        assert_ne!(owner(&survivor, &run).await, before);
+        let kinds = kinds_of(&survivor, &run).await;
+        assert_eq!(kinds.iter().filter(|kind| *kind == "step_completed").count(), 2, "{kinds:?}");
+        survivor.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
+    on_both(async |shared| {
+        // Nobody would take the run over for half a minute, if the first server did not say goodbye.
+        let slow = || Wish { pulse_ms: 10_000, ..replica() };
+        let first = shared.server(Wish { agents: FakeAgents::new(Behaviour::Hangs), ..slow() }).await;
+        let second = shared.server(Wish { pulse_ms: PULSE_MS, ..replica() }).await;
+        let (_, run) = first.campaign().await;
+        do_the_work(&first).await;
+        until("the agent's step", || async {
+            let steps = first.run(&run).await.open_steps;
+            steps.iter().any(|step| step.key == PLAN && step.worker.is_some()).then_some(())
+        })
+        .await;
+        let began = Instant::now();
+        first.stop().await;
+        second.until_status(&run, RunStatus::Completed).await;
+        assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
+        second.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_stalled_decides_nothing_when_it_comes_back() {
+    on_both(async |shared| {
+        let stall = Arc::new(Stall::default());
+        let stalled = shared.doomed(Wish { stall: Some(stall.clone()), agent_slots: 0, ..replica() });
+        let (_, run) = stalled.campaign();
+        until("the stall", || async { stall.is_stuck().then_some(()) }).await;
+        // Everything of the first server stands still in the middle of a decision; the second one takes the run over.
+        let other = shared.server(replica()).await;
+        until("the decision", || async {
+            let steps = other.run(&run).await.open_steps;
+            steps.iter().any(|step| step.key == PREPARE).then_some(())
+        })
+        .await;
+        let taken_over = owner(&other, &run).await;
+        stall.release();
+        // It comes back as somebody else, and leaves the run to its owner.
+        until("the new life", || async {
+            let servers: Page<ServerView> = other.read("/servers").await;
+            (servers.items.iter().filter(|server| server.alive).count() == 2).then_some(())
+        })
+        .await;
+        do_the_work(&other).await;
+        other.until_status(&run, RunStatus::Completed).await;
+        assert_eq!(owner(&other, &run).await, taken_over);
+        let kinds = kinds_of(&other, &run).await;
+        for kind in ["step_scheduled", "step_completed"] {
+            assert_eq!(kinds.iter().filter(|seen| *seen == kind).count(), 2, "{kinds:?}");
+        }
+        stalled.kill();
+        other.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_of_one_server_gets_the_steps_that_another_one_decides() {
+    on_both(async |shared| {
+        let (first, second) = (shared.server(replica()).await, shared.server(replica()).await);
+        let worker = second.register().await;
+        let request = first.request(&["softmax"]).await;
+        let began = Instant::now();
+        let (step, _) = tokio::join!(second.claim_one(&worker), first.create(&request, None));
+        assert!(began.elapsed() < PATIENCE / 3, "the notice did not reach the other server");
+        // The run goes on, whoever hears of the result.
+        let done = TryOutcome::Completed { output: Box::new(prepared_output()) };
+        second.report(&worker, &step, done).await;
+        first.until_status(&step.run, RunStatus::Completed).await;
+        first.stop().await;
+        second.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_is_ready_as_long_as_its_life_lasts() {
+    let shared = Shared::sqlite().await;
+    let server = shared.server(replica()).await;
+    assert_eq!(server.get("/ready").send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    let servers: Page<ServerView> = server.read("/servers").await;
+    let [alive] = servers.items.as_slice() else { panic!("{servers:?}") };
+    assert!(alive.alive && alive.address.ends_with(&server.addr().port().to_string()));
+    server.stop().await;
+    let reading = shared.server(Wish { drives: false, ..replica() }).await;
+    assert_eq!(reading.get("/ready").send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    let servers: Page<ServerView> = reading.read("/servers").await;
+    assert!(servers.items.iter().all(|server| !server.alive), "{servers:?}");
+    reading.stop().await;
+}
