@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nightshift_protocol::run::RunStatus;
 
 use crate::config::Flags;
+use crate::limits::LimitFlags;
 
 /// Heading of the flags of every command, which otherwise hide a command's own.
 const GLOBAL: &str = "Options of every command";
@@ -160,6 +161,9 @@ pub(crate) struct Run {
     /// Replans of a run
     #[arg(long, value_name = "N")]
     pub(crate) max_replans: Option<u32>,
+    /// What it may use and when it may work
+    #[command(flatten)]
+    pub(crate) limits: LimitFlags,
     /// How it is followed and what comes after
     #[command(flatten)]
     pub(crate) follow: Following,

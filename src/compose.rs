@@ -13,8 +13,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use nightshift_client::Client;
 use nightshift_server::{Parts, Running, Server, ServerConfig};
-use nightshift_store::SqliteStore;
-use secrecy::SecretString;
+use nightshift_store::SqlStore;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,8 @@ const AGENT_SLOTS: usize = 16;
 const LEASE_MS: u64 = 30_000;
 /// How often workers send a heartbeat.
 const HEARTBEAT_MS: u64 = 5_000;
+/// How often a server tells the others that it lives.
+const PULSE_MS: u64 = 2_000;
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
 /// How long a worker may take to end its processes.
@@ -65,7 +67,7 @@ pub(crate) struct Local {
     address: String,
     token: SecretString,
     data_dir: PathBuf,
-    store: Arc<SqliteStore>,
+    store: Arc<SqlStore>,
     server: Running,
     worker: Option<LocalWorker>,
 }
@@ -82,7 +84,10 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
     let data_dir = config.data_dir.clone();
     let catalog = catalog(context)?;
     let agents = agents::agents(context, catalog)?;
-    let store = Arc::new(SqliteStore::open(&data_dir, nightshift_store::OpenOptions::default()).await?);
+    let store = Arc::new(match &config.database.url {
+        Some(url) => SqlStore::open_postgres(url.expose_secret(), nightshift_store::PostgresOptions::default()).await?,
+        None => SqlStore::open_sqlite(&data_dir, nightshift_store::OpenOptions::default()).await?,
+    });
     let token = config.server.token.clone().map_or_else(random_token, Ok)?;
     let worker_token = config.server.worker_token.clone().map_or_else(random_token, Ok)?;
     let settings = ServerConfig {
@@ -95,6 +100,11 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         agent_slots: AGENT_SLOTS,
         lease_ms: LEASE_MS,
         heartbeat_ms: HEARTBEAT_MS,
+        pulse_ms: PULSE_MS,
+        sole: config.database.url.is_none(),
+        retention: config.server.retention_days.map(|days| Duration::from_hours(24).saturating_mul(days)),
+        otlp_endpoint: config.server.otlp_endpoint.clone(),
+        name: config.server.name.clone().unwrap_or_else(worker::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let parts = Parts::new(store.clone(), agents);
@@ -143,7 +153,7 @@ impl Local {
             let (tell, failed) = watch::channel(None);
             let stopped = stop.clone();
             let task = tokio::spawn(async move {
-                if let Err(failure) = work(config, stopped).await {
+                if let Err(failure) = work(config, stopped.into()).await {
                     tell.send_replace(Some((failure.error.code, failure.error.message)));
                 }
             });

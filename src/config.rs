@@ -22,6 +22,9 @@ pub(crate) struct Config {
     pub(crate) log: String,
     /// A price table that is added to the built-in one.
     pub(crate) prices: Option<PathBuf>,
+    /// The database.
+    #[serde(default)]
+    pub(crate) database: DatabaseSection,
     /// The server.
     pub(crate) server: ServerSection,
     /// The local worker.
@@ -29,6 +32,15 @@ pub(crate) struct Config {
     /// Model endpoints by name, added to the built-in ones.
     #[serde(default)]
     pub(crate) models: BTreeMap<String, serde_json::Value>,
+}
+
+/// The database.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DatabaseSection {
+    /// `postgres://…`; without it, SQLite in the data folder. May hold a password.
+    #[serde(default, deserialize_with = "secret")]
+    pub(crate) url: Option<SecretString>,
 }
 
 /// The server: the one to be started, or the one to be spoken to.
@@ -45,6 +57,12 @@ pub(crate) struct ServerSection {
     /// For `serve`, the token that workers have to give.
     #[serde(default, deserialize_with = "secret")]
     pub(crate) worker_token: Option<SecretString>,
+    /// Name for people, in lists of replicas; the host's without it.
+    pub(crate) name: Option<String>,
+    /// Days that finished campaigns are kept; for good without it.
+    pub(crate) retention_days: Option<u32>,
+    /// Where spans are sent (OTLP over HTTP).
+    pub(crate) otlp_endpoint: Option<String>,
 }
 
 /// The local worker.
@@ -59,6 +77,10 @@ pub(crate) struct WorkerSection {
     pub(crate) cpp_compiler: Option<String>,
     /// Folder of build results; `$XDG_CACHE_HOME/nightshift` without it.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Labels that steps may ask for, separated by commas.
+    pub(crate) labels: Option<String>,
+    /// Seconds that the worker goes on with what it holds after it was asked to end.
+    pub(crate) drain_timeout_s: Option<u64>,
 }
 
 fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {

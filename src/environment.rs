@@ -31,6 +31,11 @@ impl Environment {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Folders of `PATH`.
+    pub(crate) fn search_path(&self) -> Vec<PathBuf> {
+        self.get("PATH").map(|path| std::env::split_paths(path).collect()).unwrap_or_default()
+    }
+
     /// `$XDG_CONFIG_HOME/nightshift/config.toml`, or the same below `~/.config`.
     pub(crate) fn default_config_file(&self) -> Option<PathBuf> {
         self.xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("nightshift").join("config.toml"))

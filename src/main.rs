@@ -14,6 +14,7 @@ mod examples;
 mod failure;
 mod follow;
 mod interrupt;
+mod limits;
 mod output;
 mod present;
 mod progress;

@@ -10,6 +10,7 @@ use nightshift_protocol::task::TaskGoal;
 
 use crate::examples::LoadedTask;
 use crate::failure::{Failure, Result};
+use crate::limits::Limits;
 
 /// Earlier campaigns that are looked at for an equal one, newest first.
 const MAX_LOOKED_AT: u32 = 100;
@@ -26,6 +27,8 @@ pub(crate) struct Wanted {
     pub(crate) allow_unsandboxed: bool,
     /// The tasks.
     pub(crate) tasks: Vec<LoadedTask>,
+    /// What it may use and when it may work.
+    pub(crate) limits: Limits,
     /// Begin a new one in any case.
     pub(crate) always_new: bool,
 }
@@ -90,6 +93,12 @@ async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
         strategy: "stitch".to_owned(),
         goal: wanted.goal.clone(),
         allow_unsandboxed: wanted.allow_unsandboxed,
+        budget: wanted.limits.budget,
+        schedule: wanted.limits.schedule.clone(),
+        priority: wanted.limits.priority,
+        weight: wanted.limits.weight,
+        gates: wanted.limits.gates.clone(),
+        labels: wanted.limits.labels.clone(),
         tasks,
     })
 }

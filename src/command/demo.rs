@@ -23,6 +23,7 @@ pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
         goal: TaskGoal::default(),
         allow_unsandboxed: false,
         tasks,
+        limits: crate::limits::Limits::default(),
         always_new: args.follow.new,
     };
     run::carry_out(context, Campaign { wanted, follow: args.follow, record: None }).await

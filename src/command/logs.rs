@@ -112,7 +112,7 @@ fn facts(body: &Value) -> String {
             Ok(output) => outcome(&output),
             Err(_) => String::new(),
         },
-        Ok(Event::RunRetried { keys }) => keys.join(", "),
+        Ok(Event::RunRetried { keys, .. }) => keys.join(", "),
         _ => String::new(),
     };
     if text.is_empty() { text } else { format!(": {}", text.chars().take(MAX_LINE_CHARS).collect::<String>()) }

@@ -53,6 +53,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         },
         allow_unsandboxed: args.allow_unsandboxed,
         tasks,
+        limits: args.limits.limits()?,
         always_new: args.follow.new,
     };
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await

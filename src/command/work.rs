@@ -1,6 +1,7 @@
 //! `nightshift work`: a worker for a server elsewhere.
 
 use nightshift_protocol::error::ExitCode;
+use nightshift_worker::lease::Stop;
 
 use crate::args::Work;
 use crate::compose;
@@ -17,6 +18,8 @@ pub(super) async fn run(context: &Context, args: Work) -> Result<ExitCode> {
     let token = config.server.worker_token.clone().or_else(|| config.server.token.clone());
     let worker = compose::worker_config(context, &url, token, false, args.name)?;
     context.output.note(&format!("working for {url}; Ctrl-C ends"));
-    compose::work(worker, context.interrupt.clone()).await?;
+    // The first signal lets what is held come to its end; the second one ends the process at once.
+    let stop = Stop { drain: context.interrupt.clone(), ..Stop::default() };
+    compose::work(worker, stop).await?;
     Ok(ExitCode::Ok)
 }

@@ -1,8 +1,11 @@
 //! The worker of this process.
 
-use nightshift_worker::lease::{self, WorkerConfig};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use nightshift_protocol::needs::Label;
+use nightshift_worker::lease::{self, Stop, WorkerConfig};
 use secrecy::SecretString;
-use tokio_util::sync::CancellationToken;
 
 use super::describe;
 use crate::context::Context;
@@ -12,6 +15,8 @@ use crate::failure::{Failure, Result};
 const CACHE_FOLDER: &str = "cache";
 /// Where workers work, below their cache.
 const SCRATCH_FOLDER: &str = "scratch";
+/// How long a worker that was asked to end goes on with what it holds.
+const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What the worker is told at its start.
 pub(crate) fn worker_config(
@@ -40,7 +45,16 @@ pub(crate) fn worker_config(
         executable,
         cpp_compiler: section.cpp_compiler.clone(),
         cpu_slots: section.cpu_slots.unwrap_or_else(default_cpu_slots).max(1),
+        labels: labels(section.labels.as_deref())?,
+        search_path: context.environment.search_path(),
+        drain_timeout: section.drain_timeout_s.map_or(DRAIN_TIMEOUT, Duration::from_secs),
     })
+}
+
+fn labels(text: Option<&str>) -> Result<BTreeSet<Label>> {
+    let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
+    let labels: std::result::Result<_, _> = parts.map(str::parse).collect();
+    labels.map_err(|error| Failure::new("config.invalid", format!("`worker.labels`: {error}")))
 }
 
 /// All cores but one: builds should not share the core that is measured.
@@ -49,11 +63,12 @@ fn default_cpu_slots() -> u32 {
     cores.saturating_sub(1).max(1)
 }
 
-fn host_name() -> String {
+/// Name of this machine.
+pub(super) fn host_name() -> String {
     nightshift_worker::machine::this_hardware().host
 }
 
-/// Works until `stop`, or until it cannot go on.
-pub(crate) async fn work(config: WorkerConfig, stop: CancellationToken) -> Result<()> {
+/// Works until it is stopped, or until it cannot go on.
+pub(crate) async fn work(config: WorkerConfig, stop: Stop) -> Result<()> {
     lease::run(config, stop).await.map_err(|error| Failure::new(error.code(), describe(&error)))
 }

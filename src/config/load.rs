@@ -14,6 +14,8 @@ use crate::failure::{Failure, Result};
 
 /// What every variable of ours begins with.
 const PREFIX: &str = "NIGHTSHIFT_";
+/// The field's own name for the address of a database.
+const DATABASE_VARIABLE: &str = "DATABASE_URL";
 /// Names the configuration file itself, so it is no key of it.
 const CONFIG_VARIABLE: &str = "NIGHTSHIFT_CONFIG";
 /// How alike an unknown key has to be to a known one to be suggested, from 0 to 1.
@@ -62,6 +64,9 @@ pub(crate) fn load(flags: &Flags, environment: &Environment) -> Result<Loaded> {
     }
     if let Some(file) = file.as_deref().filter(|_| file_read) {
         figment = figment.merge(Named { name: format!("file {}", file.display()), source: Toml::file_exact(file) });
+    }
+    if let Some(url) = environment.get(DATABASE_VARIABLE) {
+        figment = figment.merge(One::new(format!("environment variable {DATABASE_VARIABLE}"), "database.url", url));
     }
     for (name, value) in environment.with_prefix(PREFIX).filter(|(name, _)| *name != CONFIG_VARIABLE) {
         let key = name.trim_start_matches(PREFIX).to_ascii_lowercase().replace("__", ".");

@@ -5,14 +5,20 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 8] = [
+const OPTIONAL: [&str; 14] = [
+    "database.url",
     "prices",
+    "server.name",
+    "server.otlp_endpoint",
+    "server.retention_days",
     "server.token",
     "server.url",
     "server.worker_token",
     "worker.cache_dir",
     "worker.cpp_compiler",
     "worker.cpu_slots",
+    "worker.drain_timeout_s",
+    "worker.labels",
     "worker.name",
 ];
 
@@ -63,6 +69,9 @@ fn walk(figment: &Figment, key: &str, value: &Value, all: &mut Vec<Shown>) {
 /// a variable.
 fn is_secret(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key);
+    if key == "database.url" {
+        return true;
+    }
     let secret = ["token", "secret", "password", "key"].iter().any(|word| name.contains(word));
     secret && !name.ends_with("_env") && !name.ends_with("_tokens")
 }

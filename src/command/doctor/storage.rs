@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nightshift_client::Client;
-use nightshift_store::{OpenOptions, SqliteStore};
+use nightshift_store::{OpenOptions, SqlStore};
 
 use super::{Check, State};
 use crate::context::Context;
@@ -34,7 +34,7 @@ async fn database(data_dir: &Path) -> Check {
         let found = format!("in use by the server at {} (process {}, {})", server.address, server.pid, health.database);
         return Check::ok("database", found);
     }
-    match SqliteStore::open(data_dir, OpenOptions::default()).await {
+    match SqlStore::open_sqlite(data_dir, OpenOptions::default()).await {
         Ok(store) => match store.close().await {
             Ok(()) => Check::ok("database", format!("SQLite in {}", data_dir.display())),
             Err(error) => refused(&error.into()),
