@@ -93,7 +93,9 @@ pub enum ArchiveError {
     #[error("the archive was cut: its last line is missing; copy or export it again")]
     Cut,
     /// Another release wrote it.
-    #[error("the archive has version {found} and this release reads version {ARCHIVE_VERSION}: use the release that wrote it")]
+    #[error(
+        "the archive has version {found} and this release reads version {ARCHIVE_VERSION}: use the release that wrote it"
+    )]
     WrongVersion {
         /// The version that it has.
         found: u64,
@@ -201,7 +203,9 @@ impl ArchiveReader {
             ArchiveLine::Row { row } => {
                 self.rows_bytes += self.digest.row(&row)?;
                 if self.rows_bytes > MAX_ARCHIVE_ROWS_BYTES {
-                    return Err(ArchiveError::TooLarge(format!("its rows have more than {MAX_ARCHIVE_ROWS_BYTES} bytes")));
+                    return Err(ArchiveError::TooLarge(format!(
+                        "its rows have more than {MAX_ARCHIVE_ROWS_BYTES} bytes"
+                    )));
                 }
                 self.rows.push(row);
                 Ok(None)

@@ -1,18 +1,25 @@
 //! The routes under `/api/v1`, with their guards and limits.
 
+mod archive;
 mod artifact_upload;
 mod artifacts;
+mod bulk;
 mod campaigns;
 mod create_campaign;
 mod examine_limits;
 mod health;
 mod idempotency;
 mod ids;
+mod limits;
 mod list;
 mod long_poll;
+mod metrics;
+mod prune;
 mod run_control;
 mod runs;
 mod servers;
+mod tokens;
+mod unpack;
 mod workers;
 
 use std::net::SocketAddr;
@@ -31,9 +38,13 @@ use tower_http::trace::TraceLayer;
 use crate::access;
 use crate::app::App;
 use crate::error::{ApiFailure, Failed};
+use crate::telemetry::observe_request;
 
+pub use archive::{MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT};
+pub use bulk::MAX_BULK_RUNS;
 pub use create_campaign::MAX_TASKS;
 pub use ids::MAX_ID_MATCHES;
+pub(crate) use metrics::GaugeCache;
 pub use runs::MAX_EVENTS_PER_PAGE;
 pub use workers::MAX_LISTED_WORKERS;
 
@@ -56,6 +67,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     let reads = from_fn_with_state(app.clone(), access::reads);
     let operates = from_fn_with_state(app.clone(), access::operates);
     let works = from_fn_with_state(app.clone(), access::works);
+    let administers = from_fn_with_state(app.clone(), access::administers);
+    let writes_artifacts = from_fn_with_state(app.clone(), access::writes_artifacts);
     let reads_artifacts = from_fn_with_state(app.clone(), access::reads_artifacts);
 
     let quick = Router::new()
@@ -81,8 +94,17 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs/{id}/retry", post(run_control::retry))
                 .route("/runs/{id}/signals", post(run_control::signal))
                 .route("/runs/{id}/priority", post(run_control::prioritize))
+                .route("/campaigns/{id}/limits", post(limits::set))
+                .route("/runs/bulk", post(bulk::act))
+                .route_layer(operates.clone()),
+        )
+        .merge(
+            Router::new()
                 .route("/workers/{id}/drain", post(workers::drain))
-                .route_layer(operates),
+                .route("/tokens", get(tokens::list).post(tokens::create))
+                .route("/tokens/{id}/revoke", post(tokens::revoke))
+                .route("/prune", post(prune::prune))
+                .route_layer(administers.clone()),
         )
         .merge(
             Router::new()
@@ -106,21 +128,28 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .merge(
             Router::new()
                 .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
-                .route_layer(works),
+                .route_layer(writes_artifacts),
         )
         .route_layer(from_fn(within_transfer_timeout))
         .layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES));
+    let archives = Router::new()
+        .merge(Router::new().route("/campaigns/{id}/archive", get(archive::export)).route_layer(operates))
+        .merge(Router::new().route("/import", post(archive::import)).route_layer(administers))
+        .route_layer(from_fn(within_archive_timeout));
     let api = quick
         .merge(held)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .merge(artifacts)
+        .merge(archives)
         .fallback(access::no_such_call)
         .method_not_allowed_fallback(access::wrong_method)
         .with_state(app.clone());
 
     Router::new()
         .nest(PREFIX, api)
+        .merge(Router::new().route("/metrics", get(metrics::show)).route_layer(reads.clone()).with_state(app.clone()))
         .merge(extra.layer(reads))
+        .layer(from_fn_with_state(app.clone(), observe_request))
         .layer(from_fn_with_state(listens, access::known_host))
         .layer(from_fn(access::safe_headers))
         .layer(from_fn_with_state(app.clone(), log_failures))
@@ -168,6 +197,10 @@ async fn within_long_poll_timeout(request: Request, next: Next) -> Result<Respon
 
 async fn within_transfer_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {
     within(MAX_ARTIFACT_TIMEOUT, request, next).await
+}
+
+async fn within_archive_timeout(request: Request, next: Next) -> Result<Response, ApiFailure> {
+    within(MAX_ARCHIVE_TIMEOUT, request, next).await
 }
 
 async fn within(limit: Duration, request: Request, next: Next) -> Result<Response, ApiFailure> {

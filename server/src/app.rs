@@ -6,6 +6,7 @@ use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::driver::Driver;
 use nightshift_engine::store::Store;
 use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::trace::SpanSink;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use crate::access::Keys;
 use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
+use crate::api::GaugeCache;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
@@ -20,6 +22,7 @@ use crate::fences::Fences;
 use crate::leases::Leases;
 use crate::life::Life;
 use crate::roster::Roster;
+use crate::telemetry::{Metrics, ObservedStore, SpanExporter};
 use crate::trouble::Trouble;
 use crate::wake::Wake;
 
@@ -40,6 +43,9 @@ pub(crate) struct App {
     pub(crate) agents: Arc<dyn AgentExecutor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) spans: Option<SpanExporter>,
+    pub(crate) gauges: GaugeCache,
     pub(crate) life: Life,
     pub(crate) fences: Fences,
     pub(crate) leases: Leases,
@@ -55,18 +61,24 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: ServerConfig, parts: Parts, address: String) -> Self {
-        let driver = Driver::new(parts.store.clone(), parts.workflow, parts.clock.clone(), parts.random.clone());
+    pub(crate) fn new(config: ServerConfig, parts: Parts, address: String, spans: Option<SpanExporter>) -> Self {
+        let metrics = Arc::new(Metrics::new());
+        let sink = spans.clone().map(|spans| Arc::new(spans) as Arc<dyn SpanSink>);
+        let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
+        let driver = Driver::new(store.clone(), parts.workflow, parts.clock.clone(), parts.random.clone());
         Self {
             keys: Keys::new(&config.token, &config.worker_token),
             config,
             address,
-            store: parts.store,
+            store,
             driver,
             view: parts.view,
             agents: parts.agents,
             clock: parts.clock,
             random: parts.random,
+            metrics,
+            spans,
+            gauges: GaugeCache::default(),
             life: Life::new(),
             fences: Fences::default(),
             leases: Leases::default(),

@@ -27,6 +27,8 @@ pub(crate) const MAX_PULSE_MS: u64 = 60_000;
 pub(crate) const PULSES_OF_A_LIFE: u64 = 3;
 /// Time between two pulses when nothing else is said, in milliseconds.
 pub const DEFAULT_PULSE_MS: u64 = 2_000;
+/// Shortest time for which finished campaigns are kept.
+const MIN_RETENTION: Duration = Duration::from_hours(1);
 /// Most steps that the agents carry out at once.
 pub(crate) const MAX_AGENT_SLOTS: usize = 1_024;
 
@@ -54,6 +56,10 @@ pub struct ServerConfig {
     pub pulse_ms: u64,
     /// Whether the database is embedded in this process, which has locked it: no other server can be alive.
     pub sole: bool,
+    /// How long finished campaigns are kept after their last run ended; for good without it.
+    pub retention: Option<Duration>,
+    /// Where spans are sent (OTLP over HTTP), for example `http://127.0.0.1:4318`; without it, none are made.
+    pub otlp_endpoint: Option<String>,
     /// Name of the server for people, in lists.
     pub name: String,
     /// Version of the server.
@@ -80,6 +86,9 @@ impl ServerConfig {
         }
         if self.agent_slots > MAX_AGENT_SLOTS {
             return wrong("at most 1024 steps of agents can be carried out at once");
+        }
+        if self.retention.is_some_and(|keep_for| keep_for < MIN_RETENTION) {
+            return wrong("finished campaigns must be kept for an hour at least");
         }
         Ok(())
     }

@@ -30,20 +30,23 @@ mod life;
 mod notice_loop;
 mod present;
 mod pulse_loop;
+mod retention_loop;
 mod roster;
 mod roster_loop;
 mod running;
 mod sweeper_loop;
+mod telemetry;
 mod trouble;
 mod waiting;
 mod wake;
 
 pub use agents::AgentExecutor;
 pub use api::{
-    MAX_ARTIFACT_TIMEOUT, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES, MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS,
-    REQUEST_TIMEOUT,
+    MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT, MAX_ARTIFACT_TIMEOUT, MAX_BULK_RUNS, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES,
+    MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS, REQUEST_TIMEOUT,
 };
 pub use clock::{OsRandom, SystemClock};
 pub use config::{DEFAULT_PULSE_MS, Parts, ServerConfig, ViewFn};
 pub use error::ServerError;
 pub use running::{Running, Server, Shutdown};
+pub use telemetry::{MAX_QUEUED_SPANS, SpanExporter};

@@ -66,7 +66,10 @@ async fn round(app: &App) -> Result<(), StoreError> {
     let done = Prunes::new(app, Prunes::before(now, keep_for_ms)).until(Instant::now() + LONGEST_ROUND).await?;
     if done.rows > 0 || done.artifacts > 0 {
         tracing::info!(
-            campaigns = done.campaigns.len(), rows = done.rows, artifacts = done.artifacts, more = done.more,
+            campaigns = done.campaigns.len(),
+            rows = done.rows,
+            artifacts = done.artifacts,
+            more = done.more,
             "what was kept long enough was deleted"
         );
     }

@@ -13,7 +13,8 @@ use crate::app::App;
 use crate::config::{Parts, ServerConfig};
 use crate::connections::{self, Limits};
 use crate::error::ServerError;
-use crate::{agent_loop, api, driver_loop, notice_loop, pulse_loop, roster_loop, sweeper_loop};
+use crate::telemetry::{SpanExport, SpanExporter};
+use crate::{agent_loop, api, driver_loop, notice_loop, pulse_loop, retention_loop, roster_loop, sweeper_loop};
 
 /// How long open requests may take to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,14 +55,15 @@ impl Server {
         let listener = listen(config.bind).await?;
         let addr = listener.local_addr().map_err(|source| ServerError::Bind { addr: config.bind, source })?;
         let drives = config.drives;
-        let app = Arc::new(App::new(config, parts, addr.to_string()));
+        let (spans, export) = span_exporter(&config, addr)?.unzip();
+        let app = Arc::new(App::new(config, parts, addr.to_string(), spans));
         if drives {
             // Before anyone can register: workers of this process belong to this life.
             pulse_loop::begin(&app).await?;
         }
         let router = api::router(&app, addr, extra);
         let shutdown = Shutdown(app.shutdown.clone());
-        let task = tokio::spawn(serve(app, listener, router, drives));
+        let task = tokio::spawn(serve(app, listener, router, drives, export));
         tracing::info!(server.addr = %addr, server.drives = drives, "the server listens");
         Ok(Running { addr, shutdown, task })
     }
@@ -92,6 +94,16 @@ impl Running {
     }
 }
 
+/// The name of this program in traces.
+const SERVICE: &str = "nightshift-server";
+
+fn span_exporter(config: &ServerConfig, addr: SocketAddr) -> Result<Option<(SpanExporter, SpanExport)>, ServerError> {
+    // An empty setting is what a container gets whose environment passes on an unset variable.
+    let endpoint = config.otlp_endpoint.as_deref().map(str::trim).filter(|endpoint| !endpoint.is_empty());
+    let Some(endpoint) = endpoint else { return Ok(None) };
+    SpanExporter::new(endpoint, SERVICE, &config.version, &format!("{} {addr}", config.name)).map(Some)
+}
+
 async fn listen(addr: SocketAddr) -> Result<TcpListener, ServerError> {
     TcpListener::bind(addr).await.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => ServerError::PortInUse { addr },
@@ -99,9 +111,18 @@ async fn listen(addr: SocketAddr) -> Result<TcpListener, ServerError> {
     })
 }
 
-async fn serve(app: Arc<App>, listener: TcpListener, router: Router, drives: bool) -> Result<(), ServerError> {
+async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    router: Router,
+    drives: bool,
+    export: Option<SpanExport>,
+) -> Result<(), ServerError> {
     let mut loops: JoinSet<&'static str> = JoinSet::new();
     start_loops(&app, &mut loops, drives);
+    if let Some(export) = export {
+        start_loop(&mut loops, "span", export.run(app.shutdown.clone()));
+    }
     let shutdown = app.shutdown.clone();
     let mut http = tokio::spawn(connections::serve(listener, router, Limits::default(), shutdown.clone()));
     let mut result = tokio::select! {
@@ -142,6 +163,7 @@ fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) 
         return;
     }
     start_loop(loops, "pulse", pulse_loop::run(app.clone()));
+    start_loop(loops, "retention", retention_loop::run(app.clone()));
     start_loop(loops, "driver", driver_loop::run(app.clone()));
     start_loop(loops, "sweeper", sweeper_loop::run(app.clone()));
     if app.config.agent_slots > 0 {

@@ -68,9 +68,8 @@ pub(crate) async fn export(
             let _ = chunks.try_send(Err(std::io::Error::other(error)));
         }
     });
-    let stream = stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|chunk| (chunk, receiver))
-    });
+    let stream =
+        stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|chunk| (chunk, receiver)) });
     let mut response = Body::from_stream(stream).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(ARCHIVE_MEDIA_TYPE));
     if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{id}.nightshift.zst\"")) {

@@ -51,7 +51,11 @@ pub(crate) async fn act(
         }
     }
     tracing::info!(
-        done = answer.done.len(), refused = answer.refused.len(), more, dry_run = bulk.dry_run, by = actor.name(),
+        done = answer.done.len(),
+        refused = answer.refused.len(),
+        more,
+        dry_run = bulk.dry_run,
+        by = actor.name(),
         "a bulk call was carried out"
     );
     Ok(Json(answer))

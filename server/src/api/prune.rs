@@ -38,13 +38,21 @@ pub(crate) async fn prune(
         let campaigns = app.store.campaigns_to_prune(before, MAX_PRUNED_CAMPAIGNS + 1).await?;
         let most = usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
         let more = campaigns.len() > most;
-        return Ok(Json(PruneDone { campaigns: campaigns.into_iter().take(most).collect(), rows: 0, artifacts: 0, more }));
+        return Ok(Json(PruneDone {
+            campaigns: campaigns.into_iter().take(most).collect(),
+            rows: 0,
+            artifacts: 0,
+            more,
+        }));
     }
     let result = Prunes::new(&app, before).until(Instant::now() + LONGEST).await;
     app.trouble.note_error(&result);
     let done = result?;
     tracing::info!(
-        campaigns = done.campaigns.len(), rows = done.rows, artifacts = done.artifacts, by = actor.name(),
+        campaigns = done.campaigns.len(),
+        rows = done.rows,
+        artifacts = done.artifacts,
+        by = actor.name(),
         "what was over since long ago was deleted"
     );
     Ok(Json(done))

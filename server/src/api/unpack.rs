@@ -3,13 +3,15 @@
 use axum::body::Body;
 use futures::StreamExt;
 use nightshift_engine::store::StoreError;
-use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE_BYTES, Unpacked};
+use nightshift_protocol::archive::{ArchiveError, ArchiveReader, MAX_ARCHIVE_LINE_BYTES, Unpacked, UnpackedArtifact};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::app::App;
 
 /// Bytes that are decompressed at a time: a small input may stand for an endless output.
 const STEP_BYTES: usize = 128 * 1024;
+/// From this size on a line is large.
+const LARGE_LINE_BYTES: usize = 1024 * 1024;
 
 /// Why an archive was not read to its end.
 #[derive(Debug, thiserror::Error)]
@@ -55,10 +57,14 @@ impl<'a> Unpacker<'a> {
             }
             let mut input = InBuffer::around(&chunk);
             loop {
+                let before = input.pos();
                 let mut out = OutBuffer::around(output.as_mut_slice());
                 let hint = decoder.run(&mut input, &mut out).map_err(|error| unreadable(&error))?;
                 let made = out.pos();
-                is_whole = hint == 0;
+                // A call that finds nothing to do says what a next frame would need.
+                if made > 0 || input.pos() > before {
+                    is_whole = hint == 0;
+                }
                 self.take(&output[..made]).await?;
                 // A full output may have left more behind.
                 if input.pos() == chunk.len() && made < STEP_BYTES {
@@ -80,7 +86,7 @@ impl<'a> Unpacker<'a> {
             self.line.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
             let line = std::mem::take(&mut self.line);
-            if let Some(artifact) = self.reader.accept(&line)? {
+            if let Some(artifact) = self.accept(line).await? {
                 self.app.store.put_artifact(&artifact.hash, &artifact.bytes, self.app.clock.now()).await?;
             }
         }
@@ -89,6 +95,21 @@ impl<'a> Unpacker<'a> {
         }
         self.line.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// A large line is read off the runtime's threads: decoding and hashing it takes its time.
+    async fn accept(&mut self, line: Vec<u8>) -> Result<Option<UnpackedArtifact>, UnpackError> {
+        if line.len() < LARGE_LINE_BYTES {
+            return Ok(self.reader.accept(&line)?);
+        }
+        let mut reader = std::mem::take(&mut self.reader);
+        let reading = tokio::task::spawn_blocking(move || {
+            let read = reader.accept(&line);
+            (reader, read)
+        });
+        let (reader, read) = reading.await.map_err(|_| UnpackError::Incomplete)?;
+        self.reader = reader;
+        Ok(read?)
     }
 }
 

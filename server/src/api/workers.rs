@@ -14,6 +14,7 @@ use nightshift_protocol::api::{
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::{Executor, Offers};
 use nightshift_protocol::step::{StepFailure, StepInput, StepKind};
+use nightshift_protocol::trace::TraceParent;
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -131,6 +132,7 @@ async fn hand_over(app: &App, records: Vec<StepRecord>) -> Result<Vec<LeasedStep
 }
 
 fn leased(record: StepRecord, input: StepInput) -> LeasedStep {
+    let traceparent = Some(TraceParent::of_try(&record.run, &record.id, record.epoch).to_string());
     LeasedStep {
         step: record.id,
         epoch: record.epoch,
@@ -140,7 +142,7 @@ fn leased(record: StepRecord, input: StepInput) -> LeasedStep {
         input,
         timeout_ms: record.timeout_ms,
         device: record.device,
-        traceparent: None,
+        traceparent,
     }
 }
 

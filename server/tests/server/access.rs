@@ -23,7 +23,7 @@ async fn a_call_without_the_right_token_changes_nothing() {
     };
     assert_eq!(refused(create(None).await.unwrap()).await, refusal(401, "auth.required"));
     assert_eq!(refused(create(Some("guess")).await.unwrap()).await, refusal(401, "auth.wrong_token"));
-    assert_eq!(refused(create(Some(WORKER)).await.unwrap()).await, refusal(403, "auth.forbidden"));
+    assert_eq!(refused(create(Some(WORKER)).await.unwrap()).await, refusal(403, "access.role_needed"));
     let campaigns: serde_json::Value = server.read("/campaigns").await;
     assert_eq!(campaigns["items"].as_array().unwrap().len(), 0);
     assert_eq!(create(Some(OPERATOR)).await.unwrap().status(), StatusCode::CREATED);
@@ -57,7 +57,7 @@ async fn reading_needs_the_operators_token_when_the_server_says_so() {
     let artifact = server.call(Method::GET, &format!("/artifacts/{hash}"), WORKER).send().await.unwrap();
     assert_eq!(artifact.bytes().await.unwrap().as_ref(), b"bytes");
     let campaigns = server.call(Method::GET, "/campaigns", WORKER).send().await.unwrap();
-    assert_eq!(refused(campaigns).await, refusal(403, "auth.forbidden"));
+    assert_eq!(refused(campaigns).await, refusal(403, "access.role_needed"));
     // A person's browser asks for the token as a password.
     let page = server.bare(Method::GET, "/").basic_auth("me", Some(OPERATOR)).send().await.unwrap();
     assert_eq!(page.text().await.unwrap(), "a page");

@@ -5,15 +5,22 @@
 
 mod access;
 mod agents;
+mod archive;
 mod artifacts;
+mod bulk;
 mod campaigns;
 mod control;
 mod dispatch;
 mod doomed;
 mod faults;
+mod limits;
 mod loops;
+mod metrics;
+mod prune;
 mod replicas;
 mod runs;
 mod setup;
+mod tokens;
 mod toy;
+mod traces;
 mod workers;

@@ -49,6 +49,8 @@ pub(crate) struct Wish {
     pub(crate) pulse_ms: u64,
     /// Whether no other server can be alive.
     pub(crate) sole: bool,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) extra: Router,
 }
 
@@ -67,6 +69,8 @@ impl Default for Wish {
             stall: None,
             pulse_ms: 200,
             sole: true,
+            retention: None,
+            otlp_endpoint: None,
             extra: Router::new(),
         }
     }
@@ -84,9 +88,9 @@ impl Wish {
             lease_ms: self.lease_ms,
             heartbeat_ms: self.heartbeat_ms,
             pulse_ms: self.pulse_ms,
-            retention: None,
-            otlp_endpoint: None,
             sole: self.sole,
+            retention: self.retention,
+            otlp_endpoint: self.otlp_endpoint.clone(),
             name: "test".to_owned(),
             version: "0.0.0-test".to_owned(),
         }

@@ -1,0 +1,137 @@
+//! `GET /metrics`: the page for Prometheus. What the store knows is asked for once in a while, however often it is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use nightshift_engine::store::{PageRequest, StoreError};
+use nightshift_protocol::api::{MAX_WAIT_MS, RunCounts};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::api::MAX_LISTED_WORKERS;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::roster_loop::WRITE_EVERY;
+use crate::telemetry::{BudgetLabels, RouteLabels, StatusLabels, seconds};
+
+/// Media type of the page.
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How long what the store said is good.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+/// Unfinished campaigns whose budgets are shown, the newest ones.
+const MAX_CAMPAIGNS: usize = 50;
+/// Campaigns that are looked at for unfinished ones.
+const MAX_LOOKED_AT: u32 = 200;
+
+/// When the store was asked last.
+#[derive(Debug, Default)]
+pub(crate) struct GaugeCache(Mutex<Option<Instant>>);
+
+/// The page.
+pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFailure> {
+    let mut asked_at = app.gauges.0.lock().await;
+    if asked_at.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
+        let result = refresh(&app).await;
+        app.trouble.note_error(&result);
+        result?;
+        *asked_at = Some(Instant::now());
+    }
+    drop(asked_at);
+    if let Some(spans) = &app.spans {
+        let (sent, dropped) = spans.counts();
+        app.metrics.spans_sent.set(whole(sent));
+        app.metrics.spans_dropped.set(whole(dropped));
+    }
+    match app.metrics.page() {
+        Ok(page) => Ok((StatusCode::OK, [(CONTENT_TYPE, MEDIA_TYPE)], page).into_response()),
+        Err(error) => {
+            Err(ApiFailure::internal("internal.unwritable", format!("the numbers cannot be written: {error}")))
+        }
+    }
+}
+
+async fn refresh(app: &App) -> Result<(), StoreError> {
+    let metrics = &app.metrics;
+    let now = app.clock.now();
+    let gauges = app.store.gauges().await?;
+    metrics.ready_steps.clear();
+    for (route, steps) in gauges.ready {
+        metrics.ready_steps.get_or_create(&RouteLabels { route }).set(whole(steps));
+    }
+    metrics.oldest_lease.clear();
+    for (route, since) in gauges.oldest_lease {
+        metrics.oldest_lease.get_or_create(&RouteLabels { route }).set(seconds(now.since_ms(since)));
+    }
+    metrics.timers.set(whole(gauges.timers));
+    metrics.blocked_steps.set(whole(gauges.blocked));
+    metrics.leases.set(whole(gauges.leases));
+    for (status, runs) in by_status(&gauges.runs) {
+        metrics.runs.get_or_create(&StatusLabels { status }).set(whole(runs));
+    }
+    count_workers(app).await?;
+    show_budgets(app).await
+}
+
+fn by_status(runs: &RunCounts) -> [(&'static str, u64); 6] {
+    [
+        ("running", runs.running),
+        ("paused", runs.paused),
+        ("cancelling", runs.cancelling),
+        ("completed", runs.completed),
+        ("failed", runs.failed),
+        ("cancelled", runs.cancelled),
+    ]
+}
+
+async fn count_workers(app: &App) -> Result<(), StoreError> {
+    // As for "no worker is alive": a waiting worker is written down only once in a while.
+    let written_ms = u64::try_from(WRITE_EVERY.as_millis()).unwrap_or(u64::MAX);
+    let silent_ms = app.config.lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms);
+    let now = app.clock.now();
+    let (mut alive, mut draining, mut silent) = (0, 0, 0);
+    for worker in app.store.list_workers(MAX_LISTED_WORKERS).await? {
+        if now.since_ms(worker.last_seen_at) > silent_ms {
+            silent += 1;
+        } else if worker.draining {
+            draining += 1;
+        } else {
+            alive += 1;
+        }
+    }
+    for (status, workers) in [("alive", alive), ("draining", draining), ("silent", silent)] {
+        app.metrics.workers.get_or_create(&StatusLabels { status }).set(workers);
+    }
+    Ok(())
+}
+
+async fn show_budgets(app: &App) -> Result<(), StoreError> {
+    let metrics = &app.metrics;
+    let campaigns = app.store.list_campaigns(PageRequest { limit: MAX_LOOKED_AT, before: None }).await?;
+    let mut lines = Vec::new();
+    for campaign in campaigns.iter().filter(|campaign| campaign.runs.unfinished() > 0).take(MAX_CAMPAIGNS) {
+        for line in app.store.load_budget(&campaign.id).await? {
+            let labels = BudgetLabels { campaign: campaign.id.to_string(), resource: line.resource.as_str() };
+            lines.push((labels, line));
+        }
+    }
+    // Campaigns that are over are not shown any more.
+    metrics.budget_used.clear();
+    metrics.budget_reserved.clear();
+    metrics.budget_cap.clear();
+    for (labels, line) in lines {
+        metrics.budget_used.get_or_create(&labels).set(whole(line.used));
+        metrics.budget_reserved.get_or_create(&labels).set(whole(line.reserved));
+        if let Some(cap) = line.cap {
+            metrics.budget_cap.get_or_create(&labels).set(whole(cap));
+        }
+    }
+    Ok(())
+}
+
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,101 @@
+//! What is noted about a commit: who began and ended what, how long it took, and the spans of it.
+
+use std::time::Duration;
+
+use nightshift_engine::store::{Advanced, Change, Changed, ModelCallRecord, Reported, TryEnd};
+use nightshift_protocol::id::{RunId, StepId};
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::trace::Span;
+
+use super::metrics::Outcome;
+use super::observed_store::ObservedStore;
+use super::try_span::{model_span, run_span, try_span, wait_span};
+
+/// What was asked of the store, as far as it is noted.
+pub(super) enum Asked {
+    Report { step: StepId, epoch: u64, outcome: Outcome, error: Option<String>, at: TimestampMs },
+    Advance { run: RunId, ends_at: Option<TimestampMs> },
+    Claim,
+}
+
+impl Asked {
+    pub(super) fn of(change: &Change) -> Self {
+        match change {
+            Change::Report(report) => {
+                let (outcome, error) = match &report.end {
+                    TryEnd::Completed { .. } => (Outcome::Completed, None),
+                    TryEnd::Retry { failure, .. } => (Outcome::Retried, Some(failure.code.clone())),
+                    TryEnd::Failed { failure } => (Outcome::Failed, Some(failure.code.clone())),
+                    TryEnd::Cancelled => (Outcome::Cancelled, None),
+                };
+                Self::Report { step: report.step.clone(), epoch: report.epoch, outcome, error, at: report.at }
+            }
+            Change::Advance(advance) => {
+                Self::Advance { run: advance.run.clone(), ends_at: advance.end.as_ref().map(|_| advance.at) }
+            }
+            Change::Claim(_) => Self::Claim,
+        }
+    }
+}
+
+impl ObservedStore {
+    pub(super) async fn note(&self, asked: Asked, changed: &Changed, took: Duration) {
+        match (asked, changed) {
+            (Asked::Report { step, epoch, outcome, error, at }, Changed::Reported(reported)) => {
+                self.metrics.reported(*reported);
+                if *reported == Reported::Committed {
+                    self.try_ended(&step, epoch, outcome, error, at);
+                }
+            }
+            (Asked::Claim, Changed::Claimed(steps)) => {
+                self.metrics.claimed(took, steps.len());
+                for step in steps {
+                    self.held.keep(step);
+                    self.metrics.began(step);
+                }
+            }
+            (Asked::Advance { run, ends_at: Some(at) }, Changed::Advanced(Advanced::Committed { .. })) => {
+                self.run_ended(&run, at).await;
+            }
+            _ => {}
+        }
+    }
+
+    /// A lease ran out, and its try with it.
+    pub(super) fn lease_ran_out(&self, step: &StepId, epoch: u64, at: TimestampMs) {
+        self.try_ended(step, epoch, Outcome::Lost, Some("lease lost".to_owned()), at);
+    }
+
+    /// A second copy of a report is committed, too, but its try is over already: it is not counted twice.
+    fn try_ended(&self, step: &StepId, epoch: u64, outcome: Outcome, error: Option<String>, at: TimestampMs) {
+        let Some(held) = self.held.end(step, epoch) else { return };
+        self.metrics.ended(&held, outcome, at);
+        if let Some(spans) = &self.spans {
+            spans.take(wait_span(&held));
+            spans.take(try_span(&held, outcome, error, at));
+        }
+    }
+
+    pub(super) fn model_called(&self, call: &ModelCallRecord) {
+        // The summary was written by this release, a moment ago.
+        let Ok(summary) = serde_json::from_value::<ModelCallSummary>(call.summary.clone()) else { return };
+        self.metrics.model_called(&summary);
+        self.take_span(|| model_span(call, &summary, self.held.find(&call.run, &call.step_key).as_ref()));
+    }
+
+    /// The span of the whole run, which its others are part of.
+    async fn run_ended(&self, run: &RunId, at: TimestampMs) {
+        let Some(spans) = &self.spans else { return };
+        match nightshift_engine::store::Store::load_run(self, run).await {
+            Ok(record) => spans.take(run_span(&record, at)),
+            Err(error) => tracing::debug!(run.id = %run, error = %error, "the span of a run was not made"),
+        }
+    }
+
+    fn take_span(&self, span: impl FnOnce() -> Span) {
+        if let Some(spans) = &self.spans {
+            spans.take(span());
+        }
+    }
+}

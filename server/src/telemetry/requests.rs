@@ -1,0 +1,62 @@
+//! Requests as they are answered: counted by route, and a span for each that names its place in a trace.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TRACEPARENT_HEADER, TraceParent};
+
+use super::metrics::RequestLabels;
+use crate::app::App;
+
+/// The route of a request that fits none.
+const NO_ROUTE: &str = "-";
+
+/// Counts a request, and makes its span.
+pub(crate) async fn observe_request(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
+    let method = method_name(request.method());
+    let place = app.spans.as_ref().and_then(|_| place_of(&request));
+    let begin = app.clock.now();
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    app.metrics.answered(&RequestLabels { method, route: route.clone(), status });
+    if let (Some(spans), Some(place)) = (&app.spans, place) {
+        spans.take(Span {
+            trace: place.trace,
+            id: SpanId::derived(&[&app.new_uuid().simple().to_string()]),
+            parent: Some(place.span),
+            name: format!("{method} {route}"),
+            kind: SpanKind::Server,
+            begin,
+            end: app.clock.now(),
+            attributes: vec![
+                ("http.request.method", method.into()),
+                ("http.route", route.as_str().into()),
+                ("http.response.status_code", u64::from(status).into()),
+            ],
+            error: (status >= 500).then(|| format!("answered with {status}")),
+        });
+    }
+    response
+}
+
+fn place_of(request: &Request) -> Option<TraceParent> {
+    TraceParent::parse(request.headers().get(TRACEPARENT_HEADER)?.to_str().ok()?)
+}
+
+/// The method as a label with few values.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,91 @@
+//! The spans of a run: the run as a whole, the waiting and the carrying out of each try, each model call.
+
+use nightshift_engine::store::{ModelCallRecord, RunRecord};
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanValue, TraceId};
+
+use super::held::HeldTry;
+use super::metrics::Outcome;
+
+/// The run from its creation to its end. A run that begins again gets a span for each end, with the same id.
+pub(super) fn run_span(run: &RunRecord, at: TimestampMs) -> Span {
+    Span {
+        trace: TraceId::of_run(&run.id),
+        id: SpanId::of_run(&run.id),
+        parent: None,
+        name: "run".to_owned(),
+        kind: SpanKind::Internal,
+        begin: run.created_at,
+        end: at,
+        attributes: vec![
+            ("run.id", run.id.as_str().into()),
+            ("campaign.id", run.campaign.as_str().into()),
+            ("run.status", run.status.as_str().into()),
+        ],
+        error: run.failure.as_ref().map(|failure| failure.code.clone()),
+    }
+}
+
+/// From the moment at which the try could begin to the moment at which it was claimed.
+pub(super) fn wait_span(held: &HeldTry) -> Span {
+    Span {
+        id: SpanId::derived(&[held.step.as_str(), &held.epoch.to_string(), "wait"]),
+        name: format!("wait for {}", held.kind),
+        kind: SpanKind::Internal,
+        begin: held.ready_at,
+        end: held.started_at,
+        ..try_span(held, Outcome::Completed, None, held.started_at)
+    }
+}
+
+/// From claim to report.
+pub(super) fn try_span(held: &HeldTry, outcome: Outcome, error: Option<String>, at: TimestampMs) -> Span {
+    let mut attributes: Vec<(&'static str, SpanValue)> = vec![
+        ("run.id", held.run.as_str().into()),
+        ("step.id", held.step.as_str().into()),
+        ("step.key", held.key.as_str().into()),
+        ("step.route", held.route.as_str().into()),
+        ("step.outcome", outcome.as_str().into()),
+        ("step.tries", u64::from(held.tries).into()),
+        ("lease.epoch", held.epoch.into()),
+    ];
+    attributes.extend(held.worker.as_ref().map(|worker| ("worker.id", worker.as_str().into())));
+    attributes.extend(held.device.map(|device| ("device.index", u64::from(device).into())));
+    Span {
+        trace: TraceId::of_run(&held.run),
+        id: SpanId::of_try(&held.step, held.epoch),
+        parent: Some(SpanId::of_run(&held.run)),
+        name: held.kind.to_owned(),
+        kind: SpanKind::Consumer,
+        begin: held.started_at,
+        end: at,
+        attributes,
+        error,
+    }
+}
+
+/// A model call, within the try that made it.
+pub(super) fn model_span(call: &ModelCallRecord, summary: &ModelCallSummary, held: Option<&HeldTry>) -> Span {
+    let latency_ms = i64::try_from(summary.latency_ms).unwrap_or(i64::MAX);
+    let mut attributes: Vec<(&'static str, SpanValue)> = vec![
+        ("run.id", call.run.as_str().into()),
+        ("step.key", call.step_key.as_str().into()),
+        ("gen_ai.request.model", summary.model.as_str().into()),
+        ("model.turn", u64::from(call.turn).into()),
+    ];
+    attributes.extend(summary.input_tokens.map(|tokens| ("gen_ai.usage.input_tokens", tokens.into())));
+    attributes.extend(summary.output_tokens.map(|tokens| ("gen_ai.usage.output_tokens", tokens.into())));
+    attributes.extend(summary.price_microusd.map(|price| ("model.price_microusd", price.into())));
+    Span {
+        trace: TraceId::of_run(&call.run),
+        id: SpanId::derived(&[call.run.as_str(), &call.step_key, &call.turn.to_string(), "model"]),
+        parent: Some(held.map_or_else(|| SpanId::of_run(&call.run), |held| SpanId::of_try(&held.step, held.epoch))),
+        name: "model call".to_owned(),
+        kind: SpanKind::Client,
+        begin: TimestampMs(call.at.0.saturating_sub(latency_ms)),
+        end: call.at,
+        attributes,
+        error: None,
+    }
+}
