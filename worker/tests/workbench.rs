@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::CompilerReport;
-use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
+use nightshift_protocol::step::{FailureClass, StepInput, StepOutput};
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_worker::build::{Role, build_key};
-use nightshift_worker::execute::{Workbench, examine, find_cpp_toolchain};
+use nightshift_worker::execute::{examine, find_cpp_toolchain};
 use nightshift_worker::process::CancelFlag;
 
-use self::bench::{Bench, CHILD, config};
+use self::bench::{Bench, CHILD};
 
 /// Two loops that vectorize, one that calls the scalar mathematics library.
 const PROGRAM: &str = r#"#include "nightshift.h"

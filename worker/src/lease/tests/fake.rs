@@ -36,6 +36,7 @@ pub(super) struct FakeServer {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own that a test switches on")]
 pub(super) struct ServerState {
     pub(super) registrations: u128,
     pub(super) known: Option<WorkerId>,
