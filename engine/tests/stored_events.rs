@@ -16,6 +16,6 @@ fn every_kind_of_event_is_read_and_written_as_it_was_stored() -> Result<(), serd
         assert_eq!(value["event"], event.kind());
         kinds.insert(event.kind());
     }
-    assert_eq!(kinds.len(), 13, "{kinds:?}");
+    assert_eq!(kinds.len(), 15, "{kinds:?}");
     Ok(())
 }

@@ -2,9 +2,10 @@
 //!
 //! It is made from what the last decision left behind: revision, end of the log, state and steps. The store commits it
 //! only if the run's revision is still the same (no other decision, no change of status), the owner fence holds, and the
-//! log ends exactly one event after the remembered end: the event of this very report. Whatever came in between, a
-//! signal, another report, a copy of this one that was committed before, is an event or a revision more, and the report
-//! is committed alone. A report whose lease is lost appends nothing, so that its decision conflicts as well.
+//! log ends exactly one event after the remembered end, with the event that this very report has just appended. The last
+//! condition needs both halves. Whatever came in between, a signal or another report, makes the log longer. And a report
+//! that appended nothing, because its lease is lost or it is a second copy, must not be taken for the one event that did
+//! come: the end of its lease, for example.
 
 use nightshift_protocol::id::RunId;
 use serde_json::Value;

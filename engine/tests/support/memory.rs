@@ -19,6 +19,12 @@ use nightshift_protocol::time::TimestampMs;
 pub(crate) struct MemoryStore(Mutex<World>);
 
 impl MemoryStore {
+    /// How often it was read and written.
+    pub(crate) fn cost(&self) -> (u64, u64) {
+        let world = self.world();
+        (world.reads, world.commits)
+    }
+
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         match self.0.lock() {
             Ok(world) => world,
@@ -33,7 +39,7 @@ pub(crate) struct World {
     pub(crate) runs: BTreeMap<RunId, Run>,
     pub(crate) servers: BTreeMap<ServerId, ServerRecord>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerRecord>,
-    /// How often the store was read and written.
+    /// Reads of the driver, and commits.
     pub(crate) reads: u64,
     pub(crate) commits: u64,
 }
@@ -134,12 +140,32 @@ impl World {
         }
     }
 
-    pub(crate) fn change(&mut self, change: Change) -> Result<Changed, StoreError> {
-        Ok(match change {
-            Change::Report(report) => Changed::Reported(self.report(report)?),
-            Change::Advance(advance) => Changed::Advanced(self.advance(*advance)?),
-            Change::Claim(claim) => Changed::Claimed(self.claim(&claim)),
-        })
+    /// Applies changes in their order.
+    pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {
+        // What the change before was, when it was a report: the event that it appended, if it did.
+        let mut reported: Option<Option<u64>> = None;
+        let mut changed = Vec::new();
+        for change in changes {
+            let before = reported.take();
+            changed.push(match change {
+                Change::Report(report) => {
+                    let (run, _) = self.step(&report.step)?;
+                    let (id, last_seq) = (run.record.id.clone(), run.record.last_seq);
+                    let answer = self.report(report)?;
+                    let now = self.run(&id)?.record.last_seq;
+                    reported = Some((now > last_seq).then_some(now));
+                    Changed::Reported(answer)
+                }
+                Change::Advance(advance) => {
+                    let is_foreseen = before.is_some() && advance.expects_last_seq.is_some();
+                    let as_foreseen = !is_foreseen || before == Some(advance.expects_last_seq);
+                    let answer = if as_foreseen { self.advance(*advance)? } else { Advanced::Conflict };
+                    Changed::Advanced(answer)
+                }
+                Change::Claim(claim) => Changed::Claimed(self.claim(&claim)),
+            });
+        }
+        Ok(changed)
     }
 
     fn advance(&mut self, advance: Advance) -> Result<Advanced, StoreError> {

@@ -83,7 +83,7 @@ impl Store for MemoryStore {
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {
         let mut world = self.world();
         world.commits += 1;
-        changes.into_iter().map(|change| world.change(change)).collect()
+        world.apply(changes)
     }
 
     async fn control_run(

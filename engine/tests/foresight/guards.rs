@@ -1,0 +1,230 @@
+//! What may come between a decision and its commit, one by one; and what a decision ahead costs.
+
+use nightshift_engine::driver::Settled;
+use nightshift_engine::event::Event;
+use nightshift_engine::store::{Change, Changed, OwnerFence, Reported, Store, TryEnd};
+use nightshift_protocol::id::ServerId;
+use nightshift_protocol::run::RunTransition;
+use nightshift_protocol::signal::Signal;
+use nightshift_protocol::step::StepFailure;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::site::{Site, done, phases};
+use crate::toy::{Phase, SOFT};
+
+fn hint(site: &Site) {
+    let at = nightshift_engine::clock::Clock::now(&*site.clock);
+    let heard = Event::SignalReceived { signal: Signal::Hint { text: "x".to_owned() }, by: None };
+    site.store.world().run(&site.run).unwrap().append(at, heard);
+}
+
+fn kinds(site: &Site) -> Vec<&'static str> {
+    site.stored().log.iter().map(|event| event.event.kind()).collect()
+}
+
+#[tokio::test]
+async fn a_step_costs_one_commit_and_no_read() {
+    let mut site = Site::begun(&phases(&[1; 10])).await;
+    for number in 0..10 {
+        let key = format!("phase{number}/step0");
+        let before = site.store.cost();
+        let report = site.report_of(&key, done(&key));
+        let foreseen = site.driver.foresee(&report).unwrap();
+        let changed = site.store.commit(vec![Change::Report(report), Change::Advance(foreseen.advance)]).await.unwrap();
+        let [Changed::Reported(reported), Changed::Advanced(advanced)] = &changed[..] else { panic!("{changed:?}") };
+        let settled = site.driver.settle(foreseen.ticket, *reported, advanced);
+        assert_eq!(settled, if number == 9 { Settled::Ended } else { Settled::Decided });
+        assert_eq!(site.store.cost(), (before.0, before.1 + 1));
+        site.claim().await;
+    }
+    assert_eq!(site.stored().record.status.as_str(), "completed");
+    assert_eq!(site.driver.remembered(), (0, 0), "what is over is forgotten");
+}
+
+#[tokio::test]
+async fn a_signal_that_slips_in_is_decided_about_first() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    assert_eq!(site.report_ahead(report, hint).await, Some(Settled::Drive));
+    assert_eq!(kinds(&site), ["run_created", "step_scheduled", "signal_received", "step_completed", "step_scheduled"]);
+}
+
+#[tokio::test]
+async fn a_signal_that_came_before_is_not_overlooked() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    hint(&site);
+    let report = site.report_of("phase0/step0", done("a"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Drive));
+    let state = site.stored().record.state.unwrap();
+    assert_eq!(state["seen"].as_array().map(Vec::len), Some(4));
+}
+
+#[tokio::test]
+async fn a_pause_that_slips_in_is_kept() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    let pause = |site: &Site| {
+        let at = nightshift_engine::clock::Clock::now(&*site.clock);
+        site.store.world().control(&site.run, RunTransition::Pause, None, at).unwrap();
+    };
+    assert_eq!(site.report_ahead(report, pause).await, Some(Settled::Drive));
+    assert_eq!(site.stored().record.status.as_str(), "paused");
+    assert_eq!(site.stored().steps.len(), 2, "the next step is known, and waits");
+}
+
+#[tokio::test]
+async fn a_cancel_that_slips_in_begins_nothing() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    let cancel = |site: &Site| {
+        let at = nightshift_engine::clock::Clock::now(&*site.clock);
+        site.store.world().control(&site.run, RunTransition::Cancel, None, at).unwrap();
+    };
+    assert_eq!(site.report_ahead(report, cancel).await, Some(Settled::Drive));
+    assert_eq!(site.stored().record.status.as_str(), "cancelled");
+    assert_eq!(site.stored().steps.len(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_lease_commits_nothing_and_forgets_what_was_foreseen() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let mut report = site.report_of("phase0/step0", done("a"));
+    report.epoch += 1;
+    let before = site.facts();
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::LeaseLost));
+    assert_eq!(site.facts(), before);
+    let report = site.report_of("phase0/step0", done("a"));
+    assert!(site.driver.foresee(&report).is_none());
+    site.report_and_drive(report).await;
+    let report = site.report_of("phase1/step0", done("b"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Ended));
+}
+
+#[tokio::test]
+async fn the_end_of_a_lease_is_not_taken_for_the_report_that_it_made_late() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    let expire = |site: &Site| {
+        let at = nightshift_engine::clock::Clock::now(&*site.clock).plus_ms(60_000);
+        let lost = TryEnd::Retry { failure: StepFailure::retriable("worker.lost", "x"), at };
+        let ended = site.store.world().end_try(&report.step, report.epoch, lost, at, true).unwrap();
+        assert_eq!(ended, Reported::Committed);
+    };
+    // The log is one event longer, as foreseen, and it is another event.
+    assert_eq!(site.report_ahead(report.clone(), expire).await, Some(Settled::LeaseLost));
+    assert_eq!(kinds(&site), ["run_created", "step_scheduled", "step_retried"]);
+    assert_eq!(site.stored().steps.len(), 1);
+}
+
+#[tokio::test]
+async fn a_second_copy_of_a_report_decides_nothing_again() {
+    let site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    let foreseen = site.driver.foresee(&report).unwrap();
+    // The same report through another server: it is committed there, and that server drives the run.
+    assert_eq!(site.store.report(report.clone()).await.unwrap(), Reported::Committed);
+    site.drive().await;
+    let before = site.facts();
+    let changed = site.store.commit(vec![Change::Report(report), Change::Advance(foreseen.advance)]).await.unwrap();
+    let [Changed::Reported(reported), Changed::Advanced(advanced)] = &changed[..] else { panic!("{changed:?}") };
+    assert_eq!(*reported, Reported::Committed);
+    assert_eq!(site.driver.settle(foreseen.ticket, *reported, advanced), Settled::Drive);
+    assert_eq!(site.facts(), before);
+}
+
+#[tokio::test]
+async fn a_copy_that_was_committed_and_not_decided_is_driven() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    assert_eq!(site.store.report(report.clone()).await.unwrap(), Reported::Committed);
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Drive));
+    assert_eq!(kinds(&site), ["run_created", "step_scheduled", "step_completed", "step_scheduled"]);
+}
+
+#[tokio::test]
+async fn a_server_that_lost_the_run_decides_nothing() {
+    let mut site = Site::begun(&phases(&[1, 1, 1])).await;
+    let fence = OwnerFence { server: ServerId::from_uuid(Uuid::from_u128(7)), epoch: 3 };
+    let own = |site: &Site, epoch| {
+        let mut world = site.store.world();
+        let record = &mut world.run(&site.run).unwrap().record;
+        (record.owner, record.owner_epoch) = (Some(ServerId::from_uuid(Uuid::from_u128(7))), epoch);
+    };
+    own(&site, 3);
+    site.fence = Some(fence);
+    let report = site.report_of("phase0/step0", done("a"));
+    site.report_and_drive(report).await;
+    let report = site.report_of("phase1/step0", done("b"));
+    // The run goes to another server and comes back: whatever was known may be old.
+    assert_eq!(site.report_ahead(report, |site| own(site, 5)).await, Some(Settled::NotOwner));
+    assert_eq!(kinds(&site).last(), Some(&"step_completed"));
+}
+
+#[tokio::test]
+async fn one_report_at_a_time_is_decided_ahead() {
+    let site = Site::begun(&phases(&[2, 1])).await;
+    let first = site.driver.foresee(&site.report_of("phase0/step0", done("a")));
+    assert!(first.is_some());
+    assert!(site.driver.foresee(&site.report_of("phase0/step1", done("b"))).is_none());
+}
+
+#[tokio::test]
+async fn a_commit_that_failed_leaves_nothing_behind() {
+    let mut site = Site::begun(&phases(&[1, 1])).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    drop(site.driver.foresee(&report));
+    assert_eq!(site.report_ahead(report, |_| {}).await, None);
+    assert_eq!(kinds(&site).last(), Some(&"step_scheduled"));
+}
+
+#[tokio::test]
+async fn a_failure_ends_the_run_ahead_unless_it_is_outlived() {
+    for (code, status) in [("hard", "failed"), (SOFT, "running")] {
+        let mut site = Site::begun(&phases(&[1, 1])).await;
+        let end = TryEnd::Failed { failure: StepFailure::fatal(code, "x") };
+        let report = site.report_of("phase0/step0", end);
+        let settled = site.report_ahead(report, |_| {}).await;
+        assert_eq!(settled, Some(if code == SOFT { Settled::Decided } else { Settled::Ended }));
+        assert_eq!(site.stored().record.status.as_str(), status);
+    }
+}
+
+#[tokio::test]
+async fn a_dead_end_is_seen_ahead_too() {
+    let mut steps = phases(&[1]);
+    steps.push(Phase { width: 1, gate: false, stuck: true });
+    let mut site = Site::begun(&steps).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Ended));
+    assert_eq!(site.stored().record.failure.map(|failure| failure.code), Some("run.stuck".to_owned()));
+}
+
+#[tokio::test]
+async fn a_gate_is_waited_at_and_the_steps_behind_it_are_decided_ahead_again() {
+    let mut steps = phases(&[1, 1, 1]);
+    steps[1].gate = true;
+    let mut site = Site::begun(&steps).await;
+    let report = site.report_of("phase0/step0", done("a"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Decided));
+    assert_eq!(site.stored().record.awaits, ["gate 1"]);
+    let at = nightshift_engine::clock::Clock::now(&*site.clock);
+    let approved = Signal::Approved { gate: nightshift_protocol::signal::Gate::Plan };
+    site.store.signal_run(&site.run, approved, None, None, at).await.unwrap();
+    site.drive().await;
+    site.claim().await;
+    assert!(site.stored().record.awaits.is_empty());
+    let report = site.report_of("phase1/step0", done("b"));
+    assert_eq!(site.report_ahead(report, |_| {}).await, Some(Settled::Decided));
+}
+
+#[tokio::test]
+async fn what_the_store_would_change_is_not_foreseen() {
+    let site = Site::begun(&phases(&[1, 1])).await;
+    for output in [json!("a\0"), json!({ "a\0": 1 }), json!([["\0"]])] {
+        let report = site.report_of("phase0/step0", TryEnd::Completed { output });
+        assert!(site.driver.foresee(&report).is_none());
+    }
+    let report = site.report_of("phase0/step0", TryEnd::Completed { output: json!("a") });
+    assert!(site.driver.foresee(&report).is_some(), "nothing was forgotten");
+}

@@ -1,0 +1,147 @@
+//! A workflow of phases: each has steps side by side, and some have a gate before them. What it saw is in its state, so
+//! that two histories are the same exactly when their states are.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use nightshift_engine::clock::{Clock, Random};
+use nightshift_engine::event::Event;
+use nightshift_engine::retry::RetryPolicy;
+use nightshift_engine::workflow::{Command, StepOrder, Workflow, WorkflowError};
+use nightshift_protocol::machine::Needs;
+use nightshift_protocol::signal::Signal;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Code of a failure that a run outlives.
+pub(crate) const SOFT: &str = "soft";
+
+/// A phase.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Phase {
+    /// Steps side by side.
+    pub(crate) width: usize,
+    /// Whether an approval is needed first.
+    pub(crate) gate: bool,
+    /// Whether it wants a step of the first phase once more, which never comes: a dead end.
+    pub(crate) stuck: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State {
+    phases: Vec<Phase>,
+    over: Vec<String>,
+    approvals: usize,
+    exhausted: bool,
+    /// Everything that was folded, in its order.
+    seen: Vec<Value>,
+}
+
+/// The workflow.
+pub(crate) struct Toy;
+
+fn unreadable(error: &serde_json::Error) -> WorkflowError {
+    WorkflowError::Unreadable { what: "toy", message: error.to_string() }
+}
+
+impl Workflow for Toy {
+    fn apply(&self, state: Option<Value>, event: &Event) -> Result<Value, WorkflowError> {
+        let mut state: State = match (state, event) {
+            (None, Event::RunCreated { input }) => State {
+                phases: serde_json::from_value(input.clone()).map_err(|error| unreadable(&error))?,
+                over: Vec::new(),
+                approvals: 0,
+                exhausted: false,
+                seen: Vec::new(),
+            },
+            (state, _) => serde_json::from_value(state.unwrap_or_default()).map_err(|error| unreadable(&error))?,
+        };
+        match event {
+            Event::StepCompleted { key, .. } => state.over.push(key.clone()),
+            Event::StepFailed { key, failure } if failure.code == SOFT => state.over.push(key.clone()),
+            Event::SignalReceived { signal: Signal::Approved { .. }, .. } => state.approvals += 1,
+            Event::BudgetExhausted { .. } => state.exhausted = true,
+            _ => {}
+        }
+        state.seen.push(serde_json::to_value(event).map_err(|error| unreadable(&error))?);
+        serde_json::to_value(state).map_err(|error| unreadable(&error))
+    }
+
+    fn decide(&self, state: &Value) -> Result<Vec<Command>, WorkflowError> {
+        let state = State::deserialize(state).map_err(|error| unreadable(&error))?;
+        if state.exhausted {
+            return Ok(vec![Command::Complete { result: json!("exhausted") }]);
+        }
+        let mut gates = 0;
+        for (number, phase) in state.phases.iter().enumerate() {
+            if phase.gate {
+                gates += 1;
+                if state.approvals < gates {
+                    return Ok(vec![Command::Await { signal: format!("gate {gates}") }]);
+                }
+            }
+            if phase.stuck {
+                return Ok(vec![Command::Schedule(order("phase0/step0"))]);
+            }
+            let keys = (0..phase.width).map(|step| format!("phase{number}/step{step}"));
+            let open: Vec<String> = keys.filter(|key| !state.over.contains(key)).collect();
+            if !open.is_empty() {
+                return Ok(open.iter().map(|key| Command::Schedule(order(key))).collect());
+            }
+        }
+        Ok(vec![Command::Complete { result: json!(state.over) }])
+    }
+
+    fn digest(&self, state: &Value) -> Result<Value, WorkflowError> {
+        let state = State::deserialize(state).map_err(|error| unreadable(&error))?;
+        Ok(json!({ "over": state.over.len() }))
+    }
+
+    fn outlives(&self, failure: &StepFailure) -> bool {
+        failure.code == SOFT
+    }
+}
+
+fn order(key: &str) -> StepOrder {
+    StepOrder {
+        key: key.to_owned(),
+        kind: "toy".to_owned(),
+        needs: Needs::agent(),
+        input: json!({ "key": key }),
+        timeout_ms: 1_000,
+        retry: RetryPolicy { max_tries: 3, first_delay_ms: 100, max_delay_ms: 100 },
+        cost_ms: 1,
+        reserve: Vec::new(),
+    }
+}
+
+/// A clock that stands still until it is told otherwise.
+#[derive(Default)]
+pub(crate) struct SetClock(AtomicI64);
+
+impl SetClock {
+    pub(crate) fn advance_ms(&self, by_ms: i64) {
+        self.0.fetch_add(by_ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> TimestampMs {
+        TimestampMs(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Ids that count, and no jitter.
+#[derive(Default)]
+pub(crate) struct Counting(AtomicU64);
+
+impl Random for Counting {
+    fn uuid(&self) -> u128 {
+        u128::from(self.0.fetch_add(1, Ordering::SeqCst)) + 1
+    }
+
+    fn unit(&self) -> f64 {
+        0.0
+    }
+}

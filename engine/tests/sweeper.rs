@@ -1,0 +1,123 @@
+//! What time brings about: leases that ran out, timers that are due, servers that died.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![expect(dead_code, reason = "the store and the site serve other tests too")]
+
+#[path = "support/memory.rs"]
+mod memory;
+#[path = "support/memory_port.rs"]
+mod memory_port;
+#[path = "foresight/site.rs"]
+mod site;
+#[path = "support/toy.rs"]
+mod toy;
+
+use std::sync::Arc;
+
+use nightshift_engine::clock::Clock;
+use nightshift_engine::store::{ServerRecord, Store, TryEnd, WorkerRecord};
+use nightshift_engine::sweeper::{MAX_PER_ROUND, Sweeper, Swept};
+use nightshift_protocol::id::{ServerId, WorkerId};
+use nightshift_protocol::run::StepStatus;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::site::{Site, phases};
+use crate::toy::Counting;
+
+const LEASE_MS: i64 = 30_000;
+
+fn sweeper(site: &Site) -> Sweeper {
+    Sweeper::new(site.store.clone(), site.clock.clone(), Arc::new(Counting::default()))
+}
+
+fn status(site: &Site) -> (StepStatus, u32) {
+    let step = &site.stored().steps[0].record;
+    (step.status, step.tries)
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_frees_its_step_at_once_until_its_tries_are_used_up() {
+    let mut site = Site::begun(&phases(&[1])).await;
+    let sweeper = sweeper(&site);
+    for tries in 1..=3 {
+        assert_eq!(status(&site), (StepStatus::Leased, tries));
+        site.clock.advance_ms(LEASE_MS - 1);
+        assert_eq!(sweeper.sweep().await.unwrap(), Swept::default(), "it is still in time");
+        site.clock.advance_ms(1);
+        assert_eq!(sweeper.sweep().await.unwrap().expired, 1);
+        assert_eq!(sweeper.sweep().await.unwrap().expired, 0);
+        site.claim().await;
+    }
+    assert_eq!(status(&site), (StepStatus::Failed, 3));
+    site.drive().await;
+    let failure = site.stored().record.failure.unwrap();
+    assert_eq!(failure.code, "worker.lost");
+    assert!(failure.message.contains("given up after 3 tries"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_timer_that_is_due_makes_its_step_ready_and_the_next_one_is_told() {
+    let site = Site::begun(&phases(&[2])).await;
+    let sweeper = sweeper(&site);
+    for (key, after_ms) in [("phase0/step0", 100), ("phase0/step1", 300)] {
+        let at = site.clock.now().plus_ms(after_ms);
+        let end = TryEnd::Retry { failure: StepFailure::retriable("busy", "later"), at };
+        site.store.report(site.report_of(key, end)).await.unwrap();
+    }
+    site.clock.advance_ms(100);
+    let swept = sweeper.sweep().await.unwrap();
+    assert_eq!((swept.fired, swept.next_timer), (1, Some(TimestampMs(300))));
+    site.clock.advance_ms(200);
+    let swept = sweeper.sweep().await.unwrap();
+    assert_eq!((swept.fired, swept.next_timer), (1, None));
+}
+
+#[tokio::test]
+async fn what_a_dead_servers_own_worker_held_is_free_and_the_try_does_not_count() {
+    let site = Site::begun(&phases(&[1])).await;
+    let server = ServerId::from_uuid(Uuid::from_u128(5));
+    let life = ServerRecord {
+        id: server.clone(),
+        name: "a".to_owned(),
+        version: "1".to_owned(),
+        address: String::new(),
+        started_at: TimestampMs(0),
+        expires_at: TimestampMs(LEASE_MS),
+    };
+    site.store.register_server(life, false).await.unwrap();
+    let worker = WorkerRecord {
+        id: WorkerId::from_uuid(Uuid::from_u128(1)),
+        name: "embedded".to_owned(),
+        embedded: true,
+        offers: json!({}),
+        version: "1".to_owned(),
+        last_seen_at: TimestampMs(0),
+        leases: 1,
+        server: Some(server),
+        draining: false,
+    };
+    site.store.register_worker(worker).await.unwrap();
+    // Server and lease end at the same moment: the server counts.
+    site.clock.advance_ms(LEASE_MS);
+    let swept = sweeper(&site).sweep().await.unwrap();
+    assert_eq!((swept.reaped, swept.expired), (1, 0));
+    assert_eq!(status(&site), (StepStatus::Scheduled, 0));
+}
+
+#[tokio::test]
+async fn a_round_that_a_limit_ended_says_that_there_is_more() {
+    let limit = usize::try_from(MAX_PER_ROUND).unwrap();
+    let mut site = Site::begun(&phases(&[limit + 1])).await;
+    for _ in 0..=limit / 100 {
+        site.claim().await;
+    }
+    site.clock.advance_ms(LEASE_MS);
+    let sweeper = sweeper(&site);
+    let swept = sweeper.sweep().await.unwrap();
+    assert_eq!((swept.expired, swept.more), (u64::from(MAX_PER_ROUND), true));
+    let swept = sweeper.sweep().await.unwrap();
+    assert_eq!((swept.expired, swept.more), (1, false));
+}
