@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::State;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, Response, StatusCode};
@@ -31,7 +31,9 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<StatusCode, ApiFailure> {
     let hash = hash_of(&text)?;
-    let size = number(&headers, CONTENT_LENGTH.as_str())?.ok_or_else(|| {
+    // A request without a body may leave the header out.
+    let said = number(&headers, CONTENT_LENGTH.as_str())?.or_else(|| body.size_hint().exact());
+    let size = said.ok_or_else(|| {
         ApiFailure::new(
             StatusCode::LENGTH_REQUIRED,
             "artifact.no_length",
