@@ -294,17 +294,18 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(batch.groups.len());
     for group in &batch.groups {
         transaction.connection.mark().await?;
-        let (before, routes_before) = (transaction.notices.clone(), transaction.routes.len());
+        let before = transaction.take_effects();
         match batch::flush(&mut transaction, &[group.as_slice()]).await {
             Ok(mut flushed) => {
                 transaction.connection.keep().await?;
+                transaction.add_effects(before);
                 answers.push(flushed.answers.pop().unwrap_or_else(|| Err(closed())));
             }
             Err(failure) => {
                 // Where the savepoint is gone, the failure was one of those that end the whole transaction.
                 let undone = transaction.connection.undo().await;
-                transaction.notices = before;
-                transaction.routes.truncate(routes_before);
+                transaction.take_effects();
+                transaction.add_effects(before);
                 if undone.is_err() {
                     return Err(failure);
                 }
@@ -325,11 +326,15 @@ async fn operate(
 ) -> Result<(), Failure> {
     for operation in operations {
         transaction.connection.mark().await?;
-        let before = transaction.notices.clone();
+        let before = transaction.take_effects();
         match operation.apply(transaction, &around.place).await {
-            Ok(()) => transaction.connection.keep().await?,
+            Ok(()) => {
+                transaction.connection.keep().await?;
+                transaction.add_effects(before);
+            }
             Err(error) => {
-                transaction.notices = before;
+                transaction.take_effects();
+                transaction.add_effects(before);
                 // Where the savepoint is gone, the error was one of those that end the whole transaction; it says why.
                 transaction.connection.undo().await.map_err(|_| error)?;
             }
@@ -341,8 +346,7 @@ async fn operate(
 async fn finish(transaction: Transaction<'_>, wrote: bool, around: &Surroundings) -> Result<(), Failure> {
     if wrote {
         transaction.connection.commit().await?;
-        around.memory.remember(transaction.routes, transaction.claimed_rank);
-        around.notices.send(transaction.notices);
+        transaction.tell(around);
     } else {
         transaction.connection.rollback().await?;
     }

@@ -75,13 +75,6 @@ pub(crate) async fn load(connection: &mut Connection, id: &StepId) -> Result<Ste
     record(&row.ok_or_else(|| Failure::not_found("step", id.as_str()))?)
 }
 
-/// A step's internal key and its run's, for a step that must exist.
-pub(crate) async fn keys_of(connection: &mut Connection, id: &StepId) -> Result<(i64, i64), Failure> {
-    let row = connection.fetch_optional("SELECT id, run_id FROM step WHERE public_id = $1", values![id.as_str()]).await?;
-    let row = row.ok_or_else(|| Failure::not_found("step", id.as_str()))?;
-    Ok((row.i64(0)?, row.i64(1)?))
-}
-
 pub(crate) fn records(rows: &[Row]) -> Result<Vec<StepRecord>, Failure> {
     rows.iter().map(record).collect()
 }
