@@ -11,10 +11,6 @@ mod advance;
 #[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 mod bench;
 mod candidates;
-#[cfg(test)]
-mod measure;
-#[cfg(test)]
-pub(crate) static STATS: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 mod claim;
 pub(crate) mod event_text;
 pub(crate) mod held;
@@ -127,20 +123,7 @@ fn claims<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a ClaimRequest> 
     })
 }
 
-#[cfg(test)]
-pub(crate) static STAGES: [std::sync::atomic::AtomicU64; 12] = [const { std::sync::atomic::AtomicU64::new(0) }; 12];
-#[cfg(test)]
-pub(crate) fn stage(n: usize, t: &mut std::time::Instant) {
-    let now = std::time::Instant::now();
-    STAGES[n].fetch_add((now - *t).as_micros() as u64, std::sync::atomic::Ordering::Relaxed);
-    *t = now;
-}
-
 async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Result<Attempt, Failure> {
-    #[cfg(test)]
-    let mut t = std::time::Instant::now();
-    #[cfg(test)]
-    STAGES[0].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
     let workers: BTreeSet<&str> = claims(groups).map(|claim| claim.worker.as_str()).collect();
     let claimers = if workers.is_empty() {
@@ -149,11 +132,7 @@ async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Resu
         candidates::workers(transaction.connection, workers.into_iter().map(str::to_owned).collect()).await?
     };
     route::resolve(transaction, &mut set, advances(groups), claims(groups)).await?;
-    #[cfg(test)]
-    stage(1, &mut t);
     load_for_changes(transaction, &mut set, groups).await?;
-    #[cfg(test)]
-    stage(2, &mut t);
 
     let mut errors = missing(&set, &claimers, groups);
     if !errors.is_empty() {
@@ -171,24 +150,16 @@ async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Resu
         }
     }
 
-    #[cfg(test)]
-    stage(3, &mut t);
     let at = changes(groups).map(moment).max().unwrap_or_default();
     let mut wrote = unblock::look_again(transaction.connection, &mut set, at).await?;
     wrote |= write::campaigns(transaction.connection, &mut set).await?;
 
-    #[cfg(test)]
-    stage(4, &mut t);
     serve_claims(transaction, &mut set, &claimers, groups, &mut answers).await?;
 
-    #[cfg(test)]
-    stage(5, &mut t);
     transaction.claimed_rank = transaction.claimed_rank.max(set.claimed_rank);
     transaction.notices.extend(set.take_notices());
     wrote |= write::all(transaction.connection, set).await?;
 
-    #[cfg(test)]
-    stage(6, &mut t);
     Ok(Attempt::Done(answers, wrote))
 }
 

@@ -34,7 +34,7 @@ macro_rules! both {
 
 /// Runs whose log is ahead of their state.
 pub(crate) const AHEAD: Sql =
-    both!("r.status IN ('running', 'paused', 'cancelling') AND r.wake_seq > r.folded_seq");
+    both!("r.to_drive = 1");
 
 /// Cancelled runs without open steps: they wait for their end, whatever their log says.
 pub(crate) const TO_BE_ENDED: Sql = both!(

@@ -20,7 +20,7 @@ use crate::value::values;
 /// ones without open steps, whatever their log says.
 pub(crate) const TO_DRIVE: &str = "SELECT public_id FROM ( \
        SELECT id, public_id FROM run \
-        WHERE status IN ('running', 'paused', 'cancelling') AND wake_seq > folded_seq \
+        WHERE to_drive = 1 \
        UNION \
        SELECT id, public_id FROM run \
         WHERE status = 'cancelling' \

@@ -22,8 +22,7 @@ const MAX_SERVERS: i64 = 1_000;
 
 /// Where a server should look. The runs are its own, those of nobody, and those of servers that are not alive.
 pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
-     CAST(CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.status IN ('running', 'paused', 'cancelling') \
-                          AND r.wake_seq > r.folded_seq \
+     CAST(CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.to_drive = 1 \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
             OR EXISTS (SELECT 1 FROM run r WHERE r.status = 'cancelling' \
