@@ -153,8 +153,8 @@ pub(crate) async fn run<S: Source>(
 ) -> (S, Option<Closing>) {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     loop {
-        let received = receiver.lock().await.recv_many(&mut messages, MAX_BATCH).await;
-        if received == 0 {
+        let count = receiver.lock().await.recv_many(&mut messages, MAX_BATCH).await;
+        if count == 0 {
             return (source, None);
         }
         let mut batch = Batch::default();
@@ -192,13 +192,11 @@ async fn begin<S: Source>(source: &mut S) -> Result<Connection, Failure> {
     let Err(failure) = connection.begin().await else { return Ok(connection) };
     source.give_back(connection, false).await;
     let mut connection = source.take().await?;
-    match connection.begin().await {
-        Ok(()) => Ok(connection),
-        Err(_) => {
-            source.give_back(connection, false).await;
-            Err(failure)
-        }
+    if connection.begin().await.is_ok() {
+        return Ok(connection);
     }
+    source.give_back(connection, false).await;
+    Err(failure)
 }
 
 /// Where a task has its connection from.
