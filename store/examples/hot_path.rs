@@ -9,7 +9,7 @@
 
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,23 +47,26 @@ async fn main() -> Result<(), Failure> {
     } else {
         SqlStore::open_sqlite(Path::new(place), OpenOptions::default()).await?
     };
-    let bench = Bench { store, worker: WorkerId::from_uuid(Uuid::now_v7()), steps };
-    let runs = bench.prepare(runs).await?;
-    let count = runs.len();
-    let bench = Arc::new(bench);
-    let (waiting, times) = (Arc::new(Mutex::new(VecDeque::from(runs))), Arc::new(Mutex::new(Vec::new())));
+    let bench = Arc::new(Bench {
+        store,
+        worker: WorkerId::from_uuid(Uuid::now_v7()),
+        steps,
+        waiting: Mutex::default(),
+        courses: Mutex::default(),
+        times_ms: Mutex::default(),
+    });
+    let waiting = bench.prepare(runs).await?;
+    bench.waiting.lock().unwrap_or_else(PoisonError::into_inner).extend(waiting);
     let began = Instant::now();
-    let tasks: Vec<_> = (0..in_flight)
-        .map(|_| tokio::spawn(Arc::clone(&bench).work(Arc::clone(&waiting), Arc::clone(&times))))
-        .collect();
+    let tasks: Vec<_> = (0..in_flight).map(|_| tokio::spawn(Arc::clone(&bench).work())).collect();
     for task in tasks {
         task.await??;
     }
     let seconds = began.elapsed().as_secs_f64();
-    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut times = bench.times_ms.lock().unwrap_or_else(PoisonError::into_inner).clone();
     times.sort_by(f64::total_cmp);
     let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or_default();
-    let committed = f64::from(u32::try_from(count)? * steps);
+    let committed = f64::from(runs * steps);
     println!(
         "{} on {}: {:.0} steps/s, one run of {steps} steps p50 {:.2} ms, p99 {:.2} ms, {in_flight} in flight",
         committed,
@@ -82,10 +85,14 @@ struct Bench {
     store: SqlStore,
     worker: WorkerId,
     steps: u32,
+    waiting: Mutex<VecDeque<RunId>>,
+    courses: Mutex<HashMap<RunId, Course>>,
+    times_ms: Mutex<Vec<f64>>,
 }
 
 /// Where a run stands.
 struct Course {
+    began: Instant,
     revision: u64,
     last_seq: u64,
     done: u32,
@@ -128,43 +135,29 @@ impl Bench {
         Ok(all)
     }
 
-    async fn work(
-        self: Arc<Self>,
-        waiting: Arc<Mutex<VecDeque<RunId>>>,
-        times: Arc<Mutex<Vec<f64>>>,
-    ) -> Result<(), Failure> {
+    /// Begins runs, and carries out steps of whatever run a claim gives.
+    async fn work(self: Arc<Self>) -> Result<(), Failure> {
         loop {
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(run) = next else { return Ok(()) };
-            let began = Instant::now();
-            self.drive(run).await?;
-            let took_ms = began.elapsed().as_secs_f64() * 1_000.0;
-            times.lock().unwrap_or_else(PoisonError::into_inner).push(took_ms);
-        }
-    }
-
-    /// One run from its first to its last step. The claim of a flush gets the step of its own group, because claims are
-    /// served in order and all ranks rise.
-    async fn drive(&self, run: RunId) -> Result<(), Failure> {
-        let mut course = Course { revision: 0, last_seq: 1, done: 0 };
-        let mut step = self.commit(vec![self.decision(&run, &course)], &mut course).await?;
-        while let Some(done) = step {
-            let report = Report {
-                step: done.id.clone(),
-                epoch: done.epoch,
-                end: TryEnd::Completed { output: json!({"sum": course.done}) },
-                used: Vec::new(),
-                at: AT,
-            };
-            course.done += 1;
-            course.last_seq += 1;
-            let decision = self.decision(&run, &course);
-            step = self.commit(vec![Change::Report(report), decision], &mut course).await?;
-            if step.as_ref().is_some_and(|step| step.run != run) {
-                return Err("a claim got the step of another run: use a new and empty place".into());
+            let course = Course { began: Instant::now(), revision: 0, last_seq: 1, done: 0 };
+            let mut step = self.commit(Vec::new(), run, course).await?;
+            while let Some(done) = step {
+                let removed = self.courses.lock().unwrap_or_else(PoisonError::into_inner).remove(&done.run);
+                let mut course =
+                    removed.ok_or("a claim got a step that nobody scheduled: use a new and empty place")?;
+                let report = Report {
+                    step: done.id.clone(),
+                    epoch: done.epoch,
+                    end: TryEnd::Completed { output: json!({"sum": course.done}) },
+                    used: Vec::new(),
+                    at: AT,
+                };
+                course.done += 1;
+                course.last_seq += 1;
+                step = self.commit(vec![Change::Report(report)], done.run, course).await?;
             }
         }
-        Ok(())
     }
 
     fn decision(&self, run: &RunId, course: &Course) -> Change {
@@ -195,8 +188,14 @@ impl Bench {
         }))
     }
 
-    /// Commits, with a claim when a step follows; the claimed step.
-    async fn commit(&self, mut changes: Vec<Change>, course: &mut Course) -> Result<Option<StepRecord>, Failure> {
+    /// Commits with the next decision, and with a claim when a step follows it; the claimed step.
+    async fn commit(
+        &self,
+        mut changes: Vec<Change>,
+        run: RunId,
+        mut course: Course,
+    ) -> Result<Option<StepRecord>, Failure> {
+        changes.push(self.decision(&run, &course));
         let claims = course.done < self.steps;
         if claims {
             changes.push(Change::Claim(ClaimRequest {
@@ -208,16 +207,25 @@ impl Bench {
                 expires_at: AT.plus_ms(3_600_000),
             }));
         }
+        // Whoever claims the step may be answered before us, so the course goes on before the commit.
+        course.revision += 1;
+        course.last_seq += 1;
+        let (expected, began) = ((course.revision, course.last_seq), course.began);
+        if claims {
+            self.courses.lock().unwrap_or_else(PoisonError::into_inner).insert(run, course);
+        }
         let mut step = None;
         for changed in self.store.commit(changes).await? {
             match changed {
-                Changed::Advanced(Advanced::Committed { revision, last_seq }) => {
-                    (course.revision, course.last_seq) = (revision, last_seq);
-                }
-                Changed::Advanced(other) => return Err(format!("a decision was refused: {other:?}").into()),
+                Changed::Advanced(Advanced::Committed { revision, last_seq }) if (revision, last_seq) == expected => {}
+                Changed::Advanced(other) => return Err(format!("a decision came out as {other:?}").into()),
                 Changed::Claimed(steps) => step = steps.into_iter().next(),
                 Changed::Reported(_) => {}
             }
+        }
+        if !claims {
+            let took_ms = began.elapsed().as_secs_f64() * 1_000.0;
+            self.times_ms.lock().unwrap_or_else(PoisonError::into_inner).push(took_ms);
         }
         if claims && step.is_none() { Err("a claim got no step".into()) } else { Ok(step) }
     }

@@ -15,7 +15,7 @@ mod claim;
 pub(crate) mod event_text;
 pub(crate) mod held;
 pub(crate) mod load;
-mod route;
+pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod table;
 #[cfg(test)]
@@ -41,8 +41,8 @@ use crate::failure::Failure;
 use crate::json;
 use crate::transaction::Transaction;
 
-pub(crate) use self::advance::cancel_open;
 pub use self::advance::MAX_STEPS_PER_ADVANCE;
+pub(crate) use self::advance::cancel_open;
 pub use self::claim::{MAX_CLAIMED, MAX_ROUTES};
 
 /// What became of a flush.
@@ -221,11 +221,7 @@ async fn load_for_changes(
 }
 
 /// Groups that name what does not exist.
-fn missing(
-    set: &WorkingSet,
-    claimers: &HashMap<String, Claimer>,
-    groups: &Groups<'_>,
-) -> Vec<(usize, StoreError)> {
+fn missing(set: &WorkingSet, claimers: &HashMap<String, Claimer>, groups: &Groups<'_>) -> Vec<(usize, StoreError)> {
     let not_found = |noun: &'static str, id: &str| Some(StoreError::NotFound { noun, id: id.to_owned() });
     let missing_of = |change: &Change| match change {
         Change::Report(report) if !set.step_ids.contains_key(report.step.as_str()) => {

@@ -197,7 +197,8 @@ async fn write_few(connection: &mut Connection, mut tables: Vec<Rows>) -> Result
         return Ok(());
     }
     let text = together_on_sqlite(&tables);
-    let mut parameters = Vec::with_capacity(tables.iter().map(|rows| rows.columns.len() * places_for(rows.count)).sum());
+    let mut parameters =
+        Vec::with_capacity(tables.iter().map(|rows| rows.columns.len() * places_for(rows.count)).sum());
     for rows in &mut tables {
         rows.take(0, rows.count, &mut parameters);
     }
@@ -239,8 +240,12 @@ fn on_sqlite(target: &'static Target, places: usize) -> Arc<str> {
             rows.push(')');
         }
         rows.push(')');
-        let named: Vec<String> =
-            target.columns.iter().enumerate().map(|(index, (name, _))| format!("column{} AS {name}", index + 1)).collect();
+        let named: Vec<String> = target
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, (name, _))| format!("column{} AS {name}", index + 1))
+            .collect();
         let source = format!("(SELECT {} FROM {rows} WHERE column1 IS NOT NULL) AS d", named.join(", "));
         statement(target, &source).into()
     });
@@ -257,8 +262,7 @@ fn together_on_sqlite(tables: &[Rows]) -> Arc<str> {
         texts.clear();
     }
     let text = texts.entry(key.collect()).or_insert_with(|| {
-        let parts: Vec<Arc<str>> =
-            tables.iter().map(|rows| on_sqlite(rows.target, places_for(rows.count))).collect();
+        let parts: Vec<Arc<str>> = tables.iter().map(|rows| on_sqlite(rows.target, places_for(rows.count))).collect();
         parts.join("; ").into()
     });
     Arc::clone(text)
