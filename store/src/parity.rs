@@ -114,7 +114,10 @@ async fn of_sqlite(connection: &mut Connection) -> Tables {
         index.0 = row.flag(2).unwrap();
         index.1.push(column);
         let sql = row.text(5).unwrap();
-        index.2 = sql.split_once(" WHERE ").or_else(|| sql.split_once("WHERE ")).map_or_else(BTreeSet::new, |(_, end)| words(end));
+        index.2 = sql
+            .split_once(" WHERE ")
+            .or_else(|| sql.split_once("WHERE "))
+            .map_or_else(BTreeSet::new, |(_, end)| words(end));
     }
     for ((of, _), columns) in unique {
         if let Some(table) = tables.get_mut(&of) {
@@ -192,6 +195,9 @@ async fn both_databases_have_the_same_tables_columns_keys_indexes_and_checks() {
     }
     // Were nothing found of some kind, nothing would be compared.
     assert!(here.values().any(|table| !table.checks.is_empty() && !table.references.is_empty()));
-    assert!(here["lease"].indexes["lease_alone_on_device"].0 && !here["lease"].indexes["lease_alone_on_device"].2.is_empty());
+    assert!(
+        here["lease"].indexes["lease_alone_on_device"].0
+            && !here["lease"].indexes["lease_alone_on_device"].2.is_empty()
+    );
     assert!(here["step"].unique.contains(&vec!["run_id".to_owned(), "key".to_owned()]));
 }

@@ -7,7 +7,9 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
-use crate::direct::{artifact, campaign, event, lease, model_call, ownership, prune, run, schedule, step, timer, token};
+use crate::direct::{
+    artifact, campaign, event, lease, model_call, ownership, prune, run, schedule, step, timer, token,
+};
 use crate::postgres::open::PostgresOptions;
 use crate::sqlite::open::{OpenOptions, open};
 
@@ -69,16 +71,41 @@ fn cases() -> Vec<Case> {
             &["lease_by_worker"],
         ),
         case(timer::DUE, &["30", "10"], &["timer_by_moment (not_before_ms<?)"], &["timer_by_moment"]),
-        case(timer::NEXT, &[], &["timer_by_moment", "ready_by_latest_start"], &["timer_by_moment", "ready_by_latest_start"]),
-        case(timer::TOO_LATE, &["30", "10"], &["ready_by_latest_start (latest_start_ms>? AND latest_start_ms<?)"], &["ready_by_latest_start"]),
+        case(
+            timer::NEXT,
+            &[],
+            &["timer_by_moment", "ready_by_latest_start"],
+            &["timer_by_moment", "ready_by_latest_start"],
+        ),
+        case(
+            timer::TOO_LATE,
+            &["30", "10"],
+            &["ready_by_latest_start (latest_start_ms>? AND latest_start_ms<?)"],
+            &["ready_by_latest_start"],
+        ),
         case(schedule::OF_THE_WINDOW, &["7"], &["ready_by_campaign (campaign_id=?)"], &["ready_by_campaign"]),
         case(ownership::AHEAD, &["1", "3", "10"], &["run_to_drive"], &["run_to_drive"]),
         case(ownership::TO_BE_ENDED, &["1", "3", "10"], &["run_by_status (status=?)"], &["run_by_status"]),
-        case(campaign::LIST, &["90", "10"], &["INTEGER PRIMARY KEY (rowid<?)", "run_by_campaign_and_status"], &["campaign_pkey"]),
+        case(
+            campaign::LIST,
+            &["90", "10"],
+            &["INTEGER PRIMARY KEY (rowid<?)", "run_by_campaign_and_status"],
+            &["campaign_pkey"],
+        ),
         case(token::FIND, &["'s7'"], &["(secret_hash=?)"], &["token_secret_hash_key"]),
         case(model_call::FIND, &["1", "'s'", "1", "'h'"], &["sqlite_autoindex_model_call_1"], &["model_call_pkey"]),
-        case(artifact::CHUNKS, &["1", "0", "9"], &["(artifact_id=? AND offset_bytes>? AND offset_bytes<?)"], &["artifact_chunk_pkey"]),
-        case(prune::UNUSED_ARTIFACTS, &["30", "10"], &["artifact_by_age (created_at_ms<?)", "artifact_use_by_hash (hash=?)"], &["artifact_by_age"]),
+        case(
+            artifact::CHUNKS,
+            &["1", "0", "9"],
+            &["(artifact_id=? AND offset_bytes>? AND offset_bytes<?)"],
+            &["artifact_chunk_pkey"],
+        ),
+        case(
+            prune::UNUSED_ARTIFACTS,
+            &["30", "10"],
+            &["artifact_by_age (created_at_ms<?)", "artifact_use_by_hash (hash=?)"],
+            &["artifact_by_age"],
+        ),
     ]
 }
 
@@ -100,7 +127,8 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_sqlite() {
             assert!(plan.contains(wanted), "{}\ndoes not use {wanted}:\n{plan}", case.sql.sqlite);
         }
         // What may be read from end to end: lists that came with the statement, and indexes of nothing but hits.
-        let harmless = ["VIRTUAL TABLE", "run_to_drive", "SCAN CONSTANT ROW", "(subquery", "SCAN wanted", "SCAN o", "MATERIALIZE"];
+        let harmless =
+            ["VIRTUAL TABLE", "run_to_drive", "SCAN CONSTANT ROW", "(subquery", "SCAN wanted", "SCAN o", "MATERIALIZE"];
         let scans = plan.lines().filter(|line| line.contains("SCAN"));
         let full: Vec<_> = scans.filter(|line| !harmless.iter().any(|part| line.contains(part))).collect();
         assert!(full.is_empty(), "{}\nreads a whole table:\n{plan}", case.sql.sqlite);
@@ -160,5 +188,9 @@ async fn statements_use_the_indexes_that_were_made_for_them_on_postgres() {
 
 /// The statement with its values in their places: a plan for values, as a prepared statement gets one at first.
 fn with_values(sql: &str, values: &[&str]) -> String {
-    values.iter().enumerate().rev().fold(sql.to_owned(), |sql, (index, value)| sql.replace(&format!("${}", index + 1), value))
+    values
+        .iter()
+        .enumerate()
+        .rev()
+        .fold(sql.to_owned(), |sql, (index, value)| sql.replace(&format!("${}", index + 1), value))
 }

@@ -5,6 +5,10 @@
 //! transaction of its own (`redo.rs`). Answers are given after the commit. When it fails, nothing of it is there, and
 //! everybody is told so.
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;

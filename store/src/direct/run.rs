@@ -107,8 +107,11 @@ fn record(row: &Row) -> Result<RunRecord, Failure> {
     let digest = json::read(row.str("digest")?).map_err(|error| unreadable("digest", &error))?;
     let failure: Option<StepFailure> =
         row.opt_str("failure")?.map(json::read).transpose().map_err(|error| unreadable("failure", &error))?;
-    let awaits: Option<Vec<String>> =
-        row.opt_str("awaits")?.map(json::read).transpose().map_err(|error| unreadable("list of awaited signals", &error))?;
+    let awaits: Option<Vec<String>> = row
+        .opt_str("awaits")?
+        .map(json::read)
+        .transpose()
+        .map_err(|error| unreadable("list of awaited signals", &error))?;
     Ok(RunRecord {
         id: public_id(id, "a run's id")?,
         campaign: public_id(row.str("campaign")?, "a campaign's id")?,

@@ -53,11 +53,8 @@ pub(crate) use step_columns;
 pub(crate) const LIST: &str = step_query!("WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
 
 /// The steps of a run without input and output.
-pub(crate) const LIST_HEADS: &str = step_columns!(
-    "'null' AS input, NULL AS output_event",
-    "",
-    "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id"
-);
+pub(crate) const LIST_HEADS: &str =
+    step_columns!("'null' AS input, NULL AS output_event", "", "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
 
 pub(crate) async fn list(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
