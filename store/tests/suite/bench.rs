@@ -186,7 +186,10 @@ pub(crate) fn amount(resource: Resource, amount: u64) -> Amount {
 
 impl Bench {
     pub(crate) async fn on(kind: Kind) -> Self {
-        let place = Place::new(kind);
+        Self::at(Place::new(kind)).await
+    }
+
+    pub(crate) async fn at(place: Place) -> Self {
         let store = place.open().await;
         Self { place, store, clock: HandClock::new(), ids: Counter::starting_at(1) }
     }

@@ -10,6 +10,7 @@ use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{TokenId, WorkerId};
 use nightshift_protocol::run::RunTransition;
+use nightshift_store::SqlStore;
 use serde_json::json;
 
 use crate::bench::{Bench, Kind, amount, done, lost, order, route, worker_record};
@@ -166,14 +167,22 @@ async fn commits_are_told_to_whoever_listens(bench: Bench) {
     until(&mut notices, &Notice::Ready(route())).await;
 }
 
+/// Whether a run that is made over there is told here before long.
+async fn hears(notices: &mut BoxStream<'static, Notice>, there: &SqlStore, bench: &Bench) -> bool {
+    let run = there.create_campaign(bench.new_campaign(1)).await.unwrap().runs.remove(0);
+    let told = Notice::RunChanged(run);
+    let heard = async { while notices.next().await.is_some_and(|notice| notice != told) {} };
+    tokio::time::timeout(Duration::from_millis(500), heard).await.is_ok()
+}
+
 #[tokio::test]
 async fn on_postgres_commits_are_told_to_other_processes_and_not_back() {
     let bench = Bench::on(Kind::Postgres).await;
     let other = bench.place.open().await;
     let mut there = other.notices();
-    // Whoever begins to listen hears that something may have happened before.
-    until(&mut there, &Notice::Unknown).await;
     let mut here = bench.store.notices();
+    // Nobody hears the others before the connection for it is there.
+    while !hears(&mut there, &bench.store, &bench).await || !hears(&mut here, &other, &bench).await {}
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     until(&mut there, &Notice::Ready(route())).await;

@@ -55,26 +55,30 @@ impl Raw {
         names.into_iter().filter(|name| name != "_sqlx_migrations").collect()
     }
 
-    /// Every row of a table, as text.
-    pub(crate) async fn rows(&mut self, table: &str) -> Vec<TextRow> {
-        let columns = match self {
+    /// Names and types of the columns that are written; others are made of them.
+    pub(crate) async fn columns(&mut self, table: &str) -> Vec<(String, String)> {
+        let sql = match self {
             Self::Sqlite(_) => format!("SELECT name || ':' || type FROM pragma_table_info('{table}')"),
             Self::Postgres(_) => format!(
                 "SELECT column_name || ':' || data_type FROM information_schema.columns \
-                 WHERE table_schema = current_schema() AND table_name = '{table}'"
+                 WHERE table_schema = current_schema() AND table_name = '{table}' AND is_generated = 'NEVER'"
             ),
         };
-        let columns = self.column(&columns).await;
+        let columns = self.column(&sql).await;
+        columns.iter().map(|column| column.split_once(':').unwrap()).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+    }
+
+    /// Every row of a table, as text.
+    pub(crate) async fn rows(&mut self, table: &str) -> Vec<TextRow> {
         let mut names = Vec::new();
         let mut texts = Vec::new();
-        for column in &columns {
-            let (name, kind) = column.split_once(':').unwrap();
-            names.push(name.to_owned());
-            texts.push(match kind {
+        for (name, kind) in self.columns(table).await {
+            texts.push(match kind.as_str() {
                 "BLOB" => format!("lower(hex({name}))"),
                 "bytea" => format!("encode({name}, 'hex')"),
                 _ => format!("CAST({name} AS TEXT)"),
             });
+            names.push(name);
         }
         let rows = self.texts(&format!("SELECT {} FROM {table}", texts.join(", ")), names.len()).await;
         rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect()
