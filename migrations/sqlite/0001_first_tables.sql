@@ -84,7 +84,12 @@ CREATE TABLE run (
     awaits         TEXT,
     failure        TEXT,
     created_at_ms  INTEGER NOT NULL,
-    finished_at_ms INTEGER
+    finished_at_ms INTEGER,
+    -- Whether its log is ahead of its state. Computed, and alone in its index: a decision that follows its event in one
+    -- transaction leaves it as it was, so that no index of the row is rewritten.
+    to_drive       INTEGER GENERATED ALWAYS AS
+                   (CASE WHEN wake_seq > folded_seq AND status IN ('running', 'paused', 'cancelling') THEN 1 ELSE 0 END)
+                   STORED
 ) STRICT;
 
 -- Serves: the runs of a campaign, in the order of its tasks.
@@ -94,8 +99,7 @@ CREATE INDEX run_by_campaign_and_status ON run (campaign_id, status);
 -- Serves: the runs of one status, newest first; the driver's work list, cancelled runs whose last step is gone.
 CREATE INDEX run_by_status ON run (status);
 -- Serves: the driver's work list, runs whose log is ahead of their state.
-CREATE INDEX run_to_drive ON run (id)
-    WHERE status IN ('running', 'paused', 'cancelling') AND wake_seq > folded_seq;
+CREATE INDEX run_to_drive ON run (id) WHERE to_drive = 1;
 
 -- The folded state, apart from the run: it is large, and only a decision changes it.
 CREATE TABLE run_state (
@@ -168,12 +172,10 @@ CREATE TABLE step (
     -- The last report that was committed: its epoch, and the blake3 hash of what it said. A second copy is recognised.
     reported_epoch   INTEGER,
     reported_digest  BLOB,
-    -- Serves: a key that exists is left as it is.
+    -- Serves: a key that exists is left as it is; the steps of a run. No index has the status: it changes with every
+    -- claim and report, which would then rewrite every index of the row.
     UNIQUE (run_id, key)
 ) STRICT;
-
--- Serves: the steps of a run; the open steps of a run that is paused, resumed, cancelled or over.
-CREATE INDEX step_by_run ON step (run_id, status);
 
 -- What a step is given, apart from the step: claims and reports do not rewrite it.
 CREATE TABLE step_input (

@@ -29,7 +29,8 @@ pub(crate) fn admit(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Resu
     let priority = i32::try_from(set.run(run_id)?.priority).unwrap_or(i32::MAX);
     let answer = {
         let step = set.step(step_id)?;
-        let campaign = set.campaigns.get(&campaign_id).ok_or_else(|| Failure::unreadable("a campaign", &"not loaded"))?;
+        let campaign =
+            set.campaigns.get(&campaign_id).ok_or_else(|| Failure::unreadable("a campaign", &"not loaded"))?;
         let facts = CampaignFacts {
             schedule: campaign.schedule.as_ref(),
             weight: campaign.weight,
@@ -66,11 +67,7 @@ pub(crate) fn release(set: &mut WorkingSet, step_id: i64) -> Result<(), Failure>
 }
 
 /// Ends what is set aside for a step; `used` says how much of an amount was used up, never more than it.
-pub(crate) fn settle(
-    set: &mut WorkingSet,
-    step_id: i64,
-    used: impl Fn(&Amount) -> u64,
-) -> Result<(), Failure> {
+pub(crate) fn settle(set: &mut WorkingSet, step_id: i64, used: impl Fn(&Amount) -> u64) -> Result<(), Failure> {
     let step = set.step_mut(step_id)?;
     if step.set_aside.is_empty() {
         return Ok(());
@@ -132,9 +129,10 @@ fn tell(set: &mut WorkingSet, step_id: i64, resource: Resource, at: TimestampMs)
 
 /// A stored list of amounts; see the schema's `reserve`.
 pub(crate) fn read_amounts(text: Option<&str>) -> Result<Vec<Amount>, Failure> {
-    text.map_or_else(|| Ok(Vec::new()), |text| {
-        crate::json::read(text).map_err(|error| Failure::unreadable("what a step sets aside", &error))
-    })
+    text.map_or_else(
+        || Ok(Vec::new()),
+        |text| crate::json::read(text).map_err(|error| Failure::unreadable("what a step sets aside", &error)),
+    )
 }
 
 /// `resource=amount,…`, as the statements that load steps give reservations.

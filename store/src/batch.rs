@@ -11,15 +11,11 @@ mod advance;
 #[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 mod bench;
 mod candidates;
-#[cfg(test)]
-mod measure;
-#[cfg(test)]
-pub(crate) static STATS: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 mod claim;
 pub(crate) mod event_text;
 pub(crate) mod held;
 pub(crate) mod load;
-mod route;
+pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod table;
 #[cfg(test)]
@@ -45,8 +41,8 @@ use crate::failure::Failure;
 use crate::json;
 use crate::transaction::Transaction;
 
-pub(crate) use self::advance::cancel_open;
 pub use self::advance::MAX_STEPS_PER_ADVANCE;
+pub(crate) use self::advance::cancel_open;
 pub use self::claim::{MAX_CLAIMED, MAX_ROUTES};
 
 /// What became of a flush.
@@ -127,20 +123,7 @@ fn claims<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a ClaimRequest> 
     })
 }
 
-#[cfg(test)]
-pub(crate) static STAGES: [std::sync::atomic::AtomicU64; 12] = [const { std::sync::atomic::AtomicU64::new(0) }; 12];
-#[cfg(test)]
-pub(crate) fn stage(n: usize, t: &mut std::time::Instant) {
-    let now = std::time::Instant::now();
-    STAGES[n].fetch_add((now - *t).as_micros() as u64, std::sync::atomic::Ordering::Relaxed);
-    *t = now;
-}
-
 async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Result<Attempt, Failure> {
-    #[cfg(test)]
-    let mut t = std::time::Instant::now();
-    #[cfg(test)]
-    STAGES[0].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
     let workers: BTreeSet<&str> = claims(groups).map(|claim| claim.worker.as_str()).collect();
     let claimers = if workers.is_empty() {
@@ -149,11 +132,7 @@ async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Resu
         candidates::workers(transaction.connection, workers.into_iter().map(str::to_owned).collect()).await?
     };
     route::resolve(transaction, &mut set, advances(groups), claims(groups)).await?;
-    #[cfg(test)]
-    stage(1, &mut t);
     load_for_changes(transaction, &mut set, groups).await?;
-    #[cfg(test)]
-    stage(2, &mut t);
 
     let mut errors = missing(&set, &claimers, groups);
     if !errors.is_empty() {
@@ -171,24 +150,16 @@ async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Resu
         }
     }
 
-    #[cfg(test)]
-    stage(3, &mut t);
     let at = changes(groups).map(moment).max().unwrap_or_default();
     let mut wrote = unblock::look_again(transaction.connection, &mut set, at).await?;
     wrote |= write::campaigns(transaction.connection, &mut set).await?;
 
-    #[cfg(test)]
-    stage(4, &mut t);
     serve_claims(transaction, &mut set, &claimers, groups, &mut answers).await?;
 
-    #[cfg(test)]
-    stage(5, &mut t);
     transaction.claimed_rank = transaction.claimed_rank.max(set.claimed_rank);
     transaction.notices.extend(set.take_notices());
     wrote |= write::all(transaction.connection, set).await?;
 
-    #[cfg(test)]
-    stage(6, &mut t);
     Ok(Attempt::Done(answers, wrote))
 }
 
@@ -250,11 +221,7 @@ async fn load_for_changes(
 }
 
 /// Groups that name what does not exist.
-fn missing(
-    set: &WorkingSet,
-    claimers: &HashMap<String, Claimer>,
-    groups: &Groups<'_>,
-) -> Vec<(usize, StoreError)> {
+fn missing(set: &WorkingSet, claimers: &HashMap<String, Claimer>, groups: &Groups<'_>) -> Vec<(usize, StoreError)> {
     let not_found = |noun: &'static str, id: &str| Some(StoreError::NotFound { noun, id: id.to_owned() });
     let missing_of = |change: &Change| match change {
         Change::Report(report) if !set.step_ids.contains_key(report.step.as_str()) => {

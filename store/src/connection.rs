@@ -125,9 +125,7 @@ impl Connection {
     pub(crate) async fn execute_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<u64, Failure> {
         let sql = AssertSqlSafe(Arc::clone(sql));
         Ok(match self.borrowed() {
-            Borrowed::Sqlite(connection) => {
-                sqlite(sqlx::query(sql), values).execute(connection).await?.rows_affected()
-            }
+            Borrowed::Sqlite(connection) => sqlite(sqlx::query(sql), values).execute(connection).await?.rows_affected(),
             Borrowed::Postgres(connection) => {
                 postgres(sqlx::query(sql), values).execute(connection).await?.rows_affected()
             }

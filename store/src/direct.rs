@@ -26,6 +26,10 @@ pub(crate) mod timer;
 pub(crate) mod token;
 pub(crate) mod worker;
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
+mod tests;
+
 use std::str::FromStr;
 
 use crate::failure::Failure;

@@ -88,9 +88,7 @@ impl Failure {
     pub(crate) fn tell(self, place: &Place) -> StoreError {
         match (self, place) {
             (Self::Answer(error), _) => error,
-            (Self::Unwritable(error), _) => {
-                StoreError::Other(format!("a value cannot be written as JSON: {error}"))
-            }
+            (Self::Unwritable(error), _) => StoreError::Other(format!("a value cannot be written as JSON: {error}")),
             (failure @ Self::Unreadable { .. }, place) => StoreError::Corrupt(format!(
                 "{failure}. The database {} may be damaged, or written by another release. Nothing was changed",
                 place.name()

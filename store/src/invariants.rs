@@ -20,119 +20,161 @@ macro_rules! parts {
 }
 
 macro_rules! part {
-    ($body:literal; key) => { concat!("(", $body, " ->> 'key')") };
-    ($body:literal; $text:literal) => { $text };
+    ($body:literal; key) => {
+        concat!("(", $body, " ->> 'key')")
+    };
+    ($body:literal; $text:literal) => {
+        $text
+    };
 }
 
 /// A rule, and a query for the ids of what breaks it.
 const RULES: &[(&str, Sql)] = &[
     (
         "the log of a run has no gaps and ends where the run says",
-        query!("SELECT r.public_id FROM run r WHERE r.last_seq <> (SELECT COUNT(*) FROM event WHERE run_id = r.id) \
+        query!(
+            "SELECT r.public_id FROM run r WHERE r.last_seq <> (SELECT COUNT(*) FROM event WHERE run_id = r.id) \
             OR r.last_seq <> (SELECT coalesce(MAX(seq), 0) FROM event WHERE run_id = r.id) \
-            OR 1 <> (SELECT coalesce(MIN(seq), 1) FROM event WHERE run_id = r.id) LIMIT $1"),
+            OR 1 <> (SELECT coalesce(MIN(seq), 1) FROM event WHERE run_id = r.id) LIMIT $1"
+        ),
     ),
     (
         "a log begins with the creation of its run, and nothing else creates it",
-        query!("SELECT r.public_id FROM run r WHERE 1 <> (SELECT COUNT(*) FROM event WHERE run_id = r.id \
+        query!(
+            "SELECT r.public_id FROM run r WHERE 1 <> (SELECT COUNT(*) FROM event WHERE run_id = r.id \
             AND kind = 'run_created') OR NOT EXISTS (SELECT 1 FROM event WHERE run_id = r.id AND seq = 1 \
-            AND kind = 'run_created') LIMIT $1"),
+            AND kind = 'run_created') LIMIT $1"
+        ),
     ),
     (
         "a run knows its last event that asks for a decision, and folds no event that does not exist",
-        query!("SELECT r.public_id FROM run r WHERE r.folded_seq > r.last_seq OR r.wake_seq <> \
+        query!(
+            "SELECT r.public_id FROM run r WHERE r.folded_seq > r.last_seq OR r.wake_seq <> \
             (SELECT coalesce(MAX(seq), 0) FROM event WHERE run_id = r.id \
-              AND kind NOT IN ('step_scheduled', 'step_retried')) LIMIT $1"),
+              AND kind NOT IN ('step_scheduled', 'step_retried')) LIMIT $1"
+        ),
     ),
     (
         "a run has a state as soon as an event is folded",
-        query!("SELECT r.public_id FROM run r WHERE (r.folded_seq > 0) <> \
-            EXISTS (SELECT 1 FROM run_state WHERE run_id = r.id) LIMIT $1"),
+        query!(
+            "SELECT r.public_id FROM run r WHERE (r.folded_seq > 0) <> \
+            EXISTS (SELECT 1 FROM run_state WHERE run_id = r.id) LIMIT $1"
+        ),
     ),
     (
         "a run that is over says so last, has no open steps and knows when it ended",
-        query!("SELECT r.public_id FROM run r WHERE r.status IN ('completed', 'failed', 'cancelled') AND ( \
+        query!(
+            "SELECT r.public_id FROM run r WHERE r.status IN ('completed', 'failed', 'cancelled') AND ( \
             r.finished_at_ms IS NULL OR r.awaits IS NOT NULL \
             OR EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status IN ('scheduled', 'leased')) \
-            OR 'run_' || r.status <> (SELECT kind FROM event WHERE run_id = r.id AND seq = r.last_seq)) LIMIT $1"),
+            OR 'run_' || r.status <> (SELECT kind FROM event WHERE run_id = r.id AND seq = r.last_seq)) LIMIT $1"
+        ),
     ),
     (
         "a run that is not over knows no end",
-        query!("SELECT public_id FROM run WHERE status IN ('running', 'paused', 'cancelling') \
-            AND finished_at_ms IS NOT NULL LIMIT $1"),
+        query!(
+            "SELECT public_id FROM run WHERE status IN ('running', 'paused', 'cancelling') \
+            AND finished_at_ms IS NOT NULL LIMIT $1"
+        ),
     ),
     (
         "a run that is being cancelled has no scheduled steps",
-        query!("SELECT r.public_id FROM run r WHERE r.status = 'cancelling' \
-            AND EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status = 'scheduled') LIMIT $1"),
+        query!(
+            "SELECT r.public_id FROM run r WHERE r.status = 'cancelling' \
+            AND EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status = 'scheduled') LIMIT $1"
+        ),
     ),
     (
         "a run belongs to a server under an epoch that counts",
-        query!("SELECT public_id FROM run WHERE owner_epoch < 0 OR (owner_id IS NOT NULL AND owner_epoch < 1) LIMIT $1"),
+        query!(
+            "SELECT public_id FROM run WHERE owner_epoch < 0 OR (owner_id IS NOT NULL AND owner_epoch < 1) LIMIT $1"
+        ),
     ),
     (
         "a step is in at most one of ready, lease, timer and blocked",
-        query!("SELECT public_id FROM step WHERE id IN (SELECT step_id FROM (SELECT step_id FROM ready UNION ALL \
+        query!(
+            "SELECT public_id FROM step WHERE id IN (SELECT step_id FROM (SELECT step_id FROM ready UNION ALL \
             SELECT step_id FROM lease UNION ALL SELECT step_id FROM timer UNION ALL SELECT step_id FROM blocked) AS placed \
-            GROUP BY step_id HAVING COUNT(*) > 1) LIMIT $1"),
+            GROUP BY step_id HAVING COUNT(*) > 1) LIMIT $1"
+        ),
     ),
     (
         "a lease exists exactly while its step is leased, with the step's epoch and worker",
-        query!("SELECT s.public_id FROM step s LEFT JOIN lease l ON l.step_id = s.id \
+        query!(
+            "SELECT s.public_id FROM step s LEFT JOIN lease l ON l.step_id = s.id \
             LEFT JOIN worker w ON w.id = l.worker_id \
           WHERE (s.status = 'leased') <> (l.step_id IS NOT NULL) \
-             OR l.epoch <> s.epoch OR w.public_id <> s.worker LIMIT $1"),
+             OR l.epoch <> s.epoch OR w.public_id <> s.worker LIMIT $1"
+        ),
     ),
     (
         "a step that has a device alone knows which",
-        query!("SELECT s.public_id FROM lease l JOIN step s ON s.id = l.step_id \
-          WHERE l.exclusive = 1 AND l.device IS NULL LIMIT $1"),
+        query!(
+            "SELECT s.public_id FROM lease l JOIN step s ON s.id = l.step_id \
+          WHERE l.exclusive = 1 AND l.device IS NULL LIMIT $1"
+        ),
     ),
     (
         "beside a step that has a device alone there is no other one",
-        query!("SELECT s.public_id FROM lease l JOIN step s ON s.id = l.step_id \
+        query!(
+            "SELECT s.public_id FROM lease l JOIN step s ON s.id = l.step_id \
           WHERE l.exclusive = 1 AND EXISTS (SELECT 1 FROM lease o WHERE o.worker_id = l.worker_id \
-            AND o.device = l.device AND o.step_id <> l.step_id) LIMIT $1"),
+            AND o.device = l.device AND o.step_id <> l.step_id) LIMIT $1"
+        ),
     ),
     (
         "a ready step is scheduled, in its route and campaign, in a running run",
-        query!("SELECT s.public_id FROM ready q JOIN step s ON s.id = q.step_id JOIN run r ON r.id = s.run_id \
+        query!(
+            "SELECT s.public_id FROM ready q JOIN step s ON s.id = q.step_id JOIN run r ON r.id = s.run_id \
           WHERE s.status <> 'scheduled' OR r.status <> 'running' OR q.route_id <> s.route_id \
-             OR q.campaign_id <> r.campaign_id LIMIT $1"),
+             OR q.campaign_id <> r.campaign_id LIMIT $1"
+        ),
     ),
     (
         "a timer belongs to a scheduled step",
-        query!("SELECT s.public_id FROM timer t JOIN step s ON s.id = t.step_id WHERE s.status <> 'scheduled' LIMIT $1"),
+        query!(
+            "SELECT s.public_id FROM timer t JOIN step s ON s.id = t.step_id WHERE s.status <> 'scheduled' LIMIT $1"
+        ),
     ),
     (
         "a blocked step is scheduled, in its campaign",
-        query!("SELECT s.public_id FROM blocked b JOIN step s ON s.id = b.step_id JOIN run r ON r.id = s.run_id \
-          WHERE s.status <> 'scheduled' OR b.campaign_id <> r.campaign_id LIMIT $1"),
+        query!(
+            "SELECT s.public_id FROM blocked b JOIN step s ON s.id = b.step_id JOIN run r ON r.id = s.run_id \
+          WHERE s.status <> 'scheduled' OR b.campaign_id <> r.campaign_id LIMIT $1"
+        ),
     ),
     (
         "a scheduled step of a running run is ready, or waits for a timer or a budget",
-        query!("SELECT s.public_id FROM step s JOIN run r ON r.id = s.run_id \
+        query!(
+            "SELECT s.public_id FROM step s JOIN run r ON r.id = s.run_id \
           WHERE s.status = 'scheduled' AND r.status = 'running' AND NOT EXISTS \
             (SELECT 1 FROM ready WHERE step_id = s.id) AND NOT EXISTS (SELECT 1 FROM timer WHERE step_id = s.id) \
-            AND NOT EXISTS (SELECT 1 FROM blocked WHERE step_id = s.id) LIMIT $1"),
+            AND NOT EXISTS (SELECT 1 FROM blocked WHERE step_id = s.id) LIMIT $1"
+        ),
     ),
     (
         "only steps that are ready or leased have something set aside",
-        query!("SELECT s.public_id FROM reservation v JOIN step s ON s.id = v.step_id \
+        query!(
+            "SELECT s.public_id FROM reservation v JOIN step s ON s.id = v.step_id \
           WHERE v.amount < 0 OR (NOT EXISTS (SELECT 1 FROM ready WHERE step_id = s.id) \
-            AND NOT EXISTS (SELECT 1 FROM lease WHERE step_id = s.id)) LIMIT $1"),
+            AND NOT EXISTS (SELECT 1 FROM lease WHERE step_id = s.id)) LIMIT $1"
+        ),
     ),
     (
         "what a budget says is reserved is what is set aside for the campaign's steps",
-        query!("SELECT c.public_id FROM budget b JOIN campaign c ON c.id = b.campaign_id \
+        query!(
+            "SELECT c.public_id FROM budget b JOIN campaign c ON c.id = b.campaign_id \
           WHERE b.reserved <> (SELECT coalesce(SUM(amount), 0) FROM reservation v \
-            WHERE v.campaign_id = b.campaign_id AND v.resource = b.resource) OR b.used < 0 OR b.reserved < 0 LIMIT $1"),
+            WHERE v.campaign_id = b.campaign_id AND v.resource = b.resource) OR b.used < 0 OR b.reserved < 0 LIMIT $1"
+        ),
     ),
     (
         "what is set aside is counted in a budget of the step's campaign",
-        query!("SELECT s.public_id FROM reservation v JOIN step s ON s.id = v.step_id JOIN run r ON r.id = s.run_id \
+        query!(
+            "SELECT s.public_id FROM reservation v JOIN step s ON s.id = v.step_id JOIN run r ON r.id = s.run_id \
           WHERE v.campaign_id <> r.campaign_id OR NOT EXISTS (SELECT 1 FROM budget b \
-            WHERE b.campaign_id = v.campaign_id AND b.resource = v.resource) LIMIT $1"),
+            WHERE b.campaign_id = v.campaign_id AND b.resource = v.resource) LIMIT $1"
+        ),
     ),
     (
         "a campaign has a clock",
@@ -140,8 +182,10 @@ const RULES: &[(&str, Sql)] = &[
     ),
     (
         "a step was begun at most as often as it was leased",
-        query!("SELECT public_id FROM step WHERE tries > epoch OR tries < 0 \
-            OR coalesce(reported_epoch, 0) > epoch LIMIT $1"),
+        query!(
+            "SELECT public_id FROM step WHERE tries > epoch OR tries < 0 \
+            OR coalesce(reported_epoch, 0) > epoch LIMIT $1"
+        ),
     ),
     (
         "a step is scheduled once in its log, where it says, and its result is committed at most once",
@@ -170,18 +214,24 @@ const RULES: &[(&str, Sql)] = &[
     ),
     (
         "a step is over exactly when it knows the moment",
-        query!("SELECT public_id FROM step WHERE (status IN ('completed', 'failed', 'cancelled')) <> \
-            (finished_at_ms IS NOT NULL) LIMIT $1"),
+        query!(
+            "SELECT public_id FROM step WHERE (status IN ('completed', 'failed', 'cancelled')) <> \
+            (finished_at_ms IS NOT NULL) LIMIT $1"
+        ),
     ),
     (
         "a step has its input",
-        query!("SELECT public_id FROM step WHERE NOT EXISTS (SELECT 1 FROM step_input WHERE step_id = step.id) LIMIT $1"),
+        query!(
+            "SELECT public_id FROM step WHERE NOT EXISTS (SELECT 1 FROM step_input WHERE step_id = step.id) LIMIT $1"
+        ),
     ),
     (
         "a complete artifact has all its bytes",
-        query!("SELECT a.hash FROM artifact a WHERE (a.complete = 1) <> (a.stored_bytes = a.size_bytes) \
+        query!(
+            "SELECT a.hash FROM artifact a WHERE (a.complete = 1) <> (a.stored_bytes = a.size_bytes) \
             OR a.stored_bytes <> (SELECT coalesce(SUM(length(bytes)), 0) FROM artifact_chunk \
-               WHERE artifact_id = a.id) LIMIT $1"),
+               WHERE artifact_id = a.id) LIMIT $1"
+        ),
     ),
 ];
 

@@ -15,6 +15,10 @@ mod json;
 mod memory;
 mod notices;
 mod number;
+#[cfg(test)]
+mod parity;
+#[cfg(test)]
+mod plans;
 mod port;
 pub mod postgres;
 mod row;

@@ -1,8 +1,8 @@
 //! What a process keeps of the store between transactions.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use tokio::sync::Mutex;
 

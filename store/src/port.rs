@@ -402,7 +402,8 @@ impl Store for SqlStore {
         artifact::check(hash, bytes)?;
         let progress = read!(self, |connection| artifact::progress(connection, hash))?;
         if progress.is_some_and(|progress| progress.complete) {
-            return Ok(());
+            let hash = hash.clone();
+            return write!(self, |transaction, hash, at| artifact::put_again(transaction.connection, hash, *at));
         }
         let (hash, bytes) = (hash.clone(), bytes.to_vec());
         write!(self, |transaction, hash, bytes, at| artifact::put(transaction.connection, hash, bytes, *at))

@@ -58,7 +58,7 @@ impl SqlStore {
         let source = sqlite::source::Sole::new(opened.writer);
         tokio::spawn(write_to_sqlite(source, opened.lock, around.clone(), receiver));
         let side = Side::Sqlite { database: opened.database, readers: opened.readers };
-        Ok(Self { side, writer, around, tasks: Vec::new() }.remember().await?)
+        Self { side, writer, around, tasks: Vec::new() }.remember().await
     }
 
     /// Opens a database of a Postgres server and brings its schema up to date. `url` is `DATABASE_URL`:
@@ -83,7 +83,7 @@ impl SqlStore {
         let hear = tokio::spawn(postgres::notify::hear(opened.connect, me, around.notices.clone()));
         let tasks = vec![tell.abort_handle(), hear.abort_handle()];
         let side = Side::Postgres { pool: opened.pool, hot: opened.hot };
-        Ok(Self { side, writer, around, tasks }.remember().await?)
+        Self { side, writer, around, tasks }.remember().await
     }
 
     /// Reads what earlier lives of servers knew of the virtual time.

@@ -6,6 +6,7 @@ use nightshift_engine::store::Notice;
 
 use crate::connection::Connection;
 use crate::memory::Memory;
+use crate::writer::Surroundings;
 
 /// Whoever opened it commits it, sends the notices and answers; or undoes it and forgets them.
 pub(crate) struct Transaction<'c> {
@@ -31,4 +32,33 @@ impl<'c> Transaction<'c> {
     pub(crate) fn notice(&mut self, notice: Notice) {
         self.notices.insert(notice);
     }
+
+    /// Tells what its commit brought about, which is done.
+    pub(crate) fn tell(self, around: &Surroundings) {
+        around.memory.remember(self.routes, self.claimed_rank);
+        around.notices.send(self.notices);
+    }
+
+    /// Takes what the commit will bring about so far out of the way of an operation that may be undone.
+    pub(crate) fn take_effects(&mut self) -> Effects {
+        Effects {
+            notices: std::mem::take(&mut self.notices),
+            routes: std::mem::take(&mut self.routes),
+            claimed_rank: self.claimed_rank.take(),
+        }
+    }
+
+    /// Puts it back, beside what the operation brings about.
+    pub(crate) fn add_effects(&mut self, effects: Effects) {
+        self.notices.extend(effects.notices);
+        self.routes.extend(effects.routes);
+        self.claimed_rank = self.claimed_rank.max(effects.claimed_rank);
+    }
+}
+
+/// What a commit will bring about.
+pub(crate) struct Effects {
+    notices: HashSet<Notice>,
+    routes: Vec<(String, i64)>,
+    claimed_rank: Option<i64>,
 }

@@ -5,6 +5,10 @@
 //! transaction of its own (`redo.rs`). Answers are given after the commit. When it fails, nothing of it is there, and
 //! everybody is told so.
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -153,8 +157,8 @@ pub(crate) async fn run<S: Source>(
 ) -> (S, Option<Closing>) {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     loop {
-        let received = receiver.lock().await.recv_many(&mut messages, MAX_BATCH).await;
-        if received == 0 {
+        let count = receiver.lock().await.recv_many(&mut messages, MAX_BATCH).await;
+        if count == 0 {
             return (source, None);
         }
         let mut batch = Batch::default();
@@ -192,13 +196,11 @@ async fn begin<S: Source>(source: &mut S) -> Result<Connection, Failure> {
     let Err(failure) = connection.begin().await else { return Ok(connection) };
     source.give_back(connection, false).await;
     let mut connection = source.take().await?;
-    match connection.begin().await {
-        Ok(()) => Ok(connection),
-        Err(_) => {
-            source.give_back(connection, false).await;
-            Err(failure)
-        }
+    if connection.begin().await.is_ok() {
+        return Ok(connection);
     }
+    source.give_back(connection, false).await;
+    Err(failure)
 }
 
 /// Where a task has its connection from.
@@ -294,17 +296,18 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(batch.groups.len());
     for group in &batch.groups {
         transaction.connection.mark().await?;
-        let (before, routes_before) = (transaction.notices.clone(), transaction.routes.len());
+        let before = transaction.take_effects();
         match batch::flush(&mut transaction, &[group.as_slice()]).await {
             Ok(mut flushed) => {
                 transaction.connection.keep().await?;
+                transaction.add_effects(before);
                 answers.push(flushed.answers.pop().unwrap_or_else(|| Err(closed())));
             }
             Err(failure) => {
                 // Where the savepoint is gone, the failure was one of those that end the whole transaction.
                 let undone = transaction.connection.undo().await;
-                transaction.notices = before;
-                transaction.routes.truncate(routes_before);
+                transaction.take_effects();
+                transaction.add_effects(before);
                 if undone.is_err() {
                     return Err(failure);
                 }
@@ -325,11 +328,15 @@ async fn operate(
 ) -> Result<(), Failure> {
     for operation in operations {
         transaction.connection.mark().await?;
-        let before = transaction.notices.clone();
+        let before = transaction.take_effects();
         match operation.apply(transaction, &around.place).await {
-            Ok(()) => transaction.connection.keep().await?,
+            Ok(()) => {
+                transaction.connection.keep().await?;
+                transaction.add_effects(before);
+            }
             Err(error) => {
-                transaction.notices = before;
+                transaction.take_effects();
+                transaction.add_effects(before);
                 // Where the savepoint is gone, the error was one of those that end the whole transaction; it says why.
                 transaction.connection.undo().await.map_err(|_| error)?;
             }
@@ -341,8 +348,7 @@ async fn operate(
 async fn finish(transaction: Transaction<'_>, wrote: bool, around: &Surroundings) -> Result<(), Failure> {
     if wrote {
         transaction.connection.commit().await?;
-        around.memory.remember(transaction.routes, transaction.claimed_rank);
-        around.notices.send(transaction.notices);
+        transaction.tell(around);
     } else {
         transaction.connection.rollback().await?;
     }

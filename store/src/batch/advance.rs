@@ -32,10 +32,8 @@ pub(crate) fn check(advance: &Advance) -> Result<(), StoreError> {
 /// its campaign and the wanted keys that exist are in hand; for a decision that ends the run its open steps too.
 /// `place` says where the decision stands in the flush: its group, and the change in it.
 pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, usize)) -> Result<Advanced, Failure> {
-    let run_id = *set
-        .run_ids
-        .get(advance.run.as_str())
-        .ok_or_else(|| Failure::not_found("run", advance.run.as_str()))?;
+    let run_id =
+        *set.run_ids.get(advance.run.as_str()).ok_or_else(|| Failure::not_found("run", advance.run.as_str()))?;
     let head = set.run(run_id)?;
     if let Some(fence) = &advance.fence {
         let mine = head.owner.as_deref() == Some(fence.server.as_str()) && from_stored(head.owner_epoch) == fence.epoch;
@@ -58,7 +56,8 @@ pub(crate) fn advance(set: &mut WorkingSet, advance: &Advance, place: (usize, us
         Some((_, Event::RunFailed { failure })) => Some(json::write(failure)?),
         _ => None,
     };
-    let awaits = if advance.end.is_some() || advance.awaits.is_empty() { None } else { Some(json::write(&advance.awaits)?) };
+    let awaits =
+        if advance.end.is_some() || advance.awaits.is_empty() { None } else { Some(json::write(&advance.awaits)?) };
     let decided = Decided { state: json::write(&advance.state)?, digest: json::write(&advance.digest)?, awaits };
 
     let run = set.run_mut(run_id)?;
@@ -103,7 +102,8 @@ fn schedule(
     let route = order.needs.route();
     let route_id =
         *set.route_ids.get(&route).ok_or_else(|| Failure::unreadable("a route", &"it was not made before its step"))?;
-    let step_id = set.free_step_ids.pop().ok_or_else(|| Failure::unreadable("a step", &"no id was set aside for it"))?;
+    let step_id =
+        set.free_step_ids.pop().ok_or_else(|| Failure::unreadable("a step", &"no id was set aside for it"))?;
     let reserve = merged(&order.reserve);
     let stored_input = json::write(&order.input)?;
     let stored_reserve = if reserve.is_empty() { None } else { Some(json::write(&reserve)?) };
@@ -155,7 +155,8 @@ pub(crate) fn cancel_open(
     wanted: impl Fn(StepStatus) -> bool,
     at: TimestampMs,
 ) -> Result<Vec<String>, Failure> {
-    let open = set.steps.values().filter(|step| step.run_id == run_id && !step.status.is_final() && wanted(step.status));
+    let open =
+        set.steps.values().filter(|step| step.run_id == run_id && !step.status.is_final() && wanted(step.status));
     let mut ids: Vec<i64> = open.map(|step| step.id).collect();
     ids.sort_unstable();
     let mut keys = Vec::with_capacity(ids.len());

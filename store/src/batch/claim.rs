@@ -187,8 +187,14 @@ fn first(set: &WorkingSet, routes: &[i64], at: TimestampMs) -> Option<(i64, i64,
 }
 
 /// What the worker is told of a step that it was given.
-pub(crate) fn record(step: &Step, routes: &HashMap<i64, String>, worker: &WorkerId, input: Value) -> Result<StepRecord, Failure> {
-    let details = step.details.as_ref().ok_or_else(|| Failure::unreadable("a step", &"it was not loaded to be claimed"))?;
+pub(crate) fn record(
+    step: &Step,
+    routes: &HashMap<i64, String>,
+    worker: &WorkerId,
+    input: Value,
+) -> Result<StepRecord, Failure> {
+    let details =
+        step.details.as_ref().ok_or_else(|| Failure::unreadable("a step", &"it was not loaded to be claimed"))?;
     let failure: Option<StepFailure> = step
         .failure
         .as_deref()

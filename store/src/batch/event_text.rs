@@ -40,7 +40,7 @@ pub(crate) fn artifact_hashes(text: &str) -> impl Iterator<Item = String> + '_ {
         loop {
             let digits = begin + bytes.get(begin..)?.iter().position(|byte| *byte == b'"')? + 1;
             begin = digits;
-            let Some(candidate) = bytes.get(digits..digits + HASH_DIGITS) else { return None };
+            let candidate = bytes.get(digits..digits + HASH_DIGITS)?;
             if bytes.get(digits + HASH_DIGITS) == Some(&b'"') && candidate.iter().all(u8::is_ascii_hexdigit) {
                 begin = digits + HASH_DIGITS + 1;
                 return text.get(digits..digits + HASH_DIGITS).map(str::to_ascii_lowercase);

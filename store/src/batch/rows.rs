@@ -107,11 +107,26 @@ pub(crate) enum Input {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     Nowhere,
-    Ready { rank: i64, latest_start: Option<i64> },
-    Leased { epoch: i64, worker_id: i64, expires_at: i64, device: Option<i64>, exclusive: bool },
+    Ready {
+        rank: i64,
+        latest_start: Option<i64>,
+    },
+    Leased {
+        epoch: i64,
+        worker_id: i64,
+        expires_at: i64,
+        device: Option<i64>,
+        exclusive: bool,
+    },
     /// For the opening of the campaign's window, or for a retry.
-    Timer { not_before: i64, for_window: bool },
-    Blocked { resource: Resource, told: bool },
+    Timer {
+        not_before: i64,
+        for_window: bool,
+    },
+    Blocked {
+        resource: Resource,
+        told: bool,
+    },
 }
 
 /// What admission has to know of a campaign.

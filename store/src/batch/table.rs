@@ -15,6 +15,11 @@ use crate::value::Value;
 /// Rows of one statement on SQLite, at most: it takes 32,766 parameters.
 const MAX_ROWS: usize = 1_024;
 
+/// Rows of a table that is written together with others on SQLite, at most: beyond, it would only multiply the texts.
+const MAX_TOGETHER: usize = 64;
+/// Texts of several tables that are kept; then they are built anew.
+const MAX_TEXTS: usize = 256;
+
 /// What is done with rows of a table.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -116,6 +121,19 @@ impl Rows {
         self.count == 0
     }
 
+    /// Takes rows out, filled up with rows of nothing to as many as the statement has places for.
+    fn take(&mut self, from: usize, count: usize, parameters: &mut Vec<Value>) {
+        let end = parameters.len() + places_for(count) * self.columns.len();
+        for index in from..from + count {
+            parameters.extend(self.columns.iter_mut().map(|column| match column {
+                Column::I64(list) => Value::OptI64(list[index]),
+                Column::Text(list) => Value::OptText(list[index].take()),
+                Column::Bytes(list) => Value::OptBytes(list[index].take()),
+            }));
+        }
+        parameters.resize_with(end, || Value::OptI64(None));
+    }
+
     /// Adds a row; its cells are as the target's columns.
     pub(crate) fn push<const N: usize>(&mut self, cells: [Cell; N]) {
         debug_assert_eq!(N, self.columns.len(), "{}", self.target.table);
@@ -147,9 +165,16 @@ pub(crate) async fn write(connection: &mut Connection, tables: Vec<Rows>) -> Res
     }
     match connection.backend() {
         Backend::Sqlite => {
+            let mut few = Vec::new();
             for rows in tables {
-                write_on_sqlite(connection, rows).await?;
+                if rows.count <= MAX_TOGETHER {
+                    few.push(rows);
+                    continue;
+                }
+                write_few(connection, std::mem::take(&mut few)).await?;
+                write_many(connection, rows).await?;
             }
+            write_few(connection, few).await
         }
         Backend::Postgres => {
             let text = on_postgres(&tables);
@@ -161,31 +186,41 @@ pub(crate) async fn write(connection: &mut Connection, tables: Vec<Rows>) -> Res
                     Column::Bytes(list) => Value::OptByteses(list),
                 }));
             }
-            connection.execute_built(&text, parameters).await?;
+            connection.execute_built(&text, parameters).await.map(|_| ())
         }
+    }
+}
+
+/// Tables with few rows, in one go: each way to the database's thread and back costs more than they do.
+async fn write_few(connection: &mut Connection, mut tables: Vec<Rows>) -> Result<(), Failure> {
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let text = together_on_sqlite(&tables);
+    let mut parameters =
+        Vec::with_capacity(tables.iter().map(|rows| rows.columns.len() * places_for(rows.count)).sum());
+    for rows in &mut tables {
+        rows.take(0, rows.count, &mut parameters);
+    }
+    connection.execute_built(&text, parameters).await.map(|_| ())
+}
+
+/// A table with many rows.
+async fn write_many(connection: &mut Connection, mut rows: Rows) -> Result<(), Failure> {
+    let mut from = 0;
+    while from < rows.count {
+        let count = (rows.count - from).min(MAX_ROWS);
+        let mut parameters = Vec::with_capacity(places_for(count) * rows.columns.len());
+        rows.take(from, count, &mut parameters);
+        connection.execute_built(&on_sqlite(rows.target, places_for(count)), parameters).await?;
+        from += count;
     }
     Ok(())
 }
 
-async fn write_on_sqlite(connection: &mut Connection, mut rows: Rows) -> Result<(), Failure> {
-    let width = rows.columns.len();
-    let mut from = 0;
-    while from < rows.count {
-        let count = (rows.count - from).min(MAX_ROWS);
-        let places = count.next_power_of_two();
-        let mut parameters = Vec::with_capacity(places * width);
-        for index in from..from + count {
-            parameters.extend(rows.columns.iter_mut().map(|column| match column {
-                Column::I64(list) => Value::OptI64(list[index]),
-                Column::Text(list) => Value::OptText(list[index].take()),
-                Column::Bytes(list) => Value::OptBytes(list[index].take()),
-            }));
-        }
-        parameters.resize_with(places * width, || Value::OptI64(None));
-        connection.execute_built(&on_sqlite(rows.target, places), parameters).await?;
-        from += count;
-    }
-    Ok(())
+/// Rows that a statement has places for.
+fn places_for(count: usize) -> usize {
+    count.next_power_of_two()
 }
 
 /// The statement for so many rows.
@@ -205,10 +240,30 @@ fn on_sqlite(target: &'static Target, places: usize) -> Arc<str> {
             rows.push(')');
         }
         rows.push(')');
-        let named: Vec<String> =
-            target.columns.iter().enumerate().map(|(index, (name, _))| format!("column{} AS {name}", index + 1)).collect();
+        let named: Vec<String> = target
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(index, (name, _))| format!("column{} AS {name}", index + 1))
+            .collect();
         let source = format!("(SELECT {} FROM {rows} WHERE column1 IS NOT NULL) AS d", named.join(", "));
         statement(target, &source).into()
+    });
+    Arc::clone(text)
+}
+
+/// Statements for all of them, one after the other.
+fn together_on_sqlite(tables: &[Rows]) -> Arc<str> {
+    type Texts = HashMap<Vec<(usize, usize)>, Arc<str>>;
+    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+    let key = tables.iter().map(|rows| (std::ptr::from_ref(rows.target).addr(), places_for(rows.count)));
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if texts.len() >= MAX_TEXTS {
+        texts.clear();
+    }
+    let text = texts.entry(key.collect()).or_insert_with(|| {
+        let parts: Vec<Arc<str>> = tables.iter().map(|rows| on_sqlite(rows.target, places_for(rows.count))).collect();
+        parts.join("; ").into()
     });
     Arc::clone(text)
 }

@@ -28,7 +28,8 @@ async fn a_step_goes_from_report_to_the_next_claim_in_one_flush() {
         let group =
             vec![Change::Report(completed(&step)), Change::Advance(Box::new(next)), Change::Claim(claim(&worker, 1))];
         let answers = bench.flush(&[group]).await.pop().unwrap().unwrap();
-        let [Changed::Reported(Reported::Committed), Changed::Advanced(advanced), Changed::Claimed(steps)] = &answers[..]
+        let [Changed::Reported(Reported::Committed), Changed::Advanced(advanced), Changed::Claimed(steps)] =
+            &answers[..]
         else {
             panic!("{answers:?}")
         };
@@ -143,12 +144,17 @@ async fn a_group_that_cannot_be_carried_out_fails_alone_and_as_a_whole() {
         let other = bench.run(campaign).await;
         let illegal = vec![Change::Report(completed(&step)), Change::Advance(Box::new(ending(&run, 1)))];
         let unknown = vec![Change::Claim(claim(&WorkerId::from_uuid(Uuid::from_u128(77)), 1))];
-        let good = vec![Change::Advance(Box::new(advance(&other, 0, vec![order("z")]))), Change::Claim(claim(&worker, 1))];
+        let good =
+            vec![Change::Advance(Box::new(advance(&other, 0, vec![order("z")]))), Change::Claim(claim(&worker, 1))];
         let answers = bench.flush(&[illegal, unknown, good]).await;
         assert!(matches!(answers[0], Err(StoreError::Illegal(_))), "{:?}", answers[0]);
         assert!(matches!(answers[1], Err(StoreError::NotFound { noun: "worker", .. })), "{:?}", answers[1]);
         assert_eq!(answers[2].as_ref().unwrap().len(), 2);
-        assert_eq!(bench.number("SELECT COUNT(*) FROM step WHERE status = 'completed'").await, 0, "nothing is half done");
+        assert_eq!(
+            bench.number("SELECT COUNT(*) FROM step WHERE status = 'completed'").await,
+            0,
+            "nothing is half done"
+        );
         let missing = StepId::from_uuid(Uuid::from_u128(5));
         let mut late = completed(&step);
         late.step = missing;

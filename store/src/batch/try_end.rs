@@ -71,7 +71,7 @@ pub(crate) fn end(
         Teller::Sweeper => settle_lost(set, id, started_at, at)?,
     }
     match end {
-        TryEnd::Completed { .. } => complete(set, id, told.text, &key, at)?,
+        TryEnd::Completed { .. } => complete(set, id, &told.text, &key, at)?,
         TryEnd::Failed { failure } => fail(set, id, failure, told.text, at)?,
         TryEnd::Retry { failure, at: not_before } => {
             give_back(set, id, Some((failure, told.text)), *not_before, at)?;
@@ -84,12 +84,7 @@ pub(crate) fn end(
 
 /// Ends what is set aside for a try of which nobody told what it used: device time counts as long as it was held, an
 /// attempt that was not completed is none, and the rest counts as used up, because it may have been.
-pub(crate) fn settle_lost(
-    set: &mut WorkingSet,
-    step_id: i64,
-    started_at: i64,
-    at: TimestampMs,
-) -> Result<(), Failure> {
+pub(crate) fn settle_lost(set: &mut WorkingSet, step_id: i64, started_at: i64, at: TimestampMs) -> Result<(), Failure> {
     let held_ms = at.since_ms(TimestampMs(started_at));
     admit::settle(set, step_id, |amount| match amount.resource {
         Resource::DeviceMs => held_ms,
@@ -109,9 +104,9 @@ pub(crate) fn free(set: &mut WorkingSet, step_id: i64, at: TimestampMs) -> Resul
     give_back(set, step_id, None, at, at)
 }
 
-fn complete(set: &mut WorkingSet, step_id: i64, output: String, key: &str, at: TimestampMs) -> Result<(), Failure> {
+fn complete(set: &mut WorkingSet, step_id: i64, output: &str, key: &str, at: TimestampMs) -> Result<(), Failure> {
     let run_id = set.step(step_id)?.run_id;
-    let seq = set.append(run_id, at.0, EventText::step_completed(key, &output)?)?;
+    let seq = set.append(run_id, at.0, EventText::step_completed(key, output)?)?;
     let step = set.step_mut(step_id)?;
     step.status = StepStatus::Completed;
     step.output_seq = Some(seq);
@@ -163,7 +158,11 @@ fn give_back(
         let event = Event::StepRetried { key, failure: failure.clone(), at: not_before };
         set.append(run_id, at.0, EventText::of(&event)?)?;
     }
-    if not_before > at { set.put(step_id, Place::Timer { not_before: not_before.0, for_window: false }) } else { admit::admit(set, step_id, at) }
+    if not_before > at {
+        set.put(step_id, Place::Timer { not_before: not_before.0, for_window: false })
+    } else {
+        admit::admit(set, step_id, at)
+    }
 }
 
 /// What a report says: its payload as text, and its digest.

@@ -19,7 +19,8 @@ pub(crate) async fn look_again(
     set: &mut WorkingSet,
     at: TimestampMs,
 ) -> Result<bool, Failure> {
-    let freed: HashSet<i64> = set.campaigns.values().filter(|campaign| campaign.freed).map(|campaign| campaign.id).collect();
+    let freed: HashSet<i64> =
+        set.campaigns.values().filter(|campaign| campaign.freed).map(|campaign| campaign.id).collect();
     if freed.is_empty() {
         return Ok(false);
     }

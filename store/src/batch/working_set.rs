@@ -135,14 +135,17 @@ impl WorkingSet {
     /// What the commit brings about.
     pub(crate) fn take_notices(&mut self) -> HashSet<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
-        notices.extend(self.runs.values().filter(|run| run.changed).map(|run| Notice::RunChanged(run.public_id.clone())));
+        notices
+            .extend(self.runs.values().filter(|run| run.changed).map(|run| Notice::RunChanged(run.public_id.clone())));
         let became_ready = self.steps.values().filter(|step| {
             matches!(step.place, Place::Ready { .. }) && !matches!(step.place_before, Place::Ready { .. })
         });
         let routes: HashSet<i64> = became_ready.map(|step| step.route_id).collect();
-        notices.extend(routes.iter().map(|route| {
-            self.routes.get(route).map_or(Notice::Unknown, |needs| Notice::Ready(needs.clone()))
-        }));
+        notices.extend(
+            routes
+                .iter()
+                .map(|route| self.routes.get(route).map_or(Notice::Unknown, |needs| Notice::Ready(needs.clone()))),
+        );
         notices
     }
 }

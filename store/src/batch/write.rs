@@ -129,11 +129,8 @@ static NEW_STEP: Target = Target {
         ("finished_at_ms", I64),
     ],
 };
-static INPUT: Target = Target {
-    verb: Verb::Insert { conflict: "" },
-    table: "step_input",
-    columns: &[("step_id", I64), ("input", Text)],
-};
+static INPUT: Target =
+    Target { verb: Verb::Insert { conflict: "" }, table: "step_input", columns: &[("step_id", I64), ("input", Text)] };
 static READY: Target = Target {
     verb: Verb::Insert { conflict: "" },
     table: "ready",
@@ -160,7 +157,7 @@ static LEASE: Target = Target {
     ],
 };
 static TIMER: Target = Target {
-    verb: Verb::Insert { 
+    verb: Verb::Insert {
         conflict: "ON CONFLICT (step_id) DO UPDATE SET not_before_ms = excluded.not_before_ms, \
                    for_window = excluded.for_window",
     },
@@ -179,11 +176,8 @@ static RESERVATION: Target = Target {
     table: "reservation",
     columns: &[("step_id", I64), ("resource", Text), ("campaign_id", I64), ("amount", I64)],
 };
-static NO_RESERVATION: Target = Target {
-    verb: Verb::DeleteOfTwo,
-    table: "reservation",
-    columns: &[("step_id", I64), ("resource", Text)],
-};
+static NO_RESERVATION: Target =
+    Target { verb: Verb::DeleteOfTwo, table: "reservation", columns: &[("step_id", I64), ("resource", Text)] };
 static NOT_READY: Target = Target { verb: Verb::Delete, table: "ready", columns: &[("step_id", I64)] };
 static NO_LEASE: Target = Target { verb: Verb::Delete, table: "lease", columns: &[("step_id", I64)] };
 static NO_TIMER: Target = Target { verb: Verb::Delete, table: "timer", columns: &[("step_id", I64)] };

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::archive_tables::{Kind, TABLES, Table};
 use super::{campaign, public_id};
+use crate::batch::route;
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
@@ -56,13 +57,12 @@ pub(crate) async fn import(
         if stored == rows {
             return Ok(CreatedCampaign { id, runs, existed: true });
         }
-        let message = format!("{id} is here already and differs from the archive: one of them went on. Nothing was changed");
+        let message =
+            format!("{id} is here already and differs from the archive: one of them went on. Nothing was changed");
         return Err(Failure::refused("archive.differs", message));
     }
     refuse_missing_artifacts(transaction.connection, &archive.artifacts).await?;
-    let in_order = Sql { sqlite: "SELECT 1", postgres: "LOCK TABLE route IN SHARE ROW EXCLUSIVE MODE" };
-    // Whoever asks for later routes must not miss one: their numbers are committed in order.
-    transaction.connection.execute(in_order, values![]).await?;
+    transaction.connection.execute(route::IN_ORDER, values![]).await?;
     for table in TABLES {
         let of_table: Vec<&Value> = rows.iter().filter(|row| row["table"] == table.name).collect();
         for chunk in of_table.chunks(ROWS_PER_STATEMENT) {

@@ -57,7 +57,7 @@ pub(crate) async fn put(
     let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
     let head = begin(connection, hash, from_stored(size), at).await?;
     if head.progress.complete {
-        return Ok(());
+        return put_again(connection, hash, at).await;
     }
     connection.execute("DELETE FROM artifact_chunk WHERE artifact_id = $1", values![head.id]).await?;
     append_chunks(connection, head.id, 0, bytes).await?;
@@ -79,6 +79,7 @@ pub(crate) async fn append(
     let connection = &mut *transaction.connection;
     let mut head = begin(connection, hash, size_bytes, at).await?;
     if head.progress.complete {
+        put_again(connection, hash, at).await?;
         return Ok(Ok(head.progress));
     }
     if head.progress.stored_bytes == 0 && head.progress.size_bytes != size_bytes {
@@ -139,6 +140,17 @@ pub(crate) async fn read(
     let head = head.ok_or_else(|| Failure::not_found("artifact", hash.as_str()))?;
     let end = offset.saturating_add(length).min(head.progress.size_bytes);
     part(connection, head.id, offset, end).await
+}
+
+/// Whoever stores an artifact again is about to name it: it must not be deleted as an old one before that.
+pub(crate) async fn put_again(
+    connection: &mut Connection,
+    hash: &ArtifactHash,
+    at: TimestampMs,
+) -> Result<(), Failure> {
+    let sql = "UPDATE artifact SET created_at_ms = $2 WHERE hash = $1 AND created_at_ms < $2";
+    connection.execute(sql, values![hash.as_str(), at.0]).await?;
+    Ok(())
 }
 
 async fn begin(

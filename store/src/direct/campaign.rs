@@ -201,18 +201,15 @@ pub(crate) const FIND_IDS: &str = "SELECT public_id FROM campaign \
         OR substr(public_id, length(public_id) - length($1) + 1) = $1 \
      ORDER BY id DESC LIMIT $2";
 
-pub(crate) async fn find_ids(
-    connection: &mut Connection,
-    text: &str,
-    limit: u32,
-) -> Result<Vec<CampaignId>, Failure> {
+pub(crate) async fn find_ids(connection: &mut Connection, text: &str, limit: u32) -> Result<Vec<CampaignId>, Failure> {
     let rows = connection.fetch_all(FIND_IDS, values![text, limit.min(MAX_PAGE)]).await?;
     rows.iter().map(|row| public_id(row.str(0)?, "a campaign's id")).collect()
 }
 
 fn record(row: &Row) -> Result<CampaignRecord, Failure> {
     let id = row.str("public_id")?;
-    let unreadable = |what: &str, error: &serde_json::Error| Failure::unreadable(format!("the {what} of campaign {id}"), error);
+    let unreadable =
+        |what: &str, error: &serde_json::Error| Failure::unreadable(format!("the {what} of campaign {id}"), error);
     let spec = json::read(row.str("spec")?).map_err(|error| unreadable("request", &error))?;
     let schedule =
         row.opt_str("schedule")?.map(json::read).transpose().map_err(|error| unreadable("schedule", &error))?;

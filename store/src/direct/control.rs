@@ -70,26 +70,26 @@ pub(crate) async fn retry(
     at: TimestampMs,
 ) -> Result<Vec<String>, Failure> {
     let connection = &mut *transaction.connection;
-    let head = run::head(connection, run).await?;
-    let status = head.status.next(RunTransition::Retry)?;
+    let failed = run::head(connection, run).await?;
+    let status = failed.status.next(RunTransition::Retry)?;
     let key = key.map(json::clean);
     if let Some(key) = &key {
-        let failed = connection
+        let step = connection
             .fetch_optional(
                 "SELECT id FROM step WHERE run_id = $1 AND key = $2 AND status = 'failed'",
-                values![head.id, key.as_ref()],
+                values![failed.id, key.as_ref()],
             )
             .await?;
-        failed.ok_or_else(|| Failure::not_found("failed step", key.as_ref()))?;
+        step.ok_or_else(|| Failure::not_found("failed step", key.as_ref()))?;
     }
-    let rows = connection.fetch_all(TO_RETRY, values![head.id, key.map(std::borrow::Cow::into_owned)]).await?;
+    let rows = connection.fetch_all(TO_RETRY, values![failed.id, key.map(std::borrow::Cow::into_owned)]).await?;
     let mut ids = Vec::with_capacity(rows.len());
     let mut keys = Vec::with_capacity(rows.len());
     for row in &rows {
         ids.push(row.i64(0)?);
         keys.push(row.text(1)?);
     }
-    let wanted = Wanted { run_ids: vec![head.id], step_ids: ids.clone(), ..Wanted::default() };
+    let wanted = Wanted { run_ids: vec![failed.id], step_ids: ids.clone(), ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
     let set = &mut held.set;
     for id in &ids {
@@ -100,12 +100,12 @@ pub(crate) async fn retry(
         step.finished_at = None;
         step.changed = true;
     }
-    set_status(set, head.id, status)?;
-    let run = set.run_mut(head.id)?;
+    set_status(set, failed.id, status)?;
+    let run = set.run_mut(failed.id)?;
     run.failure = None;
     run.finished_at = None;
     let by = by.map(|by| json::clean(by).into_owned());
-    set.append(head.id, at.0, EventText::of(&Event::RunRetried { keys: keys.clone(), by })?)?;
+    set.append(failed.id, at.0, EventText::of(&Event::RunRetried { keys: keys.clone(), by })?)?;
     for id in ids {
         admit::admit(set, id, at)?;
     }
@@ -120,15 +120,15 @@ pub(crate) async fn set_priority(
     priority: i32,
     at: TimestampMs,
 ) -> Result<(), Failure> {
-    let head = run::head(transaction.connection, run).await?;
+    let moved = run::head(transaction.connection, run).await?;
     transaction
         .connection
-        .execute("UPDATE run SET priority = $2 WHERE id = $1", values![head.id, i64::from(priority)])
+        .execute("UPDATE run SET priority = $2 WHERE id = $1", values![moved.id, i64::from(priority)])
         .await?;
-    if head.status != RunStatus::Running {
+    if moved.status != RunStatus::Running {
         return Ok(());
     }
-    let wanted = Wanted { run_ids: vec![head.id], open_steps: true, ..Wanted::default() };
+    let wanted = Wanted { run_ids: vec![moved.id], open_steps: true, ..Wanted::default() };
     let mut held = Held::load(transaction, wanted).await?;
     for id in in_place(&held.set, |place| matches!(place, Place::Ready { .. })) {
         admit::admit(&mut held.set, id, at)?;

@@ -65,15 +65,11 @@ pub(crate) async fn heartbeat(
         .iter()
         .filter_map(|(step, epoch)| i64::try_from(*epoch).ok().map(|epoch| (step.as_str(), epoch)))
         .collect();
-    let rows = connection
-        .fetch_all(EXTEND, values![serde_json::to_string(&held)?, worker_id, at.0, expires_at.0])
-        .await?;
+    let rows =
+        connection.fetch_all(EXTEND, values![serde_json::to_string(&held)?, worker_id, at.0, expires_at.0]).await?;
     let extended = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    let sql = any_of!(
-        "SELECT s.public_id, s.epoch, r.status FROM step s JOIN run r ON r.id = s.run_id WHERE s.id",
-        "$1",
-        ""
-    );
+    let sql =
+        any_of!("SELECT s.public_id, s.epoch, r.status FROM step s JOIN run r ON r.id = s.run_id WHERE s.id", "$1", "");
     let mut alive = BTreeMap::new();
     for row in connection.fetch_all(sql, values![extended]).await? {
         alive.insert((public_id::<StepId>(row.str(0)?, "a step's id")?, row.i64(1)?), run::status_of(row.str(2)?)?);

@@ -28,9 +28,8 @@ pub(crate) async fn find(
     let run_id = run::key_of(connection, run.as_str()).await?;
     let step_key = json::clean(step_key);
     let request_hash = json::clean(request_hash);
-    let found = connection
-        .fetch_optional(FIND, values![run_id, step_key.as_ref(), turn, request_hash.as_ref()])
-        .await?;
+    let found =
+        connection.fetch_optional(FIND, values![run_id, step_key.as_ref(), turn, request_hash.as_ref()]).await?;
     let Some(row) = found else { return Ok(None) };
     let summary = json::read(row.str(0)?)
         .map_err(|error| Failure::unreadable(format!("model call {turn} of step `{step_key}` of {run}"), &error))?;

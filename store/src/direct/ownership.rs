@@ -33,8 +33,7 @@ macro_rules! both {
 }
 
 /// Runs whose log is ahead of their state.
-pub(crate) const AHEAD: Sql =
-    both!("r.status IN ('running', 'paused', 'cancelling') AND r.wake_seq > r.folded_seq");
+pub(crate) const AHEAD: Sql = both!("r.to_drive = 1");
 
 /// Cancelled runs without open steps: they wait for their end, whatever their log says.
 pub(crate) const TO_BE_ENDED: Sql = both!(
@@ -123,5 +122,8 @@ async fn alive(connection: &mut Connection, server: &ServerId, at: TimestampMs) 
 }
 
 fn dead(server: &ServerId) -> Failure {
-    Failure::refused("server.expired", format!("the server {server} gave no sign of life for too long: it owns nothing"))
+    Failure::refused(
+        "server.expired",
+        format!("the server {server} gave no sign of life for too long: it owns nothing"),
+    )
 }

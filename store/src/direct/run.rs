@@ -20,7 +20,7 @@ use crate::value::values;
 /// ones without open steps, whatever their log says.
 pub(crate) const TO_DRIVE: &str = "SELECT public_id FROM ( \
        SELECT id, public_id FROM run \
-        WHERE status IN ('running', 'paused', 'cancelling') AND wake_seq > folded_seq \
+        WHERE to_drive = 1 \
        UNION \
        SELECT id, public_id FROM run \
         WHERE status = 'cancelling' \
@@ -33,7 +33,7 @@ pub(crate) const LOAD: &str = "SELECT r.*, c.public_id AS campaign, o.public_id 
      LEFT JOIN run_state s ON s.run_id = r.id WHERE r.public_id = $1";
 
 /// A run to be changed.
-const HEAD: Sql = locked!("SELECT r.id, r.campaign_id, r.status FROM run r WHERE r.public_id = $1", "r");
+const HEAD: Sql = locked!("SELECT r.id, r.status FROM run r WHERE r.public_id = $1", "r");
 
 pub(crate) async fn list(
     connection: &mut Connection,
@@ -72,7 +72,6 @@ pub(crate) async fn key_of(connection: &mut Connection, id: &str) -> Result<i64,
 /// What an operation that changes a run has to know of it.
 pub(crate) struct Head {
     pub(crate) id: i64,
-    pub(crate) campaign_id: i64,
     pub(crate) status: RunStatus,
 }
 
@@ -80,7 +79,7 @@ pub(crate) struct Head {
 pub(crate) async fn head(connection: &mut Connection, run: &RunId) -> Result<Head, Failure> {
     let row = connection.fetch_optional(HEAD, values![run.as_str()]).await?;
     let row = row.ok_or_else(|| Failure::not_found("run", run.as_str()))?;
-    Ok(Head { id: row.i64(0)?, campaign_id: row.i64(1)?, status: status_of(row.str(2)?)? })
+    Ok(Head { id: row.i64(0)?, status: status_of(row.str(1)?)? })
 }
 
 /// Ids that begin with the text, whose digits begin with it, or that end with it; newest first. It reads every id, from
@@ -108,8 +107,11 @@ fn record(row: &Row) -> Result<RunRecord, Failure> {
     let digest = json::read(row.str("digest")?).map_err(|error| unreadable("digest", &error))?;
     let failure: Option<StepFailure> =
         row.opt_str("failure")?.map(json::read).transpose().map_err(|error| unreadable("failure", &error))?;
-    let awaits: Option<Vec<String>> =
-        row.opt_str("awaits")?.map(json::read).transpose().map_err(|error| unreadable("list of awaited signals", &error))?;
+    let awaits: Option<Vec<String>> = row
+        .opt_str("awaits")?
+        .map(json::read)
+        .transpose()
+        .map_err(|error| unreadable("list of awaited signals", &error))?;
     Ok(RunRecord {
         id: public_id(id, "a run's id")?,
         campaign: public_id(row.str("campaign")?, "a campaign's id")?,

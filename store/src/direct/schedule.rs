@@ -68,11 +68,7 @@ pub(crate) async fn runs_of(transaction: &mut Transaction<'_>, step_ids: &[i64])
     rows.iter().map(|row| row.i64(0)).collect()
 }
 
-pub(crate) async fn set_weight(
-    transaction: &mut Transaction<'_>,
-    id: &CampaignId,
-    weight: u32,
-) -> Result<(), Failure> {
+pub(crate) async fn set_weight(transaction: &mut Transaction<'_>, id: &CampaignId, weight: u32) -> Result<(), Failure> {
     let changed = transaction
         .connection
         .execute("UPDATE campaign SET weight = $2 WHERE public_id = $1", values![id.as_str(), weight.max(1)])

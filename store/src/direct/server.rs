@@ -22,18 +22,17 @@ const MAX_SERVERS: i64 = 1_000;
 
 /// Where a server should look. The runs are its own, those of nobody, and those of servers that are not alive.
 pub(crate) const WHERE_TO_LOOK: &str = "SELECT \
-     CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.status IN ('running', 'paused', 'cancelling') \
-                          AND r.wake_seq > r.folded_seq \
+     CAST(CASE WHEN EXISTS (SELECT 1 FROM run r WHERE r.to_drive = 1 \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
             OR EXISTS (SELECT 1 FROM run r WHERE r.status = 'cancelling' \
                           AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = r.id AND status IN ('scheduled', 'leased')) \
                           AND (r.owner_id IS NULL OR r.owner_id = $1 OR NOT EXISTS \
                                (SELECT 1 FROM server o WHERE o.id = r.owner_id AND o.expires_at_ms > $2))) \
-          THEN 1 ELSE 0 END AS runs, \
-     CASE WHEN EXISTS (SELECT 1 FROM ready) THEN 1 ELSE 0 END AS ready, \
-     CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
-            OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS expired, \
+          THEN 1 ELSE 0 END AS BIGINT) AS runs, \
+     CAST(CASE WHEN EXISTS (SELECT 1 FROM ready) THEN 1 ELSE 0 END AS BIGINT) AS ready, \
+     CAST(CASE WHEN EXISTS (SELECT 1 FROM lease WHERE expires_at_ms <= $2) \
+            OR EXISTS (SELECT 1 FROM server WHERE expires_at_ms <= $2) THEN 1 ELSE 0 END AS BIGINT) AS expired, \
      (SELECT MAX(virtual_now) FROM server) AS virtual_now";
 
 /// Leases that embedded workers of servers hold.

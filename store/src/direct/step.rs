@@ -53,11 +53,8 @@ pub(crate) use step_columns;
 pub(crate) const LIST: &str = step_query!("WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
 
 /// The steps of a run without input and output.
-pub(crate) const LIST_HEADS: &str = step_columns!(
-    "'null' AS input, NULL AS output_event",
-    "",
-    "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id"
-);
+pub(crate) const LIST_HEADS: &str =
+    step_columns!("'null' AS input, NULL AS output_event", "", "WHERE s.run_id = $1 ORDER BY s.scheduled_seq, s.id");
 
 pub(crate) async fn list(connection: &mut Connection, run: &RunId) -> Result<Vec<StepRecord>, Failure> {
     let run_id = run::key_of(connection, run.as_str()).await?;
@@ -73,13 +70,6 @@ pub(crate) async fn list_heads(connection: &mut Connection, run: &RunId) -> Resu
 pub(crate) async fn load(connection: &mut Connection, id: &StepId) -> Result<StepRecord, Failure> {
     let row = connection.fetch_optional(step_query!("WHERE s.public_id = $1"), values![id.as_str()]).await?;
     record(&row.ok_or_else(|| Failure::not_found("step", id.as_str()))?)
-}
-
-/// A step's internal key and its run's, for a step that must exist.
-pub(crate) async fn keys_of(connection: &mut Connection, id: &StepId) -> Result<(i64, i64), Failure> {
-    let row = connection.fetch_optional("SELECT id, run_id FROM step WHERE public_id = $1", values![id.as_str()]).await?;
-    let row = row.ok_or_else(|| Failure::not_found("step", id.as_str()))?;
-    Ok((row.i64(0)?, row.i64(1)?))
 }
 
 pub(crate) fn records(rows: &[Row]) -> Result<Vec<StepRecord>, Failure> {

@@ -6,7 +6,9 @@ use nightshift_engine::store::StoreError;
 /// part of it.
 pub(crate) fn tell(error: &sqlx::Error, server: &str) -> StoreError {
     match error {
-        sqlx::Error::Database(inner) => tell_state(inner.code().as_deref().unwrap_or_default(), &error.to_string(), server),
+        sqlx::Error::Database(inner) => {
+            tell_state(inner.code().as_deref().unwrap_or_default(), &error.to_string(), server)
+        }
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::BeginFailed => StoreError::Unreachable(format!(
             "Postgres at {server} does not answer ({error}). Check that it runs and that host and port of DATABASE_URL \
              are right"
@@ -57,15 +59,15 @@ fn tell_state(state: &str, error: &str, server: &str) -> StoreError {
         "53300" => StoreError::Unreachable(format!(
             "Postgres at {server} has too many connections ({error}). Raise its `max_connections`, or run fewer servers"
         )),
-        "57P01" | "57P02" | "57P03" | "57P05" => StoreError::Unreachable(format!(
-            "Postgres at {server} is going down or coming up ({error}). Try again"
-        )),
+        "57P01" | "57P02" | "57P03" | "57P05" => {
+            StoreError::Unreachable(format!("Postgres at {server} is going down or coming up ({error}). Try again"))
+        }
         "XX001" | "XX002" => StoreError::Corrupt(format!(
             "the database at {server} is damaged ({error}). Stop the servers and restore a backup"
         )),
-        state if state.starts_with("08") => StoreError::Unreachable(format!(
-            "the connection to Postgres at {server} broke ({error}). Try again"
-        )),
+        state if state.starts_with("08") => {
+            StoreError::Unreachable(format!("the connection to Postgres at {server} broke ({error}). Try again"))
+        }
         state => StoreError::Other(format!("{error} (Postgres code {state}, {server})")),
     }
 }

@@ -80,7 +80,13 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) ->
             .connect_lazy_with(connect.clone())
     };
     let hot = connect.clone().options(BY_KEY);
-    Ok(Opened { pool: pool(options.connections, &connect), hot: pool(batchers, &hot), connect: connect.clone(), place, me })
+    Ok(Opened {
+        pool: pool(options.connections, &connect),
+        hot: pool(batchers, &hot),
+        connect: connect.clone(),
+        place,
+        me,
+    })
 }
 
 /// The settings of every connection.
@@ -109,13 +115,17 @@ async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<Prepare
     let tell = |failure: Failure| failure.tell(place);
     let tables = tables(connection).await.map_err(tell)?;
     let ours = tables.is_empty() || tables.iter().any(|table| table == OUR_TABLE || table == MIGRATIONS_TABLE);
-    let migrated_by_us = tables.iter().any(|table| table == OUR_TABLE) || tables.iter().all(|table| table == MIGRATIONS_TABLE);
+    let migrated_by_us =
+        tables.iter().any(|table| table == OUR_TABLE) || tables.iter().all(|table| table == MIGRATIONS_TABLE);
     if !(ours && migrated_by_us) {
         let shown: Vec<&str> = tables.iter().take(3).map(String::as_str).collect();
         let Place::Server(server) = place else { return Err(foreign("Postgres", &shown.join(", "))) };
         return Err(foreign(server, &shown.join(", ")));
     }
-    sqlx::migrate!("../migrations/postgres").run_direct(None, connection, false).await.map_err(|error| tell(error.into()))?;
+    sqlx::migrate!("../migrations/postgres")
+        .run_direct(None, connection, false)
+        .await
+        .map_err(|error| tell(error.into()))?;
     let fsync: String = setting(connection, "SHOW fsync").await.map_err(tell)?;
     if fsync == "off" {
         tracing::warn!(

@@ -74,7 +74,7 @@ async fn within<T>(connection: &mut Connection, around: &Surroundings, work: &Wo
     let mut transaction = Transaction::new(connection, &around.memory);
     let done = work(&mut transaction).await?;
     transaction.connection.commit().await?;
-    around.notices.send(transaction.notices);
+    transaction.tell(around);
     Ok(done)
 }
 

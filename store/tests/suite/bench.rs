@@ -1,30 +1,110 @@
-//! A store in a throw-away folder, a clock that is set by hand, and short words for what tests do.
+//! A store on either database, a clock that is set by hand, and short words for what tests do.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
-    Advance, Advanced, ClaimRequest, NewCampaign, NewRun, Reported, StepRecord, Store, TryEnd, WorkerRecord,
+    Advance, ClaimRequest, CreatedCampaign, NewCampaign, NewRun, Report, Reported, ServerRecord, StepRecord, Store,
+    StoreError, TryEnd, WorkerRecord,
 };
 use nightshift_engine::workflow::StepOrder;
-use nightshift_protocol::id::{CampaignId, RunId, StepId, WorkerId};
+use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
+use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use nightshift_protocol::machine::Needs;
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
-use nightshift_store::{OpenOptions, SqliteStore};
+use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
+use nightshift_testbed::postgres::{Cluster, Database, Settings, URL_VARIABLE};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 /// How long a lease lasts in these tests.
 pub(crate) const LEASE_MS: u64 = 15_000;
+/// How long a server is alive after a pulse.
+pub(crate) const LIFE_MS: u64 = 10_000;
 /// Events are never more than this in a test.
 pub(crate) const ALL: u32 = 10_000;
+
+/// Makes a test of each function, on SQLite and on Postgres. A function that is not listed is never used, which the
+/// compiler tells.
+macro_rules! on_both {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test($crate::bench::Bench::on($crate::bench::Kind::Sqlite).await).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test($crate::bench::Bench::on($crate::bench::Kind::Postgres).await).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both;
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// Where a store is.
+pub(crate) enum Place {
+    Folder(TempDir),
+    Database(Database),
+}
+
+impl Place {
+    pub(crate) fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
+            Kind::Postgres => Self::Database(cluster().create_database().unwrap()),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Folder(_) => Kind::Sqlite,
+            Self::Database(_) => Kind::Postgres,
+        }
+    }
+
+    pub(crate) async fn try_open(&self) -> Result<SqlStore, StoreError> {
+        match self {
+            Self::Folder(folder) => SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await,
+            Self::Database(database) => SqlStore::open_postgres(&database.url, few_connections()).await,
+        }
+    }
+
+    pub(crate) async fn open(&self) -> Arc<SqlStore> {
+        Arc::new(self.try_open().await.unwrap())
+    }
+}
+
+/// The server of these tests. What is lost in a crash is not their concern, so it need not wait for the disk: tests that
+/// crash a server have one of their own.
+#[expect(clippy::disallowed_methods, reason = "a server that is there already is named in the environment")]
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| match std::env::var(URL_VARIABLE) {
+        Ok(url) if !url.is_empty() => Cluster::connect(&url).unwrap(),
+        _ => Cluster::start(&Settings { fsync: false, ..Settings::default() }).unwrap(),
+    })
+}
+
+/// Many stores of many tests share one server.
+pub(crate) fn few_connections() -> PostgresOptions {
+    PostgresOptions { connections: 4, ..PostgresOptions::default() }
+}
 
 /// Set by hand.
 pub(crate) struct HandClock(AtomicI64);
@@ -36,6 +116,10 @@ impl HandClock {
 
     pub(crate) fn forward(&self, duration_ms: i64) {
         self.0.fetch_add(duration_ms, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set(&self, moment: TimestampMs) {
+        self.0.store(moment.0, Ordering::SeqCst);
     }
 }
 
@@ -65,14 +149,10 @@ impl Random for Counter {
 }
 
 pub(crate) struct Bench {
-    pub(crate) folder: TempDir,
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) place: Place,
+    pub(crate) store: Arc<SqlStore>,
     pub(crate) clock: Arc<HandClock>,
     ids: Arc<Counter>,
-}
-
-pub(crate) async fn open(folder: &Path) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(folder, OpenOptions::default()).await.unwrap())
 }
 
 pub(crate) fn route() -> String {
@@ -87,6 +167,8 @@ pub(crate) fn order(key: &str) -> StepOrder {
         input: json!({ "of": key }),
         timeout_ms: 60_000,
         retry: RetryPolicy::default(),
+        cost_ms: 1_000,
+        reserve: Vec::new(),
     }
 }
 
@@ -98,17 +180,33 @@ pub(crate) fn lost() -> StepFailure {
     StepFailure::retriable("worker.lost", "not heard of")
 }
 
+pub(crate) fn amount(resource: Resource, amount: u64) -> Amount {
+    Amount { resource, amount }
+}
+
 impl Bench {
-    pub(crate) async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open(folder.path()).await;
-        Self { folder, store, clock: HandClock::new(), ids: Counter::starting_at(1) }
+    pub(crate) async fn on(kind: Kind) -> Self {
+        Self::at(Place::new(kind)).await
     }
 
-    /// Closes the store and opens the same folder again.
+    pub(crate) async fn at(place: Place) -> Self {
+        let store = place.open().await;
+        Self { place, store, clock: HandClock::new(), ids: Counter::starting_at(1) }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.place.kind()
+    }
+
+    /// Another one on the same kind of database.
+    pub(crate) async fn another(&self) -> Self {
+        Self::on(self.kind()).await
+    }
+
+    /// Closes the store and opens the same database again.
     pub(crate) async fn reopen(&mut self) {
         self.store.close().await.unwrap();
-        self.store = open(self.folder.path()).await;
+        self.store = self.place.open().await;
     }
 
     pub(crate) fn now(&self) -> TimestampMs {
@@ -126,14 +224,40 @@ impl Bench {
             spec: json!({ "schema": 1 }),
             at: self.now(),
             idempotency: None,
+            budget: BudgetCaps::default(),
+            schedule: None,
+            priority: 0,
+            weight: 1,
+            owner: None,
             runs: (0..runs)
                 .map(|n| NewRun { id: RunId::from_uuid(self.uuid()), input: json!({ "n": n }), digest: json!({}) })
                 .collect(),
         }
     }
 
+    pub(crate) async fn create(&self, new: NewCampaign) -> CreatedCampaign {
+        self.store.create_campaign(new).await.unwrap()
+    }
+
     pub(crate) async fn run(&self) -> RunId {
-        self.store.create_campaign(self.new_campaign(1)).await.unwrap().runs.remove(0)
+        self.create(self.new_campaign(1)).await.runs.remove(0)
+    }
+
+    /// A campaign of one run with these caps.
+    pub(crate) async fn run_with_budget(&self, budget: BudgetCaps) -> (CampaignId, RunId) {
+        let mut created = self.create(NewCampaign { budget, ..self.new_campaign(1) }).await;
+        (created.id, created.runs.remove(0))
+    }
+
+    pub(crate) async fn line(&self, campaign: &CampaignId, resource: Resource) -> BudgetLine {
+        let lines = self.store.load_budget(campaign).await.unwrap();
+        lines.into_iter().find(|line| line.resource == resource).unwrap()
+    }
+
+    /// Used and reserved.
+    pub(crate) async fn spent(&self, campaign: &CampaignId, resource: Resource) -> (u64, u64) {
+        let line = self.line(campaign, resource).await;
+        (line.used, line.reserved)
     }
 
     /// A decision from what is stored now, over the whole log.
@@ -143,48 +267,68 @@ impl Bench {
             run: run.clone(),
             revision: record.revision,
             folded_seq: record.last_seq,
+            expects_last_seq: None,
             state: json!({ "folded": record.last_seq }),
             digest: json!({}),
             schedule: Vec::new(),
             end: None,
+            awaits: Vec::new(),
+            fence: None,
             at: self.now(),
         }
     }
 
     pub(crate) async fn schedule(&self, run: &RunId, keys: &[&str]) {
+        self.schedule_orders(run, keys.iter().map(|key| order(key)).collect()).await;
+    }
+
+    pub(crate) async fn schedule_orders(&self, run: &RunId, orders: Vec<StepOrder>) {
         let mut decision = self.decision(run).await;
-        decision.schedule = keys.iter().map(|key| (StepId::from_uuid(self.uuid()), order(key))).collect();
-        assert_eq!(self.store.advance(decision).await.unwrap(), Advanced::Committed);
+        decision.schedule = orders.into_iter().map(|order| (StepId::from_uuid(self.uuid()), order)).collect();
+        assert!(self.store.advance(decision).await.unwrap().is_committed());
     }
 
     pub(crate) async fn complete_run(&self, run: &RunId) {
         let mut decision = self.decision(run).await;
         decision.end = Some((RunTransition::Complete, Event::RunCompleted { result: json!(1) }));
-        assert_eq!(self.store.advance(decision).await.unwrap(), Advanced::Committed);
+        assert!(self.store.advance(decision).await.unwrap().is_committed());
     }
 
     pub(crate) async fn fail_run(&self, run: &RunId, failure: StepFailure) {
         let mut decision = self.decision(run).await;
         decision.end = Some((RunTransition::Fail, Event::RunFailed { failure }));
-        assert_eq!(self.store.advance(decision).await.unwrap(), Advanced::Committed);
+        assert!(self.store.advance(decision).await.unwrap().is_committed());
     }
 
     pub(crate) async fn worker(&self) -> WorkerId {
-        self.worker_like(false).await
+        self.register_worker(None).await
     }
 
-    pub(crate) async fn worker_like(&self, embedded: bool) -> WorkerId {
+    /// One that lives in a server's process.
+    pub(crate) async fn embedded_worker(&self, server: &ServerId) -> WorkerId {
+        self.register_worker(Some(server.clone())).await
+    }
+
+    async fn register_worker(&self, server: Option<ServerId>) -> WorkerId {
         let id = WorkerId::from_uuid(self.uuid());
-        let worker = WorkerRecord {
-            id: id.clone(),
-            name: "bench".to_owned(),
-            embedded,
-            offers: json!({ "cpu_slots": 2 }),
-            version: "0.1.0".to_owned(),
-            last_seen_at: self.now(),
-            leases: 0,
-        };
-        self.store.register_worker(worker).await.unwrap();
+        self.store.register_worker(WorkerRecord { embedded: server.is_some(), server, ..worker_record(&id, self.now()) }).await.unwrap();
+        id
+    }
+
+    /// A life of a server that is alive for [`LIFE_MS`].
+    pub(crate) async fn server(&self) -> ServerId {
+        self.register_server(false).await
+    }
+
+    /// A life after which every earlier one is dead.
+    pub(crate) async fn sole_server(&self) -> ServerId {
+        self.register_server(true).await
+    }
+
+    async fn register_server(&self, sole: bool) -> ServerId {
+        let server = server_record(ServerId::from_uuid(self.uuid()), self.now());
+        let id = server.id.clone();
+        self.store.register_server(server, sole).await.unwrap();
         id
     }
 
@@ -193,16 +337,15 @@ impl Bench {
     }
 
     pub(crate) fn claim_request(&self, worker: &WorkerId, count: u32) -> ClaimRequest {
-        ClaimRequest {
-            worker: worker.clone(),
-            free: vec![(route(), count)],
-            at: self.now(),
-            expires_at: self.now().plus_ms(LEASE_MS),
-        }
+        claim_request(worker, count, self.now())
     }
 
     pub(crate) async fn report(&self, step: &StepRecord, end: TryEnd) -> Reported {
-        self.store.report(&step.id, step.epoch, end, self.now()).await.unwrap()
+        self.report_used(step, end, Vec::new()).await
+    }
+
+    pub(crate) async fn report_used(&self, step: &StepRecord, end: TryEnd, used: Vec<Amount>) -> Reported {
+        self.store.report(Report { used, ..report(step, end, self.now()) }).await.unwrap()
     }
 
     pub(crate) async fn step(&self, run: &RunId, key: &str) -> StepRecord {
@@ -231,6 +374,46 @@ impl Bench {
     pub(crate) async fn assert_sound(&self) {
         assert_eq!(self.store.find_violations().await.unwrap(), Vec::<String>::new());
     }
+}
+
+pub(crate) fn worker_record(id: &WorkerId, at: TimestampMs) -> WorkerRecord {
+    WorkerRecord {
+        id: id.clone(),
+        name: "bench".to_owned(),
+        embedded: false,
+        offers: json!({ "cpu_slots": 2 }),
+        version: "0.1.0".to_owned(),
+        last_seen_at: at,
+        leases: 0,
+        server: None,
+        draining: false,
+    }
+}
+
+pub(crate) fn server_record(id: ServerId, at: TimestampMs) -> ServerRecord {
+    ServerRecord {
+        id,
+        name: "bench".to_owned(),
+        version: "0.1.0".to_owned(),
+        address: "127.0.0.1:7878".to_owned(),
+        started_at: at,
+        expires_at: at.plus_ms(LIFE_MS),
+    }
+}
+
+pub(crate) fn claim_request(worker: &WorkerId, count: u32, at: TimestampMs) -> ClaimRequest {
+    ClaimRequest {
+        worker: worker.clone(),
+        routes: vec![route()],
+        cpu_slots: count,
+        devices: Vec::new(),
+        at,
+        expires_at: at.plus_ms(LEASE_MS),
+    }
+}
+
+pub(crate) fn report(step: &StepRecord, end: TryEnd, at: TimestampMs) -> Report {
+    Report { step: step.id.clone(), epoch: step.epoch, end, used: Vec::new(), at }
 }
 
 pub(crate) async fn events(store: &dyn Store, run: &RunId) -> Vec<Event> {

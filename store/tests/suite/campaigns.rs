@@ -7,13 +7,24 @@ use serde_json::json;
 
 use crate::bench::Bench;
 
+crate::bench::on_both!(
+    a_campaign_is_created_with_its_runs_in_order,
+    the_same_key_and_digest_is_the_same_request,
+    the_same_key_with_another_digest_is_a_conflict,
+    a_creation_whose_answer_was_lost_can_be_repeated,
+    lists_are_read_page_by_page,
+    the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks,
+    runs_are_found_by_status,
+    ids_are_found_by_their_beginning_their_digits_and_their_end,
+    what_does_not_exist_is_named,
+    nul_characters_never_reach_a_text,
+);
+
 fn page(limit: u32, before: Option<&str>) -> PageRequest {
     PageRequest { limit, before: before.map(str::to_owned) }
 }
 
-#[tokio::test]
-async fn a_campaign_is_created_with_its_runs_in_order() {
-    let bench = Bench::new().await;
+async fn a_campaign_is_created_with_its_runs_in_order(bench: Bench) {
     let new = bench.new_campaign(3);
     let wanted: Vec<_> = new.runs.iter().map(|run| run.id.clone()).collect();
     let created = bench.store.create_campaign(new.clone()).await.unwrap();
@@ -29,9 +40,7 @@ async fn a_campaign_is_created_with_its_runs_in_order() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn the_same_key_and_digest_is_the_same_request() {
-    let bench = Bench::new().await;
+async fn the_same_key_and_digest_is_the_same_request(bench: Bench) {
     let mut first = bench.new_campaign(2);
     first.idempotency = Some(("key".to_owned(), "digest".to_owned()));
     let created = bench.store.create_campaign(first).await.unwrap();
@@ -42,9 +51,7 @@ async fn the_same_key_and_digest_is_the_same_request() {
     assert_eq!(bench.store.list_campaigns(page(10, None)).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn the_same_key_with_another_digest_is_a_conflict() {
-    let bench = Bench::new().await;
+async fn the_same_key_with_another_digest_is_a_conflict(bench: Bench) {
     let mut first = bench.new_campaign(1);
     first.idempotency = Some(("key".to_owned(), "digest".to_owned()));
     bench.store.create_campaign(first).await.unwrap();
@@ -55,9 +62,7 @@ async fn the_same_key_with_another_digest_is_a_conflict() {
     assert_eq!(bench.store.list_campaigns(page(10, None)).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn a_creation_whose_answer_was_lost_can_be_repeated() {
-    let bench = Bench::new().await;
+async fn a_creation_whose_answer_was_lost_can_be_repeated(bench: Bench) {
     let new = bench.new_campaign(2);
     bench.store.create_campaign(new.clone()).await.unwrap();
     let again = bench.store.create_campaign(new).await.unwrap();
@@ -66,9 +71,7 @@ async fn a_creation_whose_answer_was_lost_can_be_repeated() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn lists_are_read_page_by_page() {
-    let bench = Bench::new().await;
+async fn lists_are_read_page_by_page(bench: Bench) {
     let mut ids = Vec::new();
     for _ in 0..5 {
         ids.push(bench.store.create_campaign(bench.new_campaign(1)).await.unwrap());
@@ -85,9 +88,7 @@ async fn lists_are_read_page_by_page() {
     assert_eq!(older.iter().map(|r| &r.id).collect::<Vec<_>>(), [&ids[3].runs[0], &ids[4].runs[0]]);
 }
 
-#[tokio::test]
-async fn the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks() {
-    let bench = Bench::new().await;
+async fn the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks(bench: Bench) {
     let campaign = bench.store.create_campaign(bench.new_campaign(5)).await.unwrap();
     bench.store.create_campaign(bench.new_campaign(2)).await.unwrap();
     let first = bench.store.list_runs(Some(&campaign.id), None, page(3, None)).await.unwrap();
@@ -96,11 +97,9 @@ async fn the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks() {
     assert_eq!(seen, campaign.runs);
 }
 
-#[tokio::test]
-async fn runs_are_found_by_status() {
-    let bench = Bench::new().await;
+async fn runs_are_found_by_status(bench: Bench) {
     let (one, other) = (bench.run().await, bench.run().await);
-    bench.store.control_run(&other, RunTransition::Pause, bench.now()).await.unwrap();
+    bench.store.control_run(&other, RunTransition::Pause, None, bench.now()).await.unwrap();
     let running = bench.store.list_runs(None, Some(RunStatus::Running), page(9, None)).await.unwrap();
     let paused = bench.store.list_runs(None, Some(RunStatus::Paused), page(9, None)).await.unwrap();
     assert_eq!((running.len(), &running[0].id, paused.len(), &paused[0].id), (1, &one, 1, &other));
@@ -108,9 +107,7 @@ async fn runs_are_found_by_status() {
     assert_eq!((campaign.runs.paused, campaign.runs.running), (1, 0));
 }
 
-#[tokio::test]
-async fn ids_are_found_by_their_beginning_their_digits_and_their_end() {
-    let bench = Bench::new().await;
+async fn ids_are_found_by_their_beginning_their_digits_and_their_end(bench: Bench) {
     let campaign = bench.store.create_campaign(bench.new_campaign(3)).await.unwrap();
     let run = &campaign.runs[1];
     assert_eq!(bench.store.find_ids(run.as_str(), 9).await.unwrap(), (Vec::new(), vec![run.clone()]));
@@ -124,18 +121,14 @@ async fn ids_are_found_by_their_beginning_their_digits_and_their_end() {
     assert_eq!(bench.store.find_ids("run%", 9).await.unwrap(), (Vec::new(), Vec::new()));
 }
 
-#[tokio::test]
-async fn what_does_not_exist_is_named() {
-    let bench = Bench::new().await;
+async fn what_does_not_exist_is_named(bench: Bench) {
     let error = bench.store.load_campaign(&CampaignId::from_uuid(bench.uuid())).await.unwrap_err();
     assert_eq!(error.code(), "campaign.not_found");
     let error = bench.store.list_runs(None, None, page(1, Some("run_x"))).await.unwrap_err();
     assert_eq!(error.code(), "run.not_found");
 }
 
-#[tokio::test]
-async fn nul_characters_never_reach_a_text() {
-    let bench = Bench::new().await;
+async fn nul_characters_never_reach_a_text(bench: Bench) {
     let mut new = bench.new_campaign(1);
     new.name = "a\0b".to_owned();
     new.runs[0].input = json!({ "log": "x\0y" });

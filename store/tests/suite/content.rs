@@ -7,6 +7,17 @@ use serde_json::json;
 
 use crate::bench::Bench;
 
+crate::bench::on_both!(
+    an_artifact_is_stored_once_and_read_back,
+    the_empty_artifact_is_one,
+    bytes_that_are_not_those_of_the_hash_are_refused,
+    an_artifact_beyond_the_limit_is_refused,
+    an_answered_call_is_found_by_its_whole_address_only,
+    the_first_answer_to_a_call_stays,
+    a_call_of_an_unknown_run_leaves_nothing_behind,
+    workers_are_listed_last_heard_of_first_and_registered_again_under_their_id,
+);
+
 fn call(run: &RunId, turn: u32, hash: &str) -> ModelCallRecord {
     ModelCallRecord {
         run: run.clone(),
@@ -14,48 +25,40 @@ fn call(run: &RunId, turn: u32, hash: &str) -> ModelCallRecord {
         turn,
         request_hash: hash.to_owned(),
         summary: json!({ "tokens": 7 }),
+        released: Vec::new(),
+        used: Vec::new(),
         at: nightshift_protocol::time::TimestampMs(1),
     }
 }
 
-#[tokio::test]
-async fn an_artifact_is_stored_once_and_read_back() {
-    let bench = Bench::new().await;
+async fn an_artifact_is_stored_once_and_read_back(bench: Bench) {
     let bytes = b"\0\x01 a blob may hold anything".to_vec();
     let hash = ArtifactHash::of(&bytes);
-    bench.store.put_artifact(&hash, &bytes).await.unwrap();
-    bench.store.put_artifact(&hash, &bytes).await.unwrap();
+    bench.store.put_artifact(&hash, &bytes, bench.now()).await.unwrap();
+    bench.store.put_artifact(&hash, &bytes, bench.now()).await.unwrap();
     assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), bytes);
     let error = bench.store.get_artifact(&ArtifactHash::of(b"another")).await.unwrap_err();
     assert_eq!(error.code(), "artifact.not_found");
 }
 
-#[tokio::test]
-async fn the_empty_artifact_is_one() {
-    let bench = Bench::new().await;
-    bench.store.put_artifact(&ArtifactHash::of(b""), b"").await.unwrap();
+async fn the_empty_artifact_is_one(bench: Bench) {
+    bench.store.put_artifact(&ArtifactHash::of(b""), b"", bench.now()).await.unwrap();
     assert_eq!(bench.store.get_artifact(&ArtifactHash::of(b"")).await.unwrap(), Vec::<u8>::new());
 }
 
-#[tokio::test]
-async fn bytes_that_are_not_those_of_the_hash_are_refused() {
-    let bench = Bench::new().await;
+async fn bytes_that_are_not_those_of_the_hash_are_refused(bench: Bench) {
     let hash = ArtifactHash::of(b"one");
-    assert!(bench.store.put_artifact(&hash, b"two").await.is_err());
+    assert!(bench.store.put_artifact(&hash, b"two", bench.now()).await.is_err());
     assert_eq!(bench.store.get_artifact(&hash).await.unwrap_err().code(), "artifact.not_found");
 }
 
-#[tokio::test]
-async fn an_artifact_beyond_the_limit_is_refused() {
-    let bench = Bench::new().await;
+async fn an_artifact_beyond_the_limit_is_refused(bench: Bench) {
     let bytes = vec![0; MAX_ARTIFACT_BYTES + 1];
-    let error = bench.store.put_artifact(&ArtifactHash::of(&bytes), &bytes).await.unwrap_err();
+    let error = bench.store.put_artifact(&ArtifactHash::of(&bytes), &bytes, bench.now()).await.unwrap_err();
     assert!(error.to_string().contains(&MAX_ARTIFACT_BYTES.to_string()), "{error}");
 }
 
-#[tokio::test]
-async fn an_answered_call_is_found_by_its_whole_address_only() {
-    let bench = Bench::new().await;
+async fn an_answered_call_is_found_by_its_whole_address_only(bench: Bench) {
     let run = bench.run().await;
     let reply = b"reply".to_vec();
     let artifacts = vec![(ArtifactHash::of(&reply), reply.clone())];
@@ -67,9 +70,7 @@ async fn an_answered_call_is_found_by_its_whole_address_only() {
     }
 }
 
-#[tokio::test]
-async fn the_first_answer_to_a_call_stays() {
-    let bench = Bench::new().await;
+async fn the_first_answer_to_a_call_stays(bench: Bench) {
     let run = bench.run().await;
     bench.store.record_model_call(call(&run, 1, "h"), Vec::new()).await.unwrap();
     let second = ModelCallRecord { summary: json!({ "tokens": 8 }), ..call(&run, 1, "h") };
@@ -77,9 +78,7 @@ async fn the_first_answer_to_a_call_stays() {
     assert_eq!(bench.store.find_model_call(&run, "plan", 1, "h").await.unwrap(), Some(call(&run, 1, "h")));
 }
 
-#[tokio::test]
-async fn a_call_of_an_unknown_run_leaves_nothing_behind() {
-    let bench = Bench::new().await;
+async fn a_call_of_an_unknown_run_leaves_nothing_behind(bench: Bench) {
     let nobody = RunId::from_uuid(bench.uuid());
     let artifacts = vec![(ArtifactHash::of(b"x"), b"x".to_vec())];
     let error = bench.store.record_model_call(call(&nobody, 1, "h"), artifacts).await.unwrap_err();
@@ -87,9 +86,7 @@ async fn a_call_of_an_unknown_run_leaves_nothing_behind() {
     assert_eq!(bench.store.get_artifact(&ArtifactHash::of(b"x")).await.unwrap_err().code(), "artifact.not_found");
 }
 
-#[tokio::test]
-async fn workers_are_listed_last_heard_of_first_and_registered_again_under_their_id() {
-    let bench = Bench::new().await;
+async fn workers_are_listed_last_heard_of_first_and_registered_again_under_their_id(bench: Bench) {
     let first = bench.worker().await;
     bench.clock.forward(1);
     let second = bench.worker().await;
@@ -102,6 +99,8 @@ async fn workers_are_listed_last_heard_of_first_and_registered_again_under_their
         version: "0.2.0".to_owned(),
         last_seen_at: bench.now(),
         leases: 0,
+        server: None,
+        draining: false,
     };
     bench.store.register_worker(again.clone()).await.unwrap();
     let workers = bench.store.list_workers(9).await.unwrap();

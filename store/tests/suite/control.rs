@@ -1,7 +1,7 @@
 //! Pause, resume, cancel, retry.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{Advanced, Reported, Store, StoreError, TryEnd};
+use nightshift_engine::store::{Reported, Store, StoreError, TryEnd};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
@@ -9,13 +9,27 @@ use serde_json::json;
 
 use crate::bench::{Bench, done, lost};
 
+crate::bench::on_both!(
+    a_paused_run_leases_nothing_until_it_is_resumed,
+    repeating_a_request_changes_nothing,
+    a_step_leased_before_the_pause_ends_normally,
+    a_timer_that_fires_in_a_paused_run_makes_its_step_ready_on_resume,
+    a_resumed_run_keeps_waiting_for_its_timers,
+    cancelling_ends_waiting_steps_at_once_and_tells_the_others_by_heartbeat,
+    a_cancelled_step_may_still_deliver_its_result_but_is_never_tried_again,
+    a_step_that_was_stopped_though_nobody_asked_is_ready_again,
+    a_run_that_is_over_refuses_to_be_paused_or_cancelled,
+    only_people_s_transitions_are_a_matter_of_control,
+    retrying_a_run_schedules_what_failed_and_what_its_failure_cancelled,
+    retrying_one_step_leaves_the_other_failures,
+    only_failed_runs_and_failed_steps_are_retried,
+);
+
 async fn control(bench: &Bench, run: &RunId, transition: RunTransition) -> RunStatus {
-    bench.store.control_run(run, transition, bench.now()).await.unwrap()
+    bench.store.control_run(run, transition, None, bench.now()).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_paused_run_leases_nothing_until_it_is_resumed() {
-    let bench = Bench::new().await;
+async fn a_paused_run_leases_nothing_until_it_is_resumed(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b"]).await;
     let worker = bench.worker().await;
@@ -28,9 +42,7 @@ async fn a_paused_run_leases_nothing_until_it_is_resumed() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn repeating_a_request_changes_nothing() {
-    let bench = Bench::new().await;
+async fn repeating_a_request_changes_nothing(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     for transition in [RunTransition::Resume, RunTransition::Pause, RunTransition::Pause] {
@@ -39,9 +51,7 @@ async fn repeating_a_request_changes_nothing() {
     assert_eq!(bench.log(&run).await, ["run_created", "step_scheduled a", "run_paused"]);
 }
 
-#[tokio::test]
-async fn a_step_leased_before_the_pause_ends_normally() {
-    let bench = Bench::new().await;
+async fn a_step_leased_before_the_pause_ends_normally(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["done", "again"]).await;
     let worker = bench.worker().await;
@@ -56,9 +66,7 @@ async fn a_step_leased_before_the_pause_ends_normally() {
     assert_eq!(bench.claim(&worker, 9).await[0].key, "again");
 }
 
-#[tokio::test]
-async fn a_timer_that_fires_in_a_paused_run_makes_its_step_ready_on_resume() {
-    let bench = Bench::new().await;
+async fn a_timer_that_fires_in_a_paused_run_makes_its_step_ready_on_resume(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -72,9 +80,7 @@ async fn a_timer_that_fires_in_a_paused_run_makes_its_step_ready_on_resume() {
     assert_eq!(bench.claim(&worker, 1).await.len(), 1);
 }
 
-#[tokio::test]
-async fn a_resumed_run_keeps_waiting_for_its_timers() {
-    let bench = Bench::new().await;
+async fn a_resumed_run_keeps_waiting_for_its_timers(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -89,9 +95,7 @@ async fn a_resumed_run_keeps_waiting_for_its_timers() {
     assert_eq!(bench.claim(&worker, 1).await.len(), 1);
 }
 
-#[tokio::test]
-async fn cancelling_ends_waiting_steps_at_once_and_tells_the_others_by_heartbeat() {
-    let bench = Bench::new().await;
+async fn cancelling_ends_waiting_steps_at_once_and_tells_the_others_by_heartbeat(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["held", "later", "waiting"]).await;
     let worker = bench.worker().await;
@@ -114,15 +118,13 @@ async fn cancelling_ends_waiting_steps_at_once_and_tells_the_others_by_heartbeat
 
     let mut decision = bench.decision(&run).await;
     decision.end = Some((RunTransition::CancelFinished, Event::RunCancelled));
-    assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Committed);
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
     assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Cancelled);
     assert_eq!(bench.to_drive().await, []);
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_cancelled_step_may_still_deliver_its_result_but_is_never_tried_again() {
-    let bench = Bench::new().await;
+async fn a_cancelled_step_may_still_deliver_its_result_but_is_never_tried_again(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["delivers", "fails"]).await;
     let worker = bench.worker().await;
@@ -136,9 +138,7 @@ async fn a_cancelled_step_may_still_deliver_its_result_but_is_never_tried_again(
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_step_that_was_stopped_though_nobody_asked_is_ready_again() {
-    let bench = Bench::new().await;
+async fn a_step_that_was_stopped_though_nobody_asked_is_ready_again(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -148,23 +148,19 @@ async fn a_step_that_was_stopped_though_nobody_asked_is_ready_again() {
     assert_eq!(bench.claim(&worker, 1).await[0].epoch, 2);
 }
 
-#[tokio::test]
-async fn a_run_that_is_over_refuses_to_be_paused_or_cancelled() {
-    let bench = Bench::new().await;
+async fn a_run_that_is_over_refuses_to_be_paused_or_cancelled(bench: Bench) {
     let run = bench.run().await;
     bench.complete_run(&run).await;
     for transition in [RunTransition::Pause, RunTransition::Cancel, RunTransition::Complete] {
-        let error = bench.store.control_run(&run, transition, bench.now()).await.unwrap_err();
+        let error = bench.store.control_run(&run, transition, None, bench.now()).await.unwrap_err();
         assert!(matches!(error, StoreError::Illegal(_)), "{transition:?}: {error}");
     }
 }
 
-#[tokio::test]
-async fn only_people_s_transitions_are_a_matter_of_control() {
-    let bench = Bench::new().await;
+async fn only_people_s_transitions_are_a_matter_of_control(bench: Bench) {
     let run = bench.run().await;
     for transition in [RunTransition::Complete, RunTransition::Fail, RunTransition::CancelFinished] {
-        let error = bench.store.control_run(&run, transition, bench.now()).await.unwrap_err();
+        let error = bench.store.control_run(&run, transition, None, bench.now()).await.unwrap_err();
         assert!(matches!(error, StoreError::Illegal(_)), "{transition:?}: {error}");
     }
 }
@@ -182,11 +178,9 @@ async fn failed_run(bench: &Bench) -> RunId {
     run
 }
 
-#[tokio::test]
-async fn retrying_a_run_schedules_what_failed_and_what_its_failure_cancelled() {
-    let bench = Bench::new().await;
+async fn retrying_a_run_schedules_what_failed_and_what_its_failure_cancelled(bench: Bench) {
     let run = failed_run(&bench).await;
-    let keys = bench.store.retry_run(&run, None, bench.now()).await.unwrap();
+    let keys = bench.store.retry_run(&run, None, None, bench.now()).await.unwrap();
     assert_eq!(keys, ["fails", "fails_too", "held", "waiting"]);
     let record = bench.store.load_run(&run).await.unwrap();
     assert_eq!((record.status, record.failure, record.finished_at), (RunStatus::Running, None, None));
@@ -199,23 +193,19 @@ async fn retrying_a_run_schedules_what_failed_and_what_its_failure_cancelled() {
     assert_eq!(steps.iter().map(|step| step.epoch).collect::<Vec<_>>(), [2, 2, 2, 1]);
 }
 
-#[tokio::test]
-async fn retrying_one_step_leaves_the_other_failures() {
-    let bench = Bench::new().await;
+async fn retrying_one_step_leaves_the_other_failures(bench: Bench) {
     let run = failed_run(&bench).await;
-    let keys = bench.store.retry_run(&run, Some("fails_too"), bench.now()).await.unwrap();
+    let keys = bench.store.retry_run(&run, Some("fails_too"), None, bench.now()).await.unwrap();
     assert_eq!(keys, ["fails_too", "held", "waiting"]);
     assert_eq!(bench.step(&run, "fails").await.status, StepStatus::Failed);
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn only_failed_runs_and_failed_steps_are_retried() {
-    let bench = Bench::new().await;
+async fn only_failed_runs_and_failed_steps_are_retried(bench: Bench) {
     let run = failed_run(&bench).await;
-    let error = bench.store.retry_run(&run, Some("waiting"), bench.now()).await.unwrap_err();
+    let error = bench.store.retry_run(&run, Some("waiting"), None, bench.now()).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { noun: "failed step", .. }), "{error}");
-    bench.store.retry_run(&run, None, bench.now()).await.unwrap();
-    let error = bench.store.retry_run(&run, None, bench.now()).await.unwrap_err();
+    bench.store.retry_run(&run, None, None, bench.now()).await.unwrap();
+    let error = bench.store.retry_run(&run, None, None, bench.now()).await.unwrap_err();
     assert!(matches!(error, StoreError::Illegal(_)), "{error}");
 }

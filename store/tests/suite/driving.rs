@@ -11,10 +11,24 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use nightshift_store::fault::{FaultPoint, FaultyStore};
-use nightshift_store::{OpenOptions, SqliteStore};
 
-use crate::bench::{Bench, HandClock, events, open};
+use crate::bench::{Bench, events};
 use crate::toy::{Party, Stranger, Toy};
+
+crate::bench::on_both!(
+    a_run_of_two_steps_goes_from_creation_to_its_end,
+    driving_a_run_that_waits_for_its_steps_writes_nothing,
+    a_run_goes_on_where_it_was_after_each_restart,
+    a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledged,
+    a_sequence_ends_in_the_same_log_whichever_write_fails_once,
+    steps_side_by_side_are_committed_once_each_whichever_write_fails_once,
+    a_cancelled_run_ends_when_its_last_step_is_gone,
+    a_worker_that_goes_silent_loses_the_step_until_its_tries_are_used_up_and_a_retry_finishes_the_run,
+    a_log_that_ends_with_a_full_page_is_decided_about_all_the_same,
+    a_run_whose_other_failed_step_stays_failed_fails_again_instead_of_waiting_forever,
+    a_run_that_this_release_cannot_read_can_still_be_cancelled,
+    the_heads_of_steps_are_the_steps_without_input_and_output,
+);
 
 /// How long a test waits for a file to be given free.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,8 +48,7 @@ async fn create(store: &dyn Store, new: &NewCampaign) -> RunId {
 }
 
 /// The log of an undisturbed run of this workflow.
-async fn undisturbed(workflow: Arc<dyn Workflow>) -> Vec<Event> {
-    let bench = Bench::new().await;
+async fn undisturbed(bench: Bench, workflow: Arc<dyn Workflow>) -> Vec<Event> {
     let party = party(&bench, workflow);
     party.register().await;
     let run = create(bench.store.as_ref(), &bench.new_campaign(1)).await;
@@ -45,9 +58,7 @@ async fn undisturbed(workflow: Arc<dyn Workflow>) -> Vec<Event> {
     bench.events(&run).await
 }
 
-#[tokio::test]
-async fn a_run_of_two_steps_goes_from_creation_to_its_end() {
-    let bench = Bench::new().await;
+async fn a_run_of_two_steps_goes_from_creation_to_its_end(bench: Bench) {
     let party = party(&bench, Toy::sequence());
     party.register().await;
     let run = bench.run().await;
@@ -67,30 +78,25 @@ async fn a_run_of_two_steps_goes_from_creation_to_its_end() {
     assert_eq!((record.status, record.revision), (RunStatus::Completed, 3), "one advance per decision");
     party.assert_folds(&run).await;
     bench.assert_sound().await;
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Idle);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Idle);
 }
 
-#[tokio::test]
-async fn driving_a_run_that_waits_for_its_steps_writes_nothing() {
-    let bench = Bench::new().await;
+async fn driving_a_run_that_waits_for_its_steps_writes_nothing(bench: Bench) {
     let counting = Arc::new(FaultyStore::counting(bench.store.clone()));
     let party = Party::new(counting.clone(), Toy::sequence(), bench.clock.clone(), 1_000);
     let run = bench.run().await;
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Advanced);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Advanced);
     assert_eq!(counting.writes(), 1);
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Idle);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Idle);
     assert_eq!(counting.writes(), 1);
 }
 
-#[tokio::test]
-async fn a_run_goes_on_where_it_was_after_each_restart() {
-    let expected = undisturbed(Toy::fan()).await;
-    let mut bench = Bench::new().await;
+async fn a_run_goes_on_where_it_was_after_each_restart(mut bench: Bench) {
+    let expected = undisturbed(bench.another().await, Toy::fan()).await;
     let run = bench.run().await;
     for life in 1..=50 {
         let party = Party::new(bench.store.clone(), Toy::fan(), bench.clock.clone(), life * 1_000);
         party.register().await;
-        bench.store.free_embedded_leases(bench.now()).await.unwrap();
         party.round().await;
         party.assert_folds(&run).await;
         drop(party);
@@ -105,18 +111,16 @@ async fn a_run_goes_on_where_it_was_after_each_restart() {
     panic!("the run is not over after 50 lives");
 }
 
-#[tokio::test]
-async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledged() {
-    let mut bench = Bench::new().await;
+async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledged(mut bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b"]).await;
     let before = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await);
-    let folder = bench.folder.path().to_owned();
-    let elsewhere = tempfile::tempdir().unwrap();
-    drop(std::mem::replace(&mut bench.store, open(elsewhere.path()).await));
+    // Another store in its place meanwhile, so that nobody holds the old one.
+    let elsewhere = bench.another().await;
+    drop(std::mem::replace(&mut bench.store, elsewhere.store.clone()));
     let reopened = tokio::time::timeout(PATIENCE, async {
         loop {
-            match SqliteStore::open(&folder, OpenOptions::default()).await {
+            match bench.place.try_open().await {
                 Ok(store) => return store,
                 Err(StoreError::Locked(_)) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),
@@ -130,10 +134,10 @@ async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledg
 
 /// Plays a run with write number `number` failing; the log without tries that were repeated, and whether there was such
 /// a write.
-async fn with_fault(workflow: Arc<dyn Workflow>, number: u64, point: FaultPoint) -> (Vec<Event>, bool) {
-    let bench = Bench::new().await;
+async fn with_fault(bench: &Bench, workflow: Arc<dyn Workflow>, number: u64, point: FaultPoint) -> (Vec<Event>, bool) {
+    let life = if point == FaultPoint::Before { number } else { 1_000 + number };
     let faulty = Arc::new(FaultyStore::failing(bench.store.clone(), number, point));
-    let party = Party::new(faulty.clone(), workflow, HandClock::new(), 1_000);
+    let party = Party::new(faulty.clone(), workflow, bench.clock.clone(), life * 10_000);
     party.register().await;
     let run = create(faulty.as_ref(), &bench.new_campaign(1)).await;
     party.finish(&run).await;
@@ -147,12 +151,16 @@ async fn with_fault(workflow: Arc<dyn Workflow>, number: u64, point: FaultPoint)
 
 /// Plays a run as often as it has writes, each time with another one failing, and compares what `comparable` makes of
 /// the log with that of an undisturbed run.
-async fn every_write_fails_once(workflow: fn() -> Arc<dyn Workflow>, comparable: fn(Vec<Event>) -> Vec<Event>) {
-    let expected = comparable(undisturbed(workflow()).await);
+async fn every_write_fails_once(
+    bench: &Bench,
+    workflow: fn() -> Arc<dyn Workflow>,
+    comparable: fn(Vec<Event>) -> Vec<Event>,
+) {
+    let expected = comparable(undisturbed(bench.another().await, workflow()).await);
     for point in [FaultPoint::Before, FaultPoint::After] {
         let mut number = 1;
         loop {
-            let (log, fired) = with_fault(workflow(), number, point).await;
+            let (log, fired) = with_fault(bench, workflow(), number, point).await;
             assert_eq!(comparable(log), expected, "{point:?}, write {number}");
             if !fired {
                 break;
@@ -163,140 +171,126 @@ async fn every_write_fails_once(workflow: fn() -> Arc<dyn Workflow>, comparable:
     }
 }
 
-#[tokio::test]
-async fn a_sequence_ends_in_the_same_log_whichever_write_fails_once() {
-    every_write_fails_once(Toy::sequence, |log| log).await;
+async fn a_sequence_ends_in_the_same_log_whichever_write_fails_once(bench: Bench) {
+    every_write_fails_once(&bench, Toy::sequence, |log| log).await;
 }
 
-#[tokio::test]
-async fn steps_side_by_side_are_committed_once_each_whichever_write_fails_once() {
+async fn steps_side_by_side_are_committed_once_each_whichever_write_fails_once(bench: Bench) {
     // Which of them is first may change.
-    every_write_fails_once(Toy::fan, |mut log| {
+    every_write_fails_once(&bench, Toy::fan, |mut log| {
         log.sort_by_key(|event| (event.kind(), event.step_key().map(str::to_owned)));
         log
     })
     .await;
 }
 
-#[tokio::test]
-async fn a_cancelled_run_ends_when_its_last_step_is_gone() {
-    let bench = Bench::new().await;
+async fn a_cancelled_run_ends_when_its_last_step_is_gone(bench: Bench) {
     let party = party(&bench, Toy::sequence());
     party.register().await;
     let run = bench.run().await;
-    party.driver.drive(&run).await.unwrap();
+    party.driver.drive(&run, None).await.unwrap();
     let step = bench.claim(&party.worker, 1).await.remove(0);
-    bench.store.control_run(&run, RunTransition::Cancel, party.now()).await.unwrap();
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Advanced);
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Idle, "a worker still has the step");
+    bench.store.control_run(&run, RunTransition::Cancel, None, party.now()).await.unwrap();
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Advanced);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Idle, "a worker still has the step");
     assert_eq!(bench.to_drive().await, []);
     bench.clock.forward(15_000);
     assert_eq!(party.sweeper.sweep().await.unwrap().expired, 1);
     assert_eq!(bench.to_drive().await, std::slice::from_ref(&run));
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Ended);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Ended);
     assert_eq!(bench.store.load_step(&step.id).await.unwrap().status, StepStatus::Cancelled);
     assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Cancelled);
     party.assert_folds(&run).await;
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_worker_that_goes_silent_loses_the_step_until_its_tries_are_used_up_and_a_retry_finishes_the_run() {
-    let bench = Bench::new().await;
+async fn a_worker_that_goes_silent_loses_the_step_until_its_tries_are_used_up_and_a_retry_finishes_the_run(bench: Bench) {
     let party = party(&bench, Toy::sequence());
     party.register().await;
     let run = bench.run().await;
-    party.driver.drive(&run).await.unwrap();
+    party.driver.drive(&run, None).await.unwrap();
     for tries in 1..=5 {
         let step = bench.claim(&party.worker, 1).await.remove(0);
         assert_eq!(step.tries, tries);
         bench.clock.forward(15_000);
         assert_eq!(party.sweeper.sweep().await.unwrap().expired, 1);
     }
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Ended);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Ended);
     let record = bench.store.load_run(&run).await.unwrap();
     assert_eq!((record.status, record.failure.unwrap().code.as_str()), (RunStatus::Failed, "worker.lost"));
     bench.assert_sound().await;
 
-    assert_eq!(bench.store.retry_run(&run, None, party.now()).await.unwrap(), ["first"]);
+    assert_eq!(bench.store.retry_run(&run, None, None, party.now()).await.unwrap(), ["first"]);
     party.finish(&run).await;
     assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Completed);
     party.assert_folds(&run).await;
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_log_that_ends_with_a_full_page_is_decided_about_all_the_same() {
-    let bench = Bench::new().await;
+async fn a_log_that_ends_with_a_full_page_is_decided_about_all_the_same(bench: Bench) {
     let party = party(&bench, Toy::sequence());
     for pages in 1..=2 {
         let run = bench.run().await;
         // With the run's creation these fill the pages to the last place.
         for number in 1..pages * MAX_EVENTS_PER_READ {
             let transition = if number % 2 == 1 { RunTransition::Pause } else { RunTransition::Resume };
-            bench.store.control_run(&run, transition, party.now()).await.unwrap();
+            bench.store.control_run(&run, transition, None, party.now()).await.unwrap();
         }
         assert_eq!(bench.store.load_run(&run).await.unwrap().last_seq, u64::from(pages * MAX_EVENTS_PER_READ));
-        assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Advanced);
+        assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Advanced);
         assert_eq!(bench.step(&run, "first").await.status, StepStatus::Scheduled);
         party.assert_folds(&run).await;
     }
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_run_whose_other_failed_step_stays_failed_fails_again_instead_of_waiting_forever() {
-    let bench = Bench::new().await;
+async fn a_run_whose_other_failed_step_stays_failed_fails_again_instead_of_waiting_forever(bench: Bench) {
     let party = party(&bench, Toy::fan());
     party.register().await;
     let run = bench.run().await;
     party.round().await;
-    party.driver.drive(&run).await.unwrap();
+    party.driver.drive(&run, None).await.unwrap();
     for step in bench.claim(&party.worker, 2).await {
         let failure = StepFailure::fatal("toy.broken", format!("{} is broken", step.key));
         bench.report(&step, TryEnd::Failed { failure }).await;
     }
-    assert_eq!(party.driver.drive(&run).await.unwrap(), Driven::Ended);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Ended);
 
-    assert_eq!(bench.store.retry_run(&run, Some("part1"), party.now()).await.unwrap(), ["part1", "part3"]);
+    assert_eq!(bench.store.retry_run(&run, Some("part1"), None, party.now()).await.unwrap(), ["part1", "part3"]);
     party.finish(&run).await;
     let record = bench.store.load_run(&run).await.unwrap();
     assert_eq!((record.status, record.failure.unwrap().message.as_str()), (RunStatus::Failed, "part2 is broken"));
     bench.assert_sound().await;
 
-    assert_eq!(bench.store.retry_run(&run, None, party.now()).await.unwrap(), ["part2"]);
+    assert_eq!(bench.store.retry_run(&run, None, None, party.now()).await.unwrap(), ["part2"]);
     party.finish(&run).await;
     assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Completed);
     party.assert_folds(&run).await;
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_run_that_this_release_cannot_read_can_still_be_cancelled() {
+async fn a_run_that_this_release_cannot_read_can_still_be_cancelled(bench: Bench) {
     for begun in [false, true] {
-        let bench = Bench::new().await;
         let known = party(&bench, Toy::sequence());
         known.register().await;
         let run = bench.run().await;
         if begun {
-            known.driver.drive(&run).await.unwrap();
+            known.driver.drive(&run, None).await.unwrap();
         }
         let step = bench.claim(&known.worker, 1).await.pop();
-        bench.store.control_run(&run, RunTransition::Cancel, known.now()).await.unwrap();
+        bench.store.control_run(&run, RunTransition::Cancel, None, known.now()).await.unwrap();
         let stranger = Party::new(bench.store.clone(), Arc::new(Stranger), bench.clock.clone(), 2_000);
         if let Some(step) = step {
-            assert_eq!(stranger.driver.drive(&run).await.unwrap(), Driven::Idle, "a worker still has the step");
+            assert_eq!(stranger.driver.drive(&run, None).await.unwrap(), Driven::Idle, "a worker still has the step");
             bench.report(&step, TryEnd::Cancelled).await;
         }
-        assert_eq!(stranger.driver.drive(&run).await.unwrap(), Driven::Ended);
+        assert_eq!(stranger.driver.drive(&run, None).await.unwrap(), Driven::Ended);
         assert_eq!(bench.store.load_run(&run).await.unwrap().status, RunStatus::Cancelled);
         bench.assert_sound().await;
     }
 }
 
-#[tokio::test]
-async fn the_heads_of_steps_are_the_steps_without_input_and_output() {
-    let bench = Bench::new().await;
+async fn the_heads_of_steps_are_the_steps_without_input_and_output(bench: Bench) {
     let party = party(&bench, Toy::sequence());
     party.register().await;
     let run = bench.run().await;

@@ -1,7 +1,7 @@
 //! Claims, heartbeats, reports, expiry, timers.
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{ClaimRequest, Reported, Store, TryEnd};
+use nightshift_engine::store::{ClaimRequest, Report, Reported, StepRecord, Store, TryEnd};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::{DeviceUse, Needs};
@@ -12,16 +12,34 @@ use serde_json::json;
 
 use crate::bench::{Bench, LEASE_MS, done, lost, order, route};
 
+crate::bench::on_both!(
+    a_claim_takes_the_oldest_steps_and_begins_a_new_epoch,
+    a_claim_takes_steps_of_its_routes_only_and_no_more_than_it_has_slots,
+    two_racing_claims_never_get_the_same_step,
+    an_unknown_worker_claims_nothing,
+    a_committed_result_is_in_the_step_and_in_the_log,
+    a_second_copy_of_a_report_is_committed_and_changes_nothing,
+    a_second_copy_of_a_failed_try_is_recognised_whatever_its_next_moment,
+    a_report_of_an_earlier_epoch_changes_nothing,
+    a_report_on_a_step_that_does_not_exist_is_an_error,
+    a_heartbeat_extends_leases_of_the_same_worker_and_epoch,
+    a_lease_that_ran_out_is_not_extended,
+    an_expired_lease_can_be_claimed_again_and_the_late_report_is_dropped,
+    a_report_that_comes_before_the_sweeper_wins,
+    a_lease_that_was_extended_meanwhile_does_not_expire,
+    an_expired_step_without_tries_fails_and_one_of_a_cancelled_run_is_cancelled,
+    a_retry_waits_for_its_timer,
+    timers_fire_in_rounds_of_a_limit,
+);
+
 fn retry_now(bench: &Bench) -> TryEnd {
     TryEnd::Retry { failure: lost(), at: bench.now() }
 }
 
-#[tokio::test]
-async fn a_claim_takes_the_oldest_steps_and_begins_a_new_epoch() {
-    let bench = Bench::new().await;
-    let (older, newer) = (bench.run().await, bench.run().await);
-    bench.schedule(&older, &["a", "b"]).await;
-    bench.schedule(&newer, &["c"]).await;
+async fn a_claim_takes_the_oldest_steps_and_begins_a_new_epoch(bench: Bench) {
+    let runs = bench.create(bench.new_campaign(2)).await.runs;
+    bench.schedule(&runs[0], &["a", "b"]).await;
+    bench.schedule(&runs[1], &["c"]).await;
     let worker = bench.worker().await;
     bench.clock.forward(7);
     let steps = bench.claim(&worker, 2).await;
@@ -34,33 +52,29 @@ async fn a_claim_takes_the_oldest_steps_and_begins_a_new_epoch() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_claim_takes_of_each_route_as_many_as_are_free() {
-    let bench = Bench::new().await;
+async fn a_claim_takes_steps_of_its_routes_only_and_no_more_than_it_has_slots(bench: Bench) {
     let run = bench.run().await;
     let build = Needs::worker(Target::Cpu, DeviceUse::None);
-    let measure = Needs::worker(Target::Cpu, DeviceUse::Exclusive);
-    let mut decision = bench.decision(&run).await;
+    let other = Needs::worker(Target::Cuda, DeviceUse::None);
+    let mut orders = Vec::new();
     for n in 0..3 {
-        for (kind, needs) in [("build", &build), ("measure", &measure)] {
-            let order = StepOrder { needs: needs.clone(), ..order(&format!("{kind}{n}")) };
-            decision.schedule.push((StepId::from_uuid(bench.uuid()), order));
+        for (kind, needs) in [("build", &build), ("other", &other), ("agent", &Needs::agent())] {
+            orders.push(StepOrder { needs: needs.clone(), ..order(&format!("{kind}{n}")) });
         }
     }
-    bench.store.advance(decision).await.unwrap();
+    bench.schedule_orders(&run, orders).await;
     let worker = bench.worker().await;
-    let claim = ClaimRequest {
-        free: vec![(build.route(), 2), (measure.route(), 1), (route(), 5), ("unheard/of".to_owned(), 1)],
-        ..bench.claim_request(&worker, 0)
-    };
-    let steps = bench.store.claim(claim).await.unwrap();
-    assert_eq!(steps.iter().map(|step| step.key.as_str()).collect::<Vec<_>>(), ["build0", "measure0", "build1"]);
+    let routes = vec![build.route(), route(), "unheard/of".to_owned()];
+    let claim = ClaimRequest { routes, ..bench.claim_request(&worker, 4) };
+    let keys = |steps: Vec<StepRecord>| steps.into_iter().map(|step| step.key).collect::<Vec<_>>();
+    assert_eq!(keys(bench.store.claim(claim.clone()).await.unwrap()), ["build0", "agent0", "build1", "agent1"]);
+    assert_eq!(keys(bench.store.claim(claim.clone()).await.unwrap()), ["build2", "agent2"]);
+    let nothing_wanted = ClaimRequest { cpu_slots: 0, routes: vec![other.route()], ..claim };
+    assert_eq!(keys(bench.store.claim(nothing_wanted).await.unwrap()), [""; 0]);
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn two_racing_claims_never_get_the_same_step() {
-    let bench = Bench::new().await;
+async fn two_racing_claims_never_get_the_same_step(bench: Bench) {
     let run = bench.run().await;
     let keys: Vec<String> = (0..20).map(|n| format!("s{n}")).collect();
     bench.schedule(&run, &keys.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -78,9 +92,7 @@ async fn two_racing_claims_never_get_the_same_step() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn an_unknown_worker_claims_nothing() {
-    let bench = Bench::new().await;
+async fn an_unknown_worker_claims_nothing(bench: Bench) {
     let stranger = WorkerId::from_uuid(bench.uuid());
     let error = bench.store.claim(bench.claim_request(&stranger, 1)).await.unwrap_err();
     assert_eq!(error.code(), "worker.not_found");
@@ -88,22 +100,7 @@ async fn an_unknown_worker_claims_nothing() {
     assert_eq!(error.code(), "worker.not_found");
 }
 
-#[tokio::test]
-async fn a_worker_that_claims_in_vain_is_heard_of_now_and_then() {
-    let bench = Bench::new().await;
-    let worker = bench.worker().await;
-    let registered = bench.now();
-    bench.clock.forward(4_999);
-    bench.claim(&worker, 1).await;
-    assert_eq!(bench.store.list_workers(1).await.unwrap()[0].last_seen_at, registered);
-    bench.clock.forward(1);
-    bench.claim(&worker, 1).await;
-    assert_eq!(bench.store.list_workers(1).await.unwrap()[0].last_seen_at, bench.now());
-}
-
-#[tokio::test]
-async fn a_committed_result_is_in_the_step_and_in_the_log() {
-    let bench = Bench::new().await;
+async fn a_committed_result_is_in_the_step_and_in_the_log(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -118,9 +115,7 @@ async fn a_committed_result_is_in_the_step_and_in_the_log() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_second_copy_of_a_report_is_committed_and_changes_nothing() {
-    let bench = Bench::new().await;
+async fn a_second_copy_of_a_report_is_committed_and_changes_nothing(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b"]).await;
     let worker = bench.worker().await;
@@ -136,9 +131,7 @@ async fn a_second_copy_of_a_report_is_committed_and_changes_nothing() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_second_copy_of_a_failed_try_is_recognised_whatever_its_next_moment() {
-    let bench = Bench::new().await;
+async fn a_second_copy_of_a_failed_try_is_recognised_whatever_its_next_moment(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -150,9 +143,7 @@ async fn a_second_copy_of_a_failed_try_is_recognised_whatever_its_next_moment() 
     assert_eq!(bench.step(&run, "a").await.not_before, Some(bench.now().plus_ms(500)));
 }
 
-#[tokio::test]
-async fn a_report_of_an_earlier_epoch_changes_nothing() {
-    let bench = Bench::new().await;
+async fn a_report_of_an_earlier_epoch_changes_nothing(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -164,7 +155,7 @@ async fn a_report_of_an_earlier_epoch_changes_nothing() {
         assert_eq!(bench.report(&stale, end).await, Reported::LeaseLost);
     }
     assert_eq!(
-        bench.store.report(&fresh.id, u64::MAX, TryEnd::Cancelled, bench.now()).await.unwrap(),
+        bench.report(&StepRecord { epoch: u64::MAX, ..fresh.clone() }, TryEnd::Cancelled).await,
         Reported::LeaseLost
     );
     assert_eq!(bench.step(&run, "a").await, fresh);
@@ -172,17 +163,14 @@ async fn a_report_of_an_earlier_epoch_changes_nothing() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_report_on_a_step_that_does_not_exist_is_an_error() {
-    let bench = Bench::new().await;
+async fn a_report_on_a_step_that_does_not_exist_is_an_error(bench: Bench) {
     let nobody = StepId::from_uuid(bench.uuid());
-    let error = bench.store.report(&nobody, 1, TryEnd::Cancelled, bench.now()).await.unwrap_err();
+    let report = Report { step: nobody, epoch: 1, end: TryEnd::Cancelled, used: Vec::new(), at: bench.now() };
+    let error = bench.store.report(report).await.unwrap_err();
     assert_eq!(error.code(), "step.not_found");
 }
 
-#[tokio::test]
-async fn a_heartbeat_extends_leases_of_the_same_worker_and_epoch() {
-    let bench = Bench::new().await;
+async fn a_heartbeat_extends_leases_of_the_same_worker_and_epoch(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b", "c"]).await;
     let (worker, other) = (bench.worker().await, bench.worker().await);
@@ -209,9 +197,7 @@ async fn a_heartbeat_extends_leases_of_the_same_worker_and_epoch() {
     assert_eq!(keys, ["b", "c"], "only the first lease was extended");
 }
 
-#[tokio::test]
-async fn a_lease_that_ran_out_is_not_extended() {
-    let bench = Bench::new().await;
+async fn a_lease_that_ran_out_is_not_extended(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -222,9 +208,7 @@ async fn a_lease_that_ran_out_is_not_extended() {
     assert_eq!(heartbeat.lost, [step.id]);
 }
 
-#[tokio::test]
-async fn an_expired_lease_can_be_claimed_again_and_the_late_report_is_dropped() {
-    let bench = Bench::new().await;
+async fn an_expired_lease_can_be_claimed_again_and_the_late_report_is_dropped(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -243,9 +227,7 @@ async fn an_expired_lease_can_be_claimed_again_and_the_late_report_is_dropped() 
     assert_eq!(bench.step(&run, "a").await.output, Some(json!("in time")));
 }
 
-#[tokio::test]
-async fn a_report_that_comes_before_the_sweeper_wins() {
-    let bench = Bench::new().await;
+async fn a_report_that_comes_before_the_sweeper_wins(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -257,9 +239,7 @@ async fn a_report_that_comes_before_the_sweeper_wins() {
     assert_eq!(bench.step(&run, "a").await.status, StepStatus::Completed);
 }
 
-#[tokio::test]
-async fn a_lease_that_was_extended_meanwhile_does_not_expire() {
-    let bench = Bench::new().await;
+async fn a_lease_that_was_extended_meanwhile_does_not_expire(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
@@ -273,15 +253,13 @@ async fn a_lease_that_was_extended_meanwhile_does_not_expire() {
     assert_eq!(bench.step(&run, "a").await.status, StepStatus::Leased);
 }
 
-#[tokio::test]
-async fn an_expired_step_without_tries_fails_and_one_of_a_cancelled_run_is_cancelled() {
-    let bench = Bench::new().await;
+async fn an_expired_step_without_tries_fails_and_one_of_a_cancelled_run_is_cancelled(bench: Bench) {
     let (failing, cancelled) = (bench.run().await, bench.run().await);
     bench.schedule(&failing, &["a"]).await;
     bench.schedule(&cancelled, &["a"]).await;
     let worker = bench.worker().await;
     let steps = bench.claim(&worker, 2).await;
-    bench.store.control_run(&cancelled, RunTransition::Cancel, bench.now()).await.unwrap();
+    bench.store.control_run(&cancelled, RunTransition::Cancel, None, bench.now()).await.unwrap();
     bench.clock.forward(15_000);
     let end = TryEnd::Failed { failure: StepFailure::fatal("worker.lost", "given up") };
     bench.store.expire_lease(&steps[0].id, 1, end, bench.now()).await.unwrap();
@@ -291,9 +269,7 @@ async fn an_expired_step_without_tries_fails_and_one_of_a_cancelled_run_is_cance
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_retry_waits_for_its_timer() {
-    let bench = Bench::new().await;
+async fn a_retry_waits_for_its_timer(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b"]).await;
     let worker = bench.worker().await;
@@ -324,9 +300,7 @@ async fn a_retry_waits_for_its_timer() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn timers_fire_in_rounds_of_a_limit() {
-    let bench = Bench::new().await;
+async fn timers_fire_in_rounds_of_a_limit(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b", "c"]).await;
     let worker = bench.worker().await;
@@ -338,30 +312,3 @@ async fn timers_fire_in_rounds_of_a_limit() {
     assert_eq!(bench.store.fire_timers(bench.now(), 2).await.unwrap(), (1, None));
 }
 
-#[tokio::test]
-async fn leases_of_an_earlier_life_of_the_server_are_free_at_once_and_their_try_does_not_count() {
-    let mut bench = Bench::new().await;
-    let (run, paused, cancelled) = (bench.run().await, bench.run().await, bench.run().await);
-    for run in [&run, &paused, &cancelled] {
-        bench.schedule(run, &["a"]).await;
-    }
-    bench.schedule(&run, &["remote"]).await;
-    let (embedded, remote) = (bench.worker_like(true).await, bench.worker().await);
-    let held = bench.claim(&embedded, 3).await;
-    let far = bench.claim(&remote, 1).await;
-    bench.store.control_run(&paused, RunTransition::Pause, bench.now()).await.unwrap();
-    bench.store.control_run(&cancelled, RunTransition::Cancel, bench.now()).await.unwrap();
-    bench.reopen().await;
-    assert_eq!(bench.store.free_embedded_leases(bench.now()).await.unwrap(), 3);
-    assert_eq!(bench.store.free_embedded_leases(bench.now()).await.unwrap(), 0);
-    bench.assert_sound().await;
-
-    let step = bench.step(&run, "a").await;
-    assert_eq!((step.status, step.tries, step.epoch), (StepStatus::Scheduled, 0, 1));
-    assert_eq!(bench.step(&paused, "a").await.status, StepStatus::Scheduled);
-    assert_eq!(bench.step(&cancelled, "a").await.status, StepStatus::Cancelled);
-    assert_eq!(bench.step(&run, "remote").await, far[0]);
-    assert_eq!(bench.report(&held[0], done(json!("from the grave"))).await, Reported::LeaseLost);
-    let again = bench.claim(&remote, 9).await;
-    assert_eq!((again.len(), again[0].epoch, again[0].tries), (1, 2, 1));
-}

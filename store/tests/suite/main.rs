@@ -1,14 +1,28 @@
-//! The store as its users see it: the port, the files, and whole runs through driver and sweeper.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+//! The store as its users see it: the port on both databases, the files and the servers, races, failures in the middle,
+//! and whole runs through driver and sweeper.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 
+mod archive;
+mod artifacts;
 mod bench;
+mod budgets;
 mod campaigns;
 mod content;
 mod control;
+mod devices;
 mod driving;
+mod fairness;
+mod fleet;
 mod leases;
-mod opening;
-mod random;
+mod opening_postgres;
+mod opening_sqlite;
+mod outages;
+mod ownership;
+mod races;
+mod raw;
+mod reopening;
 mod runs;
+mod signals;
 mod toy;
 mod violations;
+mod windows;

@@ -9,9 +9,21 @@ use serde_json::json;
 
 use crate::bench::{Bench, done, order};
 
-#[tokio::test]
-async fn a_decision_stores_the_state_and_makes_its_steps_ready() {
-    let bench = Bench::new().await;
+crate::bench::on_both!(
+    a_decision_stores_the_state_and_makes_its_steps_ready,
+    what_a_decision_caused_itself_asks_for_no_other_decision,
+    of_two_decisions_from_one_revision_the_second_is_a_conflict,
+    a_decision_that_folds_events_which_do_not_exist_is_a_conflict,
+    a_decision_made_before_a_pause_or_a_cancellation_is_a_conflict,
+    a_key_that_exists_is_left_as_it_is,
+    steps_of_a_paused_run_are_scheduled_and_wait,
+    a_completed_run_takes_its_open_steps_with_it,
+    a_failed_run_says_why,
+    a_run_that_is_over_cannot_end_again,
+    events_are_read_after_a_position,
+);
+
+async fn a_decision_stores_the_state_and_makes_its_steps_ready(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b"]).await;
     let record = bench.store.load_run(&run).await.unwrap();
@@ -23,9 +35,7 @@ async fn a_decision_stores_the_state_and_makes_its_steps_ready() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn what_a_decision_caused_itself_asks_for_no_other_decision() {
-    let bench = Bench::new().await;
+async fn what_a_decision_caused_itself_asks_for_no_other_decision(bench: Bench) {
     let run = bench.run().await;
     assert_eq!(bench.to_drive().await, std::slice::from_ref(&run));
     bench.schedule(&run, &["a"]).await;
@@ -37,42 +47,34 @@ async fn what_a_decision_caused_itself_asks_for_no_other_decision() {
     assert_eq!(bench.to_drive().await, [run]);
 }
 
-#[tokio::test]
-async fn of_two_decisions_from_one_revision_the_second_is_a_conflict() {
-    let bench = Bench::new().await;
+async fn of_two_decisions_from_one_revision_the_second_is_a_conflict(bench: Bench) {
     let run = bench.run().await;
     let mut first = bench.decision(&run).await;
     first.schedule = vec![(StepId::from_uuid(bench.uuid()), order("a"))];
     let mut second = bench.decision(&run).await;
     second.schedule = vec![(StepId::from_uuid(bench.uuid()), order("b"))];
-    assert_eq!(bench.store.advance(first).await.unwrap(), Advanced::Committed);
+    assert!(bench.store.advance(first).await.unwrap().is_committed());
     assert_eq!(bench.store.advance(second).await.unwrap(), Advanced::Conflict);
     assert_eq!(bench.log(&run).await, ["run_created", "step_scheduled a"]);
 }
 
-#[tokio::test]
-async fn a_decision_that_folds_events_which_do_not_exist_is_a_conflict() {
-    let bench = Bench::new().await;
+async fn a_decision_that_folds_events_which_do_not_exist_is_a_conflict(bench: Bench) {
     let run = bench.run().await;
     let mut decision = bench.decision(&run).await;
     decision.folded_seq = 2;
     assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Conflict);
 }
 
-#[tokio::test]
-async fn a_decision_made_before_a_pause_or_a_cancellation_is_a_conflict() {
-    let bench = Bench::new().await;
+async fn a_decision_made_before_a_pause_or_a_cancellation_is_a_conflict(bench: Bench) {
     for transition in [RunTransition::Pause, RunTransition::Cancel] {
         let run = bench.run().await;
         let decision = bench.decision(&run).await;
-        bench.store.control_run(&run, transition, bench.now()).await.unwrap();
+        bench.store.control_run(&run, transition, None, bench.now()).await.unwrap();
         assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Conflict, "{transition:?}");
     }
 }
 
-#[tokio::test]
-async fn a_key_that_exists_is_left_as_it_is() {
-    let bench = Bench::new().await;
+async fn a_key_that_exists_is_left_as_it_is(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a"]).await;
     let before = bench.step(&run, "a").await;
@@ -82,22 +84,18 @@ async fn a_key_that_exists_is_left_as_it_is() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn steps_of_a_paused_run_are_scheduled_and_wait() {
-    let bench = Bench::new().await;
+async fn steps_of_a_paused_run_are_scheduled_and_wait(bench: Bench) {
     let run = bench.run().await;
-    bench.store.control_run(&run, RunTransition::Pause, bench.now()).await.unwrap();
+    bench.store.control_run(&run, RunTransition::Pause, None, bench.now()).await.unwrap();
     bench.schedule(&run, &["a"]).await;
     let worker = bench.worker().await;
     assert!(bench.claim(&worker, 1).await.is_empty());
-    bench.store.control_run(&run, RunTransition::Resume, bench.now()).await.unwrap();
+    bench.store.control_run(&run, RunTransition::Resume, None, bench.now()).await.unwrap();
     assert_eq!(bench.claim(&worker, 1).await.len(), 1);
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_completed_run_takes_its_open_steps_with_it() {
-    let bench = Bench::new().await;
+async fn a_completed_run_takes_its_open_steps_with_it(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["held", "waiting"]).await;
     let worker = bench.worker().await;
@@ -114,9 +112,7 @@ async fn a_completed_run_takes_its_open_steps_with_it() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_failed_run_says_why() {
-    let bench = Bench::new().await;
+async fn a_failed_run_says_why(bench: Bench) {
     let run = bench.run().await;
     bench.fail_run(&run, StepFailure::fatal("toolchain.missing", "no compiler")).await;
     let record = bench.store.load_run(&run).await.unwrap();
@@ -124,9 +120,7 @@ async fn a_failed_run_says_why() {
     bench.assert_sound().await;
 }
 
-#[tokio::test]
-async fn a_run_that_is_over_cannot_end_again() {
-    let bench = Bench::new().await;
+async fn a_run_that_is_over_cannot_end_again(bench: Bench) {
     let run = bench.run().await;
     bench.complete_run(&run).await;
     let mut decision = bench.decision(&run).await;
@@ -134,9 +128,7 @@ async fn a_run_that_is_over_cannot_end_again() {
     assert_eq!(bench.store.advance(decision).await.unwrap(), Advanced::Conflict);
 }
 
-#[tokio::test]
-async fn events_are_read_after_a_position() {
-    let bench = Bench::new().await;
+async fn events_are_read_after_a_position(bench: Bench) {
     let run = bench.run().await;
     bench.schedule(&run, &["a", "b", "c"]).await;
     let events = bench.store.events_after(&run, 1, 2).await.unwrap();

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use nightshift_engine::driver::Driver;
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{ClaimRequest, StepRecord, Store, StoreError, TryEnd, WorkerRecord};
+use nightshift_engine::store::{StepRecord, Store, StoreError, TryEnd, WorkerRecord};
 use nightshift_engine::sweeper::Sweeper;
 use nightshift_engine::workflow::{Command, Workflow, WorkflowError};
 use nightshift_engine::{clock::Clock, driver::DriveError};
-use nightshift_protocol::id::{RunId, WorkerId};
+use nightshift_protocol::id::{RunId, ServerId, WorkerId};
 use nightshift_protocol::time::TimestampMs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bench::{ALL, Counter, HandClock, LEASE_MS, order, route};
+use crate::bench::{ALL, Counter, HandClock, LEASE_MS, claim_request, order, report, server_record, worker_record};
 
 /// Where a step of a toy stands, as its workflow sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Workflow for Toy {
             Event::StepFailed { key, .. } | Event::StepCancelled { key } => {
                 state.steps.insert(key.clone(), Seen::Over);
             }
-            Event::RunRetried { keys } => {
+            Event::RunRetried { keys, .. } => {
                 state.steps.extend(keys.iter().map(|key| (key.clone(), Seen::Scheduled)));
             }
             _ => {}
@@ -138,6 +138,7 @@ pub(crate) struct Party {
     pub(crate) workflow: Arc<dyn Workflow>,
     pub(crate) driver: Driver,
     pub(crate) sweeper: Sweeper,
+    pub(crate) server: ServerId,
     pub(crate) worker: WorkerId,
 }
 
@@ -155,44 +156,34 @@ impl Party {
         let ids = Counter::starting_at(first_id);
         let driver = Driver::new(store.clone(), workflow.clone(), clock.clone(), ids.clone());
         let sweeper = Sweeper::new(store.clone(), clock.clone(), ids);
-        let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(u128::from(first_id)));
-        Self { store, clock, workflow, driver, sweeper, worker }
+        let own = uuid::Uuid::from_u128(u128::from(first_id));
+        let (server, worker) = (ServerId::from_uuid(own), WorkerId::from_uuid(own));
+        Self { store, clock, workflow, driver, sweeper, server, worker }
     }
 
-    /// Registers its worker; repeats it when the store fails.
+    /// Begins its life, after which every earlier one is dead, and makes its worker known; repeats what fails.
     pub(crate) async fn register(&self) {
+        let server = server_record(self.server.clone(), self.clock.now());
+        repeated(async || self.store.register_server(server.clone(), true).await).await;
+        repeated(async || self.store.reap_servers(self.clock.now()).await).await;
         let worker = WorkerRecord {
-            id: self.worker.clone(),
-            name: "toy".to_owned(),
             embedded: true,
-            offers: json!({}),
-            version: "0.1.0".to_owned(),
-            last_seen_at: self.clock.now(),
-            leases: 0,
+            server: Some(self.server.clone()),
+            ..worker_record(&self.worker, self.clock.now())
         };
-        for _ in 0..3 {
-            if self.store.register_worker(worker.clone()).await.is_ok() {
-                return;
-            }
-        }
-        panic!("the worker could not be registered");
+        repeated(async || self.store.register_worker(worker.clone()).await).await;
     }
 
     /// One round of a server and a worker. Failures of the store are survived: the next round sees what became of them.
     pub(crate) async fn round(&self) {
         for run in self.store.runs_to_drive(100).await.unwrap() {
-            match self.driver.drive(&run).await {
+            match self.driver.drive(&run, None).await {
                 Ok(_) | Err(DriveError::Store(StoreError::Other(_))) => {}
                 Err(error) => panic!("{error}"),
             }
         }
         survive(self.sweeper.sweep().await);
-        let claim = ClaimRequest {
-            worker: self.worker.clone(),
-            free: vec![(route(), 2)],
-            at: self.clock.now(),
-            expires_at: self.clock.now().plus_ms(LEASE_MS),
-        };
+        let claim = claim_request(&self.worker, 2, self.clock.now());
         let steps = survive(self.store.claim(claim).await).unwrap_or_default();
         let leases: Vec<_> = steps.iter().map(|step| (step.id.clone(), step.epoch)).collect();
         if !leases.is_empty() {
@@ -208,12 +199,8 @@ impl Party {
     /// Carries a step out, and reports until somebody answers.
     async fn carry_out(&self, step: &StepRecord) {
         let end = TryEnd::Completed { output: json!({ "of": step.key, "input": step.input, "third": 1.0 / 3.0 }) };
-        for _ in 0..3 {
-            if survive(self.store.report(&step.id, step.epoch, end.clone(), self.clock.now()).await).is_some() {
-                return;
-            }
-        }
-        panic!("the report was never answered");
+        let report = report(step, end, self.clock.now());
+        repeated(async || self.store.report(report.clone()).await).await;
     }
 
     /// Rounds until the run is over.
@@ -250,4 +237,14 @@ fn survive<T>(result: Result<T, StoreError>) -> Option<T> {
         Err(StoreError::Other(_)) => None,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The answer, at the latest to the third question: one write fails, once.
+async fn repeated<T>(call: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    for _ in 0..3 {
+        if let Some(answer) = survive(call().await) {
+            return answer;
+        }
+    }
+    panic!("nobody ever answered");
 }

@@ -1,4 +1,4 @@
-//! Files: what opening finds, refuses and leaves alone.
+//! Opening on SQLite: what is found in the folder, refused and left alone.
 
 use std::fs;
 use std::io;
@@ -6,15 +6,27 @@ use std::path::{Path, PathBuf};
 
 use nightshift_engine::store::{Store, StoreError};
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::time::TimestampMs;
 use nightshift_store::sqlite::{DATABASE_FILE, LOCK_FILE};
-use nightshift_store::{OpenOptions, SqliteStore};
+use nightshift_store::{OpenOptions, SqlStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Kind, Place};
+
+fn folder(bench: &Bench) -> &Path {
+    match &bench.place {
+        Place::Folder(folder) => folder.path(),
+        Place::Database(_) => panic!("it is no folder"),
+    }
+}
+
+fn database(bench: &Bench) -> &Path {
+    bench.store.database().unwrap()
+}
 
 async fn refused(folder: &Path) -> StoreError {
-    SqliteStore::open(folder, OpenOptions::default()).await.unwrap_err()
+    SqlStore::open_sqlite(folder, OpenOptions::default()).await.unwrap_err()
 }
 
 async fn execute(database: &Path, sql: &str) {
@@ -25,24 +37,12 @@ async fn execute(database: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_reopening() {
-    let mut bench = Bench::new().await;
-    let run = bench.run().await;
-    bench.schedule(&run, &["a"]).await;
-    let before = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await, bench.step(&run, "a").await);
-    bench.reopen().await;
-    let after = (bench.store.load_run(&run).await.unwrap(), bench.events(&run).await, bench.step(&run, "a").await);
-    assert_eq!(before, after);
-    bench.assert_sound().await;
-}
-
-#[tokio::test]
 async fn closing_leaves_one_file_and_the_lock_s() {
-    let bench = Bench::new().await;
+    let bench = Bench::on(Kind::Sqlite).await;
     bench.run().await;
     bench.store.close().await.unwrap();
     bench.store.close().await.unwrap();
-    let mut names: Vec<_> = fs::read_dir(bench.folder.path())
+    let mut names: Vec<_> = fs::read_dir(folder(&bench))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -54,14 +54,14 @@ async fn closing_leaves_one_file_and_the_lock_s() {
 
 #[tokio::test]
 async fn a_second_process_is_refused_and_told_who_has_it() {
-    let bench = Bench::new().await;
-    let error = refused(bench.folder.path()).await;
+    let bench = Bench::on(Kind::Sqlite).await;
+    let error = refused(folder(&bench)).await;
     assert_eq!(error.code(), "store.locked");
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
     assert!(error.to_string().contains(LOCK_FILE), "{error}");
     bench.run().await;
     bench.store.close().await.unwrap();
-    SqliteStore::open(bench.folder.path(), OpenOptions::default()).await.unwrap();
+    SqlStore::open_sqlite(folder(&bench), OpenOptions::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn nothing_is_made_when_only_an_existing_database_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let options = OpenOptions { create: false, ..OpenOptions::default() };
-    let error = SqliteStore::open(&missing, options).await.unwrap_err();
+    let error = SqlStore::open_sqlite(&missing, options).await.unwrap_err();
     assert!(matches!(&error, StoreError::NotFound { noun: "database", .. }), "{error}");
     assert!(!missing.exists());
 }
@@ -120,92 +120,93 @@ async fn a_folder_that_cannot_be_written_is_named() {
 #[tokio::test]
 async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join(DATABASE_FILE);
+    let file = folder.path().join(DATABASE_FILE);
     let text = "this is a letter, not a database. ".repeat(400);
-    fs::write(&database, &text).unwrap();
+    fs::write(&file, &text).unwrap();
     let error = refused(folder.path()).await;
     assert_eq!(error.code(), "store.corrupt", "{error}");
     assert!(error.to_string().contains("restore a backup"), "{error}");
-    assert_eq!(fs::read_to_string(&database).unwrap(), text);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
 #[tokio::test]
 async fn a_damaged_database_is_refused_and_left_as_it_is() {
-    let bench = Bench::new().await;
+    let bench = Bench::on(Kind::Sqlite).await;
     for _ in 0..20 {
         bench.store.create_campaign(bench.new_campaign(20)).await.unwrap();
     }
     bench.store.close().await.unwrap();
-    let database = bench.store.database();
+    let database = database(&bench);
     let mut bytes = fs::read(database).unwrap();
     for page in (3..bytes.len() / 4096).step_by(2) {
         bytes[page * 4096..page * 4096 + 64].fill(0xa5);
     }
     fs::write(database, &bytes).unwrap();
-    let error = refused(bench.folder.path()).await;
+    let error = refused(folder(&bench)).await;
     assert_eq!(error.code(), "store.corrupt", "{error}");
     assert_eq!(fs::read(database).unwrap(), bytes);
 }
 
 #[tokio::test]
 async fn a_database_that_was_cut_off_is_refused() {
-    let bench = Bench::new().await;
+    let bench = Bench::on(Kind::Sqlite).await;
     bench.store.create_campaign(bench.new_campaign(200)).await.unwrap();
     bench.store.close().await.unwrap();
-    let bytes = fs::read(bench.store.database()).unwrap();
-    fs::write(bench.store.database(), &bytes[..bytes.len() / 2]).unwrap();
-    assert_eq!(refused(bench.folder.path()).await.code(), "store.corrupt");
+    let bytes = fs::read(database(&bench)).unwrap();
+    fs::write(database(&bench), &bytes[..bytes.len() / 2]).unwrap();
+    assert_eq!(refused(folder(&bench)).await.code(), "store.corrupt");
 }
 
 #[tokio::test]
 async fn a_database_of_another_program_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join(DATABASE_FILE);
-    execute(&database, "CREATE TABLE run (anything TEXT); INSERT INTO run VALUES ('theirs')").await;
-    let before = fs::read(&database).unwrap();
+    let file = folder.path().join(DATABASE_FILE);
+    execute(&file, "CREATE TABLE run (anything TEXT); INSERT INTO run VALUES ('theirs')").await;
+    let before = fs::read(&file).unwrap();
     let error = refused(folder.path()).await;
     assert_eq!(error.code(), "store.corrupt", "{error}");
     assert!(error.to_string().contains("another program"), "{error}");
-    assert_eq!(fs::read(&database).unwrap(), before);
+    assert_eq!(fs::read(&file).unwrap(), before);
 }
 
 #[tokio::test]
 async fn an_empty_file_becomes_a_database() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(DATABASE_FILE), "").unwrap();
-    let store = SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap();
+    let store = SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap();
     assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_database_whose_making_was_interrupted_is_finished() {
-    let bench = Bench::new().await;
+    let bench = Bench::on(Kind::Sqlite).await;
     bench.store.close().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join(DATABASE_FILE);
-    let made = fs::read(bench.store.database()).unwrap();
-    fs::write(&database, made).unwrap();
+    let file = folder.path().join(DATABASE_FILE);
+    let made = fs::read(database(&bench)).unwrap();
+    fs::write(&file, made).unwrap();
     // What a process leaves that was killed after the migrator's own table was made, and before our first migration.
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> '_sqlx_migrations'";
-    let mut connection = SqliteConnectOptions::new().filename(&database).foreign_keys(false).connect().await.unwrap();
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+                  AND name <> '_sqlx_migrations'";
+    let mut connection = SqliteConnectOptions::new().filename(&file).foreign_keys(false).connect().await.unwrap();
     let names: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut connection).await.unwrap();
     for name in names {
         sqlx::query(AssertSqlSafe(format!("DROP TABLE {name}"))).execute(&mut connection).await.unwrap();
     }
     sqlx::raw_sql("DELETE FROM _sqlx_migrations; PRAGMA application_id = 0").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
-    let store = SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap();
+    let store = SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap();
     store.create_campaign(bench.new_campaign(1)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_schema_of_a_newer_release_is_refused() {
-    let bench = Bench::new().await;
+    let bench = Bench::on(Kind::Sqlite).await;
     bench.store.close().await.unwrap();
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
                  VALUES (9999, 'of tomorrow', 1, x'00', 0)";
-    execute(bench.store.database(), newer).await;
-    let error = refused(bench.folder.path()).await;
+    execute(database(&bench), newer).await;
+    let error = refused(folder(&bench)).await;
     assert_eq!(error.code(), "store.too_new", "{error}");
     assert!(error.to_string().contains("9999"), "{error}");
 }
@@ -214,13 +215,13 @@ async fn a_schema_of_a_newer_release_is_refused() {
 async fn a_full_disk_is_said_and_what_was_acknowledged_stays() {
     let folder = tempfile::tempdir().unwrap();
     let limited = OpenOptions { max_size_bytes: Some(2_000_000), ..OpenOptions::default() };
-    let store = SqliteStore::open(folder.path(), limited).await.unwrap();
+    let store = SqlStore::open_sqlite(folder.path(), limited).await.unwrap();
     let blob = |n: u8| vec![n; 100_000];
     let mut acknowledged = Vec::new();
     let error = loop {
         let bytes = blob(u8::try_from(acknowledged.len()).unwrap());
         let hash = ArtifactHash::of(&bytes);
-        match store.put_artifact(&hash, &bytes).await {
+        match store.put_artifact(&hash, &bytes, TimestampMs(0)).await {
             Ok(()) => acknowledged.push(hash),
             Err(error) => break error,
         }
@@ -231,18 +232,18 @@ async fn a_full_disk_is_said_and_what_was_acknowledged_stays() {
     assert_eq!(store.find_violations().await.unwrap(), Vec::<String>::new());
     store.close().await.unwrap();
 
-    let store = SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap();
+    let store = SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap();
     for (n, hash) in acknowledged.iter().enumerate() {
         assert_eq!(store.get_artifact(hash).await.unwrap(), blob(u8::try_from(n).unwrap()));
     }
     let bytes = blob(200);
-    store.put_artifact(&ArtifactHash::of(&bytes), &bytes).await.unwrap();
+    store.put_artifact(&ArtifactHash::of(&bytes), &bytes, TimestampMs(0)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_lock_of_another_program_is_said() {
-    let bench = Bench::new().await;
-    let mut other = SqliteConnectOptions::new().filename(bench.store.database()).connect().await.unwrap();
+    let bench = Bench::on(Kind::Sqlite).await;
+    let mut other = SqliteConnectOptions::new().filename(database(&bench)).connect().await.unwrap();
     sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
     let error = bench.store.create_campaign(bench.new_campaign(1)).await.unwrap_err();
     assert_eq!(error.code(), "store.locked", "{error}");

@@ -1,0 +1,155 @@
+//! What shares a transaction, and what survives when a connection does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use nightshift_engine::store::{Change, ClaimRequest, Store as _};
+use nightshift_protocol::id::WorkerId;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_testbed::postgres::Cluster;
+use tokio::sync::Barrier;
+use uuid::Uuid;
+
+use super::{MAX_QUEUE, Work};
+use crate::value::values;
+use crate::{OpenOptions, PostgresOptions, SqlStore};
+
+/// Ends every connection to the database but the one that asks.
+const END_ALL: &str = "SELECT COUNT(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
+     WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
+/// An operation that stores a route of this name; the same name twice is refused.
+fn insert(name: String) -> Work<()> {
+    Box::new(move |transaction| {
+        let name = name.clone();
+        Box::pin(async move {
+            transaction.connection.execute("INSERT INTO route (needs) VALUES ($1)", values![name]).await?;
+            Ok(())
+        })
+    })
+}
+
+async fn stored(store: &SqlStore) -> Vec<String> {
+    store.routes_after(0).await.unwrap().into_iter().map(|(_, needs)| needs).collect()
+}
+
+fn claim_of_an_unknown_worker() -> Change {
+    Change::Claim(ClaimRequest {
+        worker: WorkerId::from_uuid(Uuid::from_u128(7)),
+        routes: vec!["a".to_owned()],
+        cpu_slots: 1,
+        devices: Vec::new(),
+        at: TimestampMs(1),
+        expires_at: TimestampMs(2),
+    })
+}
+
+async fn on_sqlite() -> (tempfile::TempDir, SqlStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap();
+    (folder, store)
+}
+
+#[tokio::test]
+async fn an_operation_that_fails_undoes_itself_and_nobody_else() {
+    let (_folder, store) = on_sqlite().await;
+    let failing: Work<()> = Box::new(|transaction| {
+        Box::pin(async move {
+            insert("b".to_owned())(transaction).await?;
+            insert("a".to_owned())(transaction).await
+        })
+    });
+    let group = store.commit(vec![claim_of_an_unknown_worker()]);
+    let (first, failed, last, group) = tokio::join!(
+        store.write(insert("a".to_owned())),
+        store.write(failing),
+        store.write(insert("c".to_owned())),
+        group
+    );
+    assert!(first.is_ok() && last.is_ok());
+    assert!(failed.unwrap_err().to_string().contains("UNIQUE"));
+    assert_eq!(group.unwrap_err().code(), "worker.not_found");
+    assert_eq!(stored(&store).await, ["a", "c"]);
+}
+
+#[tokio::test]
+async fn what_waits_together_shares_one_transaction_and_its_fate() {
+    let (_folder, store) = on_sqlite().await;
+    let breaking: Work<()> = Box::new(|transaction| Box::pin(async move { transaction.connection.rollback().await }));
+    let (first, broken, last) =
+        tokio::join!(store.write(insert("a".to_owned())), store.write(breaking), store.write(insert("b".to_owned())));
+    assert!(first.is_err() && broken.is_err() && last.is_err(), "nobody is told of a commit that was none");
+    assert_eq!(stored(&store).await, Vec::<String>::new());
+    store.write(insert("d".to_owned())).await.unwrap();
+    assert_eq!(stored(&store).await, ["d"]);
+}
+
+#[tokio::test]
+async fn more_than_fits_the_queue_is_done_all_the_same() {
+    let (_folder, store) = on_sqlite().await;
+    let many = MAX_QUEUE + 100;
+    try_join_all((0..many).map(|n| store.write(insert(n.to_string())))).await.unwrap();
+    assert_eq!(stored(&store).await.len(), many);
+}
+
+#[tokio::test]
+async fn closing_finishes_what_waits_and_refuses_what_comes_later() {
+    let (folder, store) = on_sqlite().await;
+    let waiting = join_all((0..10).map(|n| store.write(insert(n.to_string()))));
+    let (waited, closed) = tokio::join!(waiting, store.close());
+    assert!(waited.iter().all(Result::is_ok));
+    closed.unwrap();
+    store.close().await.unwrap();
+    assert!(store.write(insert("x".to_owned())).await.unwrap_err().to_string().contains("closed"));
+    assert!(store.commit(Vec::new()).await.is_err());
+    let again = SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap();
+    assert_eq!(stored(&again).await.len(), 10);
+}
+
+#[tokio::test]
+async fn connections_that_the_server_ended_are_replaced_without_anyone_noticing() {
+    let database = Cluster::shared().create_database().unwrap();
+    let store = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
+    store.write(insert("a".to_owned())).await.unwrap();
+    let unknown = store.commit(vec![claim_of_an_unknown_worker()]).await;
+    assert_eq!(unknown.unwrap_err().code(), "worker.not_found");
+    let other = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
+    let work: Work<i64> = Box::new(move |transaction| {
+        Box::pin(async move {
+            let row = transaction.connection.fetch_one(END_ALL, values![]).await?;
+            row.i64(0)
+        })
+    });
+    assert!(other.write(work).await.unwrap() >= 2);
+    assert_eq!(stored(&store).await, ["a"]);
+    store.write(insert("b".to_owned())).await.unwrap();
+    let unknown = store.commit(vec![claim_of_an_unknown_worker()]).await;
+    assert_eq!(unknown.unwrap_err().code(), "worker.not_found", "it was asked over a new connection");
+}
+
+#[tokio::test]
+async fn an_operation_that_lost_against_another_one_is_done_again() {
+    let database = Cluster::shared().create_database().unwrap();
+    let store = SqlStore::open_postgres(&database.url, PostgresOptions::default()).await.unwrap();
+    store.write(insert("a".to_owned())).await.unwrap();
+    store.write(insert("b".to_owned())).await.unwrap();
+    // Each locks one row, and then the other's: Postgres ends one of them.
+    let both = Arc::new(Barrier::new(2));
+    let crossing = |first: &'static str, second: &'static str| -> Work<()> {
+        let both = Arc::clone(&both);
+        Box::new(move |transaction| {
+            let both = Arc::clone(&both);
+            Box::pin(async move {
+                let touch = "UPDATE route SET needs = needs WHERE needs = $1";
+                transaction.connection.execute(touch, values![first]).await?;
+                // The first time both wait for each other; who does it again is alone.
+                let _alone = tokio::time::timeout(Duration::from_millis(500), both.wait()).await;
+                transaction.connection.execute(touch, values![second]).await?;
+                Ok(())
+            })
+        })
+    };
+    let (one, two) = tokio::join!(store.write(crossing("a", "b")), store.write(crossing("b", "a")));
+    assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
+}

@@ -1,0 +1,237 @@
+//! Campaigns that go elsewhere, and campaigns that are deleted.
+
+use nightshift_engine::store::{CampaignArchive, ModelCallRecord, NewCampaign, PageRequest, Store};
+use nightshift_engine::workflow::StepOrder;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::{BudgetCaps, Resource};
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::step::StepFailure;
+use serde_json::json;
+
+use crate::bench::{Bench, Kind, amount, done, order};
+
+crate::bench::on_both!(
+    a_finished_campaign_is_the_same_elsewhere,
+    importing_again_changes_nothing_and_importing_another_state_is_refused,
+    what_was_not_over_comes_in_paused_and_goes_on,
+    an_archive_whose_artifacts_are_not_there_is_refused,
+    an_archive_that_is_none_is_refused_and_leaves_nothing,
+    only_finished_campaigns_are_pruned,
+    a_campaign_is_pruned_in_chunks,
+    artifacts_that_something_names_are_kept,
+    an_artifact_that_is_stored_again_is_not_pruned_as_an_old_one,
+);
+
+/// A campaign of two runs with an artifact, a model call and some usage; the second run is left to the test.
+async fn campaign(bench: &Bench) -> (CampaignId, ArtifactHash) {
+    let hash = ArtifactHash::of(b"a program");
+    bench.store.put_artifact(&hash, b"a program", bench.now()).await.unwrap();
+    let budget = BudgetCaps { tokens: Some(100), ..BudgetCaps::default() };
+    let new = NewCampaign { budget, priority: 2, weight: 3, ..bench.new_campaign(2) };
+    let created = bench.create(new).await;
+    let run = &created.runs[0];
+    let dear = StepOrder { reserve: vec![amount(Resource::Tokens, 30)], ..order("build") };
+    bench.schedule_orders(run, vec![dear]).await;
+    let worker = bench.worker().await;
+    let step = bench.claim(&worker, 1).await.remove(0);
+    bench.report_used(&step, done(json!({ "program": hash })), vec![amount(Resource::Tokens, 20)]).await;
+    let call = ModelCallRecord {
+        run: run.clone(),
+        step_key: "build".to_owned(),
+        turn: 1,
+        request_hash: "h".to_owned(),
+        summary: json!({ "tokens": 7 }),
+        released: Vec::new(),
+        used: Vec::new(),
+        at: bench.now(),
+    };
+    bench.store.record_model_call(call, Vec::new()).await.unwrap();
+    bench.complete_run(run).await;
+    (created.id, hash)
+}
+
+async fn finished_campaign(bench: &Bench) -> (CampaignId, ArtifactHash) {
+    let (id, hash) = campaign(bench).await;
+    let page = PageRequest { limit: 9, before: None };
+    let runs = bench.store.list_runs(Some(&id), None, page).await.unwrap();
+    bench.fail_run(&runs[1].id, StepFailure::fatal("x", "broken")).await;
+    (id, hash)
+}
+
+/// An archive, and a bench on the other kind of database that has its artifacts.
+async fn elsewhere(bench: &Bench, id: &CampaignId) -> (CampaignArchive, Bench) {
+    let archive = bench.store.export_campaign(id).await.unwrap();
+    let other = Bench::on(if bench.kind() == Kind::Sqlite { Kind::Postgres } else { Kind::Sqlite }).await;
+    for hash in &archive.artifacts {
+        let bytes = bench.store.get_artifact(hash).await.unwrap();
+        other.store.put_artifact(hash, &bytes, other.now()).await.unwrap();
+    }
+    (archive, other)
+}
+
+async fn a_finished_campaign_is_the_same_elsewhere(bench: Bench) {
+    let (id, hash) = finished_campaign(&bench).await;
+    let (archive, other) = elsewhere(&bench, &id).await;
+    assert_eq!(archive.artifacts, [hash]);
+    let imported = other.store.import_campaign(archive.clone(), other.now()).await.unwrap();
+    assert!(!imported.existed);
+    other.assert_sound().await;
+    assert_eq!(other.store.export_campaign(&id).await.unwrap(), archive);
+    assert_eq!(other.store.load_campaign(&id).await.unwrap(), bench.store.load_campaign(&id).await.unwrap());
+    assert_eq!(other.store.load_budget(&id).await.unwrap(), bench.store.load_budget(&id).await.unwrap());
+    for run in &imported.runs {
+        assert_eq!(other.store.load_run(run).await.unwrap(), bench.store.load_run(run).await.unwrap());
+        assert_eq!(other.events(run).await, bench.events(run).await);
+        assert_eq!(other.store.list_steps(run).await.unwrap(), bench.store.list_steps(run).await.unwrap());
+    }
+    let call = other.store.find_model_call(&imported.runs[0], "build", 1, "h").await.unwrap().unwrap();
+    assert_eq!(call.summary, json!({ "tokens": 7 }));
+    let text = serde_json::to_string(&archive).unwrap();
+    assert_eq!(serde_json::from_str::<CampaignArchive>(&text).unwrap(), archive, "it survives its file");
+}
+
+async fn importing_again_changes_nothing_and_importing_another_state_is_refused(bench: Bench) {
+    let (id, _) = finished_campaign(&bench).await;
+    let (archive, other) = elsewhere(&bench, &id).await;
+    for existed in [false, true] {
+        let imported = other.store.import_campaign(archive.clone(), other.now()).await.unwrap();
+        assert_eq!((imported.id, imported.existed), (id.clone(), existed));
+    }
+    let runs = other.store.list_runs(Some(&id), None, PageRequest { limit: 9, before: None }).await.unwrap();
+    other.store.retry_run(&runs[1].id, None, None, other.now()).await.unwrap();
+    let error = other.store.import_campaign(archive, other.now()).await.unwrap_err();
+    assert_eq!(error.code(), "archive.differs");
+    other.assert_sound().await;
+}
+
+async fn what_was_not_over_comes_in_paused_and_goes_on(bench: Bench) {
+    let (id, _) = campaign(&bench).await;
+    let page = PageRequest { limit: 9, before: None };
+    let run = bench.store.list_runs(Some(&id), None, page).await.unwrap().remove(1).id;
+    bench.schedule(&run, &["held", "ready"]).await;
+    let worker = bench.worker().await;
+    bench.claim(&worker, 1).await;
+    let (archive, other) = elsewhere(&bench, &id).await;
+    other.store.import_campaign(archive.clone(), other.now()).await.unwrap();
+    other.assert_sound().await;
+    assert!(other.store.import_campaign(archive, other.now()).await.unwrap().existed, "the same, as far as it came");
+    let record = other.store.load_run(&run).await.unwrap();
+    assert_eq!((record.status, record.owner), (RunStatus::Paused, None));
+    assert_eq!(other.step(&run, "held").await.status, StepStatus::Scheduled);
+    other.store.control_run(&run, RunTransition::Resume, None, other.now()).await.unwrap();
+    let helper = other.worker().await;
+    let epochs: Vec<_> = other.claim(&helper, 9).await.into_iter().map(|step| (step.key, step.epoch)).collect();
+    assert_eq!(epochs, [("held".to_owned(), 2), ("ready".to_owned(), 1)], "an epoch never comes again");
+    other.assert_sound().await;
+}
+
+async fn an_archive_whose_artifacts_are_not_there_is_refused(bench: Bench) {
+    let (id, hash) = finished_campaign(&bench).await;
+    let archive = bench.store.export_campaign(&id).await.unwrap();
+    let other = bench.another().await;
+    let error = other.store.import_campaign(archive, other.now()).await.unwrap_err();
+    assert!(error.to_string().contains(hash.as_str()), "{error}");
+    assert!(!error.is_transient(), "{error:?}");
+    assert_eq!(other.store.load_campaign(&id).await.unwrap_err().code(), "campaign.not_found");
+}
+
+async fn an_archive_that_is_none_is_refused_and_leaves_nothing(bench: Bench) {
+    let (id, _) = finished_campaign(&bench).await;
+    let archive = bench.store.export_campaign(&id).await.unwrap();
+    let other = bench.another().await;
+    for hash in &archive.artifacts {
+        let bytes = bench.store.get_artifact(hash).await.unwrap();
+        other.store.put_artifact(hash, &bytes, other.now()).await.unwrap();
+    }
+    let last = archive.rows.len() - 1;
+    let without = |index: usize| {
+        let mut rows = archive.rows.clone();
+        rows.remove(index);
+        rows
+    };
+    let mut wrong_kind = archive.rows.clone();
+    wrong_kind[last] = json!({ "table": archive.rows[last]["table"], "key": 7 });
+    let nothing: Vec<serde_json::Value> = Vec::new();
+    for rows in [nothing, vec![json!("a letter")], without(0), wrong_kind] {
+        let broken = CampaignArchive { rows, artifacts: archive.artifacts.clone() };
+        let error = other.store.import_campaign(broken, other.now()).await.unwrap_err();
+        assert_eq!(error.code(), "archive.unusable", "{error}");
+        assert_eq!(other.store.load_campaign(&id).await.unwrap_err().code(), "campaign.not_found");
+    }
+    let unknown = CampaignId::from_uuid(bench.uuid());
+    assert_eq!(bench.store.export_campaign(&unknown).await.unwrap_err().code(), "campaign.not_found");
+}
+
+async fn only_finished_campaigns_are_pruned(bench: Bench) {
+    let (old, _) = finished_campaign(&bench).await;
+    bench.clock.forward(1_000);
+    let (open, _) = campaign(&bench).await;
+    let (young, _) = finished_campaign(&bench).await;
+    let due = bench.store.campaigns_to_prune(bench.now(), 9).await.unwrap();
+    assert_eq!(due, [old.clone()]);
+    let due = bench.store.campaigns_to_prune(bench.now().plus_ms(1), 9).await.unwrap();
+    assert_eq!(due, [old.clone(), young.clone()]);
+    assert_eq!(bench.store.campaigns_to_prune(bench.now().plus_ms(1), 1).await.unwrap(), [old.clone()]);
+    let error = bench.store.prune_campaign(&open, 1_000).await.unwrap_err();
+    assert_eq!(error.code(), "campaign.not_finished");
+    let pruned = bench.store.prune_campaign(&old, 1_000).await.unwrap();
+    assert!(pruned.campaigns == 1 && pruned.rows > 10 && !pruned.more, "{pruned:?}");
+    assert_eq!(bench.store.load_campaign(&old).await.unwrap_err().code(), "campaign.not_found");
+    assert_eq!(bench.store.load_campaign(&young).await.unwrap().runs.total(), 2);
+    bench.assert_sound().await;
+}
+
+async fn a_campaign_is_pruned_in_chunks(bench: Bench) {
+    let created = bench.create(bench.new_campaign(5)).await;
+    for run in &created.runs {
+        bench.schedule(run, &["a", "b"]).await;
+        bench.complete_run(run).await;
+    }
+    let mut chunks = 0;
+    loop {
+        let pruned = bench.store.prune_campaign(&created.id, 1).await.unwrap();
+        bench.assert_sound().await;
+        chunks += 1;
+        if pruned.campaigns == 1 {
+            assert!(!pruned.more);
+            break;
+        }
+        assert!(pruned.more && pruned.rows < 30, "{pruned:?}");
+    }
+    assert!(chunks > 3, "{chunks}");
+}
+
+async fn artifacts_that_something_names_are_kept(bench: Bench) {
+    let (id, named) = finished_campaign(&bench).await;
+    let loose = ArtifactHash::of(b"loose");
+    bench.store.put_artifact(&loose, b"loose", bench.now()).await.unwrap();
+    let part = ArtifactHash::of(b"in parts");
+    bench.store.append_artifact(&part, 8, 0, b"in", bench.now()).await.unwrap();
+    assert_eq!(bench.store.prune_artifacts(bench.now(), 9).await.unwrap().artifacts, 0, "they are young");
+    bench.clock.forward(1);
+    let first = bench.store.prune_artifacts(bench.now(), 1).await.unwrap();
+    assert!(first.artifacts == 1 && first.more, "{first:?}");
+    let rest = bench.store.prune_artifacts(bench.now(), 9).await.unwrap();
+    assert!(rest.artifacts == 1 && !rest.more, "{rest:?}");
+    assert_eq!(bench.store.get_artifact(&named).await.unwrap(), b"a program");
+    assert_eq!(bench.store.get_artifact(&loose).await.unwrap_err().code(), "artifact.not_found");
+    assert_eq!(bench.store.artifact_progress(&part).await.unwrap(), None);
+    bench.store.prune_campaign(&id, 1_000).await.unwrap();
+    assert_eq!(bench.store.prune_artifacts(bench.now(), 9).await.unwrap().artifacts, 1);
+    assert_eq!(bench.store.get_artifact(&named).await.unwrap_err().code(), "artifact.not_found");
+    bench.assert_sound().await;
+}
+
+/// A worker that stores a result again is about to name it.
+async fn an_artifact_that_is_stored_again_is_not_pruned_as_an_old_one(bench: Bench) {
+    let hash = ArtifactHash::of(b"result");
+    bench.store.put_artifact(&hash, b"result", bench.now()).await.unwrap();
+    bench.clock.forward(10_000);
+    bench.store.put_artifact(&hash, b"result", bench.now()).await.unwrap();
+    assert_eq!(bench.store.prune_artifacts(bench.now(), 9).await.unwrap().artifacts, 0);
+    bench.clock.forward(10_000);
+    bench.store.append_artifact(&hash, 6, 0, b"result", bench.now()).await.unwrap();
+    assert_eq!(bench.store.prune_artifacts(bench.now(), 9).await.unwrap().artifacts, 0);
+    assert_eq!(bench.store.get_artifact(&hash).await.unwrap(), b"result");
+}

@@ -1,0 +1,176 @@
+//! Steps that need a device: which of them may begin beside which.
+
+use futures::future::join_all;
+use nightshift_engine::store::{ClaimRequest, DeviceLane, StepRecord, Store};
+use nightshift_engine::workflow::StepOrder;
+use nightshift_protocol::id::{RunId, WorkerId};
+use nightshift_protocol::machine::{DeviceUse, Needs};
+use nightshift_protocol::task::Target;
+use serde_json::json;
+
+use crate::bench::{Bench, done, order};
+
+crate::bench::on_both!(
+    what_ranks_first_decides_and_a_step_that_needs_the_device_alone_is_the_only_one,
+    steps_share_a_device_up_to_the_first_that_needs_it_alone,
+    a_device_that_is_shared_is_not_given_to_anybody_alone,
+    a_device_that_somebody_has_alone_is_given_to_nobody,
+    each_device_has_its_own_lane,
+    a_lane_without_places_to_share_begins_nothing_that_shares,
+    steps_with_and_without_a_device_are_claimed_together,
+    a_step_of_other_needs_is_left_alone,
+    a_worker_that_drains_begins_nothing,
+    racing_claims_of_one_worker_never_give_a_device_away_twice,
+);
+
+fn needs(device: DeviceUse) -> Needs {
+    Needs::worker(Target::Cuda, device)
+}
+
+async fn schedule(bench: &Bench, run: &RunId, steps: &[(&str, DeviceUse)]) {
+    let orders = steps.iter().map(|(key, device)| StepOrder { needs: needs(*device), ..order(key) });
+    bench.schedule_orders(run, orders.collect()).await;
+}
+
+/// A free device with places for so many that share.
+fn lane(device: u32, shared_slots: u32) -> DeviceLane {
+    DeviceLane {
+        device,
+        exclusive: vec![needs(DeviceUse::Exclusive).route()],
+        shared: vec![needs(DeviceUse::Shared).route()],
+        shared_slots,
+    }
+}
+
+fn request(bench: &Bench, worker: &WorkerId, devices: Vec<DeviceLane>) -> ClaimRequest {
+    ClaimRequest { devices, ..bench.claim_request(worker, 0) }
+}
+
+async fn claim(bench: &Bench, worker: &WorkerId, devices: Vec<DeviceLane>) -> Vec<StepRecord> {
+    bench.store.claim(request(bench, worker, devices)).await.unwrap()
+}
+
+fn keys(steps: &[StepRecord]) -> Vec<&str> {
+    steps.iter().map(|step| step.key.as_str()).collect()
+}
+
+async fn what_ranks_first_decides_and_a_step_that_needs_the_device_alone_is_the_only_one(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    schedule(&bench, &run, &[("alone", DeviceUse::Exclusive), ("share", DeviceUse::Shared)]).await;
+    let steps = claim(&bench, &worker, vec![lane(0, 4)]).await;
+    assert_eq!(keys(&steps), ["alone"]);
+    assert_eq!(steps[0].device, Some(0));
+    assert_eq!(bench.store.load_step(&steps[0].id).await.unwrap(), steps[0]);
+    bench.assert_sound().await;
+}
+
+async fn steps_share_a_device_up_to_the_first_that_needs_it_alone(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    let (share, alone) = (DeviceUse::Shared, DeviceUse::Exclusive);
+    schedule(&bench, &run, &[("s1", share), ("s2", share), ("alone", alone), ("s3", share)]).await;
+    let steps = claim(&bench, &worker, vec![lane(0, 4)]).await;
+    assert_eq!(keys(&steps), ["s1", "s2"], "who waits for the device alone is not passed by");
+    // While others are on it the worker offers it to nobody alone, and the first in line still holds back the rest.
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 2)]).await), [""; 0]);
+    for step in &steps {
+        bench.report(step, done(json!(1))).await;
+    }
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 4)]).await), ["alone"]);
+    bench.assert_sound().await;
+}
+
+async fn a_device_that_is_shared_is_not_given_to_anybody_alone(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    schedule(&bench, &run, &[("share", DeviceUse::Shared), ("alone", DeviceUse::Exclusive)]).await;
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), ["share"]);
+    // The answer was lost: the worker asks as if the device were free.
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), [""; 0]);
+    bench.assert_sound().await;
+}
+
+async fn a_device_that_somebody_has_alone_is_given_to_nobody(bench: Bench) {
+    let (run, worker, other) = (bench.run().await, bench.worker().await, bench.worker().await);
+    let (share, alone) = (DeviceUse::Shared, DeviceUse::Exclusive);
+    schedule(&bench, &run, &[("a1", alone), ("a2", alone), ("share", share)]).await;
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 4)]).await), ["a1"]);
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 4)]).await), [""; 0]);
+    assert_eq!(keys(&claim(&bench, &other, vec![lane(0, 4)]).await), ["a2"], "another machine has another device 0");
+    bench.assert_sound().await;
+}
+
+async fn each_device_has_its_own_lane(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    let (share, alone) = (DeviceUse::Shared, DeviceUse::Exclusive);
+    schedule(&bench, &run, &[("a1", alone), ("a2", alone), ("s1", share), ("s2", share), ("a3", alone)]).await;
+    let steps = claim(&bench, &worker, vec![lane(0, 2), lane(1, 2), lane(2, 2)]).await;
+    assert_eq!(keys(&steps), ["a1", "a2", "s1", "s2"]);
+    let devices: Vec<_> = steps.iter().map(|step| step.device).collect();
+    assert_eq!(devices, [Some(0), Some(1), Some(2), Some(2)]);
+    bench.assert_sound().await;
+}
+
+async fn a_lane_without_places_to_share_begins_nothing_that_shares(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    schedule(&bench, &run, &[("share", DeviceUse::Shared), ("alone", DeviceUse::Exclusive)]).await;
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 0)]).await), ["alone"]);
+}
+
+async fn steps_with_and_without_a_device_are_claimed_together(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    bench.schedule(&run, &["plain"]).await;
+    schedule(&bench, &run, &[("share", DeviceUse::Shared)]).await;
+    bench.schedule(&run, &["last"]).await;
+    let claim = ClaimRequest { devices: vec![lane(3, 1)], ..bench.claim_request(&worker, 9) };
+    let steps = bench.store.claim(claim).await.unwrap();
+    assert_eq!(keys(&steps), ["plain", "share", "last"], "in the order of their rank");
+    assert_eq!(steps.iter().map(|step| step.device).collect::<Vec<_>>(), [None, Some(3), None]);
+    bench.assert_sound().await;
+}
+
+async fn a_step_of_other_needs_is_left_alone(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    let large = Needs { device_memory_bytes: Some(80 << 30), ..needs(DeviceUse::Exclusive) };
+    let orders = vec![StepOrder { needs: large.clone(), ..order("large") }];
+    bench.schedule_orders(&run, orders).await;
+    schedule(&bench, &run, &[("any", DeviceUse::Exclusive)]).await;
+    assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 1)]).await), ["any"]);
+    let both = vec![large.route(), needs(DeviceUse::Exclusive).route()];
+    let wide = DeviceLane { exclusive: both, ..lane(1, 1) };
+    assert_eq!(keys(&claim(&bench, &worker, vec![wide]).await), ["large"]);
+    let routes: Vec<_> = bench.store.routes_after(0).await.unwrap();
+    let texts: Vec<_> = routes.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, [large.route().as_str(), needs(DeviceUse::Exclusive).route().as_str()]);
+    assert_eq!(bench.store.routes_after(routes[0].0).await.unwrap(), routes[1..]);
+    assert!(bench.store.routes_after(routes[1].0).await.unwrap().is_empty());
+}
+
+async fn a_worker_that_drains_begins_nothing(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    schedule(&bench, &run, &[("alone", DeviceUse::Exclusive)]).await;
+    bench.schedule(&run, &["plain"]).await;
+    bench.store.drain_worker(&worker, true).await.unwrap();
+    let all = ClaimRequest { devices: vec![lane(0, 1)], ..bench.claim_request(&worker, 9) };
+    assert_eq!(keys(&bench.store.claim(all.clone()).await.unwrap()), [""; 0]);
+    bench.store.drain_worker(&worker, false).await.unwrap();
+    assert_eq!(keys(&bench.store.claim(all).await.unwrap()), ["alone", "plain"]);
+}
+
+async fn racing_claims_of_one_worker_never_give_a_device_away_twice(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    let names: Vec<String> = (0..12).map(|n| format!("s{n}")).collect();
+    let uses = [DeviceUse::Shared, DeviceUse::Exclusive, DeviceUse::Shared];
+    let steps: Vec<_> = names.iter().zip(uses.into_iter().cycle()).map(|(key, used)| (key.as_str(), used)).collect();
+    schedule(&bench, &run, &steps).await;
+    let mut finished = 0;
+    while finished < names.len() {
+        let claims = (0..6).map(|_| claim(&bench, &worker, vec![lane(0, 2), lane(1, 2)]));
+        let claimed: Vec<StepRecord> = join_all(claims).await.into_iter().flatten().collect();
+        bench.assert_sound().await;
+        assert!(!claimed.is_empty(), "somebody can always begin on a free device");
+        for step in &claimed {
+            bench.report(step, done(json!(1))).await;
+        }
+        finished += claimed.len();
+    }
+    assert_eq!(finished, names.len());
+}
