@@ -3,6 +3,11 @@
 //!
 //! It never decides: what follows a failure, which step comes next and when a lease runs out is the engine's to say.
 //! Here it is committed, or refused because somebody else was first.
+//!
+//! Read `store.rs` (opening) and `port.rs` (the port, one line per method) first. Hot changes go through the tasks of
+//! `writer.rs` into `batch.rs`; everything else is in `direct/`, one file per noun or verb. A step becomes ready in one
+//! way only: `admit.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements that carry two
+//! texts. [`fault`] is for tests.
 
 mod admit;
 mod batch;

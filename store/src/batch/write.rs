@@ -226,15 +226,27 @@ pub(crate) async fn all(connection: &mut Connection, mut set: WorkingSet) -> Res
     }
     let mut steps: Vec<Step> = std::mem::take(&mut set.steps).into_values().collect();
     steps.sort_unstable_by_key(|step| step.id);
+    let gives_device = |step: &Step| step.place != step.place_before && has_device_alone(&step.place);
+    let gives_devices = steps.iter().any(gives_device);
     for step in steps {
         rows.place(&step);
         rows.reservations(&step);
         rows.step(step);
     }
+    let mut wrote = false;
+    if gives_devices && connection.backend() == Backend::Postgres && !rows.no_lease.is_empty() {
+        // The parts of one statement see one moment: a device that is given on would seem to be given twice.
+        write(connection, vec![std::mem::replace(&mut rows.no_lease, Rows::of(&NO_LEASE))]).await?;
+        wrote = true;
+    }
     let tables = rows.in_order();
-    let wrote = tables.iter().any(|rows| !rows.is_empty());
+    wrote |= tables.iter().any(|rows| !rows.is_empty());
     write(connection, tables).await?;
     Ok(wrote)
+}
+
+fn has_device_alone(place: &Place) -> bool {
+    matches!(place, Place::Leased { exclusive: true, .. })
 }
 
 macro_rules! all_rows {
@@ -317,6 +329,8 @@ impl AllRows {
         }
         let same_table = std::mem::discriminant(before) == std::mem::discriminant(now);
         match before {
+            // The device may be somebody else's now, whose row may be written first.
+            _ if same_table && has_device_alone(before) => row!(self.no_lease; step.id),
             _ if same_table => {}
             Place::Nowhere => {}
             Place::Ready { .. } => row!(self.not_ready; step.id),

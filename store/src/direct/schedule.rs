@@ -14,11 +14,13 @@ use crate::json;
 use crate::transaction::Transaction;
 use crate::value::values;
 
-/// Steps that are ready or wait for the campaign's window. The runs decide who goes first: their rows are locked.
+/// Steps that are ready or wait for the campaign's window, in the order in which they were scheduled. The runs decide who
+/// goes first: their rows are locked.
 pub(crate) const OF_THE_WINDOW: &str = "SELECT step_id FROM ready WHERE campaign_id = $1 \
      UNION ALL \
      SELECT t.step_id FROM timer t JOIN step s ON s.id = t.step_id JOIN run r ON r.id = s.run_id \
-      WHERE t.for_window = 1 AND r.campaign_id = $1";
+      WHERE t.for_window = 1 AND r.campaign_id = $1 \
+     ORDER BY step_id";
 
 pub(crate) async fn set_schedule(
     transaction: &mut Transaction<'_>,

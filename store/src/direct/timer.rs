@@ -21,7 +21,7 @@ pub(crate) const DUE: &str =
 
 /// Ready steps that could not end any more before their campaign's window closes.
 pub(crate) const TOO_LATE: &str = "SELECT step_id FROM ready \
-     WHERE latest_start_ms IS NOT NULL AND latest_start_ms < $1 ORDER BY latest_start_ms LIMIT $2";
+     WHERE latest_start_ms IS NOT NULL AND latest_start_ms < $1 ORDER BY latest_start_ms, step_id LIMIT $2";
 
 /// Timers fired in one transaction.
 const MAX_FIRED: u32 = 10_000;

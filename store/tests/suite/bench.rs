@@ -1,7 +1,7 @@
 //! A store on either database, a clock that is set by hand, and short words for what tests do.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::event::Event;
@@ -311,7 +311,10 @@ impl Bench {
 
     async fn register_worker(&self, server: Option<ServerId>) -> WorkerId {
         let id = WorkerId::from_uuid(self.uuid());
-        self.store.register_worker(WorkerRecord { embedded: server.is_some(), server, ..worker_record(&id, self.now()) }).await.unwrap();
+        self.store
+            .register_worker(WorkerRecord { embedded: server.is_some(), server, ..worker_record(&id, self.now()) })
+            .await
+            .unwrap();
         id
     }
 

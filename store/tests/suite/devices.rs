@@ -1,14 +1,14 @@
 //! Steps that need a device: which of them may begin beside which.
 
 use futures::future::join_all;
-use nightshift_engine::store::{ClaimRequest, DeviceLane, StepRecord, Store};
+use nightshift_engine::store::{Change, Changed, ClaimRequest, DeviceLane, StepRecord, Store, TryEnd};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::id::{RunId, WorkerId};
 use nightshift_protocol::machine::{DeviceUse, Needs};
 use nightshift_protocol::task::Target;
 use serde_json::json;
 
-use crate::bench::{Bench, done, order};
+use crate::bench::{Bench, done, lost, order, report};
 
 crate::bench::on_both!(
     what_ranks_first_decides_and_a_step_that_needs_the_device_alone_is_the_only_one,
@@ -21,6 +21,7 @@ crate::bench::on_both!(
     a_step_of_other_needs_is_left_alone,
     a_worker_that_drains_begins_nothing,
     racing_claims_of_one_worker_never_give_a_device_away_twice,
+    a_device_is_given_on_in_the_transaction_that_frees_it,
 );
 
 fn needs(device: DeviceUse) -> Needs {
@@ -173,4 +174,23 @@ async fn racing_claims_of_one_worker_never_give_a_device_away_twice(bench: Bench
         finished += claimed.len();
     }
     assert_eq!(finished, names.len());
+}
+
+/// In one transaction: the report that frees the device, and the claim that gives it on.
+async fn a_device_is_given_on_in_the_transaction_that_frees_it(bench: Bench) {
+    let (run, worker) = (bench.run().await, bench.worker().await);
+    schedule(&bench, &run, &[("a1", DeviceUse::Exclusive), ("a2", DeviceUse::Exclusive)]).await;
+    let mut step = claim(&bench, &worker, vec![lane(0, 2)]).await.remove(0);
+    // Also to the same step, which is tried again, and back.
+    let again = || TryEnd::Retry { failure: lost(), at: bench.now() };
+    for (end, next) in [(again(), "a2"), (again(), "a1"), (again(), "a2"), (done(json!(1)), "a1")] {
+        let changes = vec![
+            Change::Report(report(&step, end, bench.now())),
+            Change::Claim(request(&bench, &worker, vec![lane(0, 2)])),
+        ];
+        let Some(Changed::Claimed(mut claimed)) = bench.store.commit(changes).await.unwrap().pop() else { panic!() };
+        assert_eq!(keys(&claimed), [next]);
+        step = claimed.remove(0);
+        bench.assert_sound().await;
+    }
 }

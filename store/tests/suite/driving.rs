@@ -204,7 +204,9 @@ async fn a_cancelled_run_ends_when_its_last_step_is_gone(bench: Bench) {
     bench.assert_sound().await;
 }
 
-async fn a_worker_that_goes_silent_loses_the_step_until_its_tries_are_used_up_and_a_retry_finishes_the_run(bench: Bench) {
+async fn a_worker_that_goes_silent_loses_the_step_until_its_tries_are_used_up_and_a_retry_finishes_the_run(
+    bench: Bench,
+) {
     let party = party(&bench, Toy::sequence());
     party.register().await;
     let run = bench.run().await;

@@ -311,4 +311,3 @@ async fn timers_fire_in_rounds_of_a_limit(bench: Bench) {
     assert_eq!(bench.store.fire_timers(bench.now(), 2).await.unwrap(), (2, Some(bench.now())));
     assert_eq!(bench.store.fire_timers(bench.now(), 2).await.unwrap(), (1, None));
 }
-

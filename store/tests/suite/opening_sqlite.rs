@@ -42,10 +42,8 @@ async fn closing_leaves_one_file_and_the_lock_s() {
     bench.run().await;
     bench.store.close().await.unwrap();
     bench.store.close().await.unwrap();
-    let mut names: Vec<_> = fs::read_dir(folder(&bench))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        fs::read_dir(folder(&bench)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, [DATABASE_FILE, LOCK_FILE]);
     let error = bench.store.create_campaign(bench.new_campaign(1)).await.unwrap_err();

@@ -102,8 +102,7 @@ async fn survive(outages: usize, outage: impl Fn(&Cluster) + Send + Sync + 'stat
     let cluster = Arc::new(Cluster::start(&Settings::default()).unwrap());
     let bench = Arc::new(Bench::at(Place::Database(cluster.create_database().unwrap())).await);
     let (stop, finished) = (Arc::new(AtomicBool::new(false)), watch::Sender::new(0));
-    let tasks: Vec<_> =
-        (0..TASKS).map(|_| tokio::spawn(work(bench.clone(), stop.clone(), finished.clone()))).collect();
+    let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(work(bench.clone(), stop.clone(), finished.clone()))).collect();
     let outage = Arc::new(outage);
     for _ in 0..outages {
         until_finished(&finished, STEPS_BETWEEN).await;

@@ -188,9 +188,8 @@ async fn a_life_that_is_sole_ends_all_earlier_ones(bench: Bench) {
 
 async fn a_pulse_tells_where_to_look(bench: Bench) {
     let (server, other) = (bench.server().await, bench.server().await);
-    let look = async |server: &ServerId| {
-        bench.store.pulse(server, bench.now(), bench.now().plus_ms(LIFE_MS)).await.unwrap()
-    };
+    let look =
+        async |server: &ServerId| bench.store.pulse(server, bench.now(), bench.now().plus_ms(LIFE_MS)).await.unwrap();
     let nothing = look(&server).await;
     assert_eq!((nothing.alive, nothing.runs_to_drive, nothing.ready, nothing.expired), (true, false, false, false));
     assert_eq!(nothing.next_timer, None);

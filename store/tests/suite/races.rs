@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, join_all};
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{
-    Advanced, NewCampaign, Ownership, Reported, Reservation, Store, StoreError, TryEnd,
-};
+use nightshift_engine::store::{Advanced, NewCampaign, Ownership, Reported, Reservation, Store, StoreError, TryEnd};
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
@@ -226,7 +224,8 @@ async fn one_server_takes_a_run_over() {
         let acquired = race(&stores, |store, number| {
             let (server, run) = (servers[number].clone(), runs[0].clone());
             Box::pin(async move {
-                let several = if number % 2 == 0 { store.acquire_runs(&server, 9, now).await.unwrap() } else { Vec::new() };
+                let several =
+                    if number % 2 == 0 { store.acquire_runs(&server, 9, now).await.unwrap() } else { Vec::new() };
                 (store.acquire_run(&server, &run, now).await.unwrap(), several)
             })
         });

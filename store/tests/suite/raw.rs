@@ -65,7 +65,11 @@ impl Raw {
             ),
         };
         let columns = self.column(&sql).await;
-        columns.iter().map(|column| column.split_once(':').unwrap()).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+        columns
+            .iter()
+            .map(|column| column.split_once(':').unwrap())
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .collect()
     }
 
     /// Every row of a table, as text.
@@ -74,7 +78,8 @@ impl Raw {
         let mut texts = Vec::new();
         for (name, kind) in self.columns(table).await {
             texts.push(match kind.as_str() {
-                "BLOB" => format!("lower(hex({name}))"),
+                // The hex of nothing would be an empty text.
+                "BLOB" => format!("CASE WHEN {name} IS NOT NULL THEN lower(hex({name})) END"),
                 "bytea" => format!("encode({name}, 'hex')"),
                 _ => format!("CAST({name} AS TEXT)"),
             });
