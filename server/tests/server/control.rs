@@ -57,7 +57,7 @@ async fn a_signal_that_no_prompt_would_take_is_refused() {
     let answer = server.post(&nobody).json(&hint("x")).send().await.unwrap();
     assert_eq!(refused(answer).await, refusal(404, "run.not_found"));
     let worker = server.call(Method::POST, &path, WORKER).json(&hint("x")).send().await.unwrap();
-    assert_eq!(refused(worker).await, refusal(403, "auth.forbidden"));
+    assert_eq!(refused(worker).await, refusal(403, "access.role_needed"));
     server.stop().await;
 }
 

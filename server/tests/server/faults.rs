@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_protocol::api::{CampaignCreated, Claim, Claimed, CreateCampaign, Page, StepView, TryOutcome};
+use nightshift_protocol::api::{CampaignCreated, Claim, Claimed, CreateCampaign, Page, ReportReply, ReportResult, StepView, TryOutcome};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_store::fault::{FaultPoint, FaultyStore};
 use reqwest::Method;
@@ -59,11 +59,13 @@ async fn campaign_under(point: FaultPoint, number: u64) -> Outcome {
         }
         let step = ok::<Claimed>(answer).await.steps.pop()?;
         let done = || TryOutcome::Completed { output: Box::new(prepared_output()) };
-        until("the report", || async {
-            server.try_report(&worker, &step, done()).await.status().is_success().then_some(())
+        let reply: ReportReply = until("the report", || async {
+            let answer = server.try_report(&worker, &step, done()).await;
+            if answer.status().is_success() { Some(ok(answer).await) } else { None }
         })
         .await;
-        Some(())
+        // On a busy machine the lease may have run out before the report came: then the step is given out again.
+        (reply.result == ReportResult::Committed).then_some(())
     })
     .await;
     server.until_status(&run, RunStatus::Completed).await;

@@ -296,7 +296,9 @@ impl TestServer {
                     return kinds;
                 }
             }
-            assert!(began.elapsed() < PATIENCE, "no `{kind}` came, only {kinds:?}");
+            if began.elapsed() > PATIENCE {
+                panic!("no `{kind}` came, only {kinds:?}; open: {:?}", self.run(run).await.open_steps);
+            }
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) const PANICS: &str = "panics";
 /// First the worker prepares, then the agent plans, then the run is over.
 pub(crate) struct ToyWorkflow {
     pub(crate) retry: RetryPolicy,
-    /// What each step sets aside.
+    /// What the worker's step sets aside.
     pub(crate) reserve: Vec<Amount>,
     /// Where a decision gets stuck.
     pub(crate) stall: Option<Arc<Stall>>,
@@ -143,7 +143,7 @@ impl Workflow for ToyWorkflow {
                 timeout_ms: 60_000,
                 retry: self.retry,
                 cost_ms: 1_000,
-                reserve: self.reserve.clone(),
+                reserve: if key == PREPARE { self.reserve.clone() } else { Vec::new() },
             })])
         };
         if !done(PREPARE) {
