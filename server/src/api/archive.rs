@@ -18,6 +18,7 @@ use nightshift_protocol::api::CampaignCreated;
 use nightshift_protocol::archive::{
     ARCHIVE_FORMAT, ARCHIVE_MEDIA_TYPE, ARCHIVE_VERSION, ArchiveError, ArchiveLine, Manifest, archive_digest,
 };
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::CampaignId;
 use tokio::sync::mpsc;
 use zstd::stream::write::Encoder;
@@ -49,7 +50,8 @@ pub(crate) async fn export(
     IdPath(id): IdPath<CampaignId>,
     actor: Actor,
 ) -> Result<Response, ApiFailure> {
-    let archive = app.store.export_campaign(&id).await?;
+    let mut archive = app.store.export_campaign(&id).await?;
+    archive.artifacts = stored(&app, archive.artifacts).await?;
     let manifest = Manifest {
         format: ARCHIVE_FORMAT.to_owned(),
         version: ARCHIVE_VERSION,
@@ -76,6 +78,19 @@ pub(crate) async fn export(
         response.headers_mut().insert(CONTENT_DISPOSITION, name);
     }
     Ok(response)
+}
+
+/// Those that are in the store. A row can name others: one that a worker reported and never sent, or a hash of something
+/// else than an artifact.
+async fn stored(app: &App, named: Vec<ArtifactHash>) -> Result<Vec<ArtifactHash>, StoreError> {
+    let mut stored = Vec::with_capacity(named.len());
+    for hash in named {
+        match app.store.artifact_progress(&hash).await? {
+            Some(progress) if progress.complete => stored.push(hash),
+            _ => tracing::debug!(artifact.hash = %hash, "a row names what is not stored: the archive goes without it"),
+        }
+    }
+    Ok(stored)
 }
 
 /// Why an archive was not written to its end.

@@ -7,6 +7,7 @@ mod access;
 mod agents;
 mod archive;
 mod artifacts;
+mod backup;
 mod bulk;
 mod campaigns;
 mod control;

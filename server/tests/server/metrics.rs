@@ -1,5 +1,7 @@
 //! The page for Prometheus.
 
+#![expect(clippy::float_cmp, reason = "counts are whole numbers, which are exact")]
+
 use std::collections::HashMap;
 
 use nightshift_protocol::api::TryOutcome;

@@ -34,6 +34,7 @@ impl Collector {
         (collector, endpoint)
     }
 
+    #[expect(clippy::unused_async, reason = "handlers are async")]
     async fn take(State(collector): State<Self>, axum::Json(body): axum::Json<Value>) {
         for resource in body["resourceSpans"].as_array().unwrap() {
             let attributes = resource["resource"]["attributes"].as_array().unwrap();
@@ -70,9 +71,9 @@ async fn the_spans_of_a_run_carry_one_trace_also_those_of_a_worker() {
     let hash = ArtifactHash::of(b"a log");
     let put = server.call(Method::PUT, &format!("/artifacts/{hash}"), WORKER).body("a log");
     put.header(TRACEPARENT_HEADER, place.to_string()).send().await.unwrap();
-    let stop = CancellationToken::new();
+    let ending = CancellationToken::new();
     let (exporter, exporting) =
-        SpanExporter::start(&endpoint, "nightshift-worker", "0", worker.as_str(), stop.clone()).unwrap();
+        SpanExporter::start(&endpoint, "nightshift-worker", "0", worker.as_str(), ending.clone()).unwrap();
     exporter.take(Span {
         trace: place.trace,
         id: SpanId::derived(&["compile"]),
@@ -84,7 +85,7 @@ async fn the_spans_of_a_run_carry_one_trace_also_those_of_a_worker() {
         attributes: Vec::new(),
         error: None,
     });
-    stop.cancel();
+    ending.cancel();
     exporting.await.unwrap();
     assert_eq!(exporter.counts(), (1, 0));
 
