@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{Reported, StepRecord, StoreError, WorkerRecord};
+use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, StoreError, WorkerRecord};
 use nightshift_optimizer::agent::AgentStep;
 use nightshift_protocol::api::TryOutcome;
 use nightshift_protocol::campaign::RunInput;
-use nightshift_protocol::id::{ServerId, StepId, WorkerId};
+use nightshift_protocol::id::{RunId, ServerId, StepId, WorkerId};
 use nightshift_protocol::machine::{MachineFacts, Offers, SandboxReport};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use tokio::sync::oneshot;
@@ -25,7 +25,9 @@ use crate::commit::{CommitError, Reporter};
 use crate::dispatch::Taker;
 
 /// How long one wait for steps lasts; then another begins.
-const WAIT: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_mins(1);
+/// Runs whose inputs are remembered: the first event of a run never changes.
+const MAX_INPUTS: usize = 2_048;
 /// Name of this worker in lists.
 const WORKER_NAME: &str = "agents";
 
@@ -47,6 +49,33 @@ enum Stop {
 struct Held {
     epoch: u64,
     stop: Option<oneshot::Sender<Stop>>,
+}
+
+/// A step that this loop is to begin, and where its run's input is remembered.
+struct Carried {
+    app: Arc<App>,
+    worker: WorkerId,
+    inputs: Arc<RunInputs>,
+    step: StepRecord,
+}
+
+/// What runs were created with.
+#[derive(Default)]
+struct RunInputs(Mutex<HashMap<RunId, Arc<RunInput>>>);
+
+impl RunInputs {
+    fn get(&self, run: &RunId) -> Option<Arc<RunInput>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
+    }
+
+    fn keep(&self, run: RunId, input: Arc<RunInput>) {
+        let mut inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if inputs.len() >= MAX_INPUTS {
+            // Most of them are over: those that are not are read once more.
+            inputs.clear();
+        }
+        inputs.insert(run, input);
+    }
 }
 
 /// The loop. Ends with the server; steps that are in the works then keep their leases, which are freed with its life.
@@ -73,7 +102,8 @@ pub(crate) async fn run(app: Arc<App>) {
 async fn work(app: &Arc<App>, worker: &WorkerId) {
     let mut held: HashMap<StepId, Held> = HashMap::new();
     // Dropping the set aborts what is in the works.
-    let mut tasks: JoinSet<()> = JoinSet::new();
+    let mut tasks: JoinSet<Vec<StepRecord>> = JoinSet::new();
+    let inputs = Arc::new(RunInputs::default());
     let mut steps_of: HashMap<Id, StepId> = HashMap::new();
     let mut heartbeat = tokio::time::interval(Duration::from_millis(app.config.heartbeat_ms));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -81,6 +111,18 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
     // A claim is a task of its own: broken off in the middle, it could leave leases that nobody knows of.
     let mut claims: JoinSet<Result<Vec<StepRecord>, StoreError>> = JoinSet::new();
     let mut claim_at = Instant::now();
+    let begin = |steps: Vec<StepRecord>,
+                 held: &mut HashMap<StepId, Held>,
+                 steps_of: &mut HashMap<Id, StepId>,
+                 tasks: &mut JoinSet<Vec<StepRecord>>| {
+        for step in steps {
+            let (stop, stopped) = oneshot::channel();
+            let id = step.id.clone();
+            held.insert(id.clone(), Held { epoch: step.epoch, stop: Some(stop) });
+            let (app, worker, inputs) = (app.clone(), worker.clone(), inputs.clone());
+            steps_of.insert(tasks.spawn(carry(Carried { app, worker, inputs, step }, stopped)).id(), id);
+        }
+    };
     loop {
         let free = app.config.agent_slots.saturating_sub(held.len());
         if free > 0 && claims.is_empty() {
@@ -89,17 +131,18 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
         tokio::select! {
             biased;
             Some(done) = tasks.join_next_with_id(), if !tasks.is_empty() => {
-                let task = match done {
-                    Ok((task, ())) => task,
+                let (task, next) = match done {
+                    Ok(done) => done,
                     // A step's task catches the agents' panics; one of its own leaves the lease to run out.
                     Err(error) => {
                         tracing::error!(error = %error, "a step's task panicked");
-                        error.id()
+                        (error.id(), Vec::new())
                     }
                 };
                 if let Some(step) = steps_of.remove(&task) {
                     held.remove(&step);
                 }
+                begin(next, &mut held, &mut steps_of, &mut tasks);
             }
             _ = heartbeat.tick() => beat(app, worker, &mut held).await,
             Some(claimed) = claims.join_next(), if !claims.is_empty() => {
@@ -109,12 +152,7 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
                         backoff.succeeded();
                         app.complaints.worked(CLAIMING);
                         claim_at = Instant::now();
-                        for step in steps {
-                            let (stop, stopped) = oneshot::channel();
-                            held.insert(step.id.clone(), Held { epoch: step.epoch, stop: Some(stop) });
-                            let id = step.id.clone();
-                            steps_of.insert(tasks.spawn(carry(app.clone(), step, stopped)).id(), id);
-                        }
+                        begin(steps, &mut held, &mut steps_of, &mut tasks);
                     }
                     Err(error) => {
                         app.trouble.note_error::<()>(&Err(error.clone()));
@@ -185,7 +223,7 @@ async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
 async fn claim(app: Arc<App>, worker: WorkerId, free: usize, begin: Instant) -> Result<Vec<StepRecord>, StoreError> {
     tokio::time::sleep_until(begin).await;
     let taker = Taker::Agents { slots: u32::try_from(free).unwrap_or(u32::MAX) };
-    app.wait_for_steps(&worker, &taker, Instant::now() + WAIT).await
+    app.wait_for_steps(&worker, &taker, Instant::now() + WAIT).await.map(|(steps, _)| steps)
 }
 
 async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
@@ -215,15 +253,16 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
     }
 }
 
-/// Carries one step out and reports it.
-async fn carry(app: Arc<App>, step: StepRecord, mut stopped: oneshot::Receiver<Stop>) {
+/// Carries one step out and reports it. Its place is free then: what can begin there comes with the report.
+async fn carry(carried: Carried, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
+    let Carried { app, worker, inputs, step } = carried;
     let started = Instant::now();
     let outcome = {
-        let work = AssertUnwindSafe(execute(&app, &step)).catch_unwind();
+        let work = AssertUnwindSafe(execute(&app, &inputs, &step)).catch_unwind();
         tokio::select! {
             biased;
             Ok(reason) = &mut stopped => match reason {
-                Stop::Lost => return,
+                Stop::Lost => return Vec::new(),
                 Stop::Cancelled => TryOutcome::Cancelled,
             },
             ended = tokio::time::timeout(Duration::from_millis(step.timeout_ms), work) => match ended {
@@ -242,17 +281,23 @@ async fn carry(app: Arc<App>, step: StepRecord, mut stopped: oneshot::Receiver<S
         }
     };
     let duration_ms = started.elapsed().as_millis();
-    tokio::select! {
-        biased;
-        reported = report(&app, &step, outcome) => {
-            tracing::info!(
-                run.id = %step.run, step.key = %step.key, step.outcome = reported, duration_ms, "a step of the agents ended"
-            );
-        }
-        // The lease is gone while the store could not be written: nobody would take the report.
-        () = lost(&mut stopped) => {}
-    }
+    let claim = claim_with_report(&app, &worker);
+    let (reported, next) = report(&app, &step, outcome, claim, &mut stopped).await;
+    tracing::info!(
+        run.id = %step.run, step.key = %step.key, step.outcome = reported, duration_ms, "a step of the agents ended"
+    );
     app.complaints.worked(&reporting(&step));
+    next
+}
+
+/// The claim that goes with a report, for the place that becomes free with it: nothing while the server stops.
+fn claim_with_report(app: &App, worker: &WorkerId) -> Option<ClaimRequest> {
+    if app.shutdown.is_cancelled() {
+        return None;
+    }
+    let reach = app.dispatcher.reach(worker, &Taker::Agents { slots: 1 });
+    let at = app.clock.now();
+    (!reach.is_empty()).then(|| reach.request(worker, at, app.lease_end(at)))
 }
 
 /// Ends when the lease is lost; a cancellation has no effect on a step that is being reported.
@@ -263,7 +308,7 @@ async fn lost(stopped: &mut oneshot::Receiver<Stop>) {
     std::future::pending::<()>().await;
 }
 
-async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure> {
+async fn execute(app: &App, inputs: &RunInputs, step: &StepRecord) -> Result<StepOutput, StepFailure> {
     let unreadable = |error: serde_json::Error| {
         StepFailure::fatal("step.unreadable_input", format!("the step's input cannot be read: {error}"))
     };
@@ -271,11 +316,13 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
     if input.kind().as_str() != step.kind {
         return Err(StepFailure::fatal("step.unreadable_input", "the step's input belongs to another kind of step"));
     }
-    let first = app.store.events_after(&step.run, 0, 1).await;
-    let first = first.map_err(|error| StepFailure::retriable(error.code(), error.to_string()))?;
-    let run_input: RunInput = match first.into_iter().next().map(|record| record.event) {
-        Some(Event::RunCreated { input }) => serde_json::from_value(input).map_err(unreadable)?,
-        _ => return Err(StepFailure::fatal("run.unreadable", "the run's log does not begin with its creation")),
+    let run_input = match inputs.get(&step.run) {
+        Some(run_input) => run_input,
+        None => {
+            let run_input = Arc::new(read_run_input(app, &step.run).await?);
+            inputs.keep(step.run.clone(), run_input.clone());
+            run_input
+        }
     };
     let ports =
         StorePorts { store: app.store.clone(), clock: app.clock.clone(), step: step.id.clone(), epoch: step.epoch };
@@ -283,32 +330,59 @@ async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure
     app.agents.carry_out(&ports, agent_step).await
 }
 
+/// What the run was created with.
+async fn read_run_input(app: &App, run: &RunId) -> Result<RunInput, StepFailure> {
+    let first = app.store.events_after(run, 0, 1).await;
+    let first = first.map_err(|error| StepFailure::retriable(error.code(), error.to_string()))?;
+    match first.into_iter().next().map(|record| record.event) {
+        Some(Event::RunCreated { input }) => serde_json::from_value(input).map_err(|error| {
+            StepFailure::fatal("run.unreadable", format!("what the run was created with cannot be read: {error}"))
+        }),
+        _ => Err(StepFailure::fatal("run.unreadable", "the run's log does not begin with its creation")),
+    }
+}
+
 /// The report of a step in complaints.
 fn reporting(step: &StepRecord) -> String {
     format!("reporting the agents' step {}", step.id)
 }
 
-/// Reports until the store took it or the lease is gone.
-async fn report(app: &App, step: &StepRecord, outcome: TryOutcome) -> &'static str {
-    let mut outcome = outcome;
+/// Reports until the store took it or the lease is gone; and what was claimed with it.
+async fn report(
+    app: &App,
+    step: &StepRecord,
+    mut outcome: TryOutcome,
+    mut claim: Option<ClaimRequest>,
+    stopped: &mut oneshot::Receiver<Stop>,
+) -> (&'static str, Vec<StepRecord>) {
     let mut backoff = Backoff::default();
     loop {
-        match app.commit(step, step.epoch, outcome.clone(), Reporter::Agents, None).await.map(|done| done.reported) {
-            Ok(Reported::Committed) => {
-                return match outcome {
+        // Never broken off: it could leave leases that nobody knows of. Repeated, it claims nothing more.
+        let done = app.commit(step, step.epoch, outcome.clone(), Reporter::Agents, claim.take()).await;
+        match done.map(|done| (done.reported, done.steps)) {
+            Ok((Reported::Committed, next)) => {
+                let reported = match outcome {
                     TryOutcome::Completed { .. } => "completed",
                     TryOutcome::Failed { .. } => "failed",
                     TryOutcome::Cancelled => "cancelled",
                 };
+                return (reported, next);
             }
-            Ok(Reported::LeaseLost) | Err(CommitError::Store(StoreError::NotFound { .. })) => return "lease_lost",
+            Ok((Reported::LeaseLost, next)) => return ("lease_lost", next),
+            // The claim names nobody whom the store knows any more; the report is good all the same.
+            Err(CommitError::Store(StoreError::NotFound { noun: "worker", .. })) => {}
+            Err(CommitError::Store(StoreError::NotFound { .. })) => return ("lease_lost", Vec::new()),
             Err(error @ (CommitError::Mismatch { .. } | CommitError::Unwritable(_))) => {
                 outcome =
                     TryOutcome::Failed { failure: StepFailure::fatal("request.output_mismatch", error.to_string()) };
             }
             Err(CommitError::Store(error)) => {
                 app.complaints.failed(&reporting(step), &error);
-                tokio::time::sleep(backoff.failed()).await;
+                tokio::select! {
+                    () = tokio::time::sleep(backoff.failed()) => {}
+                    // The lease is gone while the store could not be written: nobody would take the report.
+                    () = lost(stopped) => return ("lease_lost", Vec::new()),
+                }
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Commits how a try ended: the one road for workers' reports and for the agents of this server.
 
-use nightshift_engine::retry::{AfterFailure, after_failure};
 use nightshift_engine::driver::{Foreseen, Settled};
-use nightshift_engine::store::{Advanced, Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd};
+use nightshift_engine::retry::{AfterFailure, after_failure};
+use nightshift_engine::store::{
+    Advanced, Change, Changed, ClaimRequest, Report, Reported, StepRecord, StoreError, TryEnd,
+};
 use nightshift_optimizer::agent::BUDGET_WAIT;
 use nightshift_protocol::api::TryOutcome;
 use nightshift_protocol::budget::{Amount, Resource};
@@ -105,11 +107,11 @@ impl App {
         let mut done = Done { reported: Reported::LeaseLost, steps: Vec::new() };
         let mut advanced = Advanced::Conflict;
         let failed = result.as_ref().err().cloned();
-        for changed in result.unwrap_or_default() {
-            match changed {
-                Changed::Reported(reported) => done.reported = reported,
+        for answer in result.unwrap_or_default() {
+            match answer {
+                Changed::Reported(became) => done.reported = became,
                 Changed::Claimed(steps) => done.steps = steps,
-                Changed::Advanced(changed) => advanced = changed,
+                Changed::Advanced(became) => advanced = became,
             }
         }
         if let Some(ticket) = ticket {

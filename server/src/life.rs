@@ -98,7 +98,7 @@ mod tests {
     async fn a_late_pulse_of_an_earlier_life_extends_nothing() {
         let life = Life::new();
         life.begin(server(2), Instant::now() + Duration::from_secs(1));
-        life.extend(&server(1), Instant::now() + Duration::from_secs(60));
+        life.extend(&server(1), Instant::now() + Duration::from_mins(1));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(life.current(), None);
     }
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_works_for_a_life_hears_of_its_end_and_of_the_next_one() {
         let life = std::sync::Arc::new(Life::new());
-        life.begin(server(1), Instant::now() + Duration::from_secs(60));
+        life.begin(server(1), Instant::now() + Duration::from_mins(1));
         let waiting = tokio::spawn({
             let life = life.clone();
             async move {
@@ -118,7 +118,7 @@ mod tests {
         life.end();
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        life.begin(server(2), Instant::now() + Duration::from_secs(60));
+        life.begin(server(2), Instant::now() + Duration::from_mins(1));
         assert_eq!(waiting.await.unwrap(), server(2));
     }
 }

@@ -1,8 +1,6 @@
 //! Blobs under their hashes.
 
-use nightshift_protocol::api::{
-    MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress,
-};
+use nightshift_protocol::api::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use reqwest::header::{CONTENT_RANGE, RANGE};
 use reqwest::{Method, Response, StatusCode};

@@ -27,9 +27,8 @@ async fn a_signal_is_heard_once_and_the_log_says_who_gave_it() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let (_, run) = server.campaign().await;
     let path = format!("/runs/{run}/signals");
-    let give = |signal: Signal, key: &'static str| {
-        server.post(&path).header(IDEMPOTENCY_HEADER, key).json(&signal).send()
-    };
+    let give =
+        |signal: Signal, key: &'static str| server.post(&path).header(IDEMPOTENCY_HEADER, key).json(&signal).send();
     for _ in 0..2 {
         let answer = give(hint("use shared memory"), "one").await.unwrap();
         assert_eq!(answer.status(), StatusCode::NO_CONTENT);
@@ -38,7 +37,10 @@ async fn a_signal_is_heard_once_and_the_log_says_who_gave_it() {
     assert_eq!(refused(other).await, refusal(409, "request.idempotency_conflict"));
     let signals: Vec<_> = log(&server, &run).await.events.into_iter().filter(|e| e.kind == "signal_received").collect();
     assert_eq!(signals.len(), 1);
-    assert_eq!((&signals[0].body["by"], &signals[0].body["signal"]["text"]), (&"operator".into(), &"use shared memory".into()));
+    assert_eq!(
+        (&signals[0].body["by"], &signals[0].body["signal"]["text"]),
+        (&"operator".into(), &"use shared memory".into())
+    );
     server.stop().await;
 }
 
@@ -87,8 +89,8 @@ async fn a_run_with_a_head_start_is_taken_first() {
 #[tokio::test]
 async fn limits_that_make_no_sense_are_refused() {
     type Change = fn(&mut CreateCampaign);
-    fn schedule(window: &str, time_zone: &str) -> Option<Schedule> {
-        Some(Schedule { window: window.parse().unwrap(), time_zone: time_zone.to_owned() })
+    fn schedule(window: &str, time_zone: &str) -> Schedule {
+        Schedule { window: window.parse().unwrap(), time_zone: time_zone.to_owned() }
     }
     let (server, _folder) = TestServer::start(Wish::default()).await;
     let good = server.request(&["softmax"]).await;
@@ -97,8 +99,8 @@ async fn limits_that_make_no_sense_are_refused() {
         ("campaign.invalid_priority", |request| request.spec.priority = MAX_PRIORITY + 1),
         ("campaign.invalid_weight", |request| request.spec.weight = 0),
         ("campaign.invalid_weight", |request| request.spec.weight = MAX_WEIGHT + 1),
-        ("campaign.bad_schedule", |request| request.spec.schedule = schedule("20:00-07:00", "Mars/Olympus")),
-        ("campaign.window_too_short", |request| request.spec.schedule = schedule("20:00-20:01", "Europe/Berlin")),
+        ("campaign.bad_schedule", |request| request.spec.schedule = Some(schedule("20:00-07:00", "Mars/Olympus"))),
+        ("campaign.window_too_short", |request| request.spec.schedule = Some(schedule("20:00-20:01", "Europe/Berlin"))),
     ];
     for (code, change) in changes {
         let mut request = good.clone();
@@ -106,7 +108,7 @@ async fn limits_that_make_no_sense_are_refused() {
         assert_eq!(refused(server.create(&request, None).await).await, refusal(400, code));
     }
     let mut request = good;
-    request.spec.schedule = schedule("20:00-07:30", "Europe/Berlin");
+    request.spec.schedule = Some(schedule("20:00-07:30", "Europe/Berlin"));
     let created: CampaignCreated = ok(server.create(&request, None).await).await;
     let detail: CampaignDetail = server.read(&format!("/campaigns/{}", created.campaign)).await;
     assert_eq!(detail.summary.schedule, request.spec.schedule);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nightshift_protocol::api::{Claim, Claimed, Drain, FreeSlots, Page, Report, ReportReply, ReportResult, TryOutcome, WorkerView};
+use nightshift_protocol::api::{
+    Claim, Claimed, Drain, FreeSlots, Page, Report, ReportReply, ReportResult, TryOutcome, WorkerView,
+};
 use nightshift_protocol::run::RunStatus;
 use nightshift_store::fault::FaultyStore;
 use reqwest::Method;

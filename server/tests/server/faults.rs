@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nightshift_protocol::api::{CampaignCreated, Claim, Claimed, CreateCampaign, Page, ReportReply, ReportResult, StepView, TryOutcome};
+use nightshift_protocol::api::{
+    CampaignCreated, Claim, Claimed, CreateCampaign, Page, ReportReply, ReportResult, StepView, TryOutcome,
+};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_store::fault::{FaultPoint, FaultyStore};
 use reqwest::Method;

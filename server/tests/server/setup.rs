@@ -11,7 +11,8 @@ use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::Store;
 use nightshift_protocol::api::{
     CampaignCreated, Claim, Claimed, CreateCampaign, EventsPage, Heartbeat, HeartbeatReply, IDEMPOTENCY_HEADER,
-    LeasedStep, Page, RegisterWorker, Report, ReportReply, ReportResult, RunDetail, RunSummary, TryOutcome, WorkerRegistered,
+    LeasedStep, Page, RegisterWorker, Report, ReportReply, ReportResult, RunDetail, RunSummary, TryOutcome,
+    WorkerRegistered,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{Amount, BudgetCaps};
@@ -296,9 +297,8 @@ impl TestServer {
                     return kinds;
                 }
             }
-            if began.elapsed() > PATIENCE {
-                panic!("no `{kind}` came, only {kinds:?}; open: {:?}", self.run(run).await.open_steps);
-            }
+            let in_time = began.elapsed() < PATIENCE;
+            assert!(in_time, "no `{kind}` came, only {kinds:?}; open: {:?}", self.run(run).await.open_steps);
         }
     }
 

@@ -225,7 +225,8 @@ async fn a_registration_out_of_bounds_is_refused() {
     greedy.cpu_slots = u32::MAX;
     let mut twice = offers();
     twice.devices.push(twice.devices[0].clone());
-    let wrong = [(String::new(), offers()), ("n".repeat(201), offers()), ("n".to_owned(), greedy), ("n".to_owned(), twice)];
+    let wrong =
+        [(String::new(), offers()), ("n".repeat(201), offers()), ("n".to_owned(), greedy), ("n".to_owned(), twice)];
     for (name, offers) in wrong {
         assert_eq!(refused(register(name, offers).await.unwrap()).await, refusal(400, "request.invalid"));
     }
