@@ -229,7 +229,7 @@ impl Driver {
                 folded.asks_for_a_decision |= event.event.asks_for_a_decision();
                 match &event.event {
                     Event::StepFailed { failure, .. } if !self.workflow.outlives(failure) => {
-                        folded.failed = Some(failure.clone())
+                        folded.failed = Some(failure.clone());
                     }
                     Event::RunRetried { .. } => folded.failed = None,
                     _ => {}

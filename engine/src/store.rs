@@ -524,6 +524,7 @@ pub struct ServerRecord {
 
 /// What a server's pulse found: one query that keeps it alive and says where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four separate answers of one query, each a place to look at")]
 pub struct Pulse {
     /// Whether it is still alive; else it was declared dead and has to register as a new life.
     pub alive: bool,

@@ -211,7 +211,7 @@ proptest! {
     ) {
         let taken = play(&campaigns, in_flight, 60_000_000);
         let per_weight: Vec<f64> =
-            taken.iter().zip(&campaigns).map(|(ms, (weight, _))| *ms as f64 / f64::from(*weight)).collect();
+            taken.iter().zip(&campaigns).map(|(ms, (weight, _))| f64::from(u32::try_from(*ms).unwrap_or(u32::MAX)) / f64::from(*weight)).collect();
         let most = per_weight.iter().copied().fold(f64::MIN, f64::max);
         let least = per_weight.iter().copied().fold(f64::MAX, f64::min);
         prop_assert!(most / least < 1.05, "{per_weight:?} for {campaigns:?}");

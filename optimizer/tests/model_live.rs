@@ -4,6 +4,8 @@
 
 #[path = "model_live/agents.rs"]
 mod agents;
+#[path = "model_live/budget.rs"]
+mod budget;
 #[path = "model_live/examples.rs"]
 mod examples;
 #[path = "model_live/fixture.rs"]

@@ -4,6 +4,7 @@ mod strategy {
     pub(crate) mod facts;
     pub(crate) mod failures;
     pub(crate) mod order;
+    pub(crate) mod people;
     pub(crate) mod random;
     pub(crate) mod recorded;
     pub(crate) mod routes;

@@ -117,6 +117,7 @@ impl Driver {
     }
 
     /// Takes what became of a foreseen decision: what was committed is remembered for the next report.
+    #[must_use = "a run may have to be driven"]
     pub fn settle(&self, ticket: Ticket, reported: Reported, advanced: &Advanced) -> Settled {
         let Advanced::Committed { revision, last_seq } = *advanced else {
             return match (reported, advanced) {

@@ -105,9 +105,9 @@ impl Site {
         };
         between(self);
         let changes = vec![Change::Report(report), Change::Advance(foreseen.advance), Change::Claim(self.wanted())];
-        let changed = self.store.commit(changes).await.unwrap();
-        let [Changed::Reported(reported), Changed::Advanced(advanced), Changed::Claimed(claimed)] = &changed[..] else {
-            panic!("{changed:?}")
+        let answers = self.store.commit(changes).await.unwrap();
+        let [Changed::Reported(reported), Changed::Advanced(advanced), Changed::Claimed(claimed)] = &answers[..] else {
+            panic!("{answers:?}")
         };
         assert!(*reported == Reported::Committed || !matches!(advanced, Advanced::Committed { .. }));
         let settled = self.driver.settle(foreseen.ticket, *reported, advanced);

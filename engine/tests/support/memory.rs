@@ -28,7 +28,7 @@ impl MemoryStore {
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         match self.0.lock() {
             Ok(world) => world,
-            Err(_) => panic!("an earlier operation panicked"),
+            Err(error) => panic!("an earlier operation panicked: {error}"),
         }
     }
 }
@@ -144,10 +144,10 @@ impl World {
     pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {
         // What the change before was, when it was a report: the event that it appended, if it did.
         let mut reported: Option<Option<u64>> = None;
-        let mut changed = Vec::new();
+        let mut answers = Vec::new();
         for change in changes {
             let before = reported.take();
-            changed.push(match change {
+            answers.push(match change {
                 Change::Report(report) => {
                     let (run, _) = self.step(&report.step)?;
                     let (id, last_seq) = (run.record.id.clone(), run.record.last_seq);
@@ -165,7 +165,7 @@ impl World {
                 Change::Claim(claim) => Changed::Claimed(self.claim(&claim)),
             });
         }
-        Ok(changed)
+        Ok(answers)
     }
 
     fn advance(&mut self, advance: Advance) -> Result<Advanced, StoreError> {

@@ -307,13 +307,13 @@ impl Store for MemoryStore {
             let (run, place) = world.step(id)?;
             let step = &mut run.steps[place];
             let holds = step.record.epoch == *epoch && step.lease_expires_at.is_some_and(|until| until > at);
-            if !holds {
-                outcome.lost.push(id.clone());
-            } else {
+            if holds {
                 step.lease_expires_at = Some(expires_at);
-                if run.record.status == RunStatus::Cancelling {
-                    outcome.cancelled.push(id.clone());
-                }
+            } else {
+                outcome.lost.push(id.clone());
+            }
+            if holds && run.record.status == RunStatus::Cancelling {
+                outcome.cancelled.push(id.clone());
             }
         }
         Ok(outcome)
