@@ -1,5 +1,8 @@
 //! The command line.
 
+mod control;
+mod files;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -8,6 +11,12 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::config::Flags;
 use crate::limits::LimitFlags;
+
+pub(crate) use control::{
+    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Resume, Retry, Token, TokenCommand,
+    TokenCreate,
+};
+pub(crate) use files::{Export, ExportFormat, Import, Prune};
 
 /// Heading of the flags of every command, which otherwise hide a command's own.
 const GLOBAL: &str = "Options of every command";
@@ -85,7 +94,7 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Start a worker for a server elsewhere
     Work(Work),
-    /// List campaigns, runs or workers
+    /// List campaigns, runs, workers or servers
     List(List),
     /// Show a campaign, a run, or an attempt as RUN/NUMBER
     Show(Named),
@@ -93,14 +102,32 @@ pub(crate) enum Command {
     Watch(Named),
     /// Show the log of a run, or the prompts, replies and compiler output of one of its steps
     Logs(Logs),
-    /// Lease no new steps of a campaign or run
-    Pause(Named),
-    /// End a campaign or a run
-    Cancel(Named),
-    /// Begin a failed run again from its failed steps
+    /// Give the agents of a run a piece of advice, which they read with their next prompts
+    Hint(Hint),
+    /// Let a run pass the gate that it waits at
+    Approve(Approve),
+    /// Refuse what a run waits with at a gate: it plans anew
+    Reject(Reject),
+    /// Lease no new steps of a campaign, of a run, or of many runs
+    Pause(Control),
+    /// End a campaign, a run, or many runs
+    Cancel(Control),
+    /// Begin failed runs again from their failed steps
     Retry(Retry),
-    /// Write a campaign or a run with everything about it to one file
+    /// Change the head start of a campaign or a run
+    Priority(Priority),
+    /// Show or change what a campaign may use and when it may work
+    Limits(Limits),
+    /// Ask a worker to take nothing new and to end
+    Drain(Drain),
+    /// Make, list and end tokens of the server
+    Token(Token),
+    /// Write a campaign with everything about it to one file
     Export(Export),
+    /// Store a campaign from the file that `export` wrote
+    Import(Import),
+    /// Delete campaigns that ended long ago, and artifacts that nothing names
+    Prune(Prune),
     /// Check what a campaign needs on this machine, and say what to do about what is missing
     Doctor,
     /// Show the configuration
@@ -178,17 +205,6 @@ fn positive(text: &str) -> Result<f64, String> {
     if number.is_finite() && number > 0.0 { Ok(number) } else { Err(format!("`{text}` is not above zero")) }
 }
 
-/// `resume`.
-#[derive(Debug, Args)]
-pub(crate) struct Resume {
-    /// Campaign or run; what is named is also taken out of a pause
-    #[arg(value_name = "ID")]
-    pub(crate) id: Option<String>,
-    /// End after the result table instead of serving the pages until Ctrl-C
-    #[arg(long)]
-    pub(crate) exit: bool,
-}
-
 /// `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -198,6 +214,9 @@ pub(crate) struct Serve {
     /// Start no worker: machines elsewhere do the work
     #[arg(long)]
     pub(crate) no_worker: bool,
+    /// Name of this server for people, where several share a database
+    #[arg(long)]
+    pub(crate) name: Option<String>,
 }
 
 /// `work`.
@@ -217,6 +236,8 @@ pub(crate) enum Noun {
     Runs,
     /// Workers.
     Workers,
+    /// Servers that share the database.
+    Servers,
 }
 
 /// `list`.
@@ -266,31 +287,6 @@ pub(crate) struct Logs {
     /// Go on until the run ends
     #[arg(short, long, conflicts_with = "step")]
     pub(crate) follow: bool,
-}
-
-/// `retry`.
-#[derive(Debug, Args)]
-pub(crate) struct Retry {
-    /// Run
-    #[arg(value_name = "RUN")]
-    pub(crate) id: String,
-    /// Only this step
-    #[arg(long, value_name = "KEY")]
-    pub(crate) step: Option<String>,
-}
-
-/// `export`.
-#[derive(Debug, Args)]
-pub(crate) struct Export {
-    /// Campaign or run
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
-    /// The file to write
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// Replace an existing file
-    #[arg(long)]
-    pub(crate) force: bool,
 }
 
 /// `config`.

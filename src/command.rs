@@ -1,20 +1,31 @@
 //! One file for each command.
 
+mod approve;
+mod bulk;
 mod cancel;
 mod completions;
 mod config;
 mod control;
 mod demo;
 mod doctor;
+mod drain;
 mod export;
+mod gate;
+mod hint;
+mod import;
+mod limits;
 mod list;
 mod logs;
 mod pause;
+mod priority;
+mod prune;
+mod reject;
 mod resume;
 mod retry;
 mod run;
 mod serve;
 mod show;
+mod token;
 mod watch;
 mod work;
 
@@ -36,10 +47,19 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Show(args) => show::run(context, args).await,
         Command::Watch(args) => watch::run(context, args).await,
         Command::Logs(args) => logs::run(context, args).await,
+        Command::Hint(args) => hint::run(context, args).await,
+        Command::Approve(args) => approve::run(context, args).await,
+        Command::Reject(args) => reject::run(context, args).await,
         Command::Pause(args) => pause::run(context, args).await,
         Command::Cancel(args) => cancel::run(context, args).await,
         Command::Retry(args) => retry::run(context, args).await,
+        Command::Priority(args) => priority::run(context, args).await,
+        Command::Limits(args) => limits::run(context, args).await,
+        Command::Drain(args) => drain::run(context, args).await,
+        Command::Token(args) => token::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
+        Command::Import(args) => import::run(context, args).await,
+        Command::Prune(args) => prune::run(context, args).await,
         Command::Doctor => doctor::run(context).await,
         Command::Config(args) => config::run(context, args.command),
         Command::Completions(args) => completions::run(context, args.shell),

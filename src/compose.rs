@@ -9,8 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use nightshift_client::Client;
 use nightshift_server::{Parts, Running, Server, ServerConfig};
 use nightshift_store::SqlStore;
@@ -21,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::random::random_text;
 use crate::server_file::{self, ServerFile};
 
 pub(crate) use agents::{catalog, check_model, key_lookup, note_silent_endpoint, prices};
-pub(crate) use worker::{work, worker_config};
+pub(crate) use worker::{defaults, work, worker_config};
 
 /// Steps of agents that are carried out at once.
 const AGENT_SLOTS: usize = 16;
@@ -34,13 +33,11 @@ const LEASE_MS: u64 = 30_000;
 const HEARTBEAT_MS: u64 = 5_000;
 /// How often a server tells the others that it lives.
 const PULSE_MS: u64 = 2_000;
-/// Random bytes of a token.
-const TOKEN_BYTES: usize = 32;
 /// How long a worker may take to end its processes.
 const WORKER_GRACE: Duration = Duration::from_secs(10);
 
 /// What is started.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Start {
     /// Whether runs are carried out, and other commands find this server.
     pub(crate) drives: bool,
@@ -48,17 +45,19 @@ pub(crate) struct Start {
     pub(crate) worker: bool,
     /// Where to listen.
     pub(crate) bind: SocketAddr,
+    /// Name of the server for people, over the configuration's.
+    pub(crate) name: Option<String>,
 }
 
 impl Start {
     /// A server for one question.
     pub(crate) fn asking() -> Self {
-        Self { drives: false, worker: false, bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
+        Self { drives: false, worker: false, bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), name: None }
     }
 
     /// A server that carries out runs, with a local worker.
     pub(crate) fn driving(bind: SocketAddr) -> Self {
-        Self { drives: true, worker: true, bind }
+        Self { drives: true, worker: true, bind, name: None }
     }
 }
 
@@ -70,6 +69,7 @@ pub(crate) struct Local {
     store: Arc<SqlStore>,
     server: Running,
     worker: Option<LocalWorker>,
+    known: bool,
 }
 
 struct LocalWorker {
@@ -104,7 +104,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         sole: config.database.url.is_none(),
         retention: config.server.retention_days.map(|days| Duration::from_hours(24).saturating_mul(days)),
         otlp_endpoint: config.server.otlp_endpoint.clone(),
-        name: config.server.name.clone().unwrap_or_else(worker::host_name),
+        name: start.name.clone().or_else(|| config.server.name.clone()).unwrap_or_else(worker::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let parts = Parts::new(store.clone(), agents);
@@ -118,8 +118,8 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         }
     };
     let address = format!("http://{}", reachable(server.addr()));
-    let mut local = Local { address, token, data_dir, store, server, worker: None };
-    match local.complete(context, start, worker_token, fill) {
+    let mut local = Local { address, token, data_dir, store, server, worker: None, known: false };
+    match local.complete(context, &start, worker_token, fill) {
         Ok(()) => Ok(local),
         Err(failure) => {
             // The first failure is the one that tells.
@@ -133,7 +133,7 @@ impl Local {
     fn complete(
         &mut self,
         context: &Context,
-        start: Start,
+        start: &Start,
         worker_token: SecretString,
         fill: late_router::Fill,
     ) -> Result<()> {
@@ -145,7 +145,14 @@ impl Local {
                 token: self.token.clone(),
                 worker_token: worker_token.clone(),
             };
-            server_file::write(&self.data_dir, &known)?;
+            match server_file::write(&self.data_dir, &known) {
+                Ok(()) => self.known = true,
+                // With the data elsewhere and a token that people know, the server is of use without the file.
+                Err(failure) if context.config().database.url.is_some() && context.config().server.token.is_some() => {
+                    tracing::warn!(error = %failure, "other commands of this machine do not find this server");
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         if start.worker {
             let config = worker_config(context, &self.address, Some(worker_token), true, None)?;
@@ -165,6 +172,11 @@ impl Local {
     /// Where it is reached.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Whether other commands of this machine find it by its file.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
     }
 
     /// A client with all rights.
@@ -227,19 +239,12 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
 }
 
 fn random_token() -> Result<SecretString> {
-    use rand::TryRng;
-    let mut bytes = [0_u8; TOKEN_BYTES];
-    rand::rngs::SysRng
-        .try_fill_bytes(&mut bytes)
-        .map_err(|error| Failure::new("internal.random", format!("the system gives no random numbers: {error}")))?;
-    Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes).into())
+    Ok(random_text()?.into())
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use secrecy::ExposeSecret;
-
     use super::*;
 
     #[test]
@@ -252,12 +257,5 @@ mod tests {
         ] {
             assert_eq!(reachable(listens.parse().unwrap()).to_string(), reached);
         }
-    }
-
-    #[test]
-    fn tokens_are_long_and_never_the_same() {
-        let (one, other) = (random_token().unwrap(), random_token().unwrap());
-        assert!(one.expose_secret().len() > TOKEN_BYTES);
-        assert_ne!(one.expose_secret(), other.expose_secret());
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) output: Output,
     /// Cancelled by the first signal.
     pub(crate) interrupt: CancellationToken,
+    /// Cancelled by the second signal, for commands that drain at the first.
+    pub(crate) insist: CancellationToken,
 }
 
 impl Context {

@@ -38,7 +38,15 @@ impl Failure {
 
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        if self.error.code == INTERRUPTED { ExitCode::Interrupted } else { ExitCode::for_error_code(&self.error.code) }
+        let code = self.error.code.as_str();
+        match code.split_once('.') {
+            _ if code == INTERRUPTED => ExitCode::Interrupted,
+            // What was missing is a right, as with `auth.*`.
+            Some(("access", _) | ("token", "expired" | "revoked")) => ExitCode::Environment,
+            Some(("token" | "signal", rest)) if rest != "not_found" => ExitCode::InvalidInput,
+            Some(("run", "over")) => ExitCode::InvalidInput,
+            _ => ExitCode::for_error_code(code),
+        }
     }
 
     /// Whether the reader of our output went away: the command ends quietly.
@@ -77,7 +85,7 @@ impl From<ClientError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::new(error.code(), error.to_string())
+        ApiError::new(error.code(), error.to_string()).into()
     }
 }
 
@@ -91,6 +99,13 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "store.read_only" => "make the folder writable, or use another --data-dir",
         "store.full" => "free some space: nothing that was acknowledged is lost, and `nightshift resume` goes on",
         "store.too_new" => "use the release of nightshift that wrote it, or another --data-dir",
+        "store.unreachable" => {
+            "is Postgres running, and is database.url (DATABASE_URL) right? `nightshift doctor` looks"
+        }
+        "access.role_needed" => "ask an administrator for a token of that role: `nightshift token create`",
+        "token.expired" | "token.revoked" => "ask an administrator for a new one: `nightshift token create`",
+        "token.not_found" => "`nightshift token list` shows the tokens",
+        "worker.not_found" => "`nightshift list workers` shows the workers",
         "campaign.not_found" => "`nightshift list` shows the campaigns",
         "run.not_found" => "`nightshift list runs` shows the runs",
         _ => return None,
@@ -106,6 +121,10 @@ mod tests {
         assert_eq!(Failure::new("store.locked", "x").exit_code(), ExitCode::Store);
         assert_eq!(Failure::new("config.unknown_key", "x").exit_code(), ExitCode::Usage);
         assert_eq!(Failure::new("run.ambiguous", "x").exit_code(), ExitCode::NotFound);
+        assert_eq!(Failure::new("token.not_found", "x").exit_code(), ExitCode::NotFound);
+        assert_eq!(Failure::new("token.revoked", "x").exit_code(), ExitCode::Environment);
+        assert_eq!(Failure::new("token.invalid_name", "x").exit_code(), ExitCode::InvalidInput);
+        assert_eq!(Failure::new("access.role_needed", "x").exit_code(), ExitCode::Environment);
     }
 
     #[test]

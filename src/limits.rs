@@ -18,9 +18,9 @@ const MICROUSD: f64 = 1_000_000.0;
 /// Largest budget in dollars: beyond it, a number is a mistake.
 const MAX_USD: f64 = 1_000_000.0;
 
-/// Flags that bound a campaign.
+/// Flags that cap what a campaign uses.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct LimitFlags {
+pub(crate) struct BudgetFlags {
     /// Price of all model calls, in US dollars, that is never exceeded
     #[arg(long, value_name = "USD", value_parser = usd, help_heading = HEADING)]
     pub(crate) max_cost: Option<u64>,
@@ -36,12 +36,28 @@ pub(crate) struct LimitFlags {
     /// Attempts of all runs together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = HEADING)]
     pub(crate) max_total_attempts: Option<u64>,
+}
+
+/// Flags that say when a campaign may work.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct WindowFlags {
     /// Work only in this daily window; no step begins that could not end in it
     #[arg(long, value_name = "20:00-07:30", help_heading = HEADING)]
     pub(crate) window: Option<Window>,
     /// Time zone of the window, as in Europe/Berlin
     #[arg(long, value_name = "ZONE", requires = "window", help_heading = HEADING)]
     pub(crate) time_zone: Option<String>,
+}
+
+/// Flags that bound a campaign.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct LimitFlags {
+    /// What it may use.
+    #[command(flatten)]
+    pub(crate) budget: BudgetFlags,
+    /// When it may work.
+    #[command(flatten)]
+    pub(crate) window: WindowFlags,
     /// Head start of its steps, from -100 to 100
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = HEADING,
           value_parser = clap::value_parser!(i32).range(i64::from(MIN_PRIORITY)..=i64::from(MAX_PRIORITY)))]
@@ -88,9 +104,9 @@ impl Default for Limits {
     }
 }
 
-impl LimitFlags {
+impl BudgetFlags {
     /// The caps.
-    pub(crate) fn budget(&self) -> BudgetCaps {
+    pub(crate) fn caps(&self) -> BudgetCaps {
         BudgetCaps {
             cost_microusd: self.max_cost,
             tokens: self.max_tokens,
@@ -99,7 +115,9 @@ impl LimitFlags {
             wall_ms: self.max_wall_time,
         }
     }
+}
 
+impl WindowFlags {
     /// The schedule. A window without a time zone is refused: nobody's night is in UTC.
     pub(crate) fn schedule(&self) -> Result<Option<Schedule>> {
         match (&self.window, &self.time_zone) {
@@ -109,12 +127,14 @@ impl LimitFlags {
                 .hint("add --time-zone, for example --time-zone Europe/Berlin")),
         }
     }
+}
 
+impl LimitFlags {
     /// Everything for a new campaign.
     pub(crate) fn limits(&self) -> Result<Limits> {
         Ok(Limits {
-            budget: self.budget(),
-            schedule: self.schedule()?,
+            budget: self.budget.caps(),
+            schedule: self.window.schedule()?,
             priority: self.priority.unwrap_or_default(),
             weight: self.weight.unwrap_or(1),
             gates: self.gates.iter().copied().collect(),

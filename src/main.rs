@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod compose;
 mod config;
+mod confirm;
 mod connect;
 mod context;
 mod environment;
@@ -18,6 +19,7 @@ mod limits;
 mod output;
 mod present;
 mod progress;
+mod random;
 mod record;
 mod resolve;
 mod results;
@@ -29,9 +31,10 @@ use std::ffi::OsString;
 use clap::Parser;
 use nightshift_protocol::error::ExitCode;
 
-use crate::args::Cli;
+use crate::args::{Cli, Command};
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
+use crate::interrupt::Manners;
 use crate::output::Output;
 
 fn main() -> std::process::ExitCode {
@@ -64,8 +67,13 @@ fn run(cli: Cli, environment: Environment, output: Output) -> Result<ExitCode> {
         .build()
         .map_err(|error| Failure::new("internal.runtime", format!("the runtime cannot be started: {error}")))?;
     let code = runtime.block_on(async {
-        let interrupt = interrupt::on_signal(output)?;
-        let context = context::Context { loaded, environment, output, interrupt };
+        let manners = match &cli.command {
+            Command::Work(_) => Manners::Drains,
+            _ => Manners::Ends,
+        };
+        let signals = interrupt::on_signal(output, manners)?;
+        let context =
+            context::Context { loaded, environment, output, interrupt: signals.first, insist: signals.second };
         command::run(&context, cli.command).await
     });
     // Whatever still blocks a thread here has nothing left to store.

@@ -1,5 +1,7 @@
 //! How values look in tables and lines.
 
+pub(crate) mod limits;
+
 use chrono::{DateTime, Local};
 use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, StopReason};
@@ -58,6 +60,15 @@ pub(crate) fn ended(run: &RunSummary) -> &str {
 /// How a run ended, or what it does now.
 pub(crate) fn status(run: &RunSummary) -> &str {
     if run.status == RunStatus::Running { run.digest.activity.as_str() } else { ended(run) }
+}
+
+/// The command that opens the gate that a run waits at.
+pub(crate) fn gate_commands(run: &RunSummary) -> Option<String> {
+    let gate = run.awaits.first()?;
+    let id = run.id.short();
+    (!run.status.is_final()).then(|| {
+        format!("`nightshift approve {id} --gate {gate}`, or `nightshift reject {id} --gate {gate} --reason TEXT`")
+    })
 }
 
 /// What a run failed of, or why its task was rejected.

@@ -62,14 +62,36 @@ async fn find(client: &Client, text: &str) -> Result<(Vec<CampaignId>, Vec<RunId
     Ok((found.campaigns, found.runs))
 }
 
-fn one<T: std::fmt::Display>(text: &str, mut found: Vec<T>, missing: &str, noun: &str) -> Result<T> {
+fn one<T: std::fmt::Display>(text: &str, found: Vec<T>, missing: &str, noun: &str) -> Result<T> {
+    let list = if noun == "campaign" { "nightshift list" } else { "nightshift list runs" };
+    only(text, found, ToString::to_string, missing, noun, list)
+}
+
+/// Whether a text means this id: the whole, a beginning with or without its prefix, or an ending.
+pub(crate) fn fits(id: &str, prefix: &str, text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let digits = id.strip_prefix(prefix).unwrap_or(id);
+    !text.is_empty() && (id.starts_with(&text) || digits.starts_with(&text) || digits.ends_with(&text))
+}
+
+/// The only one of those that were found. `list` is the command that shows what there is.
+pub(crate) fn only<T>(
+    text: &str,
+    mut found: Vec<T>,
+    id: impl Fn(&T) -> String,
+    missing: &str,
+    noun: &str,
+    list: &str,
+) -> Result<T> {
     match (found.len(), found.pop()) {
         (1, Some(only)) => Ok(only),
-        (_, None) => Err(Failure::new(missing, format!("there is no {noun} `{text}`"))
-            .hint("`nightshift list` and `nightshift list runs` show what there is")),
+        (_, None) => {
+            Err(Failure::new(missing, format!("there is no {noun} `{text}`"))
+                .hint(format!("`{list}` shows what there is")))
+        }
         (number, Some(last)) => {
             found.push(last);
-            let ids: Vec<String> = found.iter().map(ToString::to_string).collect();
+            let ids: Vec<String> = found.iter().map(id).collect();
             let named = ids.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if number > MAX_NAMED { ", ..." } else { "" };
             Err(Failure::new("run.ambiguous", format!("`{text}` fits {number} ids: {named}{more}"))
@@ -89,6 +111,16 @@ mod tests {
         assert_eq!(failure.error.code, "run.ambiguous");
         assert!(failure.error.message.contains("run_1ab, run_2ab"));
         assert_eq!(failure.error.details, json!({ "matches": ["run_1ab", "run_2ab"] }));
+    }
+
+    #[test]
+    fn an_id_is_meant_by_itself_its_beginning_or_its_ending() {
+        for text in ["tok_01ab", "TOK_01", "01a", "1ab", "01ab"] {
+            assert!(fits("tok_01ab", "tok_", text), "{text}");
+        }
+        for text in ["", "1a", "tok_1", "b_01ab"] {
+            assert!(!fits("tok_01ab", "tok_", text), "{text}");
+        }
     }
 
     #[test]

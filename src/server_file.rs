@@ -1,6 +1,6 @@
 //! `server.json` in the data folder: how other commands find a running local server.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,8 @@ struct Stored {
     worker_token: String,
 }
 
-fn path(data_dir: &Path) -> PathBuf {
+/// Where the file is.
+pub(crate) fn path(data_dir: &Path) -> PathBuf {
     data_dir.join(NAME)
 }
 
@@ -66,9 +67,9 @@ pub(crate) fn write(data_dir: &Path, server: &ServerFile) -> Result<()> {
     };
     let path = path(data_dir);
     let beside = data_dir.join(format!("{NAME}.{}", server.pid));
-    let failed = |error: std::io::Error| {
-        Failure::new("store.read_only", format!("`{}` cannot be written: {error}", path.display()))
-    };
+    let failed = |error: std::io::Error| not_written(&path, &error);
+    // With the data in Postgres, nobody has made the folder yet.
+    std::fs::create_dir_all(data_dir).map_err(failed)?;
     let text = serde_json::to_vec(&stored).map_err(|error| failed(error.into()))?;
     let _ = std::fs::remove_file(&beside);
     let mut file =
@@ -76,6 +77,22 @@ pub(crate) fn write(data_dir: &Path, server: &ServerFile) -> Result<()> {
     file.write_all(&text).map_err(failed)?;
     drop(file);
     std::fs::rename(&beside, &path).map_err(failed)
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    let (code, hint) = match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            ("store.read_only", "make the folder writable, or use another --data-dir")
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            ("store.full", "free some space, or use another --data-dir")
+        }
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
+            ("store.unusable", "move what is in the way, or use another --data-dir")
+        }
+        _ => ("store.failed", "use another --data-dir"),
+    };
+    Failure::new(code, format!("`{}` cannot be written: {error}", path.display())).hint(hint)
 }
 
 /// Forgets a server, if the file is still its own.
@@ -120,6 +137,27 @@ mod tests {
         assert_eq!(read(folder.path()).unwrap().pid, 8);
         remove(folder.path(), 8);
         assert!(read(folder.path()).is_none());
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_told_from_what_may_not_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(write(&file, &server(7)).unwrap_err().error.code, "store.unusable");
+        std::fs::create_dir(path(folder.path())).unwrap();
+        assert_eq!(write(folder.path(), &server(7)).unwrap_err().error.code, "store.unusable");
+        let full = not_written(&file, &ErrorKind::StorageFull.into());
+        assert_eq!(full.error.code, "store.full");
+        assert_eq!(not_written(&file, &ErrorKind::PermissionDenied.into()).error.code, "store.read_only");
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("not/yet");
+        write(&inner, &server(7)).unwrap();
+        assert_eq!(read(&inner).unwrap().pid, 7);
     }
 
     #[test]

@@ -33,8 +33,8 @@ fn error(output: &Output) -> Value {
 fn help_and_version_go_to_standard_output() {
     let folder = tempfile::tempdir().unwrap();
     let help = stdout(&expect_exit(nightshift(folder.path()).arg("--help"), 0));
-    let commands =
-        "demo run resume serve work list show watch logs pause cancel retry export doctor config completions";
+    let commands = "demo run resume serve work list show watch logs hint approve reject pause cancel retry priority limits \
+                    drain token export import prune doctor config completions";
     for command in commands.split(' ') {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is in the help:\n{help}");
     }
@@ -130,7 +130,10 @@ fn every_value_of_the_configuration_has_its_origin() {
     assert_eq!(value("server.bind")["value"], "127.0.0.1:2");
     assert_eq!(value("server.bind")["origin"], "environment variable NIGHTSHIFT_SERVER__BIND");
     assert_eq!(value("log")["origin"], format!("file {}", file.display()));
-    assert_eq!(value("worker.name")["origin"], "not set");
+    assert_eq!(value("worker.name")["origin"], "default");
+    assert!(value("worker.cpu_slots")["value"].as_u64().unwrap() >= 1, "what is in force is shown");
+    assert_eq!(value("prices")["origin"], "not set");
+    assert_eq!(value("prices")["default"], "the built-in ones alone");
     assert!(!stdout(&output).contains("from-the-file"), "secrets are hidden: {}", stdout(&output));
     let text = stdout(&expect_exit(nightshift(folder.path()).args(["config", "show"]), 0));
     assert!(text.contains("flag --data-dir"), "{text}");

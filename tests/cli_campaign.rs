@@ -81,7 +81,7 @@ fn a_finished_campaign_can_be_read_by_every_command() {
 /// The export holds every artifact it names, under its own hash.
 fn archive(data_dir: &Path, folder: &Path, campaign: &str, run: &str) {
     let out = folder.join("archive.json");
-    let args = ["export", campaign, "--out", out.to_str().unwrap()];
+    let args = ["export", campaign, "--format", "json", "--out", out.to_str().unwrap()];
     let said = json(data_dir, &args, 0).remove(0);
     assert_eq!(said["missing"], serde_json::json!([]));
     assert_eq!(json(data_dir, &args, 2)[0]["error"]["code"], "usage.file_exists");

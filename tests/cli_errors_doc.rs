@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 26] = [
+const AREAS: [&str; 30] = [
+    "access",
     "agent",
     "archive",
     "artifact",
     "attempt",
     "auth",
+    "budget",
     "campaign",
     "command",
     "config",
@@ -29,31 +31,50 @@ const AREAS: [&str; 26] = [
     "run",
     "sandbox",
     "server",
+    "signal",
     "step",
     "store",
     "task",
+    "token",
     "toolchain",
     "usage",
     "worker",
     "scripted",
     "screen",
 ];
-/// Texts of that form that are no codes: keys of the configuration, names of files.
-const NO_CODES: [&str; 14] = [
+/// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
+const NO_CODES: [&str; 31] = [
+    "campaign.id",
     "config.toml",
+    "model.price_microusd",
+    "model.turn",
     "output.closed",
+    "run.id",
     "run.sh",
+    "run.status",
     "server.bind",
     "server.json",
+    "server.name",
+    "server.otlp_endpoint",
+    "server.retention_days",
     "server.token",
     "server.url",
     "server.worker_token",
+    "signal.h",
+    "step.id",
+    "step.key",
+    "step.outcome",
+    "step.route",
+    "step.tries",
+    "store.db",
     "task.toml",
     "worker.cache_dir",
     "worker.cpp_compiler",
     "worker.cpu_slots",
+    "worker.drain_timeout_s",
+    "worker.id",
+    "worker.labels",
     "worker.name",
-    "store.db",
 ];
 
 /// Whether a file holds tests, which name codes that do not exist.

@@ -84,7 +84,7 @@ fn a_workers_token_starts_no_campaign() {
     let (_server, address) = serve(&folder.path().join("server"));
     let task = tiny_task::write(folder.path(), "gaussian", &[16, 2, 8]);
     for (token, code) in
-        [(Some(WORKER), "auth.forbidden"), (Some("wrong"), "auth.wrong_token"), (None, "auth.required")]
+        [(Some(WORKER), "access.role_needed"), (Some("wrong"), "auth.wrong_token"), (None, "auth.required")]
     {
         let mut command = nightshift(&folder.path().join("client"));
         command.args(["--server", &address, "--json", "run"]).arg(&task).args(["--model", "scripted"]);

@@ -1,12 +1,15 @@
 //! `nightshift config`: every value with its origin, and the file that is read.
 
 use nightshift_protocol::error::ExitCode;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::ConfigCommand;
+use crate::compose;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::{Tone, printable};
+use crate::present::NONE;
 
 pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode> {
     match command {
@@ -16,27 +19,63 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
     Ok(ExitCode::Ok)
 }
 
+/// What holds where a key is not set and there is no one value: in words.
+const IN_WORDS: [(&str, &str); 9] = [
+    ("database.url", "SQLite in data_dir"),
+    ("prices", "the built-in ones alone"),
+    ("server.otlp_endpoint", "no spans are sent"),
+    ("server.retention_days", "for good"),
+    ("server.token", "random for each start"),
+    ("server.url", "the local one"),
+    ("server.worker_token", "random for each start"),
+    ("worker.cpp_compiler", "the first that works of g++, c++, clang++"),
+    ("worker.labels", "none"),
+];
+
+/// A value as it is shown, with what is in force where it is not set.
+#[derive(Serialize)]
+struct Line<'a> {
+    key: &'a str,
+    value: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<&'static str>,
+    origin: &'a str,
+}
+
+fn lines(context: &Context) -> Vec<Line<'_>> {
+    let defaults = compose::defaults(context);
+    let lines = context.loaded.shown.iter().map(|shown| match (&shown.value, defaults.get(shown.key.as_str())) {
+        (None, Some(value)) => Line { key: &shown.key, value: Some(value.clone()), default: None, origin: "default" },
+        (None, None) => {
+            let default = IN_WORDS.iter().find(|(key, _)| *key == shown.key).map(|(_, words)| *words);
+            Line { key: &shown.key, value: None, default, origin: &shown.origin }
+        }
+        (value, _) => Line { key: &shown.key, value: value.clone(), default: None, origin: &shown.origin },
+    });
+    lines.collect()
+}
+
 fn show(context: &Context) -> Result<()> {
     let output = context.output;
-    let values = &context.loaded.shown;
+    let lines = lines(context);
     if output.is_json() {
         return output.json(&json!({
             "file": context.loaded.file,
             "file_read": context.loaded.file_read,
-            "values": values,
+            "values": lines,
         }));
     }
     let mut table = output.table(&["key", "value", "origin"]);
-    for shown in values {
-        let value = match &shown.value {
-            None => String::new(),
+    for line in &lines {
+        let value = match &line.value {
+            None => format!("({})", line.default.unwrap_or(NONE)),
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
         table.add_row([
-            output.cell(&shown.key, Tone::Plain),
+            output.cell(line.key, Tone::Plain),
             output.cell(printable(&value), Tone::Plain),
-            output.cell(printable(&shown.origin), Tone::Plain),
+            output.cell(printable(line.origin), Tone::Plain),
         ]);
     }
     output.text(&table.to_string())

@@ -1,17 +1,27 @@
-//! What `pause` and `cancel` share: an action on a campaign or a run.
+//! What `pause` and `cancel` share: an action on a campaign, on a run, or on many runs.
 
-use nightshift_protocol::api::{ControlAction, Controlled};
+use nightshift_protocol::api::{BulkAction, ControlAction, Controlled};
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::run::RunStatus;
 
+use super::bulk;
+use crate::args::Control;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::resolve::{self, Target};
 
-pub(super) async fn run(context: &Context, id: &str, action: ControlAction) -> Result<ExitCode> {
+pub(super) async fn run(context: &Context, args: Control, action: ControlAction) -> Result<ExitCode> {
+    let Some(id) = args.id else {
+        let action = match action {
+            ControlAction::Pause => BulkAction::Pause,
+            ControlAction::Resume => BulkAction::Resume,
+            ControlAction::Cancel => BulkAction::Cancel,
+        };
+        return bulk::run(context, &args.filters, action).await;
+    };
     Session::with(context, Purpose::Ask, async |session| {
-        let controlled = match resolve::any(&session.client, id).await? {
+        let controlled = match resolve::any(&session.client, &id).await? {
             Target::Campaign(id) => session.client.control_campaign(&id, action).await?,
             Target::Run(id) => session.client.control_run(&id, action).await?,
         };
@@ -33,9 +43,15 @@ pub(super) fn report(context: &Context, session: &Session, controlled: &Controll
     if controlled.runs.is_empty() {
         output.note("every run was over already");
     }
-    let moves = |status: &RunStatus| matches!(status, RunStatus::Running | RunStatus::Cancelling);
-    if !session.drives() && controlled.runs.iter().any(|(_, status)| moves(status)) {
-        output.note("nothing carries out runs at the moment: `nightshift resume` or `nightshift serve` does");
-    }
+    let statuses: Vec<RunStatus> = controlled.runs.iter().map(|(_, status)| *status).collect();
+    note_that_nothing_moves(context, session, &statuses);
     Ok(())
+}
+
+/// Says so when a run should move and there is nobody who moves it.
+pub(super) fn note_that_nothing_moves(context: &Context, session: &Session, statuses: &[RunStatus]) {
+    let moves = |status: &RunStatus| matches!(status, RunStatus::Running | RunStatus::Cancelling);
+    if !session.drives() && statuses.iter().any(moves) {
+        context.output.note("nothing carries out runs at the moment: `nightshift resume` or `nightshift serve` does");
+    }
 }

@@ -1,60 +1,20 @@
-//! `nightshift export`: a campaign or a run with all its records and artifacts in one JSON file.
-//!
-//! The schema is documented in `docs/cli.md`.
+//! `nightshift export`: a campaign as one archive that `import` rebuilds, or as JSON to read.
 
-use std::collections::BTreeSet;
-use std::io::{ErrorKind, Write};
+mod archive;
+mod readable;
+
+use std::io::ErrorKind;
 use std::path::Path;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use nightshift_client::Client;
-use nightshift_protocol::api::{CampaignDetail, EventView, RunDetail, StepView};
-use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::error::ExitCode;
-use serde::Serialize;
-use serde_json::{Value, json};
 
-use crate::args::Export;
+use crate::args::{Export, ExportFormat};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::resolve::{self, Target};
 
-/// Name of the format, at the beginning of every archive.
-const FORMAT: &str = "nightshift-archive";
-/// Version of the format.
-const VERSION: u32 = 1;
-/// Fields whose text is the hash of an artifact. Other hashes (of builds, toolchains, requests) name nothing stored.
-const ARTIFACT_FIELDS: [&str; 13] = [
-    "bundle",
-    "library",
-    "log",
-    "parent_source",
-    "prompt",
-    "reference_library",
-    "reply",
-    "scripted_replies",
-    "source",
-    "task",
-    "truth_library",
-    "disassembly",
-    "artifact",
-];
-/// Pages of a run's log that are read.
-const MAX_PAGES: u32 = 100_000;
-
-#[derive(Serialize)]
-struct ArchivedRun {
-    detail: RunDetail,
-    steps: Vec<StepView>,
-    events: Vec<EventView>,
-}
-
-struct Written {
-    artifacts: u64,
-    missing: Vec<ArtifactHash>,
-}
+pub(super) use archive::examine;
 
 pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
     if args.out.exists() && !args.force {
@@ -63,102 +23,26 @@ pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
     }
     Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
-        let (campaign, runs) = collect(client, &resolve::any(client, &args.id).await?).await?;
-        let written = write(client, &campaign, &runs, &args.out).await?;
-        for hash in &written.missing {
-            context
-                .output
-                .note(&format!("the artifact {hash} is named, but not stored; the archive lists it as missing"));
-        }
-        if context.output.is_json() {
-            context.output.json(&json!({
-                "file": args.out,
-                "campaign": campaign.summary.id,
-                "runs": runs.len(),
-                "artifacts": written.artifacts,
-                "missing": written.missing,
-            }))?;
-        } else {
-            context.output.text(&format!(
-                "{}: {} runs, {} artifacts",
-                args.out.display(),
-                runs.len(),
-                written.artifacts
-            ))?;
+        match (args.format, resolve::any(client, &args.id).await?) {
+            (ExportFormat::Json, target) => readable::export(context, client, &target, &args).await?,
+            (ExportFormat::Archive, Target::Campaign(id)) => {
+                archive::export(context, client, &id, &args.out).await?;
+            }
+            (ExportFormat::Archive, Target::Run(id)) => {
+                let campaign = client.run(&id).await?.summary.campaign;
+                return Err(Failure::new("usage.invalid", "an archive holds a whole campaign, and this is a run")
+                    .hint(format!("export its campaign {}, or give --format json", campaign.short())));
+            }
         }
         Ok(ExitCode::Ok)
     })
     .await
 }
 
-async fn collect(client: &Client, target: &Target) -> Result<(CampaignDetail, Vec<ArchivedRun>)> {
-    let (campaign, ids) = match target {
-        Target::Campaign(id) => {
-            let campaign = client.campaign(id).await?;
-            let ids = campaign.runs.iter().map(|run| run.id.clone()).collect();
-            (campaign, ids)
-        }
-        Target::Run(id) => {
-            let detail = client.run(id).await?;
-            (client.campaign(&detail.summary.campaign).await?, vec![id.clone()])
-        }
-    };
-    let mut runs = Vec::with_capacity(ids.len());
-    for id in ids {
-        let detail = client.run(&id).await?;
-        let steps = client.run_steps(&id).await?;
-        let mut events: Vec<EventView> = Vec::new();
-        for _ in 0..MAX_PAGES {
-            let after = events.last().map_or(0, |event| event.seq);
-            let page = client.run_events(&id, after, 0).await?;
-            if page.events.is_empty() {
-                break;
-            }
-            events.extend(page.events);
-        }
-        runs.push(ArchivedRun { detail, steps, events });
-    }
-    Ok((campaign, runs))
-}
-
-/// Writes beside the file and renames, so that there is a whole archive or none. Artifacts are written one by one.
-async fn write(client: &Client, campaign: &CampaignDetail, runs: &[ArchivedRun], out: &Path) -> Result<Written> {
-    let failed = |error: std::io::Error| {
-        Failure::new("archive.not_written", format!("the archive `{}` cannot be written: {error}", out.display()))
-            .hint(what_to_do(error.kind()))
-    };
-    let head = json!({ "campaign": campaign, "runs": runs });
-    let mut hashes = BTreeSet::new();
-    find_artifacts(&head, &mut hashes);
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    let mut written = Written { artifacts: 0, missing: Vec::new() };
-    {
-        let mut file = std::io::BufWriter::new(&mut draft);
-        write!(file, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION},\"campaign\":").map_err(failed)?;
-        serde_json::to_writer(&mut file, campaign).map_err(|error| failed(error.into()))?;
-        write!(file, ",\"runs\":").map_err(failed)?;
-        serde_json::to_writer(&mut file, runs).map_err(|error| failed(error.into()))?;
-        write!(file, ",\"artifacts\":{{").map_err(failed)?;
-        for hash in hashes {
-            match client.get_artifact(&hash).await {
-                Ok(bytes) => {
-                    let comma = if written.artifacts > 0 { "," } else { "" };
-                    write!(file, "{comma}\n\"{hash}\":\"{}\"", BASE64_STANDARD.encode(bytes)).map_err(failed)?;
-                    written.artifacts += 1;
-                }
-                Err(error) if error.code() == "artifact.not_found" => written.missing.push(hash),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        write!(file, "}},\"missing\":").map_err(failed)?;
-        serde_json::to_writer(&mut file, &written.missing).map_err(|error| failed(error.into()))?;
-        writeln!(file, "}}").map_err(failed)?;
-        file.flush().map_err(failed)?;
-    }
-    draft.as_file().sync_all().map_err(failed)?;
-    draft.persist(out).map_err(|error| failed(error.error))?;
-    Ok(written)
+/// The file could not be written.
+fn not_written(out: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("archive.not_written", format!("the file `{}` cannot be written: {error}", out.display()))
+        .hint(what_to_do(error.kind()))
 }
 
 fn what_to_do(kind: ErrorKind) -> &'static str {
@@ -171,21 +55,6 @@ fn what_to_do(kind: ErrorKind) -> &'static str {
     }
 }
 
-fn find_artifacts(value: &Value, found: &mut BTreeSet<ArtifactHash>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| find_artifacts(item, found)),
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                match value {
-                    Value::String(text) if ARTIFACT_FIELDS.contains(&name.as_str()) => found.extend(text.parse()),
-                    other => find_artifacts(other, found),
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,15 +64,5 @@ mod tests {
         assert!(what_to_do(ErrorKind::NotFound).contains("make the folder first"));
         assert!(what_to_do(ErrorKind::StorageFull).contains("free some space"));
         assert!(what_to_do(ErrorKind::PermissionDenied).contains("writable"));
-    }
-
-    #[test]
-    fn artifacts_are_found_by_the_fields_that_name_them() {
-        let hash = ArtifactHash::of(b"x");
-        let other = ArtifactHash::of(b"y");
-        let value = json!({ "runs": [{ "attempt": { "source": hash, "build_key": other, "task": "row_softmax" } }] });
-        let mut found = BTreeSet::new();
-        find_artifacts(&value, &mut found);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [hash]);
     }
 }

@@ -1,7 +1,9 @@
-//! `nightshift list`: campaigns, runs or workers.
+//! `nightshift list`: campaigns, runs, workers or servers.
 
-use nightshift_protocol::api::{CampaignSummary, Page, RunSummary, WorkerView};
+use nightshift_protocol::api::{CampaignSummary, Page, RunSummary, ServerView, WorkerView};
 use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::machine::Offers;
+use nightshift_protocol::task::Target;
 
 use crate::args::{List, Noun};
 use crate::connect::{Purpose, Session};
@@ -28,6 +30,7 @@ pub(super) async fn run(context: &Context, args: List) -> Result<ExitCode> {
                 runs(context, &client.runs(campaign.as_ref(), args.status, Some(args.limit), before).await?)?;
             }
             Noun::Workers => workers(context, &client.workers().await?)?,
+            Noun::Servers => servers(context, &client.servers().await?)?,
         }
         Ok(ExitCode::Ok)
     })
@@ -87,14 +90,19 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
     if output.is_json() {
         return output.json(workers);
     }
-    let mut table =
-        output.table(&["worker", "name", "last seen", "leases", "targets", "machine", "compiler", "isolates"]);
+    let mut table = output.rows(&[
+        "worker",
+        "name and labels",
+        "last seen",
+        "steps",
+        "devices",
+        "machine and compiler",
+        "isolates",
+    ]);
     for worker in workers {
         let machine = &worker.offers.machine;
-        let targets: Vec<&str> = worker.offers.targets.iter().map(|target| target.as_str()).collect();
-        let compiler = machine.cpp_toolchain.as_ref().map_or(NONE, |toolchain| toolchain.version.as_str());
         // What carries out the agents' steps runs no programs.
-        let runs_programs = !targets.is_empty();
+        let runs_programs = !worker.offers.targets.is_empty();
         let isolated = match (machine.sandbox.isolates_files, machine.sandbox.isolates_network) {
             _ if !runs_programs => NONE,
             (true, true) => "files, network",
@@ -102,14 +110,19 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
             (false, true) => "network only",
             (false, false) => "nothing",
         };
+        let mut name = vec![worker.name.clone()];
+        name.extend(worker.offers.labels.iter().cloned().map(String::from));
+        let mut steps = vec![worker.leases.to_string()];
+        steps.extend(worker.draining.then(|| "draining".to_owned()));
+        let mut facts = vec![format!("{}, {} cores", machine.processor, machine.cores)];
+        facts.extend(machine.cpp_toolchain.as_ref().map(|toolchain| toolchain.version.clone()));
         table.add_row([
             output.cell(worker.id.short(), Tone::Plain),
-            output.cell(printable(&worker.name), Tone::Plain),
+            output.cell(printable(&name.join("\n")), Tone::Plain),
             output.cell(present::minute(worker.last_seen_at), Tone::Plain),
-            output.cell(worker.leases, Tone::Plain),
-            output.cell(targets.join(", "), Tone::Plain),
-            output.cell(printable(&format!("{}, {} cores", machine.processor, machine.cores)), Tone::Plain),
-            output.cell(printable(compiler), Tone::Plain),
+            output.cell(steps.join("\n"), if worker.draining { Tone::Caution } else { Tone::Plain }),
+            output.cell(printable(&devices(&worker.offers).join("\n")), Tone::Plain),
+            output.cell(printable(&facts.join("\n")), Tone::Plain),
             output.cell(
                 isolated,
                 if runs_programs && !machine.sandbox.is_sufficient() { Tone::Caution } else { Tone::Plain },
@@ -118,6 +131,49 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
     }
     output.text(&table.to_string())?;
     end_of_page(context, workers.is_empty(), "workers", None);
+    Ok(())
+}
+
+/// Devices of one kind in one line: `cuda: 4 x NVIDIA H200`. A target without a device is one that it only builds for.
+fn devices(offers: &Offers) -> Vec<String> {
+    let mut kinds: Vec<(Target, &str, usize)> = Vec::new();
+    for device in &offers.devices {
+        match kinds.iter_mut().find(|(target, name, _)| (*target, *name) == (device.target, device.name.as_str())) {
+            Some((.., number)) => *number += 1,
+            None => kinds.push((device.target, &device.name, 1)),
+        }
+    }
+    let mut lines: Vec<String> = kinds
+        .iter()
+        .map(|(target, name, number)| match number {
+            1 => format!("{}: {name}", target.as_str()),
+            number => format!("{}: {number} x {name}", target.as_str()),
+        })
+        .collect();
+    let builds = offers.targets.iter().filter(|target| offers.devices.iter().all(|device| device.target != **target));
+    lines.extend(builds.map(|target| format!("{}: builds only", target.as_str())));
+    if lines.is_empty() { vec![NONE.to_owned()] } else { lines }
+}
+
+fn servers(context: &Context, servers: &[ServerView]) -> Result<()> {
+    let output = context.output;
+    if output.is_json() {
+        return output.json(servers);
+    }
+    let mut table = output.table(&["server", "name", "address", "version", "started", "state"]);
+    for server in servers {
+        let (state, tone) = if server.alive { ("alive", Tone::Good) } else { ("gone", Tone::Caution) };
+        table.add_row([
+            output.cell(server.id.short(), Tone::Plain),
+            output.cell(printable(&server.name), Tone::Plain),
+            output.cell(printable(&server.address), Tone::Plain),
+            output.cell(printable(&server.version), Tone::Plain),
+            output.cell(present::minute(server.started_at), Tone::Plain),
+            output.cell(state, tone),
+        ]);
+    }
+    output.text(&table.to_string())?;
+    end_of_page(context, servers.is_empty(), "servers", None);
     Ok(())
 }
 

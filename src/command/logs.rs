@@ -8,6 +8,7 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepOutput;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::{Tone, printable};
-use crate::present;
+use crate::present::{self, limits};
 use crate::resolve;
 
 /// Most characters of an event's facts in one line.
@@ -90,7 +91,12 @@ fn line(context: &Context, event: &EventView) -> String {
     let tone = match event.kind.as_str() {
         "step_failed" | "run_failed" => Tone::Bad,
         "run_completed" => Tone::Good,
-        "run_paused" | "step_retried" | "run_cancel_requested" | "run_cancelled" | "step_cancelled" => Tone::Caution,
+        "budget_exhausted"
+        | "run_paused"
+        | "step_retried"
+        | "run_cancel_requested"
+        | "run_cancelled"
+        | "step_cancelled" => Tone::Caution,
         _ => Tone::Plain,
     };
     let key = event.step_key.as_deref().unwrap_or_default();
@@ -112,10 +118,34 @@ fn facts(body: &Value) -> String {
             Ok(output) => outcome(&output),
             Err(_) => String::new(),
         },
-        Ok(Event::RunRetried { keys, .. }) => keys.join(", "),
+        Ok(Event::RunRetried { keys, by }) => asked(&keys.join(", "), by.as_deref()),
+        Ok(Event::RunPaused { by } | Event::RunResumed { by } | Event::RunCancelRequested { by }) => {
+            asked("", by.as_deref())
+        }
+        Ok(Event::SignalReceived { signal, by }) => asked(&told(&signal), by.as_deref()),
+        Ok(Event::BudgetExhausted { resource, .. }) => {
+            format!("the campaign cannot afford it: {} used up", limits::resource(resource))
+        }
         _ => String::new(),
     };
     if text.is_empty() { text } else { format!(": {}", text.chars().take(MAX_LINE_CHARS).collect::<String>()) }
+}
+
+/// Who asked for it, before what it was.
+fn asked(what: &str, by: Option<&str>) -> String {
+    match (what, by) {
+        (what, None) => what.to_owned(),
+        ("", Some(by)) => format!("by {by}"),
+        (what, Some(by)) => format!("by {by}: {what}"),
+    }
+}
+
+fn told(signal: &Signal) -> String {
+    match signal {
+        Signal::Hint { text } => format!("hint: {text}"),
+        Signal::Approved { gate } => format!("approved: {}", gate.as_str()),
+        Signal::Rejected { gate, reason } => format!("rejected: {}, because {reason}", gate.as_str()),
+    }
 }
 
 fn outcome(output: &StepOutput) -> String {

@@ -1,14 +1,15 @@
-//! `nightshift resume`: continue everything that is unfinished, or what is named, until it has ended.
+//! `nightshift resume`: continue everything that is unfinished, or what is named or chosen, until it has ended.
 
 use std::collections::BTreeSet;
 
 use nightshift_client::Client;
-use nightshift_protocol::api::ControlAction;
+use nightshift_protocol::api::{BulkAction, ControlAction};
 use nightshift_protocol::error::ExitCode;
-use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 use serde_json::json;
 
+use super::bulk;
 use super::run::{OWN_ADDRESS, after};
 use crate::args::Resume;
 use crate::connect::{Purpose, Session};
@@ -24,6 +25,9 @@ const PAGE_ROWS: u32 = 500;
 const MAX_PAGES: u32 = 200;
 
 pub(super) async fn run(context: &Context, args: Resume) -> Result<ExitCode> {
+    if args.filters.dry_run {
+        return bulk::run(context, &args.filters, BulkAction::Resume).await;
+    }
     let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS }).await?;
     let done = tokio::select! {
         done = with_session(context, &session, args) => done,
@@ -48,7 +52,14 @@ async fn with_session(context: &Context, session: &Session, args: Resume) -> Res
                 vec![client.run(&id).await?.summary.campaign]
             }
         },
-        None => unfinished(client).await?.into_iter().collect(),
+        None if args.filters.chooses() => {
+            let done = bulk::act(context, session, &args.filters, BulkAction::Resume).await?;
+            bulk::tell_refused(context, &done);
+            let chosen: BTreeSet<RunId> = done.done.into_iter().map(|(run, _)| run).collect();
+            in_motion(client, |run| chosen.contains(run)).await?.into_iter().collect()
+        }
+        // What somebody paused stays paused until it is named or chosen.
+        None => in_motion(client, |_| true).await?.into_iter().collect(),
     };
     if campaigns.is_empty() {
         context.output.note("there is nothing to continue");
@@ -64,14 +75,14 @@ async fn with_session(context: &Context, session: &Session, args: Resume) -> Res
     Ok(code)
 }
 
-/// Campaigns with runs that are in motion. What somebody paused stays paused until it is named.
-async fn unfinished(client: &Client) -> Result<BTreeSet<CampaignId>> {
+/// Campaigns with runs that are in motion and fit.
+async fn in_motion(client: &Client, fits: impl Fn(&RunId) -> bool) -> Result<BTreeSet<CampaignId>> {
     let mut campaigns = BTreeSet::new();
     for status in [RunStatus::Running, RunStatus::Cancelling] {
         let mut before: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let page = client.runs(None, Some(status), Some(PAGE_ROWS), before.as_deref()).await?;
-            campaigns.extend(page.items.into_iter().map(|run| run.campaign));
+            campaigns.extend(page.items.into_iter().filter(|run| fits(&run.id)).map(|run| run.campaign));
             before = page.next;
             if before.is_none() {
                 break;

@@ -38,7 +38,15 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
         } else {
             match resolve::any(client, &args.id).await? {
                 Target::Campaign(id) => campaign(context, &client.campaign(&id).await?)?,
-                Target::Run(id) => run_detail(context, &client.run(&id).await?)?,
+                Target::Run(id) => {
+                    let detail = client.run(&id).await?;
+                    let limits = if context.output.is_json() {
+                        Vec::new()
+                    } else {
+                        limit_lines(&client.campaign(&detail.summary.campaign).await?)
+                    };
+                    run_detail(context, &detail, &limits)?;
+                }
             }
         }
         Ok(ExitCode::Ok)
@@ -62,6 +70,9 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
     let scripted = if summary.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("model: {}{scripted}", summary.model)))?;
     output.text(&format!("created: {}", present::moment(summary.created_at)))?;
+    for line in limit_lines(detail) {
+        output.text(&printable(&line))?;
+    }
     let mut table = output.table(&["run", "task", "status", "attempts", "best speedup [95% interval]", "confirmed"]);
     for run in &detail.runs {
         let best = run.digest.best_speedup.map_or_else(|| NONE.to_owned(), present::interval);
@@ -80,11 +91,37 @@ fn campaign(context: &Context, detail: &CampaignDetail) -> Result<()> {
         if let Some(reason) = present::reason(run) {
             output.text(&printable(&format!("{}: {reason}", run.digest.task)))?;
         }
+        if let Some(commands) = present::gate_commands(run) {
+            output.text(&printable(&format!("{} waits for a person: {commands}", run.digest.task)))?;
+        }
     }
     Ok(())
 }
 
-fn run_detail(context: &Context, detail: &RunDetail) -> Result<()> {
+/// What a campaign may use, when it works, and where it stands beside others; only what is not as usual.
+fn limit_lines(detail: &CampaignDetail) -> Vec<String> {
+    let summary = &detail.summary;
+    let mut lines = Vec::new();
+    lines.extend(present::limits::capped(&detail.budget).map(|budget| format!("budget: {budget}")));
+    if summary.schedule.is_some() {
+        lines.push(format!("works: {}", present::limits::schedule(summary.schedule.as_ref())));
+    }
+    if summary.priority != 0 || summary.weight != 1 {
+        lines.push(format!("priority: {}, weight: {}", summary.priority, summary.weight));
+    }
+    let spec = &detail.spec;
+    if !spec.gates.is_empty() {
+        let gates: Vec<&str> = spec.gates.iter().map(|gate| gate.as_str()).collect();
+        lines.push(format!("gates: {}", gates.join(", ")));
+    }
+    if !spec.labels.is_empty() {
+        let labels: Vec<String> = spec.labels.iter().cloned().map(String::from).collect();
+        lines.push(format!("machines with: {}", labels.join(", ")));
+    }
+    lines
+}
+
+fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Result<()> {
     let output = context.output;
     if output.is_json() {
         return output.json(detail);
@@ -94,6 +131,18 @@ fn run_detail(context: &Context, detail: &RunDetail) -> Result<()> {
     output.text(&output.paint(&printable(&present::ending(summary)), present::run_tone(summary)))?;
     let scripted = if summary.digest.scripted { " (replies written beforehand)" } else { "" };
     output.text(&printable(&format!("campaign: {}\nmodel: {}{scripted}", summary.campaign, summary.digest.model)))?;
+    for line in limits {
+        output.text(&printable(&format!("campaign's {line}")))?;
+    }
+    if summary.priority != 0 {
+        output.text(&format!("priority: {}", summary.priority))?;
+    }
+    if let Some(owner) = &summary.owner {
+        output.text(&format!("decided by: {owner}"))?;
+    }
+    if let Some(commands) = present::gate_commands(summary) {
+        output.text(&printable(&format!("waits for a person: {commands}")))?;
+    }
     if let Some(prepared) = &detail.view.prepared {
         let machine = &prepared.machine;
         output.text(&printable(&format!(

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nightshift_client::Client;
-use nightshift_protocol::api::RunSummary;
+use nightshift_protocol::api::{CampaignDetail, RunSummary};
+use nightshift_protocol::budget::Resource;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
@@ -49,15 +49,18 @@ async fn watch_run(context: &Context, session: &Session, id: &RunId) -> Result<E
 /// One line for each change of a run.
 async fn watch_campaign(context: &Context, session: &Session, id: &CampaignId) -> Result<ExitCode> {
     let mut seen: BTreeMap<RunId, RunSummary> = BTreeMap::new();
+    let mut told = None;
     loop {
-        let runs = look(&session.client, id).await?;
-        for run in &runs {
+        let detail = session.client.campaign(id).await?;
+        let runs = &detail.runs;
+        for run in runs {
             if seen.get(&run.id) != Some(run) {
                 print(context, run)?;
                 seen.insert(run.id.clone(), run.clone());
             }
         }
         let over = runs.iter().all(|run| run.status.is_final());
+        tell_budget(context, &detail, &mut told);
         if over || stands_still(context, session, runs.iter()) || context.interrupt.is_cancelled() {
             return Ok(code(runs.iter(), context.interrupt.is_cancelled()));
         }
@@ -68,8 +71,14 @@ async fn watch_campaign(context: &Context, session: &Session, id: &CampaignId) -
     }
 }
 
-async fn look(client: &Client, id: &CampaignId) -> Result<Vec<RunSummary>> {
-    Ok(client.campaign(id).await?.runs)
+/// Says once that a cap is reached: runs wait or end because of it.
+fn tell_budget(context: &Context, detail: &CampaignDetail, told: &mut Option<Resource>) {
+    let reached = detail.budget.iter().find(|line| line.is_exhausted_for(1)).map(|line| line.resource);
+    if let Some(resource) = reached.filter(|resource| *told != Some(*resource)) {
+        let budget = present::limits::capped(&detail.budget).unwrap_or_default();
+        context.output.note(&format!("{} used up; budget: {budget}", present::limits::resource(resource)));
+        *told = Some(resource);
+    }
 }
 
 fn print(context: &Context, run: &RunSummary) -> Result<()> {
@@ -80,7 +89,9 @@ fn print(context: &Context, run: &RunSummary) -> Result<()> {
         run.digest.best_speedup.map_or_else(String::new, |speedup| format!(", best {}", present::interval(speedup)));
     let what = if run.status.is_final() { present::ending(run) } else { run.digest.activity.clone() };
     let attempts = present::count(usize::try_from(run.digest.attempts).unwrap_or(usize::MAX), "attempt");
-    let line = format!("{}  {:20} {attempts}{best}: {what}", run.id.short(), run.digest.task);
+    // With how to open the gate that it waits at.
+    let gates = present::gate_commands(run).map_or_else(String::new, |commands| format!(" ({commands})"));
+    let line = format!("{}  {:20} {attempts}{best}: {what}{gates}", run.id.short(), run.digest.task);
     let line = printable(&line).replace('\n', " ");
     context.output.text(&context.output.paint(&line, present::run_tone(run)))
 }

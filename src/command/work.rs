@@ -17,9 +17,11 @@ pub(super) async fn run(context: &Context, args: Work) -> Result<ExitCode> {
     // A worker holds no more rights than it needs: the operator's token only when no other was given.
     let token = config.server.worker_token.clone().or_else(|| config.server.token.clone());
     let worker = compose::worker_config(context, &url, token, false, args.name)?;
-    context.output.note(&format!("working for {url}; Ctrl-C ends"));
-    // The first signal lets what is held come to its end; the second one ends the process at once.
-    let stop = Stop { drain: context.interrupt.clone(), ..Stop::default() };
+    // Whether the server takes it is not known yet: it may refuse the token, or not answer for a while.
+    context
+        .output
+        .note(&format!("starting a worker for {url} (Ctrl-C lets it finish what it holds, twice ends at once)"));
+    let stop = Stop { drain: context.interrupt.clone(), shutdown: context.insist.clone() };
     compose::work(worker, stop).await?;
     Ok(ExitCode::Ok)
 }

@@ -1,11 +1,13 @@
 //! The worker of this process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nightshift_protocol::needs::Label;
 use nightshift_worker::lease::{self, Stop, WorkerConfig};
 use secrecy::SecretString;
+use serde_json::Value;
 
 use super::describe;
 use crate::context::Context;
@@ -27,11 +29,7 @@ pub(crate) fn worker_config(
     name: Option<String>,
 ) -> Result<WorkerConfig> {
     let section = &context.config().worker;
-    let cache_dir = section
-        .cache_dir
-        .clone()
-        .or_else(|| context.environment.default_cache_dir())
-        .unwrap_or_else(|| context.config().data_dir.join(CACHE_FOLDER));
+    let cache_dir = section.cache_dir.clone().unwrap_or_else(|| default_cache_dir(context));
     let executable = std::env::current_exe().map_err(|error| {
         Failure::new("worker.executable", format!("the path of this program is not known: {error}"))
     })?;
@@ -49,6 +47,21 @@ pub(crate) fn worker_config(
         search_path: context.environment.search_path(),
         drain_timeout: section.drain_timeout_s.map_or(DRAIN_TIMEOUT, Duration::from_secs),
     })
+}
+
+/// What is in force for keys that are not set, where it is one value.
+pub(crate) fn defaults(context: &Context) -> BTreeMap<&'static str, Value> {
+    BTreeMap::from([
+        ("server.name", Value::from(host_name())),
+        ("worker.name", Value::from(host_name())),
+        ("worker.cpu_slots", Value::from(default_cpu_slots())),
+        ("worker.cache_dir", Value::from(default_cache_dir(context).to_string_lossy())),
+        ("worker.drain_timeout_s", Value::from(DRAIN_TIMEOUT.as_secs())),
+    ])
+}
+
+fn default_cache_dir(context: &Context) -> PathBuf {
+    context.environment.default_cache_dir().unwrap_or_else(|| context.config().data_dir.join(CACHE_FOLDER))
 }
 
 fn labels(text: Option<&str>) -> Result<BTreeSet<Label>> {

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use nightshift_client::Client;
-use nightshift_store::{OpenOptions, SqlStore};
+use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
+use secrecy::{ExposeSecret, SecretString};
 
 use super::{Check, State};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::server_file;
 
+/// How long Postgres may take to answer, in milliseconds.
+const POSTGRES_ANSWER_MS: u64 = 5_000;
 /// Below this, a campaign may not fit.
 const LITTLE_BYTES: u64 = 1 << 30;
 /// Below this, not even the demo fits.
@@ -17,7 +20,7 @@ const TOO_LITTLE_BYTES: u64 = 200 << 20;
 
 pub(super) async fn checks(context: &Context) -> Vec<Check> {
     let data_dir = &context.config().data_dir;
-    let database = database(data_dir).await;
+    let database = database(data_dir, context.config().database.url.as_ref()).await;
     let in_use = database.found.starts_with("in use");
     let mut checks = vec![database, disk(data_dir)];
     if !in_use {
@@ -26,7 +29,7 @@ pub(super) async fn checks(context: &Context) -> Vec<Check> {
     checks
 }
 
-async fn database(data_dir: &Path) -> Check {
+async fn database(data_dir: &Path, url: Option<&SecretString>) -> Check {
     if let Some(server) = server_file::read(data_dir)
         && let Ok(client) = Client::new(&server.address, Some(server.token))
         && let Ok(health) = client.health().await
@@ -34,12 +37,44 @@ async fn database(data_dir: &Path) -> Check {
         let found = format!("in use by the server at {} (process {}, {})", server.address, server.pid, health.database);
         return Check::ok("database", found);
     }
+    if let Some(url) = url {
+        return postgres(url).await;
+    }
     match SqlStore::open_sqlite(data_dir, OpenOptions::default()).await {
         Ok(store) => match store.close().await {
             Ok(()) => Check::ok("database", format!("SQLite in {}", data_dir.display())),
             Err(error) => refused(&error.into()),
         },
         Err(error) => refused(&error.into()),
+    }
+}
+
+/// Reaches the database and brings its schema up to date, as every command that uses it does.
+async fn postgres(url: &SecretString) -> Check {
+    let options = PostgresOptions { connections: 1, acquire_timeout_ms: POSTGRES_ANSWER_MS };
+    let opened = SqlStore::open_postgres(url.expose_secret(), options).await;
+    let checked = match opened {
+        Ok(store) => store.close().await,
+        Err(error) => Err(error),
+    };
+    match checked {
+        Ok(()) => Check::ok(
+            "database",
+            format!("Postgres answers, and its tables are those of this release ({})", env!("CARGO_PKG_VERSION")),
+        ),
+        Err(error) => {
+            let advice = match error.code() {
+                "store.unreachable" => {
+                    "is Postgres running, does database.url (DATABASE_URL) name host, port, user and database, and does \
+                     it let this user in?"
+                }
+                "store.too_new" => "use the release that wrote it, or another database",
+                "store.read_only" => "use the primary server, and a user that may make tables",
+                "store.unusable" => "use an empty database: what is in this one was left as it is",
+                _ => "look into the log of Postgres",
+            };
+            Check::problem("database", format!("{}: {error}", error.code()), advice)
+        }
     }
 }
 

@@ -1,0 +1,55 @@
+//! Arguments of the commands that keep, rebuild and delete.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::limits::duration_ms;
+
+/// What `export` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A campaign as one compressed file that `import` rebuilds.
+    Archive,
+    /// A campaign or a run as JSON for people and other programs; it cannot be imported.
+    Json,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Campaign; with `--format json` also a run
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// What to write
+    #[arg(long, value_enum, default_value = "archive")]
+    pub(crate) format: ExportFormat,
+    /// Replace an existing file
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// A file that `export` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// `prune`.
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// How long ago the last run of a campaign has to have ended, for example 30d; an hour at least
+    #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+    pub(crate) older_than: u64,
+    /// Only say which campaigns it would be
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}

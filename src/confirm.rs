@@ -1,0 +1,33 @@
+//! Asking before something that is hard to take back, or that is about many runs.
+
+use std::io::{BufRead, IsTerminal};
+
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+/// Goes on only when the person agrees. `what` is a sentence without its end, for example `cancel 12 runs`. Where nobody
+/// can be asked, only `--yes` agrees.
+pub(crate) async fn confirm(context: &Context, what: &str, yes: bool) -> Result<()> {
+    if yes {
+        return Ok(());
+    }
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        let message = format!("this would {what}, and nobody can be asked: there is no terminal");
+        return Err(
+            Failure::new("usage.not_confirmed", message).hint("look with --dry-run what it is about, and give --yes")
+        );
+    }
+    context.output.note(&format!("{what}? [y/N]"));
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let answer = tokio::select! {
+        answer = answer => answer.ok().and_then(std::result::Result::ok).unwrap_or_default(),
+        () = context.interrupt.cancelled() => String::new(),
+    };
+    if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new("usage.not_confirmed", "nothing was done: it was not confirmed"))
+}
