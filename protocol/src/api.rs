@@ -558,6 +558,10 @@ pub struct Claimed {
     /// Whether the worker is asked to end: it gets nothing any more.
     #[serde(default)]
     pub draining: bool,
+    /// How long the server held the claim before it leased the steps, in milliseconds, rounded down. Their leases count
+    /// from the claim plus this: an answer may have been on its way for long.
+    #[serde(default)]
+    pub held_ms: u64,
 }
 
 /// `POST /workers/{id}/heartbeat`: one for all leases of the worker.

@@ -1,6 +1,8 @@
 //! Claims: the one road on which steps come into somebody's hands.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use nightshift_engine::store::{StepRecord, StoreError};
 use nightshift_protocol::id::WorkerId;
@@ -18,10 +20,17 @@ impl App {
         worker: &WorkerId,
         taker: &Taker,
         until: Instant,
-    ) -> Result<Vec<StepRecord>, StoreError> {
+    ) -> Result<(Vec<StepRecord>, Duration), StoreError> {
+        let begun = Instant::now();
+        let held_ms = AtomicU64::new(0);
         let mut place = self.dispatcher.join(worker, taker);
         let told = || self.roster.is_draining(worker);
-        place.steps(until, &self.shutdown, told, |reach| self.claim(worker, reach)).await
+        let claim = |reach| {
+            held_ms.store(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            self.claim(worker, reach)
+        };
+        let steps = place.steps(until, &self.shutdown, told, claim).await?;
+        Ok((steps, Duration::from_millis(held_ms.load(Ordering::Relaxed))))
     }
 
     async fn claim(&self, worker: &WorkerId, reach: Arc<Reach>) -> Result<Vec<StepRecord>, StoreError> {

@@ -160,7 +160,9 @@ impl App {
             // over). A worker that was asked to end gives its steps back, for somebody else to begin anew.
             (TryOutcome::Cancelled, Reporter::Worker { draining: true }) => TryEnd::Cancelled,
             (TryOutcome::Cancelled, _) if self.is_cancelled(&step.run).await? => TryEnd::Cancelled,
-            // One that stops for reasons of its own gives the step back, too, and that counts as a try.
+            // So does one that its operator ends, of which the server knows nothing. The try counts as begun, so that a
+            // worker which always stops cannot keep a step for good.
+            (TryOutcome::Cancelled, Reporter::Worker { .. }) if step.tries < step.retry.max_tries => TryEnd::Cancelled,
             (TryOutcome::Cancelled, _) => {
                 let stopped =
                     StepFailure::retriable("worker.stopped", "the worker stopped the step without being asked");

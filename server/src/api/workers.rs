@@ -110,12 +110,13 @@ pub(crate) async fn claim(
     let known = app.roster.find(&*app.store, &worker).await?;
     app.roster.heard_of(&worker);
     if known.draining {
-        return Ok(Json(Claimed { steps: Vec::new(), draining: true }));
+        return Ok(Json(Claimed { steps: Vec::new(), draining: true, held_ms: 0 }));
     }
     let taker = Taker::machine(&known.offers, &claim.free);
-    let steps = app.wait_for_steps(&worker, &taker, until).await?;
+    let (steps, held) = app.wait_for_steps(&worker, &taker, until).await?;
     let steps = hand_over(&app, steps).await?;
-    Ok(Json(Claimed { draining: steps.is_empty() && app.roster.is_draining(&worker), steps }))
+    let held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(Claimed { draining: steps.is_empty() && app.roster.is_draining(&worker), steps, held_ms }))
 }
 
 /// The steps as their worker gets them.

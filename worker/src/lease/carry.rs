@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{LeasedStep, Report, ReportResult, TryOutcome};
 use nightshift_protocol::step::{StepFailure, StepOutput};
@@ -149,6 +149,7 @@ impl<P: Port, W: Work> Life<P, W> {
         };
         tokio::pin!(farewell);
         loop {
+            let reported_at = Instant::now();
             let answer = tokio::select! {
                 answer = self.port.report(step, &report) => answer,
                 () = hold.lost.cancelled() => return self.dropped(step),
@@ -156,7 +157,7 @@ impl<P: Port, W: Work> Life<P, W> {
             };
             let answer = match answer {
                 Ok(reply) => {
-                    self.begin_all(reply.steps, statement.take());
+                    self.begin_all(reply.steps, statement.take(), reported_at);
                     Ok(reply.result)
                 }
                 Err(error) => Err(error),

@@ -66,7 +66,8 @@ impl<P: Port, W: Work> Life<P, W> {
                         self.draining.cancel();
                     }
                     let nothing = claimed.steps.is_empty();
-                    self.begin_all(claimed.steps, Some(statement));
+                    let leased_at = asked_at + Duration::from_millis(claimed.held_ms).min(asked_at.elapsed());
+                    self.begin_all(claimed.steps, Some(statement), leased_at);
                     if nothing {
                         let pause = MIN_CLAIM_INTERVAL.min(wait).saturating_sub(asked_at.elapsed());
                         self.unless_over(tokio::time::sleep(pause)).await;
@@ -88,11 +89,16 @@ impl<P: Port, W: Work> Life<P, W> {
         }
     }
 
-    /// Takes steps that an answer brought into this worker's hands and begins them.
-    pub(super) fn begin_all(self: &Arc<Self>, steps: Vec<LeasedStep>, mut statement: Option<Statement>) {
-        let now = Instant::now();
+    /// Takes steps that an answer brought into this worker's hands and begins them. `leased_at` is not after the moment
+    /// at which the server leased them: an answer that was long on its way must not make a lease longer than it is.
+    pub(super) fn begin_all(
+        self: &Arc<Self>,
+        steps: Vec<LeasedStep>,
+        mut statement: Option<Statement>,
+        leased_at: Instant,
+    ) {
         for step in steps {
-            let hold = self.held.add(&step.step, step.epoch, now);
+            let hold = self.held.add(&step.step, step.epoch, leased_at);
             if self.draining.is_cancelled() {
                 // It came when nothing was to come any more: somebody else can have it at once.
                 self.steps.spawn(Arc::clone(self).give_back(step, hold));

@@ -148,10 +148,10 @@ impl FakeServer {
             };
             if !steps.is_empty() || draining {
                 self.changed.notify_waiters();
-                return Ok(Claimed { steps, draining });
+                return Ok(Claimed { steps, draining, held_ms: 0 });
             }
             if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return Ok(Claimed { steps: Vec::new(), draining: false });
+                return Ok(Claimed { steps: Vec::new(), draining: false, held_ms: 0 });
             }
         }
     }
