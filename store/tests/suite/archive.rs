@@ -9,7 +9,8 @@ use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use serde_json::json;
 
-use crate::bench::{Bench, Kind, amount, done, order};
+use crate::bench::{Bench, amount, done, order};
+use crate::place::Kind;
 
 crate::bench::on_both!(
     a_finished_campaign_is_the_same_elsewhere,
@@ -169,10 +170,11 @@ async fn only_finished_campaigns_are_pruned(bench: Bench) {
     let (open, _) = campaign(&bench).await;
     let (young, _) = finished_campaign(&bench).await;
     let due = bench.store.campaigns_to_prune(bench.now(), 9).await.unwrap();
-    assert_eq!(due, [old.clone()]);
+    assert_eq!(due, std::slice::from_ref(&old));
     let due = bench.store.campaigns_to_prune(bench.now().plus_ms(1), 9).await.unwrap();
     assert_eq!(due, [old.clone(), young.clone()]);
-    assert_eq!(bench.store.campaigns_to_prune(bench.now().plus_ms(1), 1).await.unwrap(), [old.clone()]);
+    let oldest = bench.store.campaigns_to_prune(bench.now().plus_ms(1), 1).await.unwrap();
+    assert_eq!(oldest, std::slice::from_ref(&old));
     let error = bench.store.prune_campaign(&open, 1_000).await.unwrap_err();
     assert_eq!(error.code(), "campaign.not_finished");
     let pruned = bench.store.prune_campaign(&old, 1_000).await.unwrap();

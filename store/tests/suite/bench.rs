@@ -1,14 +1,14 @@
 //! A store on either database, a clock that is set by hand, and short words for what tests do.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::event::Event;
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::store::{
     Advance, ClaimRequest, CreatedCampaign, NewCampaign, NewRun, Report, Reported, ServerRecord, StepRecord, Store,
-    StoreError, TryEnd, WorkerRecord,
+    TryEnd, WorkerRecord,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
@@ -17,11 +17,11 @@ use nightshift_protocol::machine::Needs;
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
-use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
-use nightshift_testbed::postgres::{Cluster, Database, Settings, URL_VARIABLE};
+use nightshift_store::SqlStore;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use uuid::Uuid;
+
+use crate::place::{Kind, Place};
 
 /// How long a lease lasts in these tests.
 pub(crate) const LEASE_MS: u64 = 15_000;
@@ -37,74 +37,18 @@ macro_rules! on_both {
         mod sqlite {
             $(#[tokio::test]
             async fn $test() {
-                super::$test($crate::bench::Bench::on($crate::bench::Kind::Sqlite).await).await;
+                super::$test($crate::bench::Bench::on($crate::place::Kind::Sqlite).await).await;
             })+
         }
         mod postgres {
             $(#[tokio::test]
             async fn $test() {
-                super::$test($crate::bench::Bench::on($crate::bench::Kind::Postgres).await).await;
+                super::$test($crate::bench::Bench::on($crate::place::Kind::Postgres).await).await;
             })+
         }
     };
 }
 pub(crate) use on_both;
-
-/// Which database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Sqlite,
-    Postgres,
-}
-
-/// Where a store is.
-pub(crate) enum Place {
-    Folder(TempDir),
-    Database(Database),
-}
-
-impl Place {
-    pub(crate) fn new(kind: Kind) -> Self {
-        match kind {
-            Kind::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
-            Kind::Postgres => Self::Database(cluster().create_database().unwrap()),
-        }
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Folder(_) => Kind::Sqlite,
-            Self::Database(_) => Kind::Postgres,
-        }
-    }
-
-    pub(crate) async fn try_open(&self) -> Result<SqlStore, StoreError> {
-        match self {
-            Self::Folder(folder) => SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await,
-            Self::Database(database) => SqlStore::open_postgres(&database.url, few_connections()).await,
-        }
-    }
-
-    pub(crate) async fn open(&self) -> Arc<SqlStore> {
-        Arc::new(self.try_open().await.unwrap())
-    }
-}
-
-/// The server of these tests. What is lost in a crash is not their concern, so it need not wait for the disk: tests that
-/// crash a server have one of their own.
-#[expect(clippy::disallowed_methods, reason = "a server that is there already is named in the environment")]
-fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| match std::env::var(URL_VARIABLE) {
-        Ok(url) if !url.is_empty() => Cluster::connect(&url).unwrap(),
-        _ => Cluster::start(&Settings { fsync: false, ..Settings::default() }).unwrap(),
-    })
-}
-
-/// Many stores of many tests share one server.
-pub(crate) fn few_connections() -> PostgresOptions {
-    PostgresOptions { connections: 4, ..PostgresOptions::default() }
-}
 
 /// Set by hand.
 pub(crate) struct HandClock(AtomicI64);

@@ -130,7 +130,7 @@ async fn what_does_not_exist_is_named(bench: Bench) {
 
 async fn nul_characters_never_reach_a_text(bench: Bench) {
     let mut new = bench.new_campaign(1);
-    new.name = "a\0b".to_owned();
+    "a\0b".clone_into(&mut new.name);
     new.runs[0].input = json!({ "log": "x\0y" });
     let created = bench.store.create_campaign(new).await.unwrap();
     assert_eq!(bench.store.load_campaign(&created.id).await.unwrap().name, "a\u{fffd}b");

@@ -1,10 +1,8 @@
-//! Everything that can be asked of a store, chosen by a seeded source of random numbers, and applied so that two stores
-//! that are asked the same give the same answers.
+//! Everything that can be asked of a store, chosen by a seeded source of random numbers.
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::{
-    Advance, Change, Changed, ClaimRequest, DeviceLane, NewCampaign, NewRun, OwnerFence, Ownership, PageRequest,
-    Report, StepRecord, Store, StoreError, TryEnd, WorkerRecord,
+    ClaimRequest, DeviceLane, NewCampaign, NewRun, OwnerFence, Report, StepRecord, TryEnd, WorkerRecord,
 };
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -13,14 +11,14 @@ use nightshift_protocol::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use nightshift_protocol::machine::{DeviceUse, Needs};
 use nightshift_protocol::run::RunTransition;
 use nightshift_protocol::schedule::Schedule;
-use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::bench::{LEASE_MS, LIFE_MS, amount, lost, order, server_record, worker_record};
+use crate::answers::Answer;
+use crate::bench::{LEASE_MS, amount, lost, order, worker_record};
 
 /// Numbers that a seed decides (splitmix64).
 pub(crate) struct Dice(u64);
@@ -187,7 +185,7 @@ impl World {
         Some(Schedule { window: window.parse().unwrap(), time_zone: "UTC".to_owned() })
     }
 
-    fn claim(&self, dice: &mut Dice, worker: WorkerId, at: TimestampMs) -> ClaimRequest {
+    fn claim(dice: &mut Dice, worker: WorkerId, at: TimestampMs) -> ClaimRequest {
         let [agent, shared, exclusive] = needs().map(|needs| needs.route());
         let lanes = (0..dice.below(3)).map(|device| DeviceLane {
             device: u32::try_from(device).unwrap(),
@@ -271,9 +269,9 @@ impl World {
         let lease = if dice.one_in(4) { dice.pick(&self.leases) } else { dice.pick(&self.leases[late..]) };
         match (dice.below(60), lease) {
             (0..12, _) => self.decide(dice, run),
-            (12..22, _) => Command::Claim(self.claim(dice, worker, at)),
+            (12..22, _) => Command::Claim(Self::claim(dice, worker, at)),
             (22..31, Some(step)) => Command::Report(Self::report(dice, &step, at)),
-            (31..34, Some(step)) => Command::Flush(Self::report(dice, &step, at), self.claim(dice, worker, at)),
+            (31..34, Some(step)) => Command::Flush(Self::report(dice, &step, at), Self::claim(dice, worker, at)),
             (34, Some(step)) => Command::Reserve { step, amounts: Self::amounts(dice) },
             (35, Some(step)) => Command::Settle { step, released: Self::amounts(dice), used: Self::amounts(dice) },
             (36, _) => {
@@ -343,152 +341,4 @@ impl World {
         self.leases.extend(answer.given.steps.iter().cloned());
         self.fences.extend(answer.given.fences.iter().cloned());
     }
-}
-
-/// What came back, as text that both stores must agree on, and what of it later commands may name.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) text: String,
-    is_ok: bool,
-    given: Given,
-}
-
-#[derive(Debug, Default)]
-struct Given {
-    steps: Vec<StepRecord>,
-    fences: Vec<(RunId, OwnerFence)>,
-}
-
-impl Answer {
-    /// Errors agree when their codes do: their texts name files and servers.
-    fn of<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> Self {
-        let is_ok = answer.is_ok();
-        let text = match answer {
-            Ok(value) => format!("{value:?}"),
-            Err(error) => {
-                assert!(!error.is_transient(), "{error}");
-                format!("error {}", error.code())
-            }
-        };
-        Self { text, is_ok, given: Given::default() }
-    }
-
-    fn giving(mut self, steps: Vec<StepRecord>, fences: Vec<(RunId, OwnerFence)>) -> Self {
-        self.given = Given { steps, fences };
-        self
-    }
-}
-
-/// Asks one store.
-pub(crate) async fn apply(store: &dyn Store, command: Command, at: TimestampMs) -> Answer {
-    match command {
-        Command::Create(new) => Answer::of(store.create_campaign(*new).await),
-        Command::Decide { run, orders, end, fence } => {
-            let record = match store.load_run(&run).await {
-                Ok(record) => record,
-                Err(error) => return Answer::of::<()>(Err(error)),
-            };
-            let advance = Advance {
-                run,
-                revision: record.revision,
-                folded_seq: record.last_seq,
-                expects_last_seq: None,
-                state: json!({ "folded": record.last_seq }),
-                digest: json!({ "orders": orders.len() }),
-                awaits: if orders.len() == 3 { vec!["plan".to_owned()] } else { Vec::new() },
-                schedule: orders,
-                end,
-                fence,
-                at,
-            };
-            Answer::of(store.advance(advance).await)
-        }
-        Command::Claim(claim) => {
-            let claimed = store.claim(claim).await;
-            let steps = claimed.as_ref().cloned().unwrap_or_default();
-            Answer::of(claimed).giving(steps, Vec::new())
-        }
-        Command::Report(report) => Answer::of(store.report(report).await),
-        Command::Flush(report, claim) => {
-            let changed = store.commit(vec![Change::Report(report), Change::Claim(claim)]).await;
-            let steps = match changed.as_deref() {
-                Ok([_, Changed::Claimed(steps)]) => steps.clone(),
-                _ => Vec::new(),
-            };
-            Answer::of(changed).giving(steps, Vec::new())
-        }
-        Command::Heartbeat { worker, leases } => {
-            Answer::of(store.heartbeat(&worker, &leases, at, at.plus_ms(LEASE_MS)).await)
-        }
-        Command::Sweep => {
-            let mut texts = Vec::new();
-            for lease in store.expired_leases(at, 20).await.unwrap() {
-                let end = if lease.step.tries >= 3 {
-                    TryEnd::Failed { failure: StepFailure::fatal("worker.lost", "gone") }
-                } else {
-                    TryEnd::Retry { failure: lost(), at }
-                };
-                texts.push((lease.clone(), store.expire_lease(&lease.step.id, lease.epoch, end, at).await.unwrap()));
-            }
-            Answer::of(Ok(texts))
-        }
-        Command::FireTimers(limit) => Answer::of(store.fire_timers(at, limit).await),
-        Command::Control { run, transition } => Answer::of(store.control_run(&run, transition, Some("ops"), at).await),
-        Command::Retry { run, key } => Answer::of(store.retry_run(&run, key.as_deref(), None, at).await),
-        Command::Signal { run, key } => {
-            let signal = Signal::Hint { text: "try tiles".to_owned() };
-            Answer::of(store.signal_run(&run, signal, None, key, at).await)
-        }
-        Command::Priority { run, priority } => Answer::of(store.set_priority(&run, priority, at).await),
-        Command::Budget { campaign, caps } => Answer::of(store.set_budget(&campaign, caps, at).await),
-        Command::Window { campaign, schedule } => Answer::of(store.set_schedule(&campaign, schedule, at).await),
-        Command::Weight { campaign, weight } => Answer::of(store.set_weight(&campaign, weight, at).await),
-        Command::Reserve { step, amounts } => Answer::of(store.reserve(&step.id, step.epoch, &amounts, at).await),
-        Command::Settle { step, released, used } => {
-            Answer::of(store.settle(&step.id, step.epoch, &released, &used, at).await)
-        }
-        Command::Server { id, sole } => Answer::of(store.register_server(server_record(id, at), sole).await),
-        Command::Pulse(server) => Answer::of(store.pulse(&server, at, at.plus_ms(LIFE_MS)).await),
-        Command::Retire(server) => Answer::of(store.retire_server(&server, at).await),
-        Command::Reap => Answer::of(store.reap_servers(at).await),
-        Command::Acquire { server, run: None } => {
-            let acquired = store.acquire_runs(&server, 3, at).await;
-            let fences = acquired.as_ref().cloned().unwrap_or_default();
-            Answer::of(acquired).giving(Vec::new(), fences)
-        }
-        Command::Acquire { server, run: Some(run) } => {
-            let owner = store.acquire_run(&server, &run, at).await;
-            let fences = match &owner {
-                Ok(Ownership::Mine(fence)) => vec![(run, fence.clone())],
-                _ => Vec::new(),
-            };
-            Answer::of(owner).giving(Vec::new(), fences)
-        }
-        Command::Worker(worker) => Answer::of(store.register_worker(*worker).await),
-        Command::Drain { worker, draining } => Answer::of(store.drain_worker(&worker, draining).await),
-        Command::Forget(before) => Answer::of(store.forget_workers(before).await),
-        Command::Artifact(bytes) => Answer::of(store.put_artifact(&ArtifactHash::of(&bytes), &bytes, at).await),
-        Command::Prune { campaign: Some(campaign), limit } => Answer::of(store.prune_campaign(&campaign, limit).await),
-        Command::Prune { campaign: None, limit } => {
-            let before = TimestampMs(at.0 - 30_000);
-            let due = store.campaigns_to_prune(at, limit).await.unwrap();
-            Answer::of(store.prune_artifacts(before, limit).await.map(|pruned| (due, pruned)))
-        }
-        Command::Look => look(store).await,
-    }
-}
-
-/// What lists say.
-async fn look(store: &dyn Store) -> Answer {
-    let page = || PageRequest { limit: 100, before: None };
-    let lists = (
-        store.list_campaigns(page()).await.unwrap(),
-        store.list_runs(None, None, page()).await.unwrap(),
-        store.list_workers(100).await.unwrap(),
-        store.list_servers().await.unwrap(),
-        store.runs_to_drive(100).await.unwrap(),
-        store.gauges().await.unwrap(),
-        store.routes_after(0).await.unwrap().into_iter().map(|(_, route)| route).collect::<Vec<_>>(),
-    );
-    Answer::of(Ok(lists))
 }

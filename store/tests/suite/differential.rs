@@ -10,8 +10,10 @@ use nightshift_engine::store::Store;
 use nightshift_protocol::id::{RunId, StepId};
 use serde_json::Value;
 
-use crate::bench::{Bench, Kind, events};
-use crate::commands::{Dice, World, apply};
+use crate::answers::apply;
+use crate::bench::{Bench, events};
+use crate::commands::{Dice, World};
+use crate::place::Kind;
 use crate::raw::{TextRow, dump};
 
 /// Names a seed to be played again.
@@ -58,7 +60,7 @@ async fn the_same_random_commands_leave_the_same_tables_on_both_databases() {
 async fn play(seed: u64) {
     let mut dice = Dice::new(seed);
     let mut world = World::default();
-    let mut seen = Seen::default();
+    let mut history = Seen::default();
     let (mut sqlite, mut postgres) = (Bench::on(Kind::Sqlite).await, Bench::on(Kind::Postgres).await);
     for number in 0..COMMANDS {
         // Both have the clock of the first.
@@ -80,7 +82,7 @@ async fn play(seed: u64) {
         }
         if number % LOOK_EVERY == LOOK_EVERY - 1 {
             compare(&sqlite, &postgres, &told).await;
-            seen.check(&sqlite, &told).await;
+            history.check(&sqlite, &told).await;
         }
     }
     compare(&sqlite, &postgres, &format!("{SEED_VARIABLE}={seed}, at the end")).await;

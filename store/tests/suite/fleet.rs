@@ -13,7 +13,8 @@ use nightshift_protocol::run::RunTransition;
 use nightshift_store::SqlStore;
 use serde_json::json;
 
-use crate::bench::{Bench, Kind, amount, done, lost, order, route, worker_record};
+use crate::bench::{Bench, amount, done, lost, order, route, worker_record};
+use crate::place::Kind;
 
 crate::bench::on_both!(
     a_worker_is_loaded_as_it_was_registered,

@@ -2,6 +2,7 @@
 //! and whole runs through driver and sweeper.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap is a failed test")]
 
+mod answers;
 mod archive;
 mod artifacts;
 mod bench;
@@ -20,6 +21,7 @@ mod opening_postgres;
 mod opening_sqlite;
 mod outages;
 mod ownership;
+mod place;
 mod races;
 mod raw;
 mod reopening;

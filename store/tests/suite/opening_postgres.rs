@@ -4,7 +4,8 @@ use futures::future::join_all;
 use nightshift_engine::store::{Store, StoreError};
 use nightshift_store::{PostgresOptions, SqlStore};
 
-use crate::bench::{Bench, Kind, Place, few_connections};
+use crate::bench::Bench;
+use crate::place::{Kind, Place, few_connections};
 use crate::raw::{Raw, dump};
 
 fn url(place: &Place) -> &str {

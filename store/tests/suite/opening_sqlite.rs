@@ -12,7 +12,8 @@ use nightshift_store::{OpenOptions, SqlStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use crate::bench::{Bench, Kind, Place};
+use crate::bench::Bench;
+use crate::place::{Kind, Place};
 
 fn folder(bench: &Bench) -> &Path {
     match &bench.place {

@@ -14,10 +14,11 @@ use nightshift_testbed::postgres::{Cluster, Settings};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::bench::{Bench, Place, claim_request, done, few_connections, order, report};
+use crate::bench::{Bench, claim_request, done, order, report};
+use crate::place::{Place, few_connections};
 
 /// How long the store may take until it works again.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Tasks that work meanwhile.
 const TASKS: usize = 6;
 /// Steps that are done between two outages, at least.

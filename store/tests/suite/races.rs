@@ -13,7 +13,8 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_store::SqlStore;
 use serde_json::json;
 
-use crate::bench::{Bench, Kind, LEASE_MS, amount, done, lost, order, report};
+use crate::bench::{Bench, LEASE_MS, amount, done, lost, order, report};
+use crate::place::Kind;
 
 /// Races per test.
 const ROUNDS: usize = 12;

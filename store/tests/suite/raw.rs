@@ -6,7 +6,7 @@ use nightshift_store::sqlite::DATABASE_FILE;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqliteConnection};
 
-use crate::bench::Place;
+use crate::place::Place;
 
 pub(crate) enum Raw {
     Sqlite(SqliteConnection),
@@ -144,7 +144,7 @@ const NAMED_BY: &[(&str, &str)] = &[
 
 fn named(row: &TextRow, names: &BTreeMap<(&str, String), String>) -> TextRow {
     let columns = row.iter().filter(|(column, _)| *column != "id");
-    let named = columns.map(|(column, value)| {
+    let outside = columns.map(|(column, value)| {
         let table = match column.as_str() {
             "owner_id" => "server",
             "public_id" => "",
@@ -156,5 +156,5 @@ fn named(row: &TextRow, names: &BTreeMap<(&str, String), String>) -> TextRow {
         let value = if is_gone { Some("a server that is gone".to_owned()) } else { name.or_else(|| value.clone()) };
         (column.clone(), value)
     });
-    named.collect()
+    outside.collect()
 }

@@ -23,8 +23,8 @@ fn hint(text: &str) -> Signal {
     Signal::Hint { text: text.to_owned() }
 }
 
-fn key(key: &str, digest: &str) -> Option<(String, String)> {
-    Some((key.to_owned(), digest.to_owned()))
+fn key(key: &str, digest: &str) -> (String, String) {
+    (key.to_owned(), digest.to_owned())
 }
 
 async fn a_signal_is_in_the_log_with_its_sender_and_asks_for_a_decision(bench: Bench) {
@@ -49,37 +49,37 @@ async fn a_signal_is_in_the_log_with_its_sender_and_asks_for_a_decision(bench: B
 async fn a_key_that_was_used_for_the_same_signal_appends_nothing(bench: Bench) {
     let run = bench.run().await;
     for _ in 0..3 {
-        bench.store.signal_run(&run, hint("x"), None, key("k", "d"), bench.now()).await.unwrap();
+        bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap();
     }
-    bench.store.signal_run(&run, hint("x"), None, key("another", "d"), bench.now()).await.unwrap();
+    bench.store.signal_run(&run, hint("x"), None, Some(key("another", "d")), bench.now()).await.unwrap();
     assert_eq!(bench.log(&run).await, ["run_created", "signal_received", "signal_received"]);
     bench.complete_run(&run).await;
-    bench.store.signal_run(&run, hint("x"), None, key("k", "d"), bench.now()).await.unwrap();
+    bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap();
     bench.assert_sound().await;
 }
 
 async fn the_same_key_with_another_signal_is_a_conflict(bench: Bench) {
     let run = bench.run().await;
-    bench.store.signal_run(&run, hint("x"), None, key("k", "d"), bench.now()).await.unwrap();
-    let error = bench.store.signal_run(&run, hint("y"), None, key("k", "e"), bench.now()).await.unwrap_err();
+    bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap();
+    let error = bench.store.signal_run(&run, hint("y"), None, Some(key("k", "e")), bench.now()).await.unwrap_err();
     assert_eq!(error.code(), "request.idempotency_conflict");
     assert_eq!(bench.log(&run).await.len(), 2);
 }
 
 async fn keys_of_signals_and_campaigns_do_not_meet(bench: Bench) {
-    let new = NewCampaign { idempotency: key("k", "d"), ..bench.new_campaign(1) };
+    let new = NewCampaign { idempotency: Some(key("k", "d")), ..bench.new_campaign(1) };
     let run = bench.create(new).await.runs.remove(0);
-    bench.store.signal_run(&run, hint("x"), None, key("k", "e"), bench.now()).await.unwrap();
+    bench.store.signal_run(&run, hint("x"), None, Some(key("k", "e")), bench.now()).await.unwrap();
     assert_eq!(bench.log(&run).await.len(), 2);
 }
 
 async fn a_run_that_is_over_hears_no_signals(bench: Bench) {
     let run = bench.run().await;
     bench.complete_run(&run).await;
-    let error = bench.store.signal_run(&run, hint("x"), None, key("k", "d"), bench.now()).await.unwrap_err();
+    let error = bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap_err();
     assert_eq!(error.code(), "run.over");
     assert!(error.to_string().contains("completed"), "{error}");
-    let error = bench.store.signal_run(&run, hint("x"), None, key("k", "d"), bench.now()).await.unwrap_err();
+    let error = bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap_err();
     assert_eq!(error.code(), "run.over", "a refused request leaves its key free");
     assert_eq!(bench.log(&run).await, ["run_created", "run_completed"]);
     bench.assert_sound().await;

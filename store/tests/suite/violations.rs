@@ -7,7 +7,8 @@ use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::machine::{DeviceUse, Needs};
 use nightshift_protocol::task::Target;
 
-use crate::bench::{Bench, Kind, amount, done, lost, order};
+use crate::bench::{Bench, amount, done, lost, order};
+use crate::place::Kind;
 use crate::raw::Raw;
 
 crate::bench::on_both!(every_damage_is_found_and_named);

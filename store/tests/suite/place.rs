@@ -1,0 +1,64 @@
+//! Where a test's store is: a folder, or a database of a server of the tests.
+
+use std::sync::{Arc, OnceLock};
+
+use nightshift_engine::store::StoreError;
+use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
+use nightshift_testbed::postgres::{Cluster, Database, Settings, URL_VARIABLE};
+use tempfile::TempDir;
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// Where a store is.
+pub(crate) enum Place {
+    Folder(TempDir),
+    Database(Database),
+}
+
+impl Place {
+    pub(crate) fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
+            Kind::Postgres => Self::Database(cluster().create_database().unwrap()),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Folder(_) => Kind::Sqlite,
+            Self::Database(_) => Kind::Postgres,
+        }
+    }
+
+    pub(crate) async fn try_open(&self) -> Result<SqlStore, StoreError> {
+        match self {
+            Self::Folder(folder) => SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await,
+            Self::Database(database) => SqlStore::open_postgres(&database.url, few_connections()).await,
+        }
+    }
+
+    pub(crate) async fn open(&self) -> Arc<SqlStore> {
+        Arc::new(self.try_open().await.unwrap())
+    }
+}
+
+/// The server of these tests. What is lost in a crash is not their concern, so it need not wait for the disk: tests that
+/// crash a server have one of their own.
+#[expect(clippy::disallowed_methods, reason = "a server that is there already is named in the environment")]
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| match std::env::var(URL_VARIABLE) {
+        Ok(url) if !url.is_empty() => Cluster::connect(&url).unwrap(),
+        _ => Cluster::start(&Settings { fsync: false, ..Settings::default() }).unwrap(),
+    })
+}
+
+/// Many stores of many tests share one server.
+pub(crate) fn few_connections() -> PostgresOptions {
+    PostgresOptions { connections: 4, ..PostgresOptions::default() }
+}
