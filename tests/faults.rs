@@ -25,13 +25,14 @@ use nightshift_optimizer::model::Catalog;
 use nightshift_optimizer::task_file::load_folder;
 use nightshift_protocol::api::{CreateCampaign, LeasedStep, RegisterWorker};
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
 use nightshift_server::{Parts, Server, ServerConfig};
 use nightshift_store::fault::{FaultPoint, FaultyStore};
-use nightshift_store::{OpenOptions, SqliteStore};
+use nightshift_store::{OpenOptions, SqlStore};
 use nightshift_worker::lease::{self, Work};
 use nightshift_worker::process::CancelFlag;
 use secrecy::SecretString;
@@ -140,7 +141,7 @@ async fn repeat<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
 
 async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&'static str>, History) {
     let folder = tempfile::tempdir().unwrap();
-    let inner = Arc::new(SqliteStore::open(folder.path(), OpenOptions::default()).await.unwrap());
+    let inner = Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap());
     let store = Arc::new(FaultyStore::failing(inner.clone(), number, point));
     let (token, worker_token) = (SecretString::from("operator"), SecretString::from("worker"));
     let config = ServerConfig {
@@ -152,6 +153,11 @@ async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&
         agent_slots: 4,
         lease_ms: 1_000,
         heartbeat_ms: 200,
+        pulse_ms: 100,
+        sole: true,
+        retention: None,
+        otlp_endpoint: None,
+        name: "test".to_owned(),
         version: "test".to_owned(),
     };
     let agents = Arc::new(Agents::new(AgentsConfig::new(Catalog::default(), Arc::new(|_| None)).unwrap()));
@@ -167,7 +173,12 @@ async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&
         name: "played".to_owned(),
         embedded: false,
         offers: serde_json::from_value(
-            json!({"targets": ["cpu"], "cpu_slots": 1, "device_slots": 1, "machine": machine()}),
+            json!({
+                "targets": ["cpu"],
+                "cpu_slots": 1,
+                "devices": [{"index": 0, "target": "cpu", "name": "cpu", "memory_bytes": 1, "shared_slots": 1}],
+                "machine": machine(),
+            }),
         )
         .unwrap(),
         version: "test".to_owned(),
@@ -186,6 +197,12 @@ async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&
             strategy: "stitch".to_owned(),
             goal: TaskGoal::default(),
             allow_unsandboxed: false,
+            budget: BudgetCaps::default(),
+            schedule: None,
+            priority: 0,
+            weight: 1,
+            gates: BTreeSet::new(),
+            labels: BTreeSet::new(),
             tasks: vec![CampaignTask {
                 name: loaded.bundle.spec.name.clone(),
                 bundle: repeat("the task", || client.put_artifact(&bundle)).await,
