@@ -59,6 +59,33 @@ fn dependencies_point_one_way() {
         ("nightshift-worker", &["nightshift-client", "nightshift-protocol"][..]),
         ("nightshift-dashboard", &["nightshift-client", "nightshift-protocol"][..]),
         ("nightshift-testbed", &[][..]),
+        // For measurements only: it drives everything else.
+        (
+            "nightshift-bench-engine",
+            &[
+                "nightshift-client",
+                "nightshift-engine",
+                "nightshift-optimizer",
+                "nightshift-protocol",
+                "nightshift-server",
+                "nightshift-store",
+                "nightshift-worker",
+            ][..],
+        ),
+        // For tests only: it breaks everything else.
+        (
+            "nightshift-chaos",
+            &[
+                "nightshift-client",
+                "nightshift-engine",
+                "nightshift-optimizer",
+                "nightshift-protocol",
+                "nightshift-server",
+                "nightshift-store",
+                "nightshift-testbed",
+                "nightshift-worker",
+            ][..],
+        ),
     ]);
     let dependencies = dependencies();
     for (package, allowed) in allowed {
@@ -94,9 +121,15 @@ fn no_crate_depends_on_what_it_must_not_know() {
 }
 
 #[test]
-fn the_testbed_is_for_tests_only() {
+fn what_is_for_tests_is_used_by_tests_only() {
     for (package, names) in dependencies() {
-        assert!(!names.contains("nightshift-testbed"), "{package} may use nightshift-testbed in its tests only");
+        let is_for_tests = package == "nightshift-chaos";
+        assert!(
+            is_for_tests || !names.contains("nightshift-testbed"),
+            "{package} may use nightshift-testbed in its tests only"
+        );
+        assert!(!names.contains("nightshift-chaos"), "{package} may not use nightshift-chaos");
+        assert!(!names.contains("nightshift-bench-engine"), "{package} may not use nightshift-bench-engine");
     }
 }
 
