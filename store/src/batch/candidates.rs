@@ -19,9 +19,11 @@ use crate::json;
 use crate::number::{count_from_stored, from_stored};
 use crate::value::{Value, values};
 
+/// No foreign key keeps a worker from being forgotten while it is given a lease: on Postgres this lock does.
 const WORKERS: Sql = Sql {
     sqlite: "SELECT w.public_id, w.id, w.draining FROM json_each($1) d CROSS JOIN worker w ON w.public_id = d.value",
-    postgres: "SELECT public_id, id, draining FROM worker WHERE public_id = ANY ($1::text[])",
+    postgres: "SELECT public_id, id, draining FROM worker WHERE public_id = ANY ($1::text[]) \
+               ORDER BY id FOR KEY SHARE",
 };
 
 const DEVICES: Sql = Sql {
