@@ -129,7 +129,8 @@ pub(crate) async fn ready(
     Ok(())
 }
 
-/// Statements for so many routes; a place that is not needed has route 0, which is none.
+/// Statements for so many routes; a place that is not needed has route 0, which is none. The limit is a sum because
+/// SQLite plans a statement anew whenever a bare parameter of a limit is given another value.
 fn ready_on_sqlite(places: usize) -> Arc<str> {
     static TEXTS: LazyLock<Mutex<HashMap<usize, Arc<str>>>> = LazyLock::new(Mutex::default);
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,7 +144,7 @@ fn ready_on_sqlite(places: usize) -> Arc<str> {
                 text,
                 "{union}SELECT * FROM (SELECT step_id, rank, latest_start_ms, campaign_id FROM ready \
                  WHERE route_id = ${route} AND (latest_start_ms IS NULL OR latest_start_ms >= $1) \
-                 ORDER BY rank, step_id LIMIT ${count})"
+                 ORDER BY rank, step_id LIMIT 0 + ${count})"
             );
         }
         text.push_str(") q CROSS JOIN step s ON s.id = q.step_id JOIN run r ON r.id = s.run_id");
