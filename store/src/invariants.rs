@@ -235,7 +235,37 @@ const RULES: &[(&str, Sql)] = &[
     ),
 ];
 
-/// References that lead nowhere; Postgres never lets them come into being.
+/// References of the hot tables: table, column, and where it leads. The schema does not check them, so this does.
+macro_rules! references {
+    ($($table:literal . $column:literal -> $to:literal),* $(,)?) => {
+        &[$((
+            concat!($table, ".", $column),
+            concat!(
+                "SELECT CAST(", $column, " AS TEXT) FROM ", $table, " AS d \
+                 WHERE NOT EXISTS (SELECT 1 FROM ", $to, " WHERE ", $to, ".id = d.", $column, ") LIMIT $1"
+            ),
+        )),*]
+    };
+}
+const UNCHECKED: &[(&str, &str)] = references! {
+    "run_state"."run_id" -> "run",
+    "event"."run_id" -> "run",
+    "step"."run_id" -> "run",
+    "step"."route_id" -> "route",
+    "step_input"."step_id" -> "step",
+    "ready"."route_id" -> "route",
+    "ready"."step_id" -> "step",
+    "ready"."campaign_id" -> "campaign",
+    "lease"."step_id" -> "step",
+    "lease"."worker_id" -> "worker",
+    "timer"."step_id" -> "step",
+    "blocked"."step_id" -> "step",
+    "blocked"."campaign_id" -> "campaign",
+    "reservation"."step_id" -> "step",
+    "reservation"."campaign_id" -> "campaign",
+};
+
+/// References of the other tables; Postgres never lets a wrong one come into being.
 const REFERENCES: &str = "SELECT \"table\" FROM pragma_foreign_key_check LIMIT $1";
 
 /// One sentence per finding; none when all is well.
@@ -244,6 +274,11 @@ pub(crate) async fn violations(connection: &mut Connection) -> Result<Vec<String
     for (rule, query) in RULES {
         for row in connection.fetch_all(*query, values![MAX_FINDINGS_PER_RULE]).await? {
             violations.push(format!("{} breaks the rule: {rule}", row.str(0)?));
+        }
+    }
+    for (reference, query) in UNCHECKED {
+        for row in connection.fetch_all(*query, values![MAX_FINDINGS_PER_RULE]).await? {
+            violations.push(format!("{reference} {} breaks the rule: references lead somewhere", row.str(0)?));
         }
     }
     if connection.backend() == crate::connection::Backend::Sqlite {

@@ -19,9 +19,11 @@ use crate::json;
 use crate::number::{count_from_stored, from_stored};
 use crate::value::{Value, values};
 
+/// No foreign key keeps a worker from being forgotten while it is given a lease: on Postgres this lock does.
 const WORKERS: Sql = Sql {
     sqlite: "SELECT w.public_id, w.id, w.draining FROM json_each($1) d CROSS JOIN worker w ON w.public_id = d.value",
-    postgres: "SELECT public_id, id, draining FROM worker WHERE public_id = ANY ($1::text[])",
+    postgres: "SELECT public_id, id, draining FROM worker WHERE public_id = ANY ($1::text[]) \
+               ORDER BY id FOR KEY SHARE",
 };
 
 const DEVICES: Sql = Sql {
@@ -127,7 +129,8 @@ pub(crate) async fn ready(
     Ok(())
 }
 
-/// Statements for so many routes; a place that is not needed has route 0, which is none.
+/// Statements for so many routes; a place that is not needed has route 0, which is none. The limit is a sum because
+/// SQLite plans a statement anew whenever a bare parameter of a limit is given another value.
 fn ready_on_sqlite(places: usize) -> Arc<str> {
     static TEXTS: LazyLock<Mutex<HashMap<usize, Arc<str>>>> = LazyLock::new(Mutex::default);
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +144,7 @@ fn ready_on_sqlite(places: usize) -> Arc<str> {
                 text,
                 "{union}SELECT * FROM (SELECT step_id, rank, latest_start_ms, campaign_id FROM ready \
                  WHERE route_id = ${route} AND (latest_start_ms IS NULL OR latest_start_ms >= $1) \
-                 ORDER BY rank, step_id LIMIT ${count})"
+                 ORDER BY rank, step_id LIMIT 0 + ${count})"
             );
         }
         text.push_str(") q CROSS JOIN step s ON s.id = q.step_id JOIN run r ON r.id = s.run_id");

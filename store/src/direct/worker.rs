@@ -46,6 +46,12 @@ const ALL_SEEN: Sql = Sql {
 const TO_FORGET: &str = "SELECT worker_id FROM worker_seen \
      WHERE at_ms < $1 AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.worker_id = worker_seen.worker_id)";
 
+/// Keeps claims from giving these workers a lease; on SQLite nobody else writes anyway.
+const LOCK: Sql = Sql {
+    sqlite: "SELECT value FROM json_each($1)",
+    postgres: "SELECT id FROM worker WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE",
+};
+
 pub(crate) async fn register(transaction: &mut Transaction<'_>, worker: &WorkerRecord) -> Result<(), Failure> {
     let connection = &mut *transaction.connection;
     let server_id = match &worker.server {
@@ -115,14 +121,22 @@ pub(crate) async fn drain(transaction: &mut Transaction<'_>, id: &WorkerId, drai
 
 pub(crate) async fn forget(transaction: &mut Transaction<'_>, before: TimestampMs) -> Result<u64, Failure> {
     let connection = &mut *transaction.connection;
-    let rows = connection.fetch_all(TO_FORGET, values![before.0]).await?;
-    let ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    if ids.is_empty() {
+    let found = to_forget(connection, before).await?;
+    if found.is_empty() {
         return Ok(0);
     }
+    // One of them may just be given a lease: whoever still holds nothing behind the lock is given none.
+    connection.fetch_all(LOCK, values![found.clone()]).await?;
+    let mut ids = to_forget(connection, before).await?;
+    ids.retain(|id| found.contains(id));
     let seen = crate::sql::any_of!("DELETE FROM worker_seen WHERE worker_id", "$1", "");
     connection.execute(seen, values![ids.clone()]).await?;
     connection.execute(crate::sql::any_of!("DELETE FROM worker WHERE id", "$1", ""), values![ids]).await
+}
+
+async fn to_forget(connection: &mut Connection, before: TimestampMs) -> Result<Vec<i64>, Failure> {
+    let rows = connection.fetch_all(TO_FORGET, values![before.0]).await?;
+    rows.iter().map(|row| row.i64(0)).collect()
 }
 
 fn record(row: &Row) -> Result<WorkerRecord, Failure> {
