@@ -4,8 +4,9 @@
 -- tables, columns, keys and indexes; a test compares them.
 --
 -- Tables that every step writes (run_state, event, step, step_input, ready, lease, timer, blocked, reservation) have no
--- foreign keys: looking each reference up again was a quarter of what Postgres did for a step. Their one writer has what they refer
--- to in hand, and locked, when it writes them; the search for contradictions looks for references that lead nowhere.
+-- foreign keys: looking each reference up again was a quarter of what Postgres did for a step. Their one writer has what
+-- they refer to in hand, and locked, when it writes them; the search for contradictions looks for references that lead
+-- nowhere.
 
 -- A life of a server process. Its leases and runs end with it.
 CREATE TABLE server (
