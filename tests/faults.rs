@@ -139,12 +139,9 @@ async fn repeat<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
     }
 }
 
-async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&'static str>, History) {
-    let folder = tempfile::tempdir().unwrap();
-    let inner = Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap());
-    let store = Arc::new(FaultyStore::failing(inner.clone(), number, point));
-    let (token, worker_token) = (SecretString::from("operator"), SecretString::from("worker"));
-    let config = ServerConfig {
+/// A server that is quick to notice.
+fn settings(token: &SecretString, worker_token: &SecretString) -> ServerConfig {
+    ServerConfig {
         bind: SocketAddr::from(([127, 0, 0, 1], 0)),
         token: token.clone(),
         worker_token: worker_token.clone(),
@@ -159,7 +156,34 @@ async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&
         otlp_endpoint: None,
         name: "test".to_owned(),
         version: "test".to_owned(),
-    };
+    }
+}
+
+/// A campaign of one task, without limits.
+fn unlimited(task: CampaignTask) -> CampaignSpec {
+    CampaignSpec {
+        schema: CAMPAIGN_SCHEMA,
+        name: "faults".to_owned(),
+        model: ModelChoice::Scripted,
+        strategy: "stitch".to_owned(),
+        goal: TaskGoal::default(),
+        allow_unsandboxed: false,
+        budget: BudgetCaps::default(),
+        schedule: None,
+        priority: 0,
+        weight: 1,
+        gates: BTreeSet::new(),
+        labels: BTreeSet::new(),
+        tasks: vec![task],
+    }
+}
+
+async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&'static str>, History) {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = Arc::new(SqlStore::open_sqlite(folder.path(), OpenOptions::default()).await.unwrap());
+    let store = Arc::new(FaultyStore::failing(inner.clone(), number, point));
+    let (token, worker_token) = (SecretString::from("operator"), SecretString::from("worker"));
+    let config = settings(&token, &worker_token);
     let agents = Arc::new(Agents::new(AgentsConfig::new(Catalog::default(), Arc::new(|_| None)).unwrap()));
     // A start that fails is repeated by whoever starts the server.
     let server =
@@ -172,14 +196,12 @@ async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&
     let introduction = RegisterWorker {
         name: "played".to_owned(),
         embedded: false,
-        offers: serde_json::from_value(
-            json!({
-                "targets": ["cpu"],
-                "cpu_slots": 1,
-                "devices": [{"index": 0, "target": "cpu", "name": "cpu", "memory_bytes": 1, "shared_slots": 1}],
-                "machine": machine(),
-            }),
-        )
+        offers: serde_json::from_value(json!({
+            "targets": ["cpu"],
+            "cpu_slots": 1,
+            "devices": [{"index": 0, "target": "cpu", "name": "cpu", "memory_bytes": 1, "shared_slots": 1}],
+            "machine": machine(),
+        }))
         .unwrap(),
         version: "test".to_owned(),
     };
@@ -189,27 +211,12 @@ async fn campaign(task: &Path, point: FaultPoint, number: u64) -> (u64, Option<&
     let loaded = load_folder(task).unwrap();
     let bundle = serde_json::to_vec(&loaded.bundle).unwrap();
     let replies = serde_json::to_vec(&loaded.replies.unwrap()).unwrap();
-    let request = CreateCampaign {
-        spec: CampaignSpec {
-            schema: CAMPAIGN_SCHEMA,
-            name: "faults".to_owned(),
-            model: ModelChoice::Scripted,
-            strategy: "stitch".to_owned(),
-            goal: TaskGoal::default(),
-            allow_unsandboxed: false,
-            budget: BudgetCaps::default(),
-            schedule: None,
-            priority: 0,
-            weight: 1,
-            gates: BTreeSet::new(),
-            labels: BTreeSet::new(),
-            tasks: vec![CampaignTask {
-                name: loaded.bundle.spec.name.clone(),
-                bundle: repeat("the task", || client.put_artifact(&bundle)).await,
-                scripted_replies: Some(repeat("the replies", || client.put_artifact(&replies)).await),
-            }],
-        },
+    let task = CampaignTask {
+        name: loaded.bundle.spec.name.clone(),
+        bundle: repeat("the task", || client.put_artifact(&bundle)).await,
+        scripted_replies: Some(repeat("the replies", || client.put_artifact(&replies)).await),
     };
+    let request = CreateCampaign { spec: unlimited(task) };
     let created = repeat("the campaign", || client.create_campaign(&request, "once")).await;
     let run = created.runs[0].clone();
 

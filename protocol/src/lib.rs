@@ -3,9 +3,9 @@
 //! This crate never does anything: no I/O, no clock, no environment, no runtime. It compiles to wasm. Types that are
 //! stored or sent are tagged and carry a schema version where they outlive a release.
 
+pub mod access;
 pub mod api;
 pub mod archive;
-pub mod access;
 pub mod artifact;
 pub mod attempt;
 pub mod budget;

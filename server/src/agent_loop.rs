@@ -316,13 +316,12 @@ async fn execute(app: &App, inputs: &RunInputs, step: &StepRecord) -> Result<Ste
     if input.kind().as_str() != step.kind {
         return Err(StepFailure::fatal("step.unreadable_input", "the step's input belongs to another kind of step"));
     }
-    let run_input = match inputs.get(&step.run) {
-        Some(run_input) => run_input,
-        None => {
-            let run_input = Arc::new(read_run_input(app, &step.run).await?);
-            inputs.keep(step.run.clone(), run_input.clone());
-            run_input
-        }
+    let run_input = if let Some(run_input) = inputs.get(&step.run) {
+        run_input
+    } else {
+        let run_input = Arc::new(read_run_input(app, &step.run).await?);
+        inputs.keep(step.run.clone(), run_input.clone());
+        run_input
     };
     let ports =
         StorePorts { store: app.store.clone(), clock: app.clock.clone(), step: step.id.clone(), epoch: step.epoch };
