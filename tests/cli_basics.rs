@@ -131,7 +131,7 @@ fn every_value_of_the_configuration_has_its_origin() {
     assert_eq!(value("server.bind")["origin"], "environment variable NIGHTSHIFT_SERVER__BIND");
     assert_eq!(value("log")["origin"], format!("file {}", file.display()));
     assert_eq!(value("worker.name")["origin"], "default");
-    assert!(value("worker.cpu_slots")["value"].as_u64().unwrap() >= 1, "what is in force is shown");
+    assert_eq!(value("worker.drain_timeout_s")["value"], 60, "what is in force is shown");
     assert_eq!(value("prices")["origin"], "not set");
     assert_eq!(value("prices")["default"], "the built-in ones alone");
     assert!(!stdout(&output).contains("from-the-file"), "secrets are hidden: {}", stdout(&output));

@@ -96,5 +96,35 @@ fn a_workers_token_starts_no_campaign() {
     }
     let mut worker = nightshift(&folder.path().join("worker"));
     worker.args(["--server", &address, "--json", "work"]).env("NIGHTSHIFT_SERVER__WORKER_TOKEN", "wrong");
-    assert_eq!(json_lines(&expect_exit(&mut worker, 6))[0]["error"]["code"], "auth.wrong_token");
+    let refused = expect_exit(&mut worker, 6);
+    assert_eq!(json_lines(&refused)[0]["error"]["code"], "auth.wrong_token");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!said.contains("working for"), "it never worked: {said}");
+}
+
+#[test]
+fn a_worker_without_steps_ends_at_the_first_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = serve(&folder.path().join("server"));
+    let mut worker = Running(
+        nightshift(&folder.path().join("worker"))
+            .args(["--server", &address, "work", "--name", "elsewhere"])
+            .env("NIGHTSHIFT_SERVER__WORKER_TOKEN", WORKER)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(worker.0.stderr.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("starting a worker"), "{first}");
+    terminate(&worker.0);
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0), "being stopped is how its work ends");
+    assert!(lines.any(|line| line.unwrap().contains("draining")));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test signals what it started")]
+fn terminate(child: &Child) {
+    let status = std::process::Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
+    assert!(status.success());
 }
