@@ -20,6 +20,7 @@ const MAX_USD: f64 = 1_000_000.0;
 
 /// Flags that cap what a campaign uses.
 #[derive(Debug, Clone, Default, Args)]
+#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
 pub(crate) struct BudgetFlags {
     /// Price of all model calls, in US dollars, that is never exceeded
     #[arg(long, value_name = "USD", value_parser = usd, help_heading = HEADING)]

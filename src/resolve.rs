@@ -74,21 +74,19 @@ pub(crate) fn fits(id: &str, prefix: &str, text: &str) -> bool {
     !text.is_empty() && (id.starts_with(&text) || digits.starts_with(&text) || digits.ends_with(&text))
 }
 
-/// The only one of those that were found. `list` is the command that shows what there is.
+/// The only one of those that were found. `shown_by` is the command that shows what there is.
 pub(crate) fn only<T>(
     text: &str,
     mut found: Vec<T>,
     id: impl Fn(&T) -> String,
     missing: &str,
     noun: &str,
-    list: &str,
+    shown_by: &str,
 ) -> Result<T> {
     match (found.len(), found.pop()) {
         (1, Some(only)) => Ok(only),
-        (_, None) => {
-            Err(Failure::new(missing, format!("there is no {noun} `{text}`"))
-                .hint(format!("`{list}` shows what there is")))
-        }
+        (_, None) => Err(Failure::new(missing, format!("there is no {noun} `{text}`"))
+            .hint(format!("`{shown_by}` shows what there is"))),
         (number, Some(last)) => {
             found.push(last);
             let ids: Vec<String> = found.iter().map(id).collect();

@@ -84,7 +84,7 @@ impl Site {
 
     /// The runs, once there are so many.
     fn runs(&self, number: usize) -> Vec<String> {
-        self.wait(|| {
+        Self::wait(|| {
             let page = self.json(&["list", "runs"], 0);
             let runs: Vec<String> =
                 page["items"].as_array()?.iter().map(|run| run["id"].as_str().unwrap().to_owned()).collect();
@@ -92,7 +92,7 @@ impl Site {
         })
     }
 
-    fn wait<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+    fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(found) = look() {
@@ -160,7 +160,7 @@ fn a_fleet_is_steered(site: &Site) {
     let cancelled = site.json(&["cancel", "--status", "paused", "--yes"], 0);
     assert_eq!(cancelled["done"].as_array().unwrap().len(), 3);
     for run in &runs {
-        site.wait(|| (site.status(run) == "cancelled").then_some(()));
+        Site::wait(|| (site.status(run) == "cancelled").then_some(()));
     }
     let retried = site.json(&["retry", "--status", "cancelled", "--yes"], 7);
     assert_eq!(retried["refused"].as_array().unwrap().len(), 3, "a run that was cancelled stays cancelled: {retried}");
@@ -232,7 +232,7 @@ fn a_gate_is_opened(site: &Site) {
     let follow = site.begin(&[&task], &["--approve", "plan"]);
     let run = site.runs(1).remove(0);
     let short = &run[run.len() - 8..];
-    site.wait(|| (site.json(&["show", &run], 0)["summary"]["awaits"] == json!(["plan"])).then_some(()));
+    Site::wait(|| (site.json(&["show", &run], 0)["summary"]["awaits"] == json!(["plan"])).then_some(()));
     let text = site.text(&["show", &run]);
     assert!(text.contains(&format!("nightshift approve {short} --gate plan")), "{text}");
     assert_eq!(site.json(&["hint", short, "Use fewer passes."], 0)["signal"]["text"], "Use fewer passes.");
@@ -270,7 +270,7 @@ fn a_token_is_made_and_ended(site: &Site) {
 }
 
 fn a_worker_is_drained(site: &Site) {
-    let worker = site.wait(|| {
+    let worker = Site::wait(|| {
         let workers = site.json(&["list", "workers"], 0);
         workers
             .as_array()?

@@ -21,8 +21,8 @@ pub(super) async fn meant(client: &Client, run: &RunId, named: Option<Gate>) -> 
                 .hint("`nightshift watch RUN` shows when it does; --gate names one in any case"))
         }
         several => {
-            let names: Vec<&str> = several.iter().map(|gate| gate.as_str()).collect();
-            Err(Failure::new("usage.no_gate", format!("the run waits at several gates: {}", names.join(", ")))
+            let waiting: Vec<&str> = several.iter().map(|gate| gate.as_str()).collect();
+            Err(Failure::new("usage.no_gate", format!("the run waits at several gates: {}", waiting.join(", ")))
                 .hint("name one of them with --gate"))
         }
     }

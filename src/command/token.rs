@@ -83,15 +83,14 @@ fn state(token: &TokenView, now: TimestampMs) -> (String, Tone) {
 }
 
 async fn revoke(context: &Context, client: &Client, text: &str) -> Result<()> {
-    let id = match text.parse() {
-        Ok(id) => id,
-        Err(_) => {
-            let tokens = client.tokens().await?;
-            let found =
-                tokens.into_iter().filter(|token| resolve::fits(token.id.as_str(), TokenId::PREFIX, text)).collect();
-            let id = |token: &TokenView| token.id.to_string();
-            resolve::only(text, found, id, "token.not_found", "token", "nightshift token list")?.id
-        }
+    let id = if let Ok(id) = text.parse() {
+        id
+    } else {
+        let tokens = client.tokens().await?;
+        let found =
+            tokens.into_iter().filter(|token| resolve::fits(token.id.as_str(), TokenId::PREFIX, text)).collect();
+        let id = |token: &TokenView| token.id.to_string();
+        resolve::only(text, found, id, "token.not_found", "token", "nightshift token list")?.id
     };
     let token = client.revoke_token(&id).await?;
     let output = context.output;
