@@ -28,7 +28,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use nightshift_engine::store::{Advance, Change, Changed, ClaimRequest, StoreError};
+use nightshift_engine::store::{Advance, Advanced, Change, Changed, ClaimRequest, StoreError};
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value as Json;
 
@@ -39,6 +39,7 @@ use self::try_end::Teller;
 use self::working_set::WorkingSet;
 use crate::failure::Failure;
 use crate::json;
+use crate::number::from_stored;
 use crate::transaction::Transaction;
 
 pub use self::advance::MAX_STEPS_PER_ADVANCE;
@@ -242,18 +243,38 @@ fn missing(set: &WorkingSet, claimers: &HashMap<String, Claimer>, groups: &Group
 /// Applies the changes of a group; claims get a place for their answer.
 fn apply(set: &mut WorkingSet, index: usize, group: &[Change]) -> Result<Vec<Changed>, Failure> {
     let mut answers = Vec::with_capacity(group.len());
+    // When the change before was a report: the event that it appended, if it did.
+    let mut reported: Option<Option<(i64, i64)>> = None;
     for (position, change) in group.iter().enumerate() {
+        let before = reported.take();
         answers.push(match change {
             Change::Report(report) => {
+                let run_id = set.step_of(&report.step).map(|step| step.run_id);
+                let last_seq = |set: &WorkingSet| run_id.and_then(|id| Some((id, set.runs.get(&id)?.last_seq)));
+                let end_before = last_seq(set);
                 let teller = Teller::Worker(&report.used);
-                let (step, epoch) = (&report.step, report.epoch);
-                Changed::Reported(try_end::end(set, step, epoch, &report.end, teller, report.at)?)
+                let answer = try_end::end(set, &report.step, report.epoch, &report.end, teller, report.at)?;
+                reported = Some(last_seq(set).filter(|end| Some(*end) != end_before));
+                Changed::Reported(answer)
             }
-            Change::Advance(advance) => Changed::Advanced(advance::advance(set, advance, (index, position))?),
+            Change::Advance(advance) => Changed::Advanced(match before {
+                Some(appended) if !folds_what_was_reported(set, advance, appended) => Advanced::Conflict,
+                _ => advance::advance(set, advance, (index, position))?,
+            }),
             Change::Claim(_) => Changed::Claimed(Vec::new()),
         });
     }
     Ok(answers)
+}
+
+/// Whether a decision that was made before the report in front of it folds the event that this very report appended: one
+/// that came too late, or a second time, appended nothing, and what stands in that place is something else.
+fn folds_what_was_reported(set: &WorkingSet, advance: &Advance, appended: Option<(i64, i64)>) -> bool {
+    advance.expects_last_seq.is_none_or(|expected| {
+        appended.is_some_and(|(run_id, seq)| {
+            set.run_ids.get(advance.run.as_str()) == Some(&run_id) && from_stored(seq) == expected
+        })
+    })
 }
 
 /// Serves the claims of all groups, in their order, and puts their answers into place.

@@ -59,6 +59,42 @@ async fn a_second_copy_of_a_report_is_committed_and_another_one_is_late() {
 }
 
 #[tokio::test]
+async fn a_decision_that_foresaw_a_report_does_not_take_another_event_for_it() {
+    for mut bench in both().await {
+        let campaign = bench.campaign().await;
+        let (run, worker, step) = bench.leased(campaign, Vec::new()).await;
+        let foreseen = || {
+            let mut next = advance(&run, 1, vec![order("b")]);
+            next.folded_seq = 3;
+            next.expects_last_seq = Some(3);
+            Change::Advance(Box::new(next))
+        };
+        // The lease ends, and the event of its end stands where the report's was foreseen.
+        let lost = TryEnd::Retry { failure: StepFailure::retriable("worker.lost", "gone"), at: AT };
+        assert_eq!(bench.report(report(&step, lost)).await, Reported::Committed);
+        assert_eq!(bench.claim(claim(&worker, 1)).await.len(), 1);
+        let late = bench.flush(&[vec![Change::Report(completed(&step)), foreseen()]]).await.pop().unwrap().unwrap();
+        let [Changed::Reported(Reported::LeaseLost), Changed::Advanced(Advanced::Conflict)] = &late[..] else {
+            panic!("{late:?}")
+        };
+        assert_eq!(bench.number("SELECT folded_seq FROM run").await, 1);
+    }
+    for mut bench in both().await {
+        let campaign = bench.campaign().await;
+        let (run, _, step) = bench.leased(campaign, Vec::new()).await;
+        assert_eq!(bench.report(completed(&step)).await, Reported::Committed);
+        let mut next = advance(&run, 1, vec![order("b")]);
+        next.folded_seq = 3;
+        next.expects_last_seq = Some(3);
+        let group = vec![Change::Report(completed(&step)), Change::Advance(Box::new(next))];
+        let again = bench.flush(&[group]).await.pop().unwrap().unwrap();
+        let [Changed::Reported(Reported::Committed), Changed::Advanced(Advanced::Conflict)] = &again[..] else {
+            panic!("{again:?}")
+        };
+    }
+}
+
+#[tokio::test]
 async fn a_retry_waits_for_its_timer_or_is_ready_at_once() {
     for mut bench in both().await {
         let campaign = bench.campaign().await;
