@@ -93,6 +93,9 @@ impl App {
         let used = used(step, &end, at);
         let lease = claim.as_ref().map(|claim| (claim.worker.clone(), claim.expires_at));
         let report = Report { step: step.id.clone(), epoch, end, used, at };
+        // Whoever claimed this step with another report may be quicker than the one whose decision made it ready: what
+        // that one knows of the run comes back in a moment.
+        self.wake.until_decided(&step.run).await;
         // The decision that follows is made now, from what is remembered of the run, and committed with the report.
         let foreseen = self.life.current().and_then(|_| self.driver.foresee(&report));
         let mut changes = vec![Change::Report(report)];
@@ -121,6 +124,9 @@ impl App {
                 self.fences.give_up(&run);
             }
             self.wake.decided(&run, matches!(settled, Settled::Decided | Settled::Ended));
+        } else if done.reported == Reported::Committed {
+            // The notice of it may be taken for the echo of a decision right before it.
+            self.wake.run_changed(&step.run);
         }
         if let Some(error) = failed {
             return Err(error.into());

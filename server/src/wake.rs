@@ -13,6 +13,9 @@ use tokio::time::Instant;
 const BELLS: usize = 64;
 /// How long after its commit the notice of a decision of ours may come.
 const ECHO: Duration = Duration::from_millis(50);
+/// How long a report waits for a decision of ours about the same run, that is being committed: the driver can make it,
+/// too, only slower.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// Decisions of ours whose notices are told from those of others.
 const MAX_ECHOES: usize = 4_096;
 /// Runs in the driver's inbox; beyond that the driver looks into the store instead.
@@ -23,6 +26,7 @@ pub(crate) struct Wake {
     inbox: Mutex<Inbox>,
     /// Runs that this server decides for right now, with a report: the notice says nothing new to the driver.
     echoes: Mutex<HashMap<RunId, Option<Instant>>>,
+    decided: Notify,
     driver: Notify,
     pulse: Notify,
     bells: Vec<Notify>,
@@ -48,6 +52,7 @@ impl Wake {
         Self {
             inbox: Mutex::default(),
             echoes: Mutex::default(),
+            decided: Notify::new(),
             driver: Notify::new(),
             pulse: Notify::new(),
             bells: (0..BELLS).map(|_| Notify::new()).collect(),
@@ -105,9 +110,31 @@ impl Wake {
                 }
             }
         }
+        self.decided.notify_waiters();
         if !is_committed {
             self.run_changed(run);
         }
+    }
+
+    /// Waits until no decision of ours about this run is being committed, for a moment at most.
+    pub(crate) async fn until_decided(&self, run: &RunId) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut decided = std::pin::pin!(self.decided.notified());
+            // Before the look: what is decided in between counts.
+            decided.as_mut().enable();
+            if !self.is_deciding(run) {
+                return;
+            }
+            tokio::select! {
+                () = decided => {}
+                () = tokio::time::sleep_until(until) => return,
+            }
+        }
+    }
+
+    fn is_deciding(&self, run: &RunId) -> bool {
+        self.echoes.lock().unwrap_or_else(PoisonError::into_inner).get(run).is_some_and(Option::is_none)
     }
 
     /// Some runs wait for a decision, it is not known which.
@@ -212,6 +239,22 @@ mod tests {
         assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
         wake.noticed(&run(1));
         assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_waits_for_the_decision_before_it_and_not_for_ever() {
+        let wake = Wake::new();
+        wake.until_decided(&run(1)).await;
+        wake.deciding(&run(1));
+        let began = Instant::now();
+        wake.until_decided(&run(2)).await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "another run's decision is none of its business");
+        let first = run(1);
+        tokio::join!(wake.until_decided(&first), async { wake.decided(&first, true) });
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        wake.deciding(&run(1));
+        wake.until_decided(&run(1)).await;
+        assert_eq!(began.elapsed(), PATIENCE, "whoever decides may never come back");
     }
 
     #[tokio::test]
