@@ -106,6 +106,14 @@ pub(super) async fn check(fleet: &Fleet, load: &Load, violations: &mut Vec<Viola
     signals(&books, violations);
     budget::check(&books, violations);
     execution::check(&books, violations);
+    for run in books.runs.values() {
+        let id = run.record.id.to_string();
+        // Of a database that is gone in a moment, at least what is to be examined.
+        if violations.iter().any(|violation| violation.told.contains(&id)) {
+            let told = format!("{:#?}\n{:#?}\n{:#?}\n", run.record, run.events, run.steps);
+            std::fs::write(fleet.logs.join(format!("{id}.txt")), told)?;
+        }
+    }
     Ok(facts(&books))
 }
 

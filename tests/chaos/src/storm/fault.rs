@@ -26,7 +26,7 @@ pub(super) enum Fault {
     CrashPostgres { down_ms: u64 },
     /// Every connection that Postgres can serve is taken by somebody else.
     TakeConnections { taken_ms: u64 },
-    /// Somebody locks the tables that everything needs.
+    /// Somebody locks a table that everything needs.
     LockTables { locked_ms: u64 },
     /// One server's clock is wrong for a while.
     SkewClock { server: usize, offset_ms: i64, skewed_ms: u64 },

@@ -264,7 +264,7 @@ async fn break_postgres(fleet: &Fleet, fault: &Fault) -> anyhow::Result<bool> {
         Fault::LockTables { locked_ms } => {
             let mut locker = PgConnection::connect(&database.url).await?;
             let mut transaction = locker.begin().await?;
-            sqlx::query("LOCK TABLE run, step IN ACCESS EXCLUSIVE MODE").execute(&mut *transaction).await?;
+            sqlx::query("LOCK TABLE run IN ACCESS EXCLUSIVE MODE").execute(&mut *transaction).await?;
             pause(*locked_ms).await;
             transaction.rollback().await?;
         }
