@@ -25,6 +25,8 @@ pub(crate) const MIN_PULSE_MS: u64 = 50;
 pub(crate) const MAX_PULSE_MS: u64 = 60_000;
 /// Pulses that may be missed: then the server's life is over.
 pub(crate) const PULSES_OF_A_LIFE: u64 = 3;
+/// How long the life of a server lasts that is alone with its database: ten years.
+const SOLE_LIFE_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 /// Time between two pulses when nothing else is said, in milliseconds.
 pub const DEFAULT_PULSE_MS: u64 = 2_000;
 /// Shortest time for which finished campaigns are kept.
@@ -97,9 +99,15 @@ impl ServerConfig {
         Duration::from_millis(self.pulse_ms)
     }
 
-    /// How long a life lasts without a pulse, in milliseconds.
+    /// How long a life lasts without a pulse, in milliseconds. Nobody can take over from a server whose database is
+    /// locked by it: its life outlasts a machine that sleeps, and ends with the next one's start.
     pub(crate) fn life_ms(&self) -> u64 {
-        self.pulse_ms.saturating_mul(PULSES_OF_A_LIFE)
+        if self.sole { SOLE_LIFE_MS } else { self.pulse_ms.saturating_mul(PULSES_OF_A_LIFE) }
+    }
+
+    /// The same, for the monotonic clock.
+    pub(crate) fn life(&self) -> Duration {
+        Duration::from_millis(self.life_ms())
     }
 }
 

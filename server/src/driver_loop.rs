@@ -23,6 +23,8 @@ const SHARERS: usize = 16;
 const MOST_GREED: u32 = 256;
 /// Longest pause before runs are taken over, so that servers that hear of them at the same time share them.
 const MAX_JITTER_MS: f64 = 20.0;
+/// Pulses for which a run that belongs to another server is left to that one.
+const FOREIGN_PULSES: u32 = 3;
 /// How long a run that cannot be driven is left alone, at first and at most.
 const FIRST_REST: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_mins(1);
@@ -111,7 +113,7 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
         }
         Ownership::Other(_) => {
             // When the other one dies, the pulse says that there are runs to drive.
-            app.fences.is_foreign_until(run.clone(), Instant::now() + Duration::from_millis(app.config.life_ms()));
+            app.fences.is_foreign_until(run.clone(), Instant::now() + app.config.pulse() * FOREIGN_PULSES);
             Ok(None)
         }
         Ownership::Over => Ok(None),

@@ -67,7 +67,7 @@ pub(crate) async fn begin(app: &App) -> Result<(), StoreError> {
     }
     app.dispatcher.learn_routes(&*app.store).await?;
     tracing::info!(server.id = %server, server.sole = app.config.sole, "a life of this server begins");
-    app.life.begin(server, now + app.config.pulse() * 3);
+    app.life.begin(server, now + app.config.life());
     app.wake.everything();
     Ok(())
 }
@@ -81,7 +81,7 @@ async fn beat(app: &App, server: &ServerId) -> Result<(), StoreError> {
         return begin(app).await;
     }
     // Counted from before the call: the store may have been slow to answer.
-    app.life.extend(server, now + app.config.pulse() * 3);
+    app.life.extend(server, now + app.config.life());
     look_where(app, pulse).await;
     Ok(())
 }
