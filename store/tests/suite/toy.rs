@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 
 use crate::bench::{ALL, Counter, HandClock, LEASE_MS, claim_request, order, report, server_record, worker_record};
 
+/// How long the server of a party lives: longer than any test.
+const LIFE_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+
 /// Where a step of a toy stands, as its workflow sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Seen {
@@ -163,7 +166,9 @@ impl Party {
 
     /// Begins its life, after which every earlier one is dead, and makes its worker known; repeats what fails.
     pub(crate) async fn register(&self) {
-        let server = server_record(self.server.clone(), self.clock.now());
+        // What these parties are about is the leases: their server lives on, whatever the clock says.
+        let mut server = server_record(self.server.clone(), self.clock.now());
+        server.expires_at = self.clock.now().plus_ms(LIFE_MS);
         repeated(async || self.store.register_server(server.clone(), true).await).await;
         repeated(async || self.store.reap_servers(self.clock.now()).await).await;
         let worker = WorkerRecord {
