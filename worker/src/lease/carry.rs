@@ -150,11 +150,13 @@ impl<P: Port, W: Work> Life<P, W> {
         tokio::pin!(farewell);
         loop {
             let reported_at = Instant::now();
+            hold.reports(true);
             let answer = tokio::select! {
                 answer = self.port.report(step, &report) => answer,
                 () = hold.lost.cancelled() => return self.dropped(step),
                 () = &mut farewell => return self.dropped(step),
             };
+            hold.reports(false);
             let answer = match answer {
                 Ok(reply) => {
                     self.begin_all(reply.steps, statement.take(), reported_at);

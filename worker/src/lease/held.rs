@@ -3,6 +3,7 @@
 //! All moments are given: nothing here reads a clock.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub(crate) struct Hold {
     pub(crate) stopped: CancellationToken,
     /// Set when the lease is gone: not even a report makes sense.
     pub(crate) lost: CancellationToken,
+    /// Whether a report is on its way.
+    reporting: AtomicBool,
     cause: Mutex<Option<StopCause>>,
 }
 
@@ -51,6 +54,12 @@ impl Hold {
         if cause == StopCause::Lost {
             self.lost.cancel();
         }
+    }
+
+    /// A report is on its way, or was answered. A heartbeat that the server takes after it finds no lease any more: that
+    /// is no news, and the answer to the report brings steps that nobody else knows of.
+    pub(crate) fn reports(&self, is_on_its_way: bool) {
+        self.reporting.store(is_on_its_way, Ordering::Relaxed);
     }
 
     /// Why it has to stop, if it has to.
@@ -113,7 +122,9 @@ impl Held {
         for key in named {
             let Some(lease) = leases.get_mut(key) else { continue };
             if reply.lost.contains(&key.0) {
-                lease.hold.stop(StopCause::Lost);
+                if !lease.hold.reporting.load(Ordering::Relaxed) {
+                    lease.hold.stop(StopCause::Lost);
+                }
                 continue;
             }
             // Counted from the sending: the server cannot have extended it earlier.
@@ -212,6 +223,22 @@ mod tests {
         assert_eq!(table.to_renew(), [(step(1), 1)]);
         table.renewed(&table.to_renew(), begin, &reply(&[step(1)], &[]));
         assert_eq!(hold.cause(), Some(StopCause::Lost), "losing the lease overrides");
+    }
+
+    #[test]
+    fn a_heartbeat_that_overtakes_the_answer_to_a_report_does_not_end_it() {
+        let table = Held::new(LEASE);
+        let begin = Instant::now();
+        let hold = table.add(&step(1), 1, begin);
+        hold.reports(true);
+        table.renewed(&table.to_renew(), begin + after(5), &reply(&[step(1)], &[]));
+        assert_eq!(hold.cause(), None, "the lease ended with the very report");
+        assert_eq!(table.fence(begin + after(9)), [step(1)], "but it was not extended");
+        let again = table.add(&step(2), 1, begin);
+        again.reports(true);
+        again.reports(false);
+        table.renewed(&table.to_renew(), begin, &reply(&[step(2)], &[]));
+        assert_eq!(again.cause(), Some(StopCause::Lost), "between two tries of a report it counts");
     }
 
     #[test]
