@@ -296,7 +296,7 @@ async fn every_single_write_may_fail_once_and_the_campaign_ends_the_same() {
     }
     println!("{writes} writes, each failed before and after; methods: {methods:?}");
     for method in
-        ["create_campaign", "advance", "claim", "report", "record_model_call", "put_artifact", "register_worker"]
+        ["create_campaign", "commit", "record_model_call", "put_artifact", "register_worker", "register_server"]
     {
         assert!(methods.contains(method), "`{method}` was never made to fail: {methods:?}");
     }
