@@ -74,10 +74,10 @@ fn tenths(began: Instant, ends: &[Instant]) -> Vec<f64> {
     let mut from = began;
     let mut rates = Vec::new();
     for tenth in 1..=10 {
-        let (begin, end) = (ends.len() * (tenth - 1) / 10, ends.len() * tenth / 10);
-        let Some(to) = end.checked_sub(1).and_then(|last| ends.get(last)).copied() else { continue };
+        let (first, after) = (ends.len() * (tenth - 1) / 10, ends.len() * tenth / 10);
+        let Some(to) = after.checked_sub(1).and_then(|last| ends.get(last)).copied() else { continue };
         let seconds = to.duration_since(from).as_secs_f64();
-        rates.push((end - begin) as f64 * STEPS_PER_WORKFLOW as f64 / seconds);
+        rates.push((after - first) as f64 * STEPS_PER_WORKFLOW as f64 / seconds);
         from = to;
     }
     rates
