@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
 /// What the local server says, if there is one.
 enum Answer {
     /// It is there.
-    Well(Session),
+    Well(Box<Session>),
     /// It is there and cannot use its database.
     Unwell(Failure),
     /// Nobody is there, or somebody else.
@@ -65,7 +65,7 @@ impl Session {
         let mut tries = 0;
         loop {
             let trouble = match Self::running(context).await? {
-                Answer::Well(found) => return Ok(found),
+                Answer::Well(found) => return Ok(*found),
                 Answer::Unwell(trouble) => Some(trouble),
                 Answer::Nothing => None,
             };
@@ -96,7 +96,7 @@ impl Session {
             Ok::<_, ClientError>(health)
         };
         Ok(match tokio::time::timeout(LOCAL_ANSWER, answer).await {
-            Ok(Ok(health)) => Answer::Well(Self { client, health, own: None }),
+            Ok(Ok(health)) => Answer::Well(Box::new(Self { client, health, own: None })),
             Ok(Err(error)) if error.code().starts_with("store.") => Answer::Unwell(error.into()),
             Ok(Err(_)) | Err(_) => Answer::Nothing,
         })
