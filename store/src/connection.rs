@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection, SqliteConnection};
 
 use crate::failure::Failure;
 use crate::row::Row;
+use crate::sqlite::own::{Own, Parameter};
 use crate::value::Value;
 
 /// A statement: one text where it runs on both databases, else two.
@@ -43,8 +44,8 @@ pub(crate) enum Backend {
 
 /// A connection of its own, or one of a pool.
 pub(crate) enum Connection {
-    /// The writer's.
-    Sqlite(Box<SqliteConnection>),
+    /// The writer's of SQLite.
+    Own(Box<Own>),
     /// A reader's.
     SqlitePooled(PoolConnection<Sqlite>),
     /// Of a pool.
@@ -53,6 +54,7 @@ pub(crate) enum Connection {
 
 /// The connection of its database, borrowed.
 enum Borrowed<'c> {
+    Own(&'c mut Own),
     Sqlite(&'c mut SqliteConnection),
     Postgres(&'c mut PgConnection),
 }
@@ -61,14 +63,14 @@ impl Connection {
     /// Which database it leads to.
     pub(crate) fn backend(&self) -> Backend {
         match self {
-            Self::Sqlite(_) | Self::SqlitePooled(_) => Backend::Sqlite,
+            Self::Own(_) | Self::SqlitePooled(_) => Backend::Sqlite,
             Self::Postgres(_) => Backend::Postgres,
         }
     }
 
     fn borrowed(&mut self) -> Borrowed<'_> {
         match self {
-            Self::Sqlite(connection) => Borrowed::Sqlite(connection),
+            Self::Own(connection) => Borrowed::Own(connection),
             Self::SqlitePooled(connection) => Borrowed::Sqlite(connection),
             Self::Postgres(connection) => Borrowed::Postgres(connection),
         }
@@ -78,6 +80,7 @@ impl Connection {
     pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<u64, Failure> {
         let sql = sql.into();
         Ok(match self.borrowed() {
+            Borrowed::Own(connection) => connection.execute(sql.sqlite, &values)?,
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(sql.sqlite), values).execute(connection).await?.rows_affected()
             }
@@ -91,6 +94,7 @@ impl Connection {
     pub(crate) async fn fetch_all(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
         let sql = sql.into();
         Ok(match self.borrowed() {
+            Borrowed::Own(connection) => connection.fetch_named(sql.sqlite, &values, usize::MAX)?,
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(sql.sqlite), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
                 wrap_postgres(postgres(sqlx::query(sql.postgres), values).fetch_all(connection).await?)
@@ -106,6 +110,7 @@ impl Connection {
     ) -> Result<Option<Row>, Failure> {
         let sql = sql.into();
         Ok(match self.borrowed() {
+            Borrowed::Own(connection) => connection.fetch_named(sql.sqlite, &values, 1)?.pop(),
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(sql.sqlite), values).fetch_optional(connection).await?.map(Row::Sqlite)
             }
@@ -123,29 +128,52 @@ impl Connection {
     /// As [`Self::execute`], for a text that was built for this backend and is used again and again: it is kept
     /// prepared. Only literals of ours may be in it.
     pub(crate) async fn execute_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<u64, Failure> {
-        let sql = AssertSqlSafe(Arc::clone(sql));
+        let safe = AssertSqlSafe(Arc::clone(sql));
         Ok(match self.borrowed() {
-            Borrowed::Sqlite(connection) => sqlite(sqlx::query(sql), values).execute(connection).await?.rows_affected(),
+            Borrowed::Own(connection) => connection.execute(sql, &values)?,
+            Borrowed::Sqlite(connection) => {
+                sqlite(sqlx::query(safe), values).execute(connection).await?.rows_affected()
+            }
             Borrowed::Postgres(connection) => {
-                postgres(sqlx::query(sql), values).execute(connection).await?.rows_affected()
+                postgres(sqlx::query(safe), values).execute(connection).await?.rows_affected()
             }
         })
     }
 
     /// As [`Self::fetch_all`], for a text that was built for this backend; see [`Self::execute_built`].
     pub(crate) async fn fetch_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
-        let sql = AssertSqlSafe(Arc::clone(sql));
+        let safe = AssertSqlSafe(Arc::clone(sql));
         Ok(match self.borrowed() {
-            Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(sql), values).fetch_all(connection).await?),
+            Borrowed::Own(connection) => connection.fetch(sql, &values, usize::MAX)?,
+            Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(safe), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
-                wrap_postgres(postgres(sqlx::query(sql), values).fetch_all(connection).await?)
+                wrap_postgres(postgres(sqlx::query(safe), values).fetch_all(connection).await?)
             }
         })
     }
 
-    /// The rows of a statement that was built for both databases, for example from the filters of a list.
+    /// Carries a statement of SQLite out once for each row of parameters, which [`Own`] binds where they lie.
+    pub(crate) fn execute_rows<'r>(
+        &mut self,
+        sql: &str,
+        (count, width): (usize, usize),
+        parameter: impl Fn(usize, usize) -> Parameter<'r>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Own(connection) => connection.execute_rows(sql, count, width, parameter),
+            Self::SqlitePooled(_) | Self::Postgres(_) => {
+                Err(Failure::unreadable("a table", &"it was to be written by a connection that does not"))
+            }
+        }
+    }
+
+    /// The rows of a statement that was built for both databases, for example from the filters of a list; for
+    /// connections that read.
     pub(crate) async fn fetch_query(&mut self, statement: &SelectStatement) -> Result<Vec<Row>, Failure> {
         Ok(match self.borrowed() {
+            Borrowed::Own(_) => {
+                return Err(Failure::unreadable("a list", &"it was asked of the connection that writes"));
+            }
             Borrowed::Sqlite(connection) => {
                 // Built by sea-query: values are bound, names are literals of ours.
                 let (sql, values) = statement.build_sqlx(SqliteQueryBuilder);
@@ -182,7 +210,7 @@ impl Connection {
     pub(crate) async fn discard(self) {
         // It was unsound before: how its end went does not matter.
         let _ended = match self {
-            Self::Sqlite(connection) => sqlx::Connection::close(*connection).await,
+            Self::Own(_) => Ok(()),
             Self::SqlitePooled(connection) => connection.close().await,
             Self::Postgres(connection) => connection.close().await,
         };
@@ -213,6 +241,7 @@ impl Connection {
     async fn control(&mut self, sql: impl Into<Sql>) -> Result<(), Failure> {
         let sql = sql.into();
         match self.borrowed() {
+            Borrowed::Own(connection) => connection.execute(sql.sqlite, &[]).map(|_| ())?,
             Borrowed::Sqlite(connection) => sqlx::query(sql.sqlite).execute(connection).await.map(|_| ())?,
             Borrowed::Postgres(connection) => connection.execute(sql.postgres).await.map(|_| ())?,
         }
@@ -248,7 +277,7 @@ fn sqlite(mut query: Query<'_, Sqlite, SqliteArguments>, values: Vec<Value>) -> 
 }
 
 /// Lists of numbers and texts always have a JSON form; were there none, the statement would find nothing.
-fn as_json<T: serde::Serialize>(list: &[T]) -> String {
+pub(crate) fn as_json<T: serde::Serialize>(list: &[T]) -> String {
     serde_json::to_string(list).unwrap_or_else(|_| "[]".to_owned())
 }
 

@@ -26,6 +26,9 @@ pub(crate) enum Failure {
     /// Of the database.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
+    /// Of SQLite, where it writes.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
     /// Of the schema.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
@@ -94,6 +97,8 @@ impl Failure {
                 place.name()
             )),
             (Self::Database(error), Place::File(database)) => sqlite::failure::tell(&error, database),
+            (Self::Sqlite(error), Place::File(database)) => sqlite::failure::tell_own(&error, database),
+            (Self::Sqlite(error), Place::Server(server)) => StoreError::Other(format!("{error} ({server})")),
             (Self::Database(error), Place::Server(server)) => postgres::failure::tell(&error, server),
             (Self::Migrate(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)), place) => {
                 Self::Database(error).tell(place)

@@ -182,7 +182,7 @@ async fn of_postgres(connection: &mut Connection) -> Tables {
 async fn both_databases_have_the_same_tables_columns_keys_indexes_and_checks() {
     let folder = tempfile::tempdir().unwrap();
     let opened = crate::sqlite::open::open(folder.path(), &OpenOptions::default()).await.unwrap();
-    let here = of_sqlite(&mut Connection::Sqlite(Box::new(opened.writer))).await;
+    let here = of_sqlite(&mut Connection::Own(Box::new(opened.writer))).await;
 
     let database = Cluster::shared().create_database().unwrap();
     let opened = crate::postgres::open::open(&database.url, &PostgresOptions::default(), 1).await.unwrap();

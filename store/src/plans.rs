@@ -11,7 +11,7 @@ use crate::direct::{
     artifact, campaign, event, lease, model_call, ownership, prune, run, schedule, step, timer, token,
 };
 use crate::postgres::open::PostgresOptions;
-use crate::sqlite::open::{OpenOptions, open};
+use crate::sqlite::open::{OpenOptions, connect, open};
 
 /// A season of runs, each with ten steps and twenty events; one in fifty goes on.
 const SEASON: [&str; 15] = [
@@ -119,7 +119,8 @@ fn season(sql: &str, numbers: &str) -> String {
 #[tokio::test]
 async fn statements_use_the_indexes_that_were_made_for_them_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = open(folder.path(), &OpenOptions::default()).await.unwrap().writer;
+    let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
+    let mut writer = connect(&opened.database).await.unwrap();
     fill_sqlite(&mut writer).await;
     for case in cases() {
         let plan = sqlite_plan(&mut writer, case.sql.sqlite).await;

@@ -3,6 +3,7 @@
 pub(crate) mod failure;
 pub(crate) mod lock;
 pub(crate) mod open;
+pub(crate) mod own;
 pub(crate) mod source;
 
 pub use self::lock::LOCK_FILE;

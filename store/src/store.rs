@@ -56,7 +56,12 @@ impl SqlStore {
         let place = Place::file(&opened.database);
         let around = Surroundings { memory: Arc::new(Memory::default()), notices: Notices::local(), place };
         let source = sqlite::source::Sole::new(opened.writer);
-        tokio::spawn(write_to_sqlite(source, opened.lock, around.clone(), receiver));
+        let writing = write_to_sqlite(source, opened.lock, around.clone(), receiver);
+        let runtime = tokio::runtime::Handle::current();
+        std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || runtime.block_on(writing))
+            .map_err(|error| StoreError::Other(format!("the thread that writes the database cannot begin: {error}")))?;
         let side = Side::Sqlite { database: opened.database, readers: opened.readers };
         Self { side, writer, around, tasks: Vec::new() }.remember().await
     }
@@ -200,7 +205,7 @@ impl std::fmt::Debug for SqlStore {
     }
 }
 
-/// The task of SQLite. The lock is given back when the file is closed.
+/// The task of SQLite, on a thread of its own: its statements wait for the disk where they are called. The lock is given back when the file is closed.
 async fn write_to_sqlite(
     source: sqlite::source::Sole,
     lock: sqlite::lock::ProcessLock,
@@ -209,7 +214,7 @@ async fn write_to_sqlite(
 ) {
     let place = around.place.clone();
     let (source, closing) = writer::run(source, around, Arc::new(Mutex::new(receiver))).await;
-    let ended = source.end().await.map_err(|failure| failure.tell(&place));
+    let ended = source.end().map_err(|failure| failure.tell(&place));
     if let Err(error) = &ended {
         tracing::warn!(error = %error, "the database could not be tidied up at the end; nothing is lost");
     }

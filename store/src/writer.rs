@@ -1,6 +1,6 @@
 //! The tasks that commit. Whatever waits when a task is free shares one transaction, and one wait for the disk.
 //!
-//! On SQLite one task has the only connection that writes: hot changes and rare operations go through it, each group of
+//! On SQLite one task, on a thread of its own, has the only connection that writes: hot changes and rare operations go through it, each group of
 //! changes and each operation standing alone. On Postgres the tasks take hot changes only; a rare operation has a short
 //! transaction of its own (`redo.rs`). Answers are given after the commit. When it fails, nothing of it is there, and
 //! everybody is told so.
@@ -157,7 +157,7 @@ pub(crate) async fn run<S: Source>(
 ) -> (S, Option<Closing>) {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     loop {
-        if gather(&mut *receiver.lock().await, &mut messages).await == 0 {
+        if gather(&mut source, &mut *receiver.lock().await, &mut messages).await == 0 {
             return (source, None);
         }
         let mut batch = Batch::default();
@@ -191,11 +191,14 @@ pub(crate) async fn run<S: Source>(
 
 /// Takes what waits, after those who were just answered had the chance to come with the next: a commit costs nearly the
 /// same for one as for many. It lets others run and never waits, so whoever is alone is not held up.
-async fn gather(receiver: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) -> usize {
+async fn gather<S: Source>(
+    source: &mut S,
+    receiver: &mut mpsc::Receiver<Message>,
+    messages: &mut Vec<Message>,
+) -> usize {
     let mut count = receiver.recv_many(messages, MAX_BATCH).await;
     while (1..MAX_BATCH).contains(&count) {
-        // Whoever can run on this thread runs before this task goes on.
-        tokio::task::yield_now().await;
+        source.let_others_run().await;
         if receiver.is_empty() {
             break;
         }
@@ -219,6 +222,9 @@ async fn begin<S: Source>(source: &mut S) -> Result<Connection, Failure> {
 
 /// Where a task has its connection from.
 pub(crate) trait Source: Send {
+    /// Lets whoever can run do so before this task goes on, and waits for nobody.
+    fn let_others_run(&mut self) -> impl Future<Output = ()> + Send;
+
     /// A connection without an open transaction.
     fn take(&mut self) -> impl Future<Output = Result<Connection, Failure>> + Send;
 

@@ -48,7 +48,7 @@ pub(super) async fn both() -> [Bench; 2] {
     let folder = tempfile::tempdir().unwrap();
     let opened = crate::sqlite::open::open(folder.path(), &crate::sqlite::open::OpenOptions::default()).await.unwrap();
     let on_sqlite = Bench {
-        connection: Connection::Sqlite(Box::new(opened.writer)),
+        connection: Connection::Own(Box::new(opened.writer)),
         memory: Memory::default(),
         _place: Kept::Sqlite(folder, opened.lock),
     };

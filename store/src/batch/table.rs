@@ -1,8 +1,8 @@
-//! Rows of one table, written by one statement whatever their number.
+//! Rows of one table, written by one statement.
 //!
-//! On SQLite a statement has its rows as `VALUES` with a parameter each, filled up with rows of nothing to a power of
-//! two, so that few texts are ever prepared. On Postgres each column is an array, and all tables of a transaction are
-//! written by one statement with a part for each.
+//! On SQLite a statement is prepared once and carried out for each row: it runs on the thread that asks, so a row costs
+//! no round trip. On Postgres each column is an array, and all tables of a transaction are written by one statement with
+//! a part for each.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,15 +10,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::connection::{Backend, Connection};
 use crate::failure::Failure;
+use crate::sqlite::own::Parameter;
 use crate::value::Value;
-
-/// Rows of one statement on SQLite, at most: it takes 32,766 parameters.
-const MAX_ROWS: usize = 1_024;
-
-/// Rows of a table that is written together with others on SQLite, at most: beyond, it would only multiply the texts.
-const MAX_TOGETHER: usize = 64;
-/// Texts of several tables that are kept; then they are built anew.
-const MAX_TEXTS: usize = 256;
 
 /// What is done with rows of a table.
 #[derive(Debug)]
@@ -121,17 +114,14 @@ impl Rows {
         self.count == 0
     }
 
-    /// Takes rows out, filled up with rows of nothing to as many as the statement has places for.
-    fn take(&mut self, from: usize, count: usize, parameters: &mut Vec<Value>) {
-        let end = parameters.len() + places_for(count) * self.columns.len();
-        for index in from..from + count {
-            parameters.extend(self.columns.iter_mut().map(|column| match column {
-                Column::I64(list) => Value::OptI64(list[index]),
-                Column::Text(list) => Value::OptText(list[index].take()),
-                Column::Bytes(list) => Value::OptBytes(list[index].take()),
-            }));
+    /// A parameter where it lies.
+    fn parameter(&self, row: usize, column: usize) -> Parameter<'_> {
+        match self.columns.get(column) {
+            Some(Column::I64(list)) => Parameter::I64(list.get(row).copied().flatten()),
+            Some(Column::Text(list)) => Parameter::Text(list.get(row).and_then(Option::as_deref)),
+            Some(Column::Bytes(list)) => Parameter::Bytes(list.get(row).and_then(Option::as_deref)),
+            None => Parameter::I64(None),
         }
-        parameters.resize_with(end, || Value::OptI64(None));
     }
 
     /// Adds a row; its cells are as the target's columns.
@@ -165,16 +155,11 @@ pub(crate) async fn write(connection: &mut Connection, tables: Vec<Rows>) -> Res
     }
     match connection.backend() {
         Backend::Sqlite => {
-            let mut few = Vec::new();
             for rows in tables {
-                if rows.count <= MAX_TOGETHER {
-                    few.push(rows);
-                    continue;
-                }
-                write_few(connection, std::mem::take(&mut few)).await?;
-                write_many(connection, rows).await?;
+                let size = (rows.count, rows.columns.len());
+                connection.execute_rows(&on_sqlite(rows.target), size, |row, column| rows.parameter(row, column))?;
             }
-            write_few(connection, few).await
+            Ok(())
         }
         Backend::Postgres => {
             let text = on_postgres(&tables);
@@ -191,81 +176,40 @@ pub(crate) async fn write(connection: &mut Connection, tables: Vec<Rows>) -> Res
     }
 }
 
-/// Tables with few rows, in one go: each way to the database's thread and back costs more than they do.
-async fn write_few(connection: &mut Connection, mut tables: Vec<Rows>) -> Result<(), Failure> {
-    if tables.is_empty() {
-        return Ok(());
-    }
-    let text = together_on_sqlite(&tables);
-    let mut parameters =
-        Vec::with_capacity(tables.iter().map(|rows| rows.columns.len() * places_for(rows.count)).sum());
-    for rows in &mut tables {
-        rows.take(0, rows.count, &mut parameters);
-    }
-    connection.execute_built(&text, parameters).await.map(|_| ())
-}
-
-/// A table with many rows.
-async fn write_many(connection: &mut Connection, mut rows: Rows) -> Result<(), Failure> {
-    let mut from = 0;
-    while from < rows.count {
-        let count = (rows.count - from).min(MAX_ROWS);
-        let mut parameters = Vec::with_capacity(places_for(count) * rows.columns.len());
-        rows.take(from, count, &mut parameters);
-        connection.execute_built(&on_sqlite(rows.target, places_for(count)), parameters).await?;
-        from += count;
-    }
-    Ok(())
-}
-
-/// Rows that a statement has places for.
-fn places_for(count: usize) -> usize {
-    count.next_power_of_two()
-}
-
-/// The statement for so many rows.
-fn on_sqlite(target: &'static Target, places: usize) -> Arc<str> {
-    type Texts = HashMap<(usize, usize), Arc<str>>;
-    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
+/// The statement for a row, whose values are its parameters.
+fn on_sqlite(target: &'static Target) -> Arc<str> {
+    static TEXTS: LazyLock<Mutex<HashMap<usize, Arc<str>>>> = LazyLock::new(Mutex::default);
     let address = std::ptr::from_ref(target).addr();
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let text = texts.entry((address, places)).or_insert_with(|| {
-        let width = target.columns.len();
-        let mut rows = String::from("(VALUES ");
-        for place in 0..places {
-            rows.push_str(if place == 0 { "(" } else { ",(" });
-            for column in 0..width {
-                rows.push_str(if column == 0 { "?" } else { ",?" });
-            }
-            rows.push(')');
-        }
-        rows.push(')');
-        let named: Vec<String> = target
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(index, (name, _))| format!("column{} AS {name}", index + 1))
-            .collect();
-        let source = format!("(SELECT {} FROM {rows} WHERE column1 IS NOT NULL) AS d", named.join(", "));
-        statement(target, &source).into()
-    });
+    let text = texts.entry(address).or_insert_with(|| for_one_row(target).into());
     Arc::clone(text)
 }
 
-/// Statements for all of them, one after the other.
-fn together_on_sqlite(tables: &[Rows]) -> Arc<str> {
-    type Texts = HashMap<Vec<(usize, usize)>, Arc<str>>;
-    static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
-    let key = tables.iter().map(|rows| (std::ptr::from_ref(rows.target).addr(), places_for(rows.count)));
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if texts.len() >= MAX_TEXTS {
-        texts.clear();
+fn for_one_row(target: &Target) -> String {
+    let table = target.table;
+    let names: Vec<&str> = target.columns.iter().map(|(name, _)| *name).collect();
+    let key = |index: usize| format!("{} = ?{}", names.get(index).copied().unwrap_or_default(), index + 1);
+    match &target.verb {
+        Verb::Insert { conflict } => {
+            let places: Vec<String> = (1..=names.len()).map(|number| format!("?{number}")).collect();
+            format!("INSERT INTO {table} ({}) VALUES ({}) {conflict}", names.join(", "), places.join(", "))
+        }
+        Verb::Update { set } => format!("UPDATE {table} SET {} WHERE {}", numbered(set, &names), key(0)),
+        Verb::UpdateOfTwo { set } => {
+            format!("UPDATE {table} SET {} WHERE {} AND {}", numbered(set, &names), key(0), key(1))
+        }
+        Verb::Delete => format!("DELETE FROM {table} WHERE {}", key(0)),
+        Verb::DeleteOfTwo => format!("DELETE FROM {table} WHERE {} AND {}", key(0), key(1)),
     }
-    let text = texts.entry(key.collect()).or_insert_with(|| {
-        let parts: Vec<Arc<str>> = tables.iter().map(|rows| on_sqlite(rows.target, places_for(rows.count))).collect();
-        parts.join("; ").into()
-    });
-    Arc::clone(text)
+}
+
+/// `d.name` as the parameter of that name's number.
+fn numbered(set: &str, names: &[&str]) -> String {
+    let mut longest_first: Vec<(usize, &str)> = names.iter().copied().enumerate().collect();
+    longest_first.sort_unstable_by_key(|(_, name)| std::cmp::Reverse(name.len()));
+    longest_first
+        .into_iter()
+        .fold(set.to_owned(), |text, (index, name)| text.replace(&format!("d.{name}"), &format!("?{}", index + 1)))
 }
 
 /// One statement for all of them.

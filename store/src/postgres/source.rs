@@ -20,6 +20,10 @@ impl Kept {
 }
 
 impl Source for Kept {
+    async fn let_others_run(&mut self) {
+        tokio::task::yield_now().await;
+    }
+
     async fn take(&mut self) -> Result<Connection, Failure> {
         match self.connection.take() {
             Some(connection) => Ok(connection),

@@ -48,17 +48,7 @@ pub(crate) fn tell(error: &sqlx::Error, database: &Path) -> StoreError {
     match error {
         sqlx::Error::Database(inner) => {
             let extended = inner.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
-            match extended & 0xff {
-                code::BUSY | code::LOCKED => StoreError::Locked(format!(
-                    "{path} is locked by another program ({error}). End that program, for example a `sqlite3` shell \
-                     or a backup, and try again"
-                )),
-                code::READ_ONLY => read_only(&path, &error.to_string()),
-                code::FULL => full(&path, &error.to_string()),
-                code::CORRUPT | code::NOT_A_DATABASE => corrupt(database, &error.to_string()),
-                code::CANNOT_OPEN => StoreError::Other(format!("{path} cannot be opened: {error}")),
-                _ => StoreError::Other(format!("{error} (SQLite code {extended}, {path})")),
-            }
+            tell_code(extended, error, database)
         }
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => corrupt(database, &error.to_string()),
         sqlx::Error::Io(inner) => tell_io(inner, database, "cannot use"),
@@ -67,6 +57,29 @@ pub(crate) fn tell(error: &sqlx::Error, database: &Path) -> StoreError {
             StoreError::Other(format!("every reader of {path} was busy for too long: try again"))
         }
         _ => StoreError::Other(format!("{error} ({path})")),
+    }
+}
+
+/// As [`tell`], of the connection that writes.
+pub(crate) fn tell_own(error: &rusqlite::Error, database: &Path) -> StoreError {
+    match error.sqlite_error() {
+        Some(code) => tell_code(code.extended_code, error, database),
+        None => StoreError::Other(format!("{error} ({})", database.display())),
+    }
+}
+
+fn tell_code(extended: i32, error: &dyn std::fmt::Display, database: &Path) -> StoreError {
+    let path = database.display();
+    match extended & 0xff {
+        code::BUSY | code::LOCKED => StoreError::Locked(format!(
+            "{path} is locked by another program ({error}). End that program, for example a `sqlite3` shell \
+             or a backup, and try again"
+        )),
+        code::READ_ONLY => read_only(&path, &error.to_string()),
+        code::FULL => full(&path, &error.to_string()),
+        code::CORRUPT | code::NOT_A_DATABASE => corrupt(database, &error.to_string()),
+        code::CANNOT_OPEN => StoreError::Other(format!("{path} cannot be opened: {error}")),
+        _ => StoreError::Other(format!("{error} (SQLite code {extended}, {path})")),
     }
 }
 

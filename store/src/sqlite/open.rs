@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use super::failure::{corrupt, tell_io, unusable};
 use super::lock::ProcessLock;
+use super::own::Own;
 use crate::failure::{Failure, Place};
 
 /// Name of the database in the data folder.
@@ -51,7 +52,7 @@ impl Default for OpenOptions {
 pub(crate) struct Opened {
     pub(crate) database: PathBuf,
     pub(crate) lock: ProcessLock,
-    pub(crate) writer: SqliteConnection,
+    pub(crate) writer: Own,
     pub(crate) readers: SqlitePool,
 }
 
@@ -73,8 +74,10 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     }
     let place = Place::file(&database);
     let tell = |failure: Failure| failure.tell(&place);
-    let mut writer = writer_options(&database).connect().await.map_err(|error| tell(error.into()))?;
-    prepare(&mut writer, options).await.map_err(tell)?;
+    let mut first = writer_options(&database).connect().await.map_err(|error| tell(error.into()))?;
+    let max_pages = prepare(&mut first, options).await.map_err(tell)?;
+    first.close().await.map_err(|error| tell(error.into()))?;
+    let writer = Own::open(&database, &settings(max_pages), BUSY_TIMEOUT).map_err(tell)?;
     let readers = SqlitePoolOptions::new()
         .max_connections(options.readers.max(1))
         .acquire_timeout(READER_TIMEOUT)
@@ -88,10 +91,7 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
 }
 
 /// Brings the write-ahead log into the database and empties it.
-pub(crate) async fn checkpoint(connection: &mut SqliteConnection) -> Result<(), Failure> {
-    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *connection).await?;
-    Ok(())
-}
+pub(crate) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
 /// Looks at an existing file without changing it: is it a sound database, and ours?
 async fn examine(database: &Path) -> Result<(), StoreError> {
@@ -119,19 +119,32 @@ async fn findings(database: &Path) -> Result<Option<String>, Failure> {
     Ok((!ours).then(|| "its tables belong to another program".to_owned()))
 }
 
-async fn prepare(writer: &mut SqliteConnection, options: &OpenOptions) -> Result<(), Failure> {
+/// Brings the schema up to date; how many pages the database may have, if that is limited.
+async fn prepare(writer: &mut SqliteConnection, options: &OpenOptions) -> Result<Option<i64>, Failure> {
+    let mut max_pages = None;
     if let Some(max_size_bytes) = options.max_size_bytes {
         let page_size: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut *writer).await?;
-        let pages = i64::try_from(max_size_bytes).unwrap_or(i64::MAX) / page_size.max(1);
-        let pragma = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {}", pages.max(1)));
+        let pages = (i64::try_from(max_size_bytes).unwrap_or(i64::MAX) / page_size.max(1)).max(1);
+        let pragma = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
         sqlx::query(pragma).execute(&mut *writer).await?;
+        max_pages = Some(pages);
     }
     // A file that may only be read opens all the same: find out now, not at the first write.
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *writer).await?;
     sqlx::query("ROLLBACK").execute(&mut *writer).await?;
-    checkpoint(writer).await?;
+    sqlx::query(CHECKPOINT).execute(&mut *writer).await?;
     sqlx::migrate!("../migrations/sqlite").run_direct(None, &mut *writer, false).await?;
-    Ok(())
+    Ok(max_pages)
+}
+
+/// The settings of the connection that writes, which are those of [`common`].
+fn settings(max_pages: Option<i64>) -> String {
+    let max_pages = max_pages.map_or_else(String::new, |pages| format!("PRAGMA max_page_count = {pages};"));
+    format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA fullfsync = 1; \
+         PRAGMA cache_size = {CACHE_SIZE}; PRAGMA temp_store = MEMORY; \
+         PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT_PAGES}; {max_pages}"
+    )
 }
 
 /// The settings of every connection. They are connect options, so no connection can miss them.
@@ -160,28 +173,45 @@ fn reader_options(database: &Path) -> SqliteConnectOptions {
     common(database).pragma("query_only", "1")
 }
 
+/// A connection that writes, for tests that look at the database past the store.
+#[cfg(test)]
+pub(crate) async fn connect(database: &Path) -> Result<SqliteConnection, sqlx::Error> {
+    writer_options(database).connect().await
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use super::*;
 
-    async fn pragma(connection: &mut SqliteConnection, name: &str) -> String {
-        let sql = sqlx::AssertSqlSafe(format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}"));
-        sqlx::query_scalar(sql).fetch_one(connection).await.unwrap()
-    }
+    /// The connection that writes before the schema is up to date has these settings too.
+    const NAMES: [&str; 8] = [
+        "journal_mode",
+        "synchronous",
+        "foreign_keys",
+        "temp_store",
+        "cache_size",
+        "query_only",
+        "busy_timeout",
+        "wal_autocheckpoint",
+    ];
 
     async fn pragmas(connection: &mut SqliteConnection) -> Vec<(&'static str, String)> {
+        use sqlx::Row as _;
         let mut found = Vec::new();
-        for name in ["journal_mode", "synchronous", "foreign_keys", "temp_store", "cache_size", "query_only"] {
-            found.push((name, pragma(connection, name).await));
-        }
-        for name in ["busy_timeout", "wal_autocheckpoint"] {
-            // These two have no table-valued form with a column of the same name.
+        for name in NAMES {
             let sql = sqlx::AssertSqlSafe(format!("PRAGMA {name}"));
-            let value: i64 = sqlx::query_scalar(sql).fetch_one(&mut *connection).await.unwrap();
-            found.push((name, value.to_string()));
+            let row = sqlx::query(sql).fetch_one(&mut *connection).await.unwrap();
+            let value =
+                row.try_get::<String, _>(0).or_else(|_| row.try_get::<i64, _>(0).map(|value| value.to_string()));
+            found.push((name, value.unwrap()));
         }
         found
+    }
+
+    fn pragma_of_own(connection: &mut Own, name: &str) -> String {
+        let row = connection.fetch(&format!("PRAGMA {name}"), &[], 1).unwrap().pop().unwrap();
+        row.text(0).unwrap_or_else(|_| row.i64(0).unwrap().to_string())
     }
 
     fn expected(query_only: &str) -> Vec<(&'static str, String)> {
@@ -204,8 +234,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = OpenOptions { readers: 3, ..OpenOptions::default() };
         let mut opened = open(folder.path(), &options).await.unwrap();
-        assert_eq!(pragmas(&mut opened.writer).await, expected("0"));
-        assert_eq!(pragma(&mut opened.writer, "auto_vacuum").await, "2");
+        let of_writer = NAMES.map(|name| (name, pragma_of_own(&mut opened.writer, name)));
+        assert_eq!(of_writer.to_vec(), expected("0"));
+        assert_eq!(pragma_of_own(&mut opened.writer, "auto_vacuum"), "2");
         let mut readers = Vec::new();
         for _ in 0..3 {
             readers.push(opened.readers.acquire().await.unwrap());
@@ -218,12 +249,12 @@ mod tests {
     #[tokio::test]
     async fn every_table_is_strict() {
         let folder = tempfile::tempdir().unwrap();
-        let mut opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
+        let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
         let loose: Vec<String> = sqlx::query_scalar(
             "SELECT name FROM pragma_table_list WHERE strict = 0 AND schema = 'main' AND name NOT LIKE 'sqlite%' \
              AND name <> '_sqlx_migrations'",
         )
-        .fetch_all(&mut opened.writer)
+        .fetch_all(&opened.readers)
         .await
         .unwrap();
         assert_eq!(loose, Vec::<String>::new());

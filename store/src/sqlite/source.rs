@@ -2,6 +2,8 @@
 
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::sqlite::open::CHECKPOINT;
+use crate::sqlite::own::Own;
 use crate::writer::{Source, closed};
 
 /// Holds it while it is not used.
@@ -11,21 +13,23 @@ pub(crate) struct Sole {
 
 impl Sole {
     /// Over the connection that writes.
-    pub(crate) fn new(connection: sqlx::SqliteConnection) -> Self {
-        Self { connection: Some(Connection::Sqlite(Box::new(connection))) }
+    pub(crate) fn new(connection: Own) -> Self {
+        Self { connection: Some(Connection::Own(Box::new(connection))) }
     }
 
     /// Empties the write-ahead log and closes the file.
-    pub(crate) async fn end(self) -> Result<(), Failure> {
-        use sqlx::Connection as _;
-        let Some(Connection::Sqlite(mut connection)) = self.connection else { return Ok(()) };
-        let checkpointed = super::open::checkpoint(&mut connection).await;
-        connection.close().await?;
-        checkpointed
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        let Some(Connection::Own(mut connection)) = self.connection else { return Ok(()) };
+        connection.execute(CHECKPOINT, &[]).map(|_| ())
     }
 }
 
 impl Source for Sole {
+    /// Those who were answered run on other threads.
+    async fn let_others_run(&mut self) {
+        std::thread::yield_now();
+    }
+
     async fn take(&mut self) -> Result<Connection, Failure> {
         self.connection.take().ok_or_else(|| Failure::Answer(closed()))
     }
