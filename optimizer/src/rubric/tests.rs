@@ -79,6 +79,8 @@ fn measurement(speedup: f64) -> Measurement {
             memory_bytes: 1,
             last_level_cache_bytes: None,
             cpp_toolchain: None,
+            cuda_toolchain: None,
+            gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         },
     }
@@ -99,6 +101,7 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
         findings: Vec::new(),
         build: None,
         check: None,
+        sanitize: None,
         measurement: Some(measurement(speedup)),
         confirmation: confirmed.then(|| measurement(speedup)),
         profile: Some(Profile {

@@ -199,6 +199,8 @@ mod tests {
                 memory_bytes: 0,
                 last_level_cache_bytes: None,
                 cpp_toolchain: None,
+                cuda_toolchain: None,
+                gpus: Vec::new(),
                 sandbox: SandboxReport::default(),
             },
         })

@@ -63,6 +63,8 @@ fn worker(target: Target, leases: u64, last_seen_at: TimestampMs) -> WorkerRecor
             memory_bytes: 1,
             last_level_cache_bytes: None,
             cpp_toolchain: None,
+            cuda_toolchain: None,
+            gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         },
     };

@@ -351,6 +351,8 @@ pub(super) fn introduction_with_devices(embedded: bool, cpu_slots: u32, devices:
         memory_bytes: 0,
         last_level_cache_bytes: None,
         cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     };
     let device = |index| DeviceOffer {
