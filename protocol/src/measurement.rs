@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{MachineFacts, SandboxReport};
+pub use crate::profile::Profile;
 
 /// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -103,25 +104,4 @@ pub struct CompilerMessage {
     pub severity: String,
     /// The message.
     pub message: String,
-}
-
-/// What a profile says, and by which tools.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
-    /// The tier, for example `compiler_report+analytic_roofline`.
-    pub tier: String,
-    /// What a better tier would have added, and why it was not available.
-    pub missing: Vec<String>,
-    /// Floating-point operations by compulsory byte, when the task says both.
-    pub arithmetic_intensity: Option<f64>,
-    /// Measured peak of this machine with one thread, in floating-point operations per second.
-    pub peak_flops_per_s: f64,
-    /// Measured copy bandwidth of this machine with one thread, in bytes per second.
-    pub peak_bytes_per_s: f64,
-    /// Share of the peak that bounds this program by the roofline, 0 to 1, when it can be computed.
-    pub roofline_share: Option<f64>,
-    /// `memory`, `compute`, or `unknown`, by the roofline alone.
-    pub roofline_bound: String,
-    /// The compiler's report.
-    pub compiler: CompilerReport,
 }

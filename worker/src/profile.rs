@@ -174,6 +174,7 @@ pub fn profile(peaks: &Peaks, spec: &TaskSpec, compiler: &CompilerReport, measur
         roofline_share,
         roofline_bound: roofline_bound.to_owned(),
         compiler: compiler.clone(),
+        ..Profile::default()
     }
 }
 

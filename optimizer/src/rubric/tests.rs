@@ -113,6 +113,7 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
             roofline_share: share,
             roofline_bound: "unknown".to_owned(),
             compiler,
+            ..Profile::default()
         }),
         diagnosis: None,
         rubric: None,
