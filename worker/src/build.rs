@@ -220,6 +220,7 @@ fn examine(
             cached: false,
             duration_ms: result.wall_ms,
             report,
+            cuda: None,
             sandbox: result.sandbox.clone(),
         },
         library,

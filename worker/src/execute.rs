@@ -129,8 +129,9 @@ impl Workbench {
                 )?;
                 Ok(step.with_roofline(&task.spec, output))
             }
-            StepInput::Profile { task, build, measurement } => step.profile(&step.task(task)?, build, measurement),
-            StepInput::Plan { .. }
+            StepInput::Profile { task, build, measurement, .. } => step.profile(&step.task(task)?, build, measurement),
+            StepInput::Sanitize { .. }
+            | StepInput::Plan { .. }
             | StepInput::Replan { .. }
             | StepInput::WriteCode { .. }
             | StepInput::Diagnose { .. }
@@ -328,6 +329,7 @@ impl Step<'_> {
                     reference_normalized_error: facts.reference_normalized_error,
                     warnings: facts.warnings,
                     machine: bench.machine.clone(),
+                    profile: None,
                 }),
             }),
             Examined::Rejected { code, message, printed } => {

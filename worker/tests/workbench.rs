@@ -247,7 +247,14 @@ fn a_candidate_goes_all_the_way_from_the_task_to_its_profile() {
     assert_eq!(measurement.machine, *bench.inner.machine());
 
     let build = Box::new(build);
-    let profile = match bench.execute(&StepInput::Profile { task, build, measurement }) {
+    let profile = match bench.execute(&StepInput::Profile {
+        task,
+        build,
+        measurement,
+        library: None,
+        source: None,
+        sandbox_required: false,
+    }) {
         Ok(StepOutput::Profiled { profile }) => profile,
         other => panic!("not profiled: {other:?}"),
     };

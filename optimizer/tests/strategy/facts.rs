@@ -31,6 +31,7 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         sandbox_required: false,
         gates: BTreeSet::new(),
         labels: BTreeSet::new(),
+        compute_capability: None,
     }
 }
 
@@ -54,6 +55,8 @@ fn machine() -> MachineFacts {
         memory_bytes: 1 << 33,
         last_level_cache_bytes: None,
         cpp_toolchain: Some(toolchain()),
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     }
 }
@@ -80,6 +83,7 @@ pub(crate) fn build(library: Option<&str>) -> BuildReport {
         cached: false,
         duration_ms: 900,
         report: CompilerReport::default(),
+        cuda: None,
         sandbox: SandboxReport::default(),
     }
 }
@@ -93,6 +97,7 @@ pub(crate) fn prepared() -> PreparedTask {
         reference_normalized_error: 0.01,
         warnings: Vec::new(),
         machine: machine(),
+        profile: None,
     }
 }
 
@@ -221,7 +226,7 @@ pub(crate) fn profiled() -> StepOutput {
             peak_bytes_per_s: 1e10,
             roofline_share: Some(0.4),
             roofline_bound: "memory".to_owned(),
-            compiler: CompilerReport::default(),
+            ..Profile::default()
         }),
     }
 }

@@ -109,6 +109,7 @@ impl Script {
                 Try::Wrong => facts::checked(ProcessEnd::Finished, 12),
                 _ => facts::checked(ProcessEnd::Finished, 0),
             },
+            StepInput::Sanitize { .. } => StepOutput::Sanitized { report: Box::default() },
             StepInput::Measure { confirms, .. } => match (told()?, confirms) {
                 (Try::DiesInMeasurement(end), false) | (Try::DiesInConfirmation { end, .. }, true) => {
                     StepOutput::MeasureFailed { end: end.clone(), findings: Vec::new() }
