@@ -1,0 +1,22 @@
+//! The GPUs of this machine: which there are, which of them this worker may use, how they are, and whether they still
+//! work.
+//!
+//! The driver's management library is loaded when the program runs. A machine without GPU or driver is nothing unusual:
+//! that there is none, and why, is a value. Nothing here starts a kernel or holds a context in the worker's process.
+
+mod choice;
+mod discovery;
+mod management;
+#[expect(unsafe_code, reason = "two questions that the wrapper of the management library does not have")]
+mod nvml;
+mod processes;
+mod watch;
+
+pub use self::choice::{DeviceChoice, InvalidChoice};
+pub use self::discovery::{Absence, Gpu, Gpus, Hidden};
+pub use self::management::{
+    FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions,
+};
+pub use self::nvml::Nvml;
+pub use self::processes::{Kin, ProcessTable, Processes};
+pub use self::watch::{Conditions, Watch};
