@@ -8,6 +8,7 @@ mod strategy {
     pub(crate) mod random;
     pub(crate) mod recorded;
     pub(crate) mod routes;
+    pub(crate) mod sanitize;
     pub(crate) mod script;
     pub(crate) mod simulator;
 }

@@ -171,6 +171,14 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             truth_library: run.prepared()?.truth_library.clone(),
             sandbox_required,
         },
+        AttemptStep::Sanitize | AttemptStep::SanitizeBest => StepInput::Sanitize {
+            task,
+            library: library(attempt)?,
+            source: attempt.source.clone().ok_or_else(|| broken("the attempt to be sanitized has no source"))?,
+            // While there is no best, the attempt will be it if it survives: one examination does for both.
+            thorough: step == AttemptStep::SanitizeBest || run.best_attempt.is_none(),
+            sandbox_required,
+        },
         AttemptStep::Measure | AttemptStep::Confirm => StepInput::Measure {
             task,
             library: library(attempt)?,

@@ -9,6 +9,7 @@ use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::plan::{Contract, Plan, Subtask};
+use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun, SanitizerTool};
 use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, RubricScores, Skill};
 use nightshift_protocol::step::{PreparedTask, StepOutput};
 use nightshift_protocol::task::{Target, TaskGoal};
@@ -33,6 +34,11 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         labels: BTreeSet::new(),
         compute_capability: None,
     }
+}
+
+/// A run of a program on a GPU.
+pub(crate) fn cuda_run_input(goal: TaskGoal) -> RunInput {
+    RunInput { target: Target::Cuda, ..run_input(goal) }
 }
 
 fn toolchain() -> Toolchain {
@@ -189,6 +195,34 @@ pub(crate) fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
             printed: String::new(),
         }),
     }
+}
+
+/// What the sanitizer says of a program with a race, or without one.
+pub(crate) fn sanitized(thorough: bool, racy: bool) -> StepOutput {
+    let race = racy.then(|| Finding {
+        code: "racecheck".to_owned(),
+        severity: Severity::Violation,
+        message: "racecheck: a race between a write and a read in `sum`".to_owned(),
+        line: Some(19),
+    });
+    let run = |tool: SanitizerTool| {
+        let found = racy && tool == SanitizerTool::Racecheck;
+        SanitizerRun {
+            tool,
+            outcome: if found { SanitizerOutcome::Errors } else { SanitizerOutcome::Clean },
+            reason: None,
+            remedy: None,
+            errors: u64::from(found),
+            warnings: 0,
+            issues: Vec::new(),
+            not_listed: 0,
+            wall_ms: 900,
+        }
+    };
+    let tools = [SanitizerTool::Memcheck, SanitizerTool::Racecheck, SanitizerTool::Initcheck];
+    let wanted = tools.into_iter().filter(|tool| thorough || *tool != SanitizerTool::Initcheck);
+    let report = SanitizeReport { tools: wanted.map(run).collect(), findings: race.into_iter().collect(), log: None };
+    StepOutput::Sanitized { report: Box::new(report) }
 }
 
 /// A speedup with an interval of three percent to each side.
