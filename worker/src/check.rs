@@ -68,12 +68,13 @@ pub fn check(
     for (position, shapes) in shapes.iter().enumerate() {
         let options = SessionOptions {
             library: &libraries.candidate,
-            shapes,
+            shapes: std::slice::from_ref(shapes),
             double: false,
             memory_bytes: spec.limits.memory_bytes,
             call_timeout_ms: spec.limits.call_timeout_ms,
             core: None,
             require_sandbox,
+            device: None,
         };
         let candidate = match Session::start(host, &options, cancel) {
             Ok(session) => session,

@@ -138,6 +138,21 @@ impl TensorData {
         }
     }
 
+    /// The elements from a place on, and behind them those of another tensor of the same kind, up to the same length.
+    #[must_use]
+    pub(crate) fn spliced(&self, other: &Self, from: usize) -> Self {
+        fn splice<T: Copy>(first: &[T], second: &[T], from: usize) -> Vec<T> {
+            let kept = first.get(from..).unwrap_or_default();
+            kept.iter().chain(second).take(first.len()).copied().collect()
+        }
+        match (self, other) {
+            (Self::F32(first), Self::F32(second)) => Self::F32(splice(first, second, from)),
+            (Self::F64(first), Self::F64(second)) => Self::F64(splice(first, second, from)),
+            (Self::I32(first), Self::I32(second)) => Self::I32(splice(first, second, from)),
+            _ => self.clone(),
+        }
+    }
+
     /// Copies the elements into memory, little-endian.
     pub(crate) fn copy_to_bytes(&self, bytes: &mut [u8]) {
         each!(self, values => {

@@ -100,12 +100,13 @@ pub fn measure(
     let start = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
         let options = SessionOptions {
             library,
-            shapes: &shapes,
+            shapes: std::slice::from_ref(&shapes),
             double,
             memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
             call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
             core: core.as_ref().map(OneCore::number),
             require_sandbox,
+            device: None,
         };
         Session::start(host, &options, cancel)
     };

@@ -244,12 +244,13 @@ fn time_baseline(
     let mut sweep = CacheSweep::new(machine.last_level_cache_bytes);
     let options = SessionOptions {
         library: &libraries.reference,
-        shapes,
+        shapes: std::slice::from_ref(shapes),
         double: false,
         memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),
         call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(PATIENCE),
         core: core.as_ref().map(OneCore::number),
         require_sandbox: false,
+        device: None,
     };
     let mut session = Session::start(host, &options, cancel)?;
     session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;

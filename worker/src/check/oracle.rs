@@ -79,12 +79,13 @@ impl Oracle {
         let start = |library: &Path, double: bool| {
             let options = SessionOptions {
                 library,
-                shapes,
+                shapes: std::slice::from_ref(shapes),
                 double,
                 memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),
                 call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(PATIENCE),
                 core: None,
                 require_sandbox: false,
+                device: None,
             };
             Session::start(host, &options, cancel)
         };

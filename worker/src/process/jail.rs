@@ -11,9 +11,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::capture::Capture;
 use super::ending::RawEnd;
+use super::survivors;
 use super::wire::{self, WireError};
 use super::{JailHost, ProcessError};
-use crate::sandbox::{ControlMessage, JailPlan};
+use crate::sandbox::{ControlMessage, DeviceAccess, JailPlan};
 
 /// How long the supervisor may take to kill and collect everything, before we do it the rough way.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(3);
@@ -57,6 +58,7 @@ impl Jail {
         let mut supervisor = command
             .arg(plan.work.child_name())
             .env_clear()
+            .envs(plan.device.iter().flat_map(DeviceAccess::environment))
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::from(theirs))
@@ -195,6 +197,7 @@ impl Jail {
         self.stdout.pump();
         self.stderr.pump();
         self.control = None;
+        survivors::note(self.program);
     }
 
     fn kill_roughly(&mut self) {
@@ -248,7 +251,7 @@ pub(super) fn os(what: &str, source: std::io::Error) -> ProcessError {
     ProcessError::Os { what: what.to_owned(), source }
 }
 
-fn timespec(duration: Duration) -> Timespec {
+pub(super) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(duration.subsec_nanos()),

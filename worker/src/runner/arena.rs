@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::plan::{GUARD_BYTES, Region, RunnerPlan};
+use super::plan::{GUARD_BYTES, Layout, Region};
 use crate::inputs::TensorData;
 
 /// The parent's view of an arena.
@@ -56,8 +56,8 @@ impl Arena {
     }
 
     /// Sets the canaries around every buffer.
-    pub(super) fn set_canaries(&mut self, plan: &RunnerPlan, seed: u64) {
-        for (number, (_, region)) in plan.regions().enumerate() {
+    pub(super) fn set_canaries(&mut self, layout: &Layout, seed: u64) {
+        for (number, (_, region)) in layout.regions().enumerate() {
             for (side, guard) in guards(region).into_iter().enumerate() {
                 let mut stream = CanaryStream::new(seed, number, side);
                 for byte in self.bytes_mut(guard) {
@@ -68,14 +68,14 @@ impl Arena {
     }
 
     /// Names of the buffers whose canaries changed.
-    pub(super) fn broken_canaries(&self, plan: &RunnerPlan, seed: u64) -> Vec<String> {
+    pub(super) fn broken_canaries(&self, layout: &Layout, seed: u64) -> Vec<String> {
         let broken = |number: usize, region: Region| {
             guards(region).into_iter().enumerate().any(|(side, guard)| {
                 let mut stream = CanaryStream::new(seed, number, side);
                 self.bytes(guard).iter().any(|byte| *byte != stream.next())
             })
         };
-        plan.regions()
+        layout.regions()
             .enumerate()
             .filter(|(number, (_, region))| broken(*number, *region))
             .map(|(_, (name, _))| name.to_owned())

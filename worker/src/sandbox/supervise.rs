@@ -208,9 +208,13 @@ impl Init {
             self.means.push(not_in_force("seccomp", "not asked for"));
             false
         } else {
-            let strictness = match &self.plan.work {
-                Work::Command { .. } | Work::Probe(_) => Strictness::Command,
-                Work::Runner(_) => Strictness::Runner,
+            let strictness = match (&self.plan.work, &self.plan.device) {
+                (Work::Command { .. } | Work::Probe(_), None) => Strictness::Command,
+                (Work::Command { .. } | Work::Probe(_), Some(_)) => {
+                    Strictness::DeviceCommand { own_network: self.namespaces.network }
+                }
+                (Work::Runner(_), None) => Strictness::Runner,
+                (Work::Runner(_), Some(_)) => Strictness::DeviceRunner,
             };
             filter_system_calls(strictness, &mut self.means)
         };
