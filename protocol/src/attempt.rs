@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::ArtifactHash;
 use crate::budget::Resource;
 use crate::cuda_build::CudaBuild;
-use crate::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
+use crate::measurement::{CompilerMessage, CompilerReport, CostPart, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
@@ -146,6 +146,9 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// The last lines that the program printed.
     pub printed: String,
+    /// Where the time of the step went, in the order of its parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostPart>,
 }
 
 /// What a build gave.
@@ -410,6 +413,8 @@ mod tests {
                 gpus: Vec::new(),
                 sandbox: SandboxReport::default(),
             },
+            device: None,
+            cost: Vec::new(),
         }
     }
 

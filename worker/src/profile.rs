@@ -214,6 +214,8 @@ mod tests {
             baseline: String::new(),
             sandbox: SandboxReport::default(),
             machine: crate::machine::facts(hardware, None, SandboxReport::default()),
+            device: None,
+            cost: Vec::new(),
         }
     }
 

@@ -83,6 +83,8 @@ fn measurement(speedup: f64) -> Measurement {
             gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         },
+        device: None,
+        cost: Vec::new(),
     }
 }
 

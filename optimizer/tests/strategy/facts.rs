@@ -193,6 +193,7 @@ pub(crate) fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
             deterministic: Some(true),
             findings: Vec::new(),
             printed: String::new(),
+            cost: Vec::new(),
         }),
     }
 }
@@ -247,6 +248,8 @@ pub(crate) fn measurement(speedup: f64) -> Measurement {
         baseline: "reference.cpp, -O3".to_owned(),
         sandbox: SandboxReport::default(),
         machine: machine(),
+        device: None,
+        cost: Vec::new(),
     }
 }
 
