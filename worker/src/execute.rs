@@ -18,7 +18,7 @@ use object::ReadCache;
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
-use crate::build::{Builder, Role, build, disk_failure};
+use crate::build::{Builder, Compiler, Role, build, disk_failure};
 use crate::build_cache::BuildCache;
 use crate::check::{Libraries, check};
 use crate::inputs::SecretSeeds;
@@ -198,7 +198,7 @@ impl Step<'_> {
     fn builder(&self) -> Builder<'_> {
         Builder {
             jail: &self.bench.jail,
-            toolchain: &self.bench.toolchain,
+            compiler: Compiler::Cpp(&self.bench.toolchain),
             cache: &self.bench.builds,
             artifacts: self.artifacts,
             scratch: self.folder,

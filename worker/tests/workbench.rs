@@ -11,7 +11,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepInput, StepOutput};
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::build::{Role, build_key};
+use nightshift_worker::build::{Compiler, Role, build_key};
 use nightshift_worker::execute::{examine, find_cpp_toolchain};
 use nightshift_worker::process::CancelFlag;
 
@@ -283,11 +283,11 @@ fn a_stored_task_that_cannot_be_read_is_a_fatal_failure() {
 fn the_address_of_a_build_depends_on_source_role_and_toolchain() {
     let bench = Bench::new();
     let Some(toolchain) = bench.inner.machine().cpp_toolchain.clone() else { panic!("no compiler") };
-    let key = build_key(PROGRAM, Role::Reference, &toolchain);
-    assert_ne!(key, build_key(PROGRAM, Role::Truth, &toolchain));
+    let key = build_key(PROGRAM, Role::Reference, &Compiler::Cpp(&toolchain));
+    assert_ne!(key, build_key(PROGRAM, Role::Truth, &Compiler::Cpp(&toolchain)));
     let mut other = toolchain;
     other.fingerprint.push('x');
-    assert_ne!(key, build_key(PROGRAM, Role::Reference, &other));
+    assert_ne!(key, build_key(PROGRAM, Role::Reference, &Compiler::Cpp(&other)));
 }
 
 #[test]
