@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::task::Target;
 
 use crate::config::Flags;
 use crate::limits::LimitFlags;
@@ -142,6 +143,9 @@ pub(crate) struct Demo {
     /// Only this example; may be given several times
     #[arg(long = "task", value_name = "NAME")]
     pub(crate) tasks: Vec<String>,
+    /// The examples for this hardware: `cpu`, or `cuda` where there is a GPU
+    #[arg(long, value_parser = target, default_value = "cpu", conflicts_with = "tasks")]
+    pub(crate) target: Target,
     /// How it is followed and what comes after
     #[command(flatten)]
     pub(crate) follow: Following,
@@ -194,6 +198,13 @@ pub(crate) struct Run {
     /// How it is followed and what comes after
     #[command(flatten)]
     pub(crate) follow: Following,
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    Target::ALL.into_iter().find(|target| target.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

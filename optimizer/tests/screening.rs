@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use nightshift_optimizer::screen::{screen, strip_comments_and_strings};
+use nightshift_optimizer::task_file::load_folder;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::verdict::{Finding, Severity};
 
@@ -90,16 +91,21 @@ fn no_bundled_program_is_refused() -> TestResult {
         if !folder.is_dir() {
             continue;
         }
-        programs.push((folder.display().to_string(), fs::read_to_string(folder.join("reference.cpp"))?));
+        let task = load_folder(&folder)?.bundle;
+        let target = task.spec.target;
+        programs.push((folder.display().to_string(), target, task.reference_source));
         for reply in fs::read_dir(folder.join("replies"))? {
             let path = reply?.path();
             let found = blocks(&fs::read_to_string(&path)?);
-            programs.extend(found.into_iter().map(|source| (path.display().to_string(), source)));
+            programs.extend(found.into_iter().map(|source| (path.display().to_string(), target, source)));
         }
     }
-    assert!(programs.len() > 20, "{}", programs.len());
-    for (name, source) in programs {
-        let found = screen(&source, Target::Cpu);
+    for target in Target::ALL {
+        let count = programs.iter().filter(|(_, of, _)| *of == target).count();
+        assert!(count > 20, "{count} programs for {}", target.as_str());
+    }
+    for (name, target, source) in programs {
+        let found = screen(&source, target);
         assert!(violations(&found).is_empty(), "{name}: {found:?}");
     }
     Ok(())
