@@ -54,7 +54,15 @@ pub fn has_violation(findings: &[Finding]) -> bool {
 }
 
 /// Violations that an honest author commits by mistake: they break the contract, but nobody is deceived by them.
-const HONEST_MISTAKES: [&str; 5] = ["threads", "forbidden_include", "exits", "input_modified", "source_too_large"];
+const HONEST_MISTAKES: [&str; 7] = [
+    "threads",
+    "forbidden_include",
+    "forbidden_library",
+    "managed_memory",
+    "exits",
+    "input_modified",
+    "source_too_large",
+];
 
 /// The sanitizer's checks: what they find begins with their name.
 const SANITIZER_CHECKS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "sanitizer"];
@@ -62,9 +70,8 @@ const SANITIZER_CHECKS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "sani
 /// Whether the findings show a grave cheat: a violation that no honest author commits.
 #[must_use]
 pub fn is_major_hacking(findings: &[Finding]) -> bool {
-    let honest = |code: &str| {
-        HONEST_MISTAKES.contains(&code) || SANITIZER_CHECKS.iter().any(|check| code.starts_with(check))
-    };
+    let honest =
+        |code: &str| HONEST_MISTAKES.contains(&code) || SANITIZER_CHECKS.iter().any(|check| code.starts_with(check));
     findings.iter().any(|finding| finding.severity == Severity::Violation && !honest(&finding.code))
 }
 

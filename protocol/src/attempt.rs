@@ -61,6 +61,20 @@ pub enum Bound {
     Host,
 }
 
+impl Bound {
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+            Self::Latency => "latency",
+            Self::Launch => "launch",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// Where a run goes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

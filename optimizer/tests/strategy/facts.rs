@@ -211,6 +211,7 @@ pub(crate) fn sanitized(thorough: bool, racy: bool) -> StepOutput {
         SanitizerRun {
             tool,
             outcome: if found { SanitizerOutcome::Errors } else { SanitizerOutcome::Clean },
+            code: None,
             reason: None,
             remedy: None,
             errors: u64::from(found),
