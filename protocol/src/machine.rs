@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::needs::{ComputeCapability, Label, Tool};
 use crate::task::Target;
+use crate::time::TimestampMs;
 
 /// Who can carry out a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -264,6 +265,23 @@ pub struct DeviceOffer {
     pub memory_bytes: u64,
     /// Steps that may share it when no step has it alone.
     pub shared_slots: u32,
+    /// Why nothing may run on it for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// Why nothing runs on a device until it passes a test again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Quarantine {
+    /// Tells it from earlier ones of the same device in the same life of its worker.
+    pub incident: u64,
+    /// Stable code: `gpu.lost`, `gpu.wedged`, `gpu.unprobed`.
+    pub code: String,
+    /// What was seen.
+    pub reason: String,
+    /// When the server heard of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<TimestampMs>,
 }
 
 /// What a worker can do, sent at registration.

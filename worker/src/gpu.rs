@@ -6,17 +6,31 @@
 
 mod choice;
 mod discovery;
+#[cfg(test)]
+pub(crate) mod fake;
+mod health;
 mod management;
 #[expect(unsafe_code, reason = "two questions that the wrapper of the management library does not have")]
 mod nvml;
+#[expect(unsafe_code, reason = "calls the driver")]
+mod probe;
 mod processes;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;
+mod ward;
 mod watch;
+mod xid;
 
 pub use self::choice::{DeviceChoice, InvalidChoice};
-pub use self::discovery::{Absence, Gpu, Gpus, Hidden};
+pub use self::discovery::{Absence, FIRST_DEVICE, Gpu, Gpus, Hidden};
+pub use self::health::{ChildProber, Health, Illness, LOST, PROBE_LIMIT, Prober, UNPROBED, WEDGED};
 pub use self::management::{
     FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions,
 };
 pub use self::nvml::Nvml;
+pub use self::probe::CudaFacts;
+pub(crate) use self::probe::probe_main;
 pub use self::processes::{Kin, ProcessTable, Processes};
+pub use self::ward::{RETEST_INTERVAL, SURVIVOR_LIMIT, Ward};
 pub use self::watch::{Conditions, Watch};

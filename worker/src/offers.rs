@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use nightshift_protocol::machine::{DeviceOffer, MachineFacts, Offers};
+use nightshift_protocol::machine::{ComputeMode, DeviceOffer, GpuFacts, MachineFacts, Offers};
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::task::Target;
 
+use crate::gpu::{Gpu, Gpus};
 use crate::lease::WorkerConfig;
 use crate::toolchain::{is_program, system_folders};
 
@@ -22,25 +23,95 @@ const TOOLKITS: [(&str, &str, &str); 4] = [
     ("/opt/nvidia/nsight-compute", "", ""),
 ];
 
-/// What this machine offers.
-pub(crate) fn offers(config: &WorkerConfig, machine: MachineFacts) -> Offers {
+/// Processes of one step that may hold a context on its GPU at once: candidate, reference, truth.
+pub const CONTEXTS_PER_STEP: u32 = 3;
+/// Memory of a GPU that one context is counted with: its own, and what a program of a usual size works on.
+const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
+/// Most contexts on one GPU when nobody says how many.
+const MAX_CONTEXTS: u32 = 24;
+
+/// What cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{asked} contexts are too few for {gpus} GPUs: a step takes up to {CONTEXTS_PER_STEP} of them. Allow at least {least}, \
+     or name fewer GPUs as `worker.devices`"
+)]
+pub struct InvalidOffer {
+    asked: u32,
+    gpus: usize,
+    least: u32,
+}
+
+impl InvalidOffer {
+    /// Stable code, documented in `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        "worker.too_few_gpu_contexts"
+    }
+}
+
+/// What this machine offers. The `cuda` target needs its compiler; GPUs are what it runs on, and without one the machine
+/// builds for others.
+pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result<Offers, InvalidOffer> {
     let root = Path::new("/");
-    Offers {
-        targets: vec![Target::Cpu],
+    let mut targets = vec![Target::Cpu];
+    let mut devices = vec![DeviceOffer {
+        index: CPU_DEVICE,
+        target: Target::Cpu,
+        name: machine.processor.clone(),
+        uuid: None,
+        compute_capability: None,
+        memory_bytes: machine.memory_bytes,
+        shared_slots: SHARED_STEPS,
+        quarantine: None,
+    }];
+    if machine.cuda_toolchain.is_some() {
+        targets.push(Target::Cuda);
+        devices.extend(gpu_offers(&config.gpus, config.gpu_contexts)?);
+    }
+    machine.gpus = config.gpus.facts();
+    Ok(Offers {
+        targets,
         cpu_slots: config.cpu_slots.max(1),
-        devices: vec![DeviceOffer {
-            index: CPU_DEVICE,
-            target: Target::Cpu,
-            name: machine.processor.clone(),
-            uuid: None,
-            compute_capability: None,
-            memory_bytes: machine.memory_bytes,
-            shared_slots: SHARED_STEPS,
-        }],
+        devices,
         tools: tools(root, &config.search_path),
         labels: config.labels.clone(),
         machine,
+    })
+}
+
+/// One device for each GPU, with as many places as its contexts are good for.
+fn gpu_offers(gpus: &Gpus, contexts: Option<u32>) -> Result<Vec<DeviceOffer>, InvalidOffer> {
+    let count = gpus.usable().len();
+    let each = contexts.map(|contexts| contexts / u32::try_from(count).unwrap_or(u32::MAX).max(1));
+    if let Some((asked, each)) = contexts.zip(each)
+        && count > 0
+        && each < CONTEXTS_PER_STEP
+    {
+        let least = CONTEXTS_PER_STEP.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        return Err(InvalidOffer { asked, gpus: count, least });
     }
+    let offer = |(index, gpu): (u32, &Gpu)| DeviceOffer {
+        index,
+        target: Target::Cuda,
+        name: gpu.facts.name.clone(),
+        uuid: Some(gpu.facts.uuid.clone()),
+        compute_capability: Some(gpu.facts.compute_capability),
+        memory_bytes: gpu.facts.memory_bytes,
+        shared_slots: each.unwrap_or_else(|| contexts_of(&gpu.facts)) / CONTEXTS_PER_STEP,
+        quarantine: None,
+    };
+    Ok(gpus.numbered().map(offer).collect())
+}
+
+/// Contexts that a GPU has room for.
+fn contexts_of(gpu: &GpuFacts) -> u32 {
+    if gpu.compute_mode == Some(ComputeMode::ExclusiveProcess) {
+        // Only one of them at a time; the driver refuses the others, and steps wait for it in a row.
+        return CONTEXTS_PER_STEP;
+    }
+    let contexts = u32::try_from(gpu.memory_bytes / MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
+    contexts.clamp(CONTEXTS_PER_STEP, MAX_CONTEXTS)
 }
 
 /// Tools below `root`: programs in the search path, in the system's folders and in those of CUDA.

@@ -25,6 +25,7 @@ pub(crate) use survivors::{Survivor, take_survivors};
 pub(crate) use trusted::{TrustedEnd, run_trusted};
 pub(crate) use wire::{WireError, pair, receive, send};
 
+use crate::profilers::REPLAY_ARGUMENT;
 use crate::sandbox::{DeviceAccess, JailPlan, Work};
 
 /// First argument of a child that becomes a command.
@@ -249,13 +250,16 @@ fn plan(command: &JailedCommand, means: SandboxChoice, device: Option<&DeviceAcc
     }
 }
 
-/// Has to be called first in `main`, before any thread starts: carries out `__jail`, `__runner` and `__probe_gpu` and
-/// returns their exit status; returns nothing for anything else.
+/// Has to be called first in `main`, before any thread starts: carries out `__jail`, `__runner`, `__replay` and
+/// `__probe_gpu` and returns their exit status; returns nothing for anything else.
 #[must_use]
 pub fn child_main(args: &[OsString]) -> Option<i32> {
     let name = args.get(1)?;
     if name == PROBE_ARGUMENT {
         return Some(crate::gpu::probe_main());
+    }
+    if name == REPLAY_ARGUMENT {
+        return Some(crate::runner::replay(args));
     }
     (name == JAIL_ARGUMENT || name == RUNNER_ARGUMENT).then(crate::sandbox::supervise)
 }

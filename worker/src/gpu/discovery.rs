@@ -7,8 +7,12 @@ use nightshift_protocol::machine::{ComputeMode, GpuFacts, Mig};
 use super::choice::DeviceChoice;
 use super::management::{FoundGpu, Management, ManagementError, Unreadable, Versions};
 use super::nvml::Nvml;
+use super::probe::CudaFacts;
 use super::processes::{ProcessTable, Processes};
 use super::watch::Watch;
+
+/// Number under which the first GPU of a worker is offered: the machine itself is a device too, of the `cpu` target.
+pub const FIRST_DEVICE: u32 = 1;
 
 /// Why no GPU can be used here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,6 +133,31 @@ impl Gpus {
     #[must_use]
     pub fn usable(&self) -> &[Gpu] {
         &self.gpus
+    }
+
+    /// Those that may be used, with the numbers under which they are offered.
+    pub fn numbered(&self) -> impl Iterator<Item = (u32, &Gpu)> {
+        (FIRST_DEVICE..).zip(&self.gpus)
+    }
+
+    /// The GPU that is offered under this number.
+    #[must_use]
+    pub fn device(&self, number: u32) -> Option<&Gpu> {
+        self.numbered().find(|(device, _)| *device == number).map(|(_, gpu)| gpu)
+    }
+
+    /// Takes in what only CUDA tells of a device.
+    pub(super) fn complete(&mut self, number: u32, told: &CudaFacts) {
+        let Some(gpu) = number.checked_sub(FIRST_DEVICE).and_then(|place| self.gpus.get_mut(place as usize)) else {
+            return;
+        };
+        let facts = &mut gpu.facts;
+        facts.multiprocessors = told.multiprocessors.or(facts.multiprocessors);
+        facts.l2_bytes = told.l2_bytes.or(facts.l2_bytes);
+        if facts.memory_bytes_per_s.is_none() && facts.mig.is_none() {
+            facts.memory_bytes_per_s =
+                told.memory_clock_khz.zip(told.memory_bus_bits).map(|(khz, bits)| khz * 1_000 * 2 * bits / 8);
+        }
     }
 
     /// Those that are there and are not offered.

@@ -6,9 +6,9 @@ use super::management::{Management, ManagementError};
 use super::processes::{Kin, Processes};
 
 /// Largest change of the multiprocessors' clock that two samples may differ by, in hundredths.
-pub const MAX_CLOCK_CHANGE_PERCENT: u32 = 3;
+const MAX_CLOCK_CHANGE_PERCENT: u32 = 3;
 /// Largest change of temperature that two samples may differ by, in degrees.
-pub const MAX_TEMPERATURE_CHANGE_C: u32 = 15;
+const MAX_TEMPERATURE_CHANGE_C: u32 = 15;
 
 /// Watches one device.
 #[derive(Debug, Clone)]

@@ -13,6 +13,7 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use nightshift_worker::artifacts::{ArtifactError, ArtifactStore, Transfer};
 use nightshift_worker::execute::Workbench;
+use nightshift_worker::gpu::{Absence, Gpus};
 use nightshift_worker::lease::WorkerConfig;
 use nightshift_worker::process::CancelFlag;
 
@@ -117,6 +118,8 @@ pub(crate) fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfi
         labels: BTreeSet::new(),
         search_path: Vec::new(),
         drain_timeout: Duration::from_secs(1),
+        gpus: Gpus::none(Absence::NoGpu),
+        gpu_contexts: None,
     }
 }
 
