@@ -66,8 +66,6 @@ pub enum TierPurpose {
     Code,
     /// How far from the peaks.
     Roofline,
-    /// Whether memory is used as it may be.
-    Sanitize,
 }
 
 /// One tool that was wanted for a profile.
@@ -75,13 +73,16 @@ pub enum TierPurpose {
 pub struct TierReport {
     /// What for.
     pub purpose: TierPurpose,
-    /// The tool: `nsys`, `cupti`, `ncu`, `compiler_report`, `analytic_roofline`, `compute-sanitizer`.
+    /// The tool: `nsys`, `cupti`, `ncu`, `compiler_report`, `analytic_roofline`.
     pub tool: String,
     /// Its version, when known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Whether its result is in the profile.
     pub used: bool,
+    /// Stable code of why it is not, for example `profile.counters_not_permitted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Why its result is not in the profile, or not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -291,6 +292,9 @@ pub struct KernelProfile {
     /// Throughput of the multiprocessors against their peak, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_share: Option<f64>,
+    /// Throughput of the memories and caches against their peak, the busiest of them, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_share: Option<f64>,
     /// Throughput of the device memory against its peak, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram_share: Option<f64>,
@@ -436,6 +440,9 @@ pub struct SanitizerRun {
     pub tool: SanitizerTool,
     /// How it ended.
     pub outcome: SanitizerOutcome,
+    /// Stable code of why it gave no answer, for example `profile.tool_missing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Why it could not look to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -521,6 +528,7 @@ mod tests {
         SanitizerRun {
             tool: SanitizerTool::Memcheck,
             outcome,
+            code: None,
             reason: None,
             remedy: None,
             errors: 0,

@@ -5,8 +5,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::step::StepFailure;
+use tempfile::TempDir;
 
+use super::tools::Tool;
 use crate::artifacts::ArtifactError;
+use crate::build::disk_failure;
+use crate::process::{JailedCommand, Limits, ProcessError, ProcessResult};
 use crate::toolchain::Run;
 
 /// First argument of our own binary that makes it a replay.
@@ -23,6 +28,9 @@ pub struct Replay<'a> {
     /// Runs a jailed command where the step's device can be used, with `/proc`, `/dev/shm` and the loopback network, which
     /// the tools need to talk to the process that they watch.
     pub run: &'a Run<'a>,
+    /// The same for the tool that reads the device's counters, with the one privilege that the driver may ask for
+    /// (`CAP_PERFMON`), where the worker has it to give.
+    pub run_with_counters: &'a Run<'a>,
     /// Our own binary.
     pub executable: &'a Path,
     /// The plan of the call.
@@ -46,6 +54,9 @@ impl fmt::Debug for Replay<'_> {
     }
 }
 
+/// How a tool ended; the reason when it could not be started.
+pub(super) type ToolEnd = Result<ProcessResult, String>;
+
 impl Replay<'_> {
     /// The command that repeats the call, as the tools take it.
     #[must_use]
@@ -58,4 +69,75 @@ impl Replay<'_> {
             calls.to_string().into(),
         ]
     }
+
+    /// An empty folder for one run of a tool.
+    pub(super) fn folder(&self, tool: &str) -> Result<TempDir, StepFailure> {
+        let made = tempfile::Builder::new().prefix(&format!("{tool}-")).tempdir_in(self.scratch);
+        made.map_err(|error| disk_failure(self.scratch, &error))
+    }
+
+    /// Runs a tool in that folder. Only the end of the step itself is a failure.
+    pub(super) fn run_tool(
+        &self,
+        tool: &Tool,
+        args: Vec<OsString>,
+        folder: &Path,
+        limits: Limits,
+    ) -> Result<ToolEnd, StepFailure> {
+        ended((self.run)(&self.tool_command(tool, args, folder, limits)))
+    }
+
+    /// [`Self::run_tool`] for the tool that reads the device's counters.
+    pub(super) fn run_counting_tool(
+        &self,
+        tool: &Tool,
+        args: Vec<OsString>,
+        folder: &Path,
+        limits: Limits,
+    ) -> Result<ToolEnd, StepFailure> {
+        ended((self.run_with_counters)(&self.tool_command(tool, args, folder, limits)))
+    }
+
+    /// The jailed command of a tool, with nothing in its environment that is not needed.
+    pub(super) fn tool_command(
+        &self,
+        tool: &Tool,
+        args: Vec<OsString>,
+        folder: &Path,
+        limits: Limits,
+    ) -> JailedCommand {
+        let mut read_only = tool.folders.clone();
+        let libraries: Vec<PathBuf> = self.library_path.iter().chain(&tool.library_path).cloned().collect();
+        let mut needed: Vec<PathBuf> = self.readable.to_vec();
+        needed.push(self.executable.to_path_buf());
+        needed.extend(libraries.iter().cloned());
+        for path in needed {
+            if path.exists() && !read_only.contains(&path) {
+                read_only.push(path);
+            }
+        }
+        let mut env = vec![("HOME".to_owned(), folder.to_string_lossy().into_owned())];
+        env.extend(library_path_variable(&libraries).map(|value| ("LD_LIBRARY_PATH".to_owned(), value)));
+        env.extend(self.env.iter().cloned());
+        JailedCommand { program: tool.path.clone(), args, read_only, scratch: folder.to_path_buf(), env, limits }
+    }
+}
+
+fn ended(result: Result<ProcessResult, ProcessError>) -> Result<ToolEnd, StepFailure> {
+    match result {
+        Ok(result) => Ok(Ok(result)),
+        Err(ProcessError::Cancelled) => Err(ProcessError::Cancelled.into()),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// The value of `LD_LIBRARY_PATH`; none when there is nothing to say. A folder whose name holds the separator would become
+/// two others.
+fn library_path_variable(folders: &[PathBuf]) -> Option<String> {
+    let named: Vec<String> = folders
+        .iter()
+        .map(|folder| folder.to_string_lossy().into_owned())
+        .filter(|name| !name.is_empty() && !name.contains([':', ';']))
+        .collect();
+    (!named.is_empty()).then(|| named.join(":"))
 }
