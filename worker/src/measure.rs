@@ -2,6 +2,8 @@
 //! of the timed calls themselves are compared.
 
 mod conditions;
+mod device;
+mod rows;
 mod samples;
 mod witness;
 
@@ -15,6 +17,8 @@ use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, Severity};
 
 pub(crate) use self::conditions::{CacheSweep, OneCore};
+pub(crate) use self::device::stage_sets;
+pub use self::device::{DeviceMeasureOptions, Programs, measure_on_device};
 use self::samples::{Samples, float, inside};
 use self::witness::Witness;
 use crate::compare::count_wrong;
@@ -288,6 +292,8 @@ impl Race<'_> {
             baseline: baseline_label.to_owned(),
             sandbox: self.candidate.sandbox().clone(),
             machine: machine.clone(),
+            device: None,
+            cost: Vec::new(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod device;
 mod driver;
 mod message;
 mod plan;
+mod replay;
 mod sampling;
 #[expect(unsafe_code, reason = "loads a foreign library and calls it through the native contract")]
 mod serve;
@@ -20,6 +21,8 @@ mod session;
 
 pub use breach::{Breach, note};
 pub(crate) use plan::RunnerPlan;
+pub(crate) use replay::replay;
+pub use replay::write_replay;
 pub(crate) use serve::serve;
 pub use sampling::{Burst, Draw};
-pub use session::{Call, CallTime, DeviceUse, Session, SessionError, SessionOptions};
+pub use session::{Call, CallTime, DeviceUse, Grounds, Launched, Session, SessionError, SessionOptions};

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::driver::{Context, DeviceMemory, Event, Stream};
 use super::message::{Fault, Mix};
@@ -11,8 +11,15 @@ use super::plan::{GUARD_BYTES, Layout, Placed, Region};
 
 type Outcome<T> = Result<T, Fault>;
 
-/// What is written over before a timed call, as a multiple of the device's last cache.
-const FLUSHED_CACHES: usize = 2;
+/// What is written over before a timed call, as a multiple of the device's last cache. Twice is enough for the cache;
+/// the rest keeps the device at work while the host launches the call behind it, so that its events show the time of the
+/// call and not that of its launch.
+const FLUSHED_CACHES: usize = 4;
+
+/// Most pieces of the inputs that are put right just before a timed call, and the elements of each. A program that does
+/// not wait for its stream finds something else there.
+const LATE_PIECES: usize = 4;
+const LATE_ELEMENTS: usize = 64;
 
 /// One buffer of the arena, mirrored with its guards.
 #[derive(Debug)]
@@ -78,11 +85,29 @@ impl Mirror {
     }
 
     /// Takes the end of one set's tensor, and behind it the beginning of another's.
-    fn mix(&self, first: &DeviceMemory, second: &DeviceMemory, mix: Mix, on: &Stream) -> Outcome<()> {
+    fn mix(&self, sets: Pair<'_>, mix: Mix, on: &Stream) -> Outcome<()> {
+        self.mix_part(sets, mix, 0, self.region.size, on)
+    }
+
+    /// The same, of some bytes only.
+    fn mix_part(&self, sets: Pair<'_>, mix: Mix, start: usize, size: usize, on: &Stream) -> Outcome<()> {
         let skipped = mix.skipped(self.region.size / self.width) * self.width;
-        let kept = self.region.size - skipped;
-        self.memory.copy_from(GUARD_BYTES, first, GUARD_BYTES + skipped, kept, on)?;
-        self.memory.copy_from(GUARD_BYTES + kept, second, GUARD_BYTES, skipped, on)
+        let border = self.region.size - skipped;
+        let in_first = border.saturating_sub(start).min(size);
+        let to = GUARD_BYTES + start;
+        self.memory.copy_from(to, sets.0, to + skipped, in_first, on)?;
+        let from = GUARD_BYTES + (start + in_first).saturating_sub(border);
+        self.memory.copy_from(to + in_first, sets.1, from, size - in_first, on)
+    }
+
+    /// The piece that is put right late: first byte and size.
+    fn late_piece(&self, mix: Mix, piece: usize) -> (usize, usize) {
+        let elements = self.region.size / self.width;
+        let size = elements.min(LATE_ELEMENTS);
+        let places = u64::try_from(elements - size + 1).unwrap_or(1);
+        let random = mix.shift.rotate_left(17 + u32::try_from(piece).unwrap_or(0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = usize::try_from((random >> 11) % places).unwrap_or(0);
+        (place * self.width, size * self.width)
     }
 
     fn copy(&self, on: &Stream) -> Outcome<DeviceMemory> {
@@ -91,6 +116,9 @@ impl Mirror {
         Ok(copy)
     }
 }
+
+/// The same tensor of two sets.
+type Pair<'a> = (&'a DeviceMemory, &'a DeviceMemory);
 
 /// The shared memory of this process and its parent.
 #[derive(Debug, Clone, Copy)]
@@ -228,7 +256,11 @@ impl Device {
     /// Calls something between two events. The device is at rest before and after.
     pub(super) fn time(&self, call: &mut dyn FnMut() -> i32) -> Outcome<(i32, DeviceTime)> {
         self.context.settle("waiting for the device before the call")?;
-        let before = clock_gettime(ClockId::MonotonicRaw);
+        self.time_from(clock_gettime(ClockId::MonotonicRaw), call)
+    }
+
+    /// The same, behind work that is on its way.
+    fn time_from(&self, before: Timespec, call: &mut dyn FnMut() -> i32) -> Outcome<(i32, DeviceTime)> {
         self.started.record(&self.stream)?;
         let status = call();
         self.ended.record(&self.stream)?;
@@ -262,8 +294,11 @@ impl Device {
         call: &mut dyn FnMut() -> i32,
     ) -> Outcome<(i32, DeviceTime)> {
         self.make_slot(slot)?;
+        self.context.settle("waiting for the device before the call")?;
+        self.context.forget_persisting_lines();
+        let before = clock_gettime(ClockId::MonotonicRaw);
         self.put_in_place(mix, poison)?;
-        let timed = self.time(call)?;
+        let timed = self.time_from(before, call)?;
         self.keep(slot)?;
         self.settle()?;
         Ok(timed)
@@ -280,6 +315,8 @@ impl Device {
         for position in 0..mixes.len() {
             self.make_slot(first_slot + position)?;
         }
+        self.context.settle("waiting for the device before a row of calls")?;
+        self.context.forget_persisting_lines();
         for (position, mix) in mixes.iter().enumerate() {
             self.put_in_place(*mix, poison)?;
             let status = call();
@@ -292,15 +329,17 @@ impl Device {
         Ok(0)
     }
 
-    /// The time of one launch of the program's calls as a graph, on average over many in a row.
+    /// The time of the program's calls as a graph that is launched so many times in a row. A program that cannot be
+    /// recorded, because it waits or allocates, takes no time.
     pub(super) fn graph(&self, launches: usize, call: &mut dyn FnMut() -> i32) -> Outcome<(i32, DeviceTime)> {
         self.settle()?;
         self.stream.begin_recording()?;
         let status = call();
-        let graph = self.stream.end_recording()?;
-        if status != 0 {
-            return Ok((status, DeviceTime::default()));
-        }
+        let recorded = self.stream.end_recording();
+        let (0, Ok(graph)) = (status, recorded) else {
+            self.settle()?;
+            return Ok((0, DeviceTime::default()));
+        };
         graph.launch(&self.stream)?;
         let mut fault = None;
         let (_, time) = self.time(&mut || {
@@ -329,13 +368,23 @@ impl Device {
     fn put_in_place(&self, mix: Mix, poison: u32) -> Outcome<()> {
         let tensors = self.tensors()?;
         let set = |number: usize| self.sets.get(number).ok_or_else(|| out_of_turn("there is no such set"));
-        let (first, second) = (set(mix.first)?, set(mix.second)?);
-        for ((mirror, first), second) in tensors.inputs.iter().zip(first).zip(second) {
-            mirror.mix(first, second, mix, &self.stream)?;
+        let pairs = set(mix.first)?.iter().zip(set(mix.second)?);
+        let inputs: Vec<(&Mirror, Pair<'_>)> = tensors.inputs.iter().zip(pairs).collect();
+        for (mirror, pair) in &inputs {
+            mirror.mix(*pair, mix, &self.stream)?;
+        }
+        let late = || inputs.iter().cycle().enumerate().take(if inputs.is_empty() { 0 } else { LATE_PIECES });
+        for (piece, (mirror, _)) in late() {
+            let (start, size) = mirror.late_piece(mix, piece);
+            mirror.memory.fill(GUARD_BYTES + start, size, poison, &self.stream)?;
         }
         tensors.outputs.iter().try_for_each(|mirror| mirror.poison(poison, &self.stream))?;
-        self.context.forget_persisting_lines();
-        self.flush.fill(0, self.flush.size, poison, &self.stream)
+        self.flush.fill(0, self.flush.size, poison, &self.stream)?;
+        for (piece, (mirror, pair)) in late() {
+            let (start, size) = mirror.late_piece(mix, piece);
+            mirror.mix_part(*pair, mix, start, size, &self.stream)?;
+        }
+        Ok(())
     }
 
     fn make_slot(&mut self, slot: usize) -> Outcome<()> {

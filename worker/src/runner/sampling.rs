@@ -79,20 +79,16 @@ impl Session {
         Ok(Burst { outside_ns: u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX), calls: draws.len() })
     }
 
-    /// The time of so many launches in a row of the program's calls as one graph, in nanoseconds for one.
-    pub fn graph(&mut self, launches: usize) -> Result<f64, SessionError> {
+    /// The time of so many launches in a row of the program's calls as one graph, in nanoseconds for one; none when it
+    /// cannot be recorded.
+    pub fn graph(&mut self, launches: usize) -> Result<Option<f64>, SessionError> {
         let nonce = self.nonces.draw();
         let count = u64::try_from(launches.max(1)).unwrap_or(1);
         let limit_ms = self.call_timeout_ms.saturating_mul(count) + AROUND_CALL_MS;
         let (reply, _) = self.ask(Request::Graph { nonce, launches }, limit_ms)?;
         self.succeeded("ns_run", &reply)?;
         #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
-        Ok(reply.elapsed_ns as f64 / count as f64)
-    }
-
-    /// Sets canaries and poison for the timed calls that follow.
-    pub fn prepare_samples(&mut self, inputs: &[TensorData]) {
-        self.prepare(inputs, true);
+        Ok((reply.elapsed_ns > 0).then(|| reply.elapsed_ns as f64 / count as f64))
     }
 
     /// Takes out what a timed call left behind, and looks for broken rules.

@@ -146,11 +146,15 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
         plan,
         arena: DeviceArena(arena.as_mut_ptr()),
         device: None,
+        opened: None,
         shape: None,
         program: None,
         state: std::ptr::null_mut(),
     };
-    if !plan.on_device && runner.take_shape(0).is_err() {
+    if plan.on_device {
+        // Before it is asked to: others get ready meanwhile.
+        runner.opened = Some(runner.open());
+    } else if runner.take_shape(0).is_err() {
         return UNUSABLE;
     }
     while let Ok(Some(received)) = receive::<Request>(&*channel) {
@@ -188,6 +192,8 @@ pub(super) struct Runner<'a> {
     plan: &'a RunnerPlan,
     arena: DeviceArena,
     device: Option<Device>,
+    /// How the taking hold of the device went, until somebody asks.
+    opened: Option<Result<(), Fault>>,
     shape: Option<Shape>,
     program: Option<Program>,
     state: *mut c_void,
@@ -200,13 +206,16 @@ impl<'a> Runner<'a> {
     /// A runner on a device, without a parent.
     pub(super) fn alone(plan: &'a RunnerPlan, arena: *mut u8) -> Self {
         let arena = DeviceArena(arena);
-        Self { plan, arena, device: None, shape: None, program: None, state: std::ptr::null_mut() }
+        Self { plan, arena, device: None, opened: None, shape: None, program: None, state: std::ptr::null_mut() }
     }
 
     pub(super) fn answer(&mut self, request: Request) -> Option<Reply> {
         let nonce = request.nonce();
         let answer = match request {
-            Request::Open { .. } => self.open(),
+            Request::Open { .. } => {
+                let opened = self.opened.take().unwrap_or_else(|| self.open());
+                Some(opened.map(|()| Reply::default()))
+            }
             Request::Load { .. } => self.load(),
             Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
             Request::Init { .. } => self.init(),
@@ -232,11 +241,10 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn open(&mut self) -> Answer {
-        Some(Device::open(self.arena).map(|device| {
-            self.device = Some(device);
-            Reply::default()
-        }))
+    /// Takes hold of the device, and makes room for the first shape.
+    fn open(&mut self) -> Result<(), Fault> {
+        self.device = Some(Device::open(self.arena)?);
+        self.take_shape(0)
     }
 
     fn load(&mut self) -> Answer {
@@ -332,11 +340,16 @@ impl<'a> Runner<'a> {
         Some((status, u64::try_from(elapsed).unwrap_or(0)))
     }
 
-    /// Marks the range that profilers are asked to look at.
-    pub(super) fn profile(&self, on: bool) {
-        if let Some(device) = &self.device {
-            device.profile(on);
-        }
+    /// Calls the program once on what is in place, within the range that profilers are asked to look at.
+    pub(super) fn call_marked(&mut self) -> Option<Reply> {
+        let answer = self.on_device(false, |device, call| {
+            device.profile(true);
+            let status = call();
+            device.settle()?;
+            device.profile(false);
+            Ok((status, DeviceTime::default()))
+        })?;
+        Some(answer.unwrap_or_else(|fault| Reply { fault: Some(fault), ..Reply::default() }))
     }
 }
 

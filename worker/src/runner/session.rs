@@ -64,6 +64,26 @@ pub struct SessionOptions<'a> {
     pub device: Option<&'a DeviceUse>,
 }
 
+/// Where sessions are started.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    /// The binary of the children, and how they are isolated.
+    pub host: &'a JailHost,
+    /// The GPU that programs run on; none for the host.
+    pub device: Option<&'a DeviceUse>,
+    /// Ends everything.
+    pub cancel: &'a CancelFlag,
+}
+
+impl<'a> Grounds<'a> {
+    /// The shapes that one process serves, in the order given. On the host a process is cheap and each shape gets a
+    /// fresh one; on a device taking hold of it costs more than most checks.
+    #[must_use]
+    pub fn together(&self, shapes: &'a [ConcreteShapes]) -> Vec<&'a [ConcreteShapes]> {
+        if self.device.is_some() { vec![shapes] } else { shapes.chunks(1).collect() }
+    }
+}
+
 /// A GPU for programs to run on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceUse {
@@ -153,6 +173,36 @@ pub struct Call {
     pub breaches: Vec<Breach>,
 }
 
+/// A process that is getting ready.
+#[derive(Debug)]
+pub struct Launched {
+    session: Session,
+    memory_bytes: u64,
+    require_sandbox: bool,
+}
+
+impl Launched {
+    /// Waits until it is restricted and, on a device, has taken hold of it.
+    pub fn wait(self) -> Result<Session, SessionError> {
+        let Self { mut session, memory_bytes, require_sandbox } = self;
+        session.wait_until_restricted()?;
+        if require_sandbox && !session.report.is_sufficient() {
+            return Err(SessionError::Insufficient(Box::new(session.report.clone())));
+        }
+        if session.plan.on_device {
+            session.open_device()?;
+        }
+        // What a process weighs before anything foreign is in it is not the program's.
+        let base = session.jail.resident_bytes();
+        session.base_private_bytes = base.map_or(0, |resident| resident.private);
+        session.base_total_bytes = base.map_or(0, |resident| resident.total);
+        session.peak_bytes = 0;
+        session.memory_bytes = memory_bytes;
+        session.remember_outputs();
+        Ok(session)
+    }
+}
+
 /// A running library.
 #[derive(Debug)]
 pub struct Session {
@@ -186,6 +236,11 @@ pub struct Session {
 impl Session {
     /// Starts the process and waits until it is restricted. Nothing of the library runs yet.
     pub fn start(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Self, SessionError> {
+        Self::launch(host, options, cancel)?.wait()
+    }
+
+    /// Starts the process, and lets it get ready by itself: what takes its time, on a device, can be done side by side.
+    pub fn launch(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Launched, SessionError> {
         let os = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
@@ -211,32 +266,14 @@ impl Session {
             means: host.means,
             device: options.device.map(|device| device.access.clone()),
         };
-        let mut jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
-        drop(theirs);
-        let deadline = Instant::now() + START_LIMIT;
-        while jail.report.is_none() && !jail.is_over() {
-            if cancel.is_cancelled() {
-                return Err(ProcessError::Cancelled.into());
-            }
-            if Instant::now() > deadline {
-                return Err(ProcessError::Setup("the runner did not get ready".to_owned()).into());
-            }
-            jail.pump(WATCH_INTERVAL, None)?;
-        }
-        let Some(report) = jail.report.clone() else {
-            let reason = jail.setup_error.take().unwrap_or_else(|| "the runner ended before it was ready".to_owned());
-            return Err(ProcessError::Setup(reason).into());
-        };
-        if options.require_sandbox && !report.is_sufficient() {
-            return Err(SessionError::Insufficient(Box::new(report)));
-        }
-        let mut session = Self {
+        let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
+        let session = Self {
             base_private_bytes: 0,
             base_total_bytes: 0,
             jail,
             channel,
             arena,
-            report,
+            report: SandboxReport::default(),
             shape: 0,
             params: Vec::new(),
             weights_stale: false,
@@ -254,37 +291,41 @@ impl Session {
             cancel: cancel.clone(),
             library,
         };
-        if session.plan.on_device {
-            session.open_device()?;
+        Ok(Launched { session, memory_bytes: options.memory_bytes, require_sandbox: options.require_sandbox })
+    }
+
+    fn wait_until_restricted(&mut self) -> Result<(), SessionError> {
+        let deadline = Instant::now() + START_LIMIT;
+        while self.jail.report.is_none() && !self.jail.is_over() {
+            if self.cancel.is_cancelled() {
+                return Err(ProcessError::Cancelled.into());
+            }
+            if Instant::now() > deadline {
+                return Err(ProcessError::Setup("the runner did not get ready".to_owned()).into());
+            }
+            self.jail.pump(WATCH_INTERVAL, None)?;
         }
-        // What a process weighs before anything foreign is in it is not the program's.
-        let base = session.jail.resident_bytes();
-        session.base_private_bytes = base.map_or(0, |resident| resident.private);
-        session.base_total_bytes = base.map_or(0, |resident| resident.total);
-        session.peak_bytes = 0;
-        session.memory_bytes = options.memory_bytes;
-        session.remember_outputs();
-        Ok(session)
+        let Some(report) = self.jail.report.clone() else {
+            let reason =
+                self.jail.setup_error.take().unwrap_or_else(|| "the runner ended before it was ready".to_owned());
+            return Err(ProcessError::Setup(reason).into());
+        };
+        self.report = report;
+        Ok(())
     }
 
     fn open_device(&mut self) -> Result<(), SessionError> {
         let nonce = self.nonces.draw();
-        let unusable = |end: ProcessEnd| {
-            let (error, during) = match end {
-                ProcessEnd::DeviceFault { error, during } => (error, during),
-                end => (end.describe(), "taking hold of it".to_owned()),
-            };
-            SessionError::Device { error, during }
-        };
         match self.ask(Request::Open { nonce }, OPEN_LIMIT_MS) {
-            Ok(_) => self.shape(0),
-            Err(SessionError::Ended(end)) => Err(unusable(end)),
+            Ok(_) => Ok(()),
+            Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
+                Err(SessionError::Device { error, during })
+            }
+            Err(SessionError::Ended(end)) => {
+                Err(SessionError::Device { error: end.describe(), during: "taking hold of it".to_owned() })
+            }
             Err(error) => Err(error),
         }
-        .map_err(|error| match error {
-            SessionError::Ended(end) => unusable(end),
-            error => error,
-        })
     }
 
     /// Takes another one of its shapes for what follows. The weights have to be handed over anew.

@@ -88,11 +88,15 @@ pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
 
 /// Restricts this process to the visible paths, and to no network and no signals beyond itself where the kernel can.
 /// Tells whether files are isolated.
-pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> Result<bool, String> {
+pub(super) fn restrict_files(
+    plan: &JailPlan,
+    own_network: bool,
+    means: &mut Vec<SandboxMeans>,
+) -> Result<bool, String> {
     let shown = visible(plan)?;
     let mut reason = String::new();
     for abi in VERSIONS {
-        match restrict_with(abi, &shown) {
+        match restrict_with(abi, &shown, own_network) {
             Ok(RestrictionStatus {
                 ruleset: RulesetStatus::FullyEnforced,
                 landlock: LandlockStatus::Available { effective_abi, .. },
@@ -109,12 +113,13 @@ pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> 
     Ok(false)
 }
 
-fn restrict_with(abi: ABI, shown: &Visible) -> Result<RestrictionStatus, landlock::RulesetError> {
+fn restrict_with(abi: ABI, shown: &Visible, own_network: bool) -> Result<RestrictionStatus, landlock::RulesetError> {
     // Everything is required, nothing is best effort: a rule that the kernel cannot hold has to fail, so that the
     // next older version is tried as a whole.
     let mut ruleset =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
-    if !AccessNet::from_all(abi).is_empty() {
+    // In a network of its own, a process may reach what is in it.
+    if !AccessNet::from_all(abi).is_empty() && !own_network {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }
     if !Scope::from_all(abi).is_empty() {

@@ -1,7 +1,7 @@
 //! The namespaces road: own users, processes, network, and a private root that holds nothing but what is needed.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,22 @@ pub(super) fn leave_namespaces(means: &mut Vec<SandboxMeans>) -> Namespaces {
 fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
     // SAFETY: none of the flags used here detaches the table of descriptors, and the process has one thread.
     Ok(unsafe { unshare_unsafe(flags) }?)
+}
+
+/// Lets the processes of this network namespace talk to each other. A new one has a loopback that is switched off.
+pub(super) fn switch_loopback_on() -> std::io::Result<()> {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    // SAFETY: an all-zero request is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::try_from(*from).unwrap_or(0);
+    }
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or(0);
+    // SAFETY: the request is initialized, and the call only reads it.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Leaves the users' namespace, and keeps its own user and group number in the new one.
