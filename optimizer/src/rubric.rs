@@ -7,6 +7,7 @@
 
 mod anti_hacking;
 mod engineering;
+mod gpu;
 mod operators;
 mod request;
 
@@ -18,7 +19,7 @@ use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 
 /// Version of the rules: they change, and scores of different versions are not compared.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 3;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq)]

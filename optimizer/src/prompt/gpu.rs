@@ -292,7 +292,7 @@ fn timed(kernel: &KernelTime, calls: u32) -> String {
 /// `3 times, 12.10 µs each`, by call where calls are told apart.
 fn often(times: &Times, calls: u32) -> String {
     let each = micros(times.mean_ns());
-    if calls == 0 || times.count % u64::from(calls) != 0 {
+    if calls == 0 || !times.count.is_multiple_of(u64::from(calls)) {
         return format!("{} times, {each} each", times.count);
     }
     format!("{} a call, {each} each", times.count / u64::from(calls))

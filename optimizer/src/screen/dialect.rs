@@ -127,7 +127,7 @@ fn on_the_default_stream(configuration: &str, line: u32) -> Option<Finding> {
 }
 
 fn line_at(text: &str, at: usize) -> u32 {
-    let before = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+    let before = text.get(..at).unwrap_or(text).matches('\n').count();
     u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1)
 }
 

@@ -2,7 +2,7 @@
 
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport, Stage};
-use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::SanitizeReport;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
@@ -94,30 +94,8 @@ impl RunState {
                 unless_violated(attempt, next)
             }
             (AttemptStep::Confirm, StepOutput::Measured { measurement, findings }) => {
-                attempt.findings.extend(findings);
-                if let Some(first) = &attempt.measurement
-                    && measurement.speedup.high < first.speedup.low
-                {
-                    attempt.findings.push(note(
-                        "confirmation_lower".to_owned(),
-                        format!(
-                            "the fresh process confirmed {:.3}x where the first measurement gave {:.3}x",
-                            measurement.speedup.estimate, first.speedup.estimate
-                        ),
-                    ));
-                }
-                if !measurement.precise {
-                    let Interval { low, high, .. } = measurement.speedup;
-                    attempt.findings.push(note(
-                        "confirmation_imprecise".to_owned(),
-                        format!("the confirmation was noisy ({low:.3}x to {high:.3}x): it can only lower the speedup"),
-                    ));
-                }
-                attempt.confirmation = Some(*measurement);
-                timed(attempt);
-                let estimate = confirmed_estimate(attempt);
-                let after = unless_violated(attempt, AttemptStep::Profile);
-                if after == AfterStep::Finished || estimate <= best {
+                let after = confirmed(attempt, *measurement, findings);
+                if after == AfterStep::Finished || confirmed_estimate(attempt) <= best {
                     after
                 } else if sanitize::is_due_before_publication(target, attempt) {
                     AfterStep::Step(AttemptStep::SanitizeBest)
@@ -198,6 +176,32 @@ fn checked(attempt: &mut Attempt, report: CheckReport, next: AttemptStep) -> Aft
     } else {
         failed(attempt, outcome)
     }
+}
+
+/// Takes the measurement of a fresh process.
+fn confirmed(attempt: &mut Attempt, measurement: Measurement, findings: Vec<Finding>) -> AfterStep {
+    attempt.findings.extend(findings);
+    if let Some(first) = &attempt.measurement
+        && measurement.speedup.high < first.speedup.low
+    {
+        attempt.findings.push(note(
+            "confirmation_lower".to_owned(),
+            format!(
+                "the fresh process confirmed {:.3}x where the first measurement gave {:.3}x",
+                measurement.speedup.estimate, first.speedup.estimate
+            ),
+        ));
+    }
+    if !measurement.precise {
+        let Interval { low, high, .. } = measurement.speedup;
+        attempt.findings.push(note(
+            "confirmation_imprecise".to_owned(),
+            format!("the confirmation was noisy ({low:.3}x to {high:.3}x): it can only lower the speedup"),
+        ));
+    }
+    attempt.confirmation = Some(measurement);
+    timed(attempt);
+    unless_violated(attempt, AttemptStep::Profile)
 }
 
 /// An error of memory or a race is no cheat, but results that come out right beside it may be wrong elsewhere: they count

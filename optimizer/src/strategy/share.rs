@@ -12,11 +12,11 @@ use nightshift_protocol::profile::{KernelTime, Profile};
 /// Kernels that cuBLAS or cuDNN bring along are not in the build. Kernels of a library of headers are: the candidate's
 /// source instantiates them, and chooses their tiles and types.
 pub(super) fn own_kernel_share(build: Option<&BuildReport>, profile: &Profile) -> Option<f64> {
-    let built = build?.cuda.as_ref()?;
+    let own = &build?.cuda.as_ref()?.kernels;
     let timeline = profile.timeline.as_ref().filter(|timeline| !timeline.kernels.is_empty())?;
-    let symbols: BTreeSet<&str> = built.kernels.iter().map(|kernel| kernel.symbol.as_str()).collect();
+    let symbols: BTreeSet<&str> = own.iter().map(|kernel| kernel.symbol.as_str()).collect();
     let names = |wanted: fn(&&KernelBuild) -> bool| -> BTreeSet<String> {
-        built.kernels.iter().filter(wanted).map(|kernel| bare(&kernel.name)).collect()
+        own.iter().filter(wanted).map(|kernel| bare(&kernel.name)).collect()
     };
     let (all, without_symbol) = (names(|_| true), names(|kernel| kernel.symbol.is_empty()));
     let is_own = |kernel: &&KernelTime| match &kernel.mangled {

@@ -199,15 +199,15 @@ pub(crate) fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
 }
 
 /// What the sanitizer says of a program with a race, or without one.
-pub(crate) fn sanitized(thorough: bool, racy: bool) -> StepOutput {
-    let race = racy.then(|| Finding {
+pub(crate) fn sanitized(thorough: bool, has_race: bool) -> StepOutput {
+    let race = has_race.then(|| Finding {
         code: "racecheck".to_owned(),
         severity: Severity::Violation,
         message: "racecheck: a race between a write and a read in `sum`".to_owned(),
         line: Some(19),
     });
     let run = |tool: SanitizerTool| {
-        let found = racy && tool == SanitizerTool::Racecheck;
+        let found = has_race && tool == SanitizerTool::Racecheck;
         SanitizerRun {
             tool,
             outcome: if found { SanitizerOutcome::Errors } else { SanitizerOutcome::Clean },
