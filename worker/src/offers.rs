@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use nightshift_protocol::machine::{ComputeMode, DeviceOffer, GpuFacts, MachineFacts, Offers};
+use nightshift_protocol::machine::{DeviceOffer, GpuFacts, MachineFacts, Offers};
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::task::Target;
 
@@ -106,10 +106,6 @@ fn gpu_offers(gpus: &Gpus, contexts: Option<u32>) -> Result<Vec<DeviceOffer>, In
 
 /// Contexts that a GPU has room for.
 fn contexts_of(gpu: &GpuFacts) -> u32 {
-    if gpu.compute_mode == Some(ComputeMode::ExclusiveProcess) {
-        // Only one of them at a time; the driver refuses the others, and steps wait for it in a row.
-        return CONTEXTS_PER_STEP;
-    }
     let contexts = u32::try_from(gpu.memory_bytes / MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
     contexts.clamp(CONTEXTS_PER_STEP, MAX_CONTEXTS)
 }
@@ -154,7 +150,100 @@ fn named_folders(parent: &Path, fits: impl Fn(&str) -> bool) -> impl Iterator<It
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use nightshift_protocol::machine::{DeviceUse, Needs, SandboxReport, Toolchain};
+
     use super::*;
+    use crate::gpu::Absence;
+    use crate::gpu::fake::{FakeDriver, instance, whole};
+    use crate::machine::{facts, read_hardware};
+
+    fn config(gpus: Gpus, gpu_contexts: Option<u32>) -> WorkerConfig {
+        WorkerConfig {
+            server_url: String::new(),
+            token: String::new().into(),
+            name: String::new(),
+            embedded: false,
+            scratch_dir: PathBuf::new(),
+            cache_dir: PathBuf::new(),
+            executable: PathBuf::new(),
+            cpp_compiler: None,
+            cpu_slots: 3,
+            labels: BTreeSet::new(),
+            search_path: Vec::new(),
+            drain_timeout: std::time::Duration::ZERO,
+            gpus,
+            gpu_contexts,
+        }
+    }
+
+    fn described(has_nvcc: bool) -> MachineFacts {
+        let nvcc = Toolchain {
+            program: "nvcc".to_owned(),
+            path: "/usr/local/cuda/bin/nvcc".to_owned(),
+            version: "release 13.0".to_owned(),
+            flags: Vec::new(),
+            fingerprint: String::new(),
+        };
+        let machine = facts(read_hardware(Path::new("/nowhere"), None), None, SandboxReport::default());
+        MachineFacts { cuda_toolchain: has_nvcc.then_some(nvcc), ..machine }
+    }
+
+    fn shared_slots(gpus: &Gpus, contexts: Option<u32>) -> Vec<(u32, u32)> {
+        gpu_offers(gpus, contexts).unwrap().iter().map(|offer| (offer.index, offer.shared_slots)).collect()
+    }
+
+    #[test]
+    fn a_gpu_is_shared_by_as_many_steps_as_its_memory_has_contexts_for() {
+        let driver = FakeDriver::with(vec![Ok(whole(0)), Ok(instance(1, 0))]);
+        assert_eq!(shared_slots(&driver.gpus(), None), [(1, 8), (2, 1)]);
+        let offers = gpu_offers(&driver.gpus(), None).unwrap();
+        assert_eq!(offers[0].uuid.as_deref(), Some("GPU-0000"));
+        assert_eq!((offers[1].memory_bytes, offers[1].target), (18 << 30, Target::Cuda));
+    }
+
+    #[test]
+    fn a_cap_on_contexts_holds_for_all_gpus_together() {
+        let gpus = FakeDriver::with_whole(3).gpus();
+        assert_eq!(shared_slots(&gpus, Some(20)), [(1, 2), (2, 2), (3, 2)]);
+        assert_eq!(shared_slots(&gpus, Some(9)), [(1, 1), (2, 1), (3, 1)]);
+        let error = gpu_offers(&gpus, Some(8)).unwrap_err();
+        assert_eq!(error.code(), "worker.too_few_gpu_contexts");
+        assert!(error.to_string().contains("at least 9"), "{error}");
+        assert!(shared_slots(&Gpus::none(Absence::NoGpu), Some(1)).is_empty(), "there is nothing to cap");
+    }
+
+    #[test]
+    fn cuda_needs_its_compiler_and_without_a_gpu_the_machine_builds_only() {
+        let gpus = FakeDriver::with_whole(2).gpus();
+        let build = Needs::worker(Target::Cuda, DeviceUse::None);
+        let measure = Needs::worker(Target::Cuda, DeviceUse::Exclusive);
+
+        let both = offers(&config(gpus.clone(), None), described(true)).unwrap();
+        assert!(build.fit(&both) && measure.fit(&both));
+        assert_eq!((both.devices.len(), both.machine.gpus.len(), both.cpu_slots), (3, 2, 3));
+
+        let builds = offers(&config(Gpus::none(Absence::NoGpu), None), described(true)).unwrap();
+        assert!(build.fit(&builds) && !measure.fit(&builds));
+        assert_eq!(measure.lacking(&builds), ["a device"]);
+
+        let neither = offers(&config(gpus, None), described(false)).unwrap();
+        assert_eq!((neither.targets.as_slice(), neither.devices.len()), ([Target::Cpu].as_slice(), 1));
+        assert_eq!(neither.machine.gpus.len(), 2, "what is there is told all the same");
+    }
+
+    #[test]
+    fn a_quarantined_gpu_fits_nothing_and_that_is_said() {
+        let mut offers = offers(&config(FakeDriver::with_whole(1).gpus(), None), described(true)).unwrap();
+        offers.devices[1].quarantine = Some(nightshift_protocol::machine::Quarantine {
+            incident: 1,
+            code: crate::gpu::LOST.to_owned(),
+            reason: String::new(),
+            since: None,
+        });
+        let measure = Needs::worker(Target::Cuda, DeviceUse::Exclusive);
+        assert!(!measure.fit(&offers));
+        assert_eq!(measure.lacking(&offers), ["a device that is not quarantined"]);
+    }
 
     fn machine(files: &[(&str, u32)]) -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt as _;

@@ -203,8 +203,14 @@ fn unusable(found: &FoundGpu) -> Option<&'static str> {
     if found.mig == Some(Mig::Parent) {
         return Some("it is partitioned: its instances are devices of their own");
     }
-    (found.compute_mode == Some(ComputeMode::Prohibited))
-        .then_some("its compute mode prohibits contexts (`nvidia-smi -c 0` permits them)")
+    match found.compute_mode {
+        Some(ComputeMode::Prohibited) => Some("its compute mode prohibits contexts (`nvidia-smi -c 0` permits them)"),
+        // Candidate and baseline take turns on it, each in its own process.
+        Some(ComputeMode::ExclusiveProcess) => {
+            Some("its compute mode allows one process at a time, and a step needs several (`nvidia-smi -c 0`)")
+        }
+        Some(ComputeMode::Shared) | None => None,
+    }
 }
 
 fn facts(found: FoundGpu, versions: &Versions) -> GpuFacts {

@@ -108,13 +108,14 @@ fn devices_that_the_operator_hides_are_not_offered() {
 
 #[test]
 fn one_that_does_not_answer_or_forbids_contexts_is_hidden_with_the_reason() {
-    let mut forbidden = whole(1);
+    let (mut forbidden, mut alone) = (whole(1), whole(3));
     forbidden.compute_mode = Some(ComputeMode::Prohibited);
+    alone.compute_mode = Some(ComputeMode::ExclusiveProcess);
     let lost = Unreadable { index: 0, uuid: None, why: ManagementError::Lost };
-    let gpus = FakeDriver::with(vec![Err(lost), Ok(forbidden), Ok(whole(2))]).gpus();
+    let gpus = FakeDriver::with(vec![Err(lost), Ok(forbidden), Ok(whole(2)), Ok(alone)]).gpus();
     assert_eq!(uuids(&gpus), ["GPU-2000"]);
     let hidden: Vec<_> = gpus.hidden().iter().map(|hidden| hidden.device.as_str()).collect();
-    assert_eq!(hidden, ["GPU 0", "GPU-1000"]);
+    assert_eq!(hidden, ["GPU 0", "GPU-1000", "GPU-3000"]);
     assert!(gpus.hidden()[0].reason.contains("lost") && gpus.hidden()[1].reason.contains("nvidia-smi -c 0"));
 }
 
