@@ -93,7 +93,7 @@ def _attempt(task: str, attempt: dict, steps: dict) -> dict:
         "outcome": attempt["outcome"],
         "speedup": measurement.get("speedup"),
         "findings": sorted({finding["code"] for finding in attempt["findings"]}),
-        "sanitizers": [run["tool"] for run in (attempt.get("sanitize") or {}).get("tools", [])],
+        "sanitizers": [f"{run['tool']} {run['outcome']}" for run in (attempt.get("sanitize") or {}).get("tools", [])],
         "tier": profile.get("tier"),
         "bound": (profile.get("bound") or {}).get("bound"),
         "own_share": (attempt.get("verdict") or {}).get("custom_kernel_time_share"),
@@ -113,9 +113,6 @@ def _tools(exported: dict) -> dict:
             said = tier.get("version") or (tier.get("reason") if not tier["used"] else None)
             if said:
                 tools[tier["tool"]] = said
-        for run in (attempt.get("sanitize") or {}).get("tools", []):
-            if run.get("version"):
-                tools["compute-sanitizer"] = run["version"]
     return tools
 
 
