@@ -12,6 +12,7 @@ pub mod budget;
 pub mod campaign;
 pub mod cuda_build;
 pub mod error;
+pub mod gpu_text;
 pub mod id;
 pub mod machine;
 pub mod measurement;

@@ -7,7 +7,6 @@ use crate::attempt::{Attempt, BuildReport, CheckReport, Diagnosis, Stage};
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
-use crate::needs::Tool;
 use crate::plan::{Plan, PlanVersion};
 use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
@@ -93,20 +92,16 @@ impl StepKind {
         }
     }
 
-    /// What it needs on this target. Sanitizer and profilers are never needed: where one is missing, the report says so.
+    /// What it needs on this target. A machine offers the target only with its compiler, so that nothing is said of that
+    /// here. Sanitizer and profilers are never needed: where one is missing, the report says so.
     #[must_use]
     pub fn needs(self, target: Target) -> Needs {
-        let mut needs = match self {
-            Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => return Needs::agent(),
+        match self {
+            Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Needs::agent(),
             Self::Build => Needs::worker(target, DeviceUse::None),
             Self::Check | Self::Sanitize => Needs::worker(target, DeviceUse::Shared),
             Self::PrepareTask | Self::Measure | Self::Profile => Needs::worker(target, DeviceUse::Exclusive),
-        };
-        // Not for `build` alone: a library of another machine is built again for the device at hand.
-        if target == Target::Cuda {
-            needs.tools.insert(Tool::Nvcc);
         }
-        needs
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a template sees: plain values, bounded, with units in their names or texts.
 
 use nightshift_protocol::attempt::{Attempt, Diagnosis};
+use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
@@ -8,7 +9,7 @@ use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBund
 use nightshift_protocol::verdict::{CheckCase, Severity};
 use serde::Serialize;
 
-use super::format::{clipped, significant};
+use super::format::clipped;
 use super::gpu::{DeviceView, GpuView};
 
 /// Most messages of a compiler in a prompt.
@@ -416,7 +417,7 @@ fn compiler_view(report: &CompilerReport) -> CompilerView {
     }
 }
 
-pub(super) fn line(text: &str) -> String {
+fn line(text: &str) -> String {
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     clipped(&flat, MAX_LINE_BYTES).replace('\n', " ")
 }

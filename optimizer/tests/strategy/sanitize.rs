@@ -2,7 +2,6 @@
 
 use nightshift_protocol::attempt::{AttemptOutcome, Route};
 use nightshift_protocol::machine::DeviceUse;
-use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{StepInput, StepKind};
 use nightshift_protocol::task::{Target, TaskGoal};
 use nightshift_protocol::verdict::Answer;
@@ -134,8 +133,8 @@ fn no_step_on_a_gpu_waits_for_a_profiler_or_a_sanitizer() {
     ] {
         let needs = kind.needs(Target::Cuda);
         assert_eq!((needs.device, needs.target), (device, Some(Target::Cuda)), "{kind:?}");
-        assert!(needs.tools.iter().all(|tool| *tool == Tool::Nvcc), "{kind:?}: {:?}", needs.tools);
-        assert!(kind.needs(Target::Cpu).tools.is_empty(), "{kind:?}");
+        // The target itself stands for its compiler: a machine without one does not offer it.
+        assert!(needs.tools.is_empty(), "{kind:?}: {:?}", needs.tools);
     }
 }
 
@@ -156,7 +155,25 @@ fn only_steps_with_a_device_ask_for_its_compute_capability() -> TestResult {
         let output = serde_json::to_value(script.answer(&order.key, &step)?)?;
         state = StitchWorkflow.apply(Some(state), &Event::StepCompleted { key: order.key, output })?;
     }
-    assert!(asked.contains(&"worker/cuda/exclusive?cc=9.0&tools=nvcc".to_owned()), "{asked:?}");
-    assert!(asked.contains(&"worker/cuda/none?tools=nvcc".to_owned()), "{asked:?}");
+    assert!(asked.contains(&"worker/cuda/exclusive?cc=9.0".to_owned()), "{asked:?}");
+    assert!(asked.contains(&"worker/cuda/none".to_owned()), "{asked:?}");
+    Ok(())
+}
+
+#[test]
+fn the_sandbox_is_demanded_of_every_step_that_runs_the_candidate_on_a_gpu() -> TestResult {
+    let mut input = facts::cuda_run_input(target(2.0));
+    input.sandbox_required = true;
+    let script = Script::of([right(2.5)]);
+    let run = simulator::run(&input, |key, input| script.answer(key, input))?;
+    let demanded = run.steps.iter().filter(|(_, input)| match input {
+        StepInput::Build { sandbox_required, .. }
+        | StepInput::Check { sandbox_required, .. }
+        | StepInput::Sanitize { sandbox_required, .. }
+        | StepInput::Measure { sandbox_required, .. }
+        | StepInput::Profile { sandbox_required, .. } => *sandbox_required,
+        _ => false,
+    });
+    assert_eq!(demanded.count(), 6);
     Ok(())
 }
