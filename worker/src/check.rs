@@ -13,6 +13,7 @@ use nightshift_protocol::verdict::{CheckCase, ERROR_HISTOGRAM_BOUNDS, Finding, P
 
 pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
 use crate::compare::compare;
+use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::{Call, Grounds, Launched, Session, SessionError, SessionOptions, note};
@@ -77,6 +78,7 @@ pub fn check_on(
         printed: String::new(),
         cost: Vec::new(),
     };
+    let mut cost = Cost::start();
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
             library: &libraries.candidate,
@@ -98,6 +100,7 @@ pub fn check_on(
             }
         };
         let mut oracle = oracle.wait()?;
+        cost.part("processes");
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
             candidate.select(number)?;
             oracle.select(number, shapes)?;
@@ -106,10 +109,13 @@ pub fn check_on(
             examination.run(group + number == 0)?;
             if report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
         });
+        cost.part("calls");
         let printed = candidate.printed();
         if !printed.is_empty() {
             report.printed = printed;
         }
+        Session::end_all([candidate].into_iter().chain(oracle.into_sessions()));
+        cost.part("ends");
         match outcome {
             Ok(()) => {}
             Err(Stop::Wrong) => break,
@@ -120,6 +126,7 @@ pub fn check_on(
             Err(Stop::Failure(failure)) => return Err(failure),
         }
     }
+    report.cost = cost.parts();
     Ok(report)
 }
 

@@ -3,6 +3,7 @@
 
 mod conditions;
 mod device;
+mod floor;
 mod rows;
 mod samples;
 mod witness;
@@ -18,6 +19,7 @@ use nightshift_protocol::verdict::{Finding, Severity};
 
 pub(crate) use self::conditions::{CacheSweep, OneCore};
 pub(crate) use self::device::stage_sets;
+pub(crate) use self::floor::{add_floor, floor_ns};
 pub use self::device::{DeviceMeasureOptions, Programs, measure_on_device};
 use self::samples::{Samples, float, inside};
 use self::witness::Witness;

@@ -145,6 +145,11 @@ impl Oracle {
         }))
     }
 
+    /// Both processes.
+    pub(crate) fn into_sessions(self) -> [Session; 2] {
+        [self.reference, self.truth]
+    }
+
     /// What the reference printed.
     pub(crate) fn printed(&self) -> String {
         self.reference.printed()

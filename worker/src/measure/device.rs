@@ -125,8 +125,12 @@ pub fn measure_on_device(
         return failed(side, race.findings);
     }
     cost.part("comparison");
-    let measurement = race.measurement(spec, &timed, programs.baseline_label, machine, &mut cost);
-    let findings = std::mem::take(&mut race.findings);
+    let mut measurement = race.measurement(spec, &timed, programs.baseline_label, machine);
+    cost.part("statistics");
+    let Race { candidate, baseline, witness, findings, .. } = race;
+    Session::end_all([candidate, baseline, witness.into_session()]);
+    cost.part("ends");
+    measurement.cost = cost.parts();
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
 }
 
@@ -395,7 +399,6 @@ impl Race<'_> {
         timed: &Timed,
         baseline_label: &str,
         machine: &MachineFacts,
-        cost: &mut Cost,
     ) -> Measurement {
         if let Some(finding) = timed.mismatch() {
             note(&mut self.findings, finding);
@@ -414,7 +417,6 @@ impl Race<'_> {
         let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
         let outside_to_inside: Vec<f64> =
             timed.candidate.iter().map(|time| float(time.outside_ns) / inside(*time)).collect();
-        cost.part("statistics");
         Measurement {
             speedup,
             confidence: CONFIDENCE,
@@ -445,7 +447,7 @@ impl Race<'_> {
                     power_w: conditions.power_w,
                 }),
             })),
-            cost: cost.parts(),
+            cost: Vec::new(),
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn time_rows(
     let mut fastest = [f64::INFINITY; 4];
     for _ in 0..ROWS {
         let draws: Vec<Draw> = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
-        let mut row = |session: &mut Session, empty: bool| session.burst(&draws, first_slot, empty).map(by_call);
+        let row = |session: &mut Session, empty: bool| session.burst(&draws, first_slot, empty).map(by_call);
         for empty in [true, false] {
             let mut better = |place: usize, time: Result<f64, SessionError>| {
                 time.map(|time| fastest[place] = fastest[place].min(time))

@@ -165,16 +165,21 @@ impl Jail {
         threads.filter_map(Result::ok).filter_map(taken_ns).reduce(u64::saturating_add)
     }
 
+    /// Lets everything be killed, without waiting for it.
+    pub(crate) fn ask_to_end(&self) {
+        if let Some(control) = &self.control {
+            // Nothing more from us: that is what tells the supervisor to kill. It may still tell us how it ended.
+            let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Write);
+        }
+    }
+
     /// Kills everything, collects it and takes the rest of the output. Can be called again.
     pub(crate) fn finish(&mut self) {
         if self.supervisor_gone {
             return;
         }
         let deadline = Instant::now() + CLEANUP_LIMIT;
-        if let Some(control) = &self.control {
-            // Nothing more from us: that is what tells the supervisor to kill. It may still tell us how it ended.
-            let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Write);
-        }
+        self.ask_to_end();
         while Instant::now() < deadline {
             self.stdout.pump();
             self.stderr.pump();

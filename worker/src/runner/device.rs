@@ -193,6 +193,8 @@ impl Device {
     pub(super) fn open(arena: Arena) -> Outcome<Self> {
         let context = Context::open()?;
         let stream = Stream::new()?;
+        context.start_callbacks(&stream)?;
+        context.settle("starting callbacks")?;
         let flush = DeviceMemory::new(context.l2_bytes * FLUSHED_CACHES)?;
         let (started, ended) = (Event::new()?, Event::new()?);
         Ok(Self { arena, tensors: None, sets: Vec::new(), slots: Vec::new(), flush, started, ended, stream, context })

@@ -27,6 +27,33 @@ fn name(result: CUresult) -> String {
     }
 }
 
+/// The fault behind the status of an entry point. Most programs return an error of the CUDA runtime, whose numbers are the
+/// driver's from 100 on, and below that for memory that ran out.
+pub(super) fn fault_of_status(status: i32, entry_point: &str) -> Option<Fault> {
+    let error = match status {
+        2 => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        100.. => KNOWN_ERRORS.into_iter().find(|error| *error as i32 == status)?,
+        _ => return None,
+    };
+    Some(Fault { during: format!("`{entry_point}` returned it"), error: name(error) })
+}
+
+/// Errors that programs meet, beside a lack of memory.
+const KNOWN_ERRORS: [CUresult; 12] = [
+    CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+    CUresult::CUDA_ERROR_OPERATING_SYSTEM,
+    CUresult::CUDA_ERROR_INVALID_HANDLE,
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_NOT_SUPPORTED,
+];
+
 /// Memory of the device.
 #[derive(Debug)]
 pub(super) struct DeviceMemory {
@@ -61,10 +88,10 @@ impl DeviceMemory {
 
     /// Copies within the device, in the order of the stream.
     pub(super) fn copy_from(&self, offset: usize, source: &Self, from: usize, size: usize, on: &Stream) -> Outcome<()> {
-        debug_assert!(offset + size <= self.size && from + size <= source.size);
         if size == 0 {
             return Ok(());
         }
+        debug_assert!(offset + size <= self.size && from + size <= source.size);
         let (to, from) = (self.address + wide(offset), source.address + wide(from));
         // SAFETY: both ranges lie inside of their allocations.
         checked(unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, size, on.0) }, "copying on the device")
@@ -211,6 +238,14 @@ impl Context {
         }
         let l2_bytes = attribute(device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         Ok(Self { l2_bytes })
+    }
+
+    /// Lets the driver start the thread that it calls functions of the host from: later it cannot.
+    #[expect(clippy::unused_self, reason = "there is a context to speak of")]
+    pub(super) fn start_callbacks(&self, on: &Stream) -> Outcome<()> {
+        unsafe extern "C" fn nothing(_: *mut c_void) {}
+        // SAFETY: the function uses nothing, and the stream is ours.
+        checked(unsafe { sys::cuLaunchHostFunc(on.0, Some(nothing), std::ptr::null_mut()) }, "starting callbacks")
     }
 
     /// Waits until nothing runs on the device any more, on whatever stream.

@@ -52,6 +52,8 @@ pub(crate) struct RunnerPlan {
     pub(crate) core: Option<usize>,
     /// Whether tensors live in the memory of a device.
     pub(crate) on_device: bool,
+    /// Whether system calls that only the driver needs are refused once it has started.
+    pub(crate) filtered: bool,
 }
 
 /// Where the tensors of one shape lie.
@@ -111,7 +113,7 @@ impl RunnerPlan {
         let layouts: Vec<Layout> = shapes.iter().map(|shapes| Layout::new(shapes, double)).collect();
         let end = layouts.iter().map(|layout| layout.end).max().unwrap_or(0);
         let total_bytes = end.next_multiple_of(rustix::param::page_size()).max(rustix::param::page_size());
-        Self { library, libraries: Vec::new(), layouts, total_bytes, core, on_device: false }
+        Self { library, libraries: Vec::new(), layouts, total_bytes, core, on_device: false, filtered: false }
     }
 
     /// Size of the arena in bytes.

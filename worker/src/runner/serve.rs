@@ -10,9 +10,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::arena::map_shared;
 use super::device::{Addresses, Arena as DeviceArena, Device, DeviceTime};
+use super::driver::fault_of_status;
 use super::message::{Fault, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
 use crate::process::{receive, send};
+use crate::sandbox::refuse_after_start;
 
 /// Exit status of a runner that was given something it cannot work with.
 const UNUSABLE: i32 = 126;
@@ -244,6 +246,10 @@ impl<'a> Runner<'a> {
     /// Takes hold of the device, and makes room for the first shape.
     fn open(&mut self) -> Result<(), Fault> {
         self.device = Some(Device::open(self.arena)?);
+        if self.plan.filtered {
+            refuse_after_start()
+                .map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
+        }
         self.take_shape(0)
     }
 
@@ -293,7 +299,8 @@ impl<'a> Runner<'a> {
         // does beside its promises can only hurt this process, which exists for that.
         let status = unsafe { init(params.as_ptr(), count(&params), &raw mut self.state) };
         let settled = self.device.as_ref().map_or(Ok(()), Device::settle);
-        Some(settled.map(|()| Reply { status, ..Reply::default() }))
+        let fault = self.device.as_ref().and_then(|_| fault_of_status(status, "ns_init"));
+        Some(settled.map(|()| Reply { status, fault, ..Reply::default() }))
     }
 
     fn run_on_device(&mut self, poison: u32, weights: bool) -> Answer {
@@ -327,6 +334,7 @@ impl<'a> Runner<'a> {
             status,
             elapsed_ns: time.events_ns,
             settled_ns: Some(time.settled_ns),
+            fault: fault_of_status(status, "ns_run"),
             ..Reply::default()
         }))
     }

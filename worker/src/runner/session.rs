@@ -15,7 +15,7 @@ use super::message::{Fault, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{
-    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, WATCH_INTERVAL, classify, pair, receive, send,
+    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, classify, pair, receive, send,
 };
 use crate::sandbox::{DeviceAccess, JailPlan, Work};
 
@@ -247,6 +247,7 @@ impl Session {
         let mut plan = RunnerPlan::new(library.clone(), options.shapes, options.double, options.core);
         if let Some(device) = options.device {
             plan.on_device = true;
+            plan.filtered = host.means != SandboxChoice::None;
             plan.libraries.clone_from(&device.libraries);
         }
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
@@ -352,6 +353,14 @@ impl Session {
     /// The tensors of the shape in use.
     pub(super) fn layout(&self) -> &Layout {
         &self.plan.layouts[self.shape]
+    }
+
+    /// Ends several programs side by side: what a process holds on a device takes its time to be given back.
+    pub fn end_all(sessions: impl IntoIterator<Item = Self>) {
+        let mut sessions: Vec<Self> = sessions.into_iter().collect();
+        for session in &mut sessions {
+            session.jail.ask_to_end();
+        }
     }
 
     /// Isolation in force.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 const DRIVER_LIBRARY: &str = "libcuda.so.1";
 
 /// Folders in which drivers put it where the loader was not told of it.
-const DRIVER_FOLDERS: [&str; 7] = [
+pub(crate) const DRIVER_FOLDERS: [&str; 7] = [
     "/usr/local/nvidia/lib64",
     "/usr/local/nvidia/lib",
     "/usr/lib/x86_64-linux-gnu",

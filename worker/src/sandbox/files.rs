@@ -126,6 +126,7 @@ fn restrict_with(abi: ABI, shown: &Visible, own_network: bool) -> Result<Restric
         ruleset = ruleset.scope(Scope::from_all(abi))?;
     }
     let mut device_access: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    let process_access = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate;
     let mut processes: Option<&str> = None;
     if shown.processes {
         device_access |= AccessFs::from_all(abi) & AccessFs::IoctlDev;
@@ -137,7 +138,7 @@ fn restrict_with(abi: ABI, shown: &Visible, own_network: bool) -> Result<Restric
         .add_rules(path_beneath_rules(&shown.devices, device_access))?
         // A driver names its threads there. What belongs to others is kept by the rules for processes: one that is
         // restricted cannot look into one that is not.
-        .add_rules(path_beneath_rules(processes, AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile))?
+        .add_rules(path_beneath_rules(processes, process_access))?
         .add_rules(path_beneath_rules(&shown.scratch, AccessFs::from_all(abi)))?
         .restrict_self()
 }

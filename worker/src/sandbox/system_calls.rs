@@ -134,6 +134,10 @@ const SOCKETS: [i64; 7] = [
     libc::SYS_accept4,
 ];
 
+/// The calls around sockets that a driver makes when it starts, for sockets within the machine: it looks for a service
+/// that shares devices, and names a place where others may ask it for memory.
+const LOCAL_SOCKETS: [i64; 4] = [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen];
+
 /// What a driver needs of the calls that are refused to runners: threads (processes are refused by their flags), nameless
 /// files, its limits, and the processor that it runs on.
 const NEEDED_BY_DRIVERS: [i64; 4] =
@@ -159,8 +163,12 @@ pub(super) fn filter_system_calls(strictness: Strictness, means: &mut Vec<Sandbo
 
 fn install(strictness: Strictness) -> Result<usize, String> {
     let mut refused: Rules = BTreeMap::new();
-    let sockets_stay = matches!(strictness, Strictness::DeviceCommand { own_network: true });
-    for call in REFUSED.iter().chain(REFUSED_HERE).filter(|call| !(sockets_stay && SOCKETS.contains(call))) {
+    let allowed: &[i64] = match strictness {
+        Strictness::DeviceCommand { own_network: true } => &SOCKETS,
+        Strictness::DeviceRunner => &LOCAL_SOCKETS,
+        _ => &[],
+    };
+    for call in REFUSED.iter().chain(REFUSED_HERE).filter(|call| !allowed.contains(call)) {
         refuse(&mut refused, *call, &[]);
     }
     // The signal that ends a program with its parent may not be called off.
@@ -180,6 +188,7 @@ fn install(strictness: Strictness) -> Result<usize, String> {
             }
             if driver {
                 refuse_processes(&mut refused)?;
+                refuse(&mut refused, libc::SYS_socket, &[argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?]);
             }
             // A program may only signal itself: that is how `abort` works.
             let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
@@ -191,6 +200,28 @@ fn install(strictness: Strictness) -> Result<usize, String> {
             }
         }
     }
+    put_in_force(refused)
+}
+
+/// What a driver needs to start, and a program has no use for. Threads and timers could do a call's work between calls,
+/// where nobody looks at the clock.
+const REFUSED_AFTER_START: [i64; 5] =
+    [libc::SYS_clone, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_setitimer, libc::SYS_timerfd_create];
+
+/// Refuses this process what the driver needed to start: called between taking hold of a device
+/// and loading a program.
+pub(crate) fn refuse_after_start() -> Result<(), String> {
+    let mut refused: Rules = BTreeMap::new();
+    for call in SOCKETS.iter().chain(&REFUSED_AFTER_START) {
+        refuse(&mut refused, *call, &[]);
+    }
+    #[cfg(target_arch = "x86_64")]
+    refuse(&mut refused, libc::SYS_alarm, &[]);
+    // For every thread: the driver calls functions of the program from its own.
+    seccompiler::apply_filter_all_threads(&compile(refused, libc::EPERM)?).map_err(|error| error.to_string())
+}
+
+fn put_in_force(refused: Rules) -> Result<usize, String> {
     // The C library falls back from `clone3`, whose flags a filter cannot see, to `clone`, whose flags it can.
     let mut unknown: Rules = BTreeMap::new();
     refuse(&mut unknown, libc::SYS_clone3, &[]);
