@@ -6,6 +6,7 @@ mod ending;
 mod jail;
 mod survivors;
 mod trusted;
+mod twin;
 mod wire;
 
 use std::ffi::OsString;
@@ -22,7 +23,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use ending::{EndLimits, RawEnd, classify};
 pub(crate) use jail::Jail;
 pub(crate) use survivors::{Survivor, take_survivors};
-pub(crate) use trusted::{TrustedEnd, run_trusted};
+pub use trusted::run_trusted;
+pub(crate) use twin::{TwinEnd, run_twin};
 pub(crate) use wire::{WireError, pair, receive, send};
 
 use crate::profilers::REPLAY_ARGUMENT;

@@ -24,7 +24,9 @@ mod probe;
 mod supervise;
 mod system_calls;
 
+pub(crate) use device::DRIVER_FOLDERS;
 pub use device::{DeviceAccess, DeviceMissing};
 pub(crate) use plan::{ControlMessage, JailPlan, Work};
 pub use probe::probe;
 pub(crate) use supervise::supervise;
+pub(crate) use system_calls::refuse_after_start;

@@ -5,7 +5,9 @@ use super::management::FoundGpu;
 
 /// A list of GPUs that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{part}` names no device: give numbers as `nvidia-smi` counts them or names as it prints them, as in 0,2 or GPU-8f2c,MIG-41ab")]
+#[error(
+    "`{part}` names no device: give numbers as `nvidia-smi` counts them or names as it prints them, as in 0,2 or GPU-8f2c,MIG-41ab"
+)]
 pub struct InvalidChoice {
     /// The part that could not be read.
     pub part: String,
@@ -50,9 +52,10 @@ impl DeviceChoice {
             Named::Uuid(prefix) => gpu.uuid.starts_with(prefix.as_str()),
             Named::Nothing => false,
         };
-        let is_visible = self.visible.as_ref().is_none_or(|visible| {
-            visible.iter().take_while(|named| **named != Named::Nothing).any(means)
-        });
+        let is_visible = self
+            .visible
+            .as_ref()
+            .is_none_or(|visible| visible.iter().take_while(|named| **named != Named::Nothing).any(means));
         if !is_visible {
             return Some("CUDA_VISIBLE_DEVICES does not name it");
         }

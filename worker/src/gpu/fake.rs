@@ -124,9 +124,8 @@ impl Management for FakeDriver {
         loop {
             let event = {
                 let state = self.state();
-                let waited = self.told.wait_timeout_while(state, Duration::from_millis(20), |state| {
-                    state.events.is_empty()
-                });
+                let waited =
+                    self.told.wait_timeout_while(state, Duration::from_millis(20), |state| state.events.is_empty());
                 waited.unwrap_or_else(PoisonError::into_inner).0.events.pop_front()
             };
             if tell(event).is_break() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::discovery::Gpu;
 use super::probe::{CudaFacts, Line, Stage};
-use crate::process::{PROBE_ARGUMENT, TrustedEnd, run_trusted};
+use crate::process::{PROBE_ARGUMENT, TwinEnd, run_twin};
+use crate::sandbox::DeviceAccess;
 
 /// How long a probe may take. A busy GPU lets a new context wait; a wedged one for ever.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(30);
@@ -54,7 +55,6 @@ pub trait Prober: Send + Sync + fmt::Debug + 'static {
 #[derive(Debug, Clone)]
 pub struct ChildProber {
     executable: PathBuf,
-    environment: Vec<(String, String)>,
     limit: Duration,
 }
 
@@ -62,14 +62,7 @@ impl ChildProber {
     /// `executable` is our own binary: its `main` calls [`crate::process::child_main`] first.
     #[must_use]
     pub fn new(executable: PathBuf) -> Self {
-        Self { executable, environment: Vec::new(), limit: PROBE_LIMIT }
-    }
-
-    /// With further variables for the child.
-    #[must_use]
-    pub fn with_environment(mut self, environment: Vec<(String, String)>) -> Self {
-        self.environment = environment;
-        self
+        Self { executable, limit: PROBE_LIMIT }
     }
 
     /// With another limit.
@@ -82,8 +75,10 @@ impl ChildProber {
 
 impl Prober for ChildProber {
     fn probe(&self, gpu: &Gpu) -> Health {
-        let environment: Vec<_> = gpu.environment().into_iter().chain(self.environment.iter().cloned()).collect();
-        match run_trusted(&self.executable, PROBE_ARGUMENT, &environment, self.limit) {
+        // As steps reach it; where they cannot, the probe says what is missing.
+        let access = DeviceAccess::find(&gpu.facts.uuid).map(|access| access.environment());
+        let environment = access.unwrap_or_else(|_| gpu.environment());
+        match run_twin(&self.executable, PROBE_ARGUMENT, &environment, self.limit) {
             Ok(end) => judge(&end, self.limit),
             Err(error) => Health::Unclear(format!("the probe could not be started: {error}")),
         }
@@ -91,7 +86,7 @@ impl Prober for ChildProber {
 }
 
 /// What the end of a probe says about its device.
-fn judge(end: &TrustedEnd, limit: Duration) -> Health {
+fn judge(end: &TwinEnd, limit: Duration) -> Health {
     let text = String::from_utf8_lossy(&end.stdout);
     let lines: Vec<Line> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let at = lines.iter().rev().find_map(|line| match line {
@@ -132,9 +127,9 @@ fn failed(stage: Stage, code: u32, name: &str) -> Health {
 mod tests {
     use super::*;
 
-    fn end(lines: &[&str]) -> TrustedEnd {
+    fn end(lines: &[&str]) -> TwinEnd {
         let stdout = lines.join("\n").into_bytes();
-        TrustedEnd { stdout, status: Some(1), timed_out: false, outlives: false }
+        TwinEnd { stdout, status: Some(1), timed_out: false, outlives: false }
     }
 
     fn code(health: &Health) -> &str {

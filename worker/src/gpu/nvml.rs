@@ -1,6 +1,7 @@
 //! The management library of a real driver.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use nightshift_protocol::machine::{ComputeMode, Mig};
 use nightshift_protocol::needs::ComputeCapability;
@@ -11,10 +12,11 @@ use nvml_wrapper::enum_wrappers::device::{self as wrapped, Clock, EccCounter, Me
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 
-use super::management::{
-    FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions,
-};
+use super::management::{FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions};
+use crate::sandbox::DRIVER_FOLDERS;
 
+/// The library's file.
+const LIBRARY: &str = "libnvidia-ml.so.1";
 /// How long one wait for an event lasts.
 const EVENT_WAIT_MS: u32 = 500;
 /// Errors without a number of their own.
@@ -37,7 +39,24 @@ pub struct Nvml(nvml_wrapper::Nvml);
 impl Nvml {
     /// Loads the library and connects to the driver.
     pub fn open() -> Result<Self, ManagementError> {
-        nvml_wrapper::Nvml::init().map(Self).map_err(told)
+        let error = match nvml_wrapper::Nvml::init() {
+            Ok(nvml) => return Ok(Self(nvml)),
+            Err(error) => told(error),
+        };
+        if matches!(error, ManagementError::NoLibrary(_)) {
+            // Where drivers put it when the loader is not told of it.
+            let paths =
+                DRIVER_FOLDERS.iter().map(|folder| Path::new(folder).join(LIBRARY)).filter(|path| path.exists());
+            for path in paths {
+                match nvml_wrapper::Nvml::builder().lib_path(path.as_os_str()).init() {
+                    Ok(nvml) => return Ok(Self(nvml)),
+                    Err(error) => {
+                        tracing::debug!(path = %path.display(), error = %error, "a management library is of no use")
+                    }
+                }
+            }
+        }
+        Err(error)
     }
 
     fn found(&self, index: u32, device: &Device<'_>, mig: Option<Mig>) -> Result<FoundGpu, NvmlError> {
@@ -48,8 +67,7 @@ impl Nvml {
         let capability = card.cuda_compute_capability()?;
         let attributes = if of_instance { device.attributes().ok() } else { None };
         let number = |value: i32| u32::try_from(value).unwrap_or_default();
-        let compute_capability =
-            ComputeCapability { major: number(capability.major), minor: number(capability.minor) };
+        let compute_capability = ComputeCapability { major: number(capability.major), minor: number(capability.minor) };
         let cores = card.num_cores().ok().filter(|_| !of_instance);
         Ok(FoundGpu {
             index,

@@ -163,7 +163,10 @@ fn moved_from(before: Reading, after: Reading) -> Option<String> {
 #[test]
 fn equal_conditions_let_a_sample_count() {
     assert_eq!(moved(reading()), None);
-    assert_eq!(moved(Reading { sm_clock_mhz: Some(1965), power_w: Some(650), temperature_c: Some(58), ..reading() }), None);
+    assert_eq!(
+        moved(Reading { sm_clock_mhz: Some(1965), power_w: Some(650), temperature_c: Some(58), ..reading() }),
+        None
+    );
     assert_eq!(moved(Reading { processes: vec![7, 8], ..reading() }), None, "our own processes come and go");
 }
 
@@ -371,7 +374,8 @@ fn a_probe_that_hangs_is_killed_and_its_gpu_wedged() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("hangs");
-    std::fs::write(&program, "#!/bin/sh\necho '{\"line\":\"at\",\"stage\":\"context\"}'\nwhile :; do :; done\n").unwrap();
+    std::fs::write(&program, "#!/bin/sh\necho '{\"line\":\"at\",\"stage\":\"context\"}'\nwhile :; do :; done\n")
+        .unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let gpus = FakeDriver::with_whole(1).gpus();
     let health = ChildProber::new(program).within(Duration::from_millis(300)).probe(&gpus.usable()[0]);

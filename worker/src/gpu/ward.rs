@@ -75,10 +75,8 @@ impl Ward {
     pub fn open_within(mut gpus: Gpus, prober: Arc<dyn Prober>, survivor_limit: Duration) -> (Gpus, Arc<Self>) {
         let health: Vec<(u32, Health)> = std::thread::scope(|scope| {
             let prober = &prober;
-            let tests: Vec<_> = gpus
-                .numbered()
-                .map(|(device, gpu)| (device, scope.spawn(move || prober.probe(gpu))))
-                .collect();
+            let tests: Vec<_> =
+                gpus.numbered().map(|(device, gpu)| (device, scope.spawn(move || prober.probe(gpu)))).collect();
             let broken = || Health::Unclear("its test broke down".to_owned());
             tests.into_iter().map(|(device, test)| (device, test.join().unwrap_or_else(|_| broken()))).collect()
         });
@@ -87,17 +85,9 @@ impl Ward {
                 gpus.complete(*device, facts);
             }
         }
-        let beds = gpus
-            .numbered()
-            .map(|(device, gpu)| Bed { device, gpu: gpu.clone(), testing: Mutex::new(()) })
-            .collect();
-        let ward = Self {
-            beds,
-            prober,
-            table: Mutex::default(),
-            changed: watch::Sender::new(0),
-            survivor_limit,
-        };
+        let beds =
+            gpus.numbered().map(|(device, gpu)| Bed { device, gpu: gpu.clone(), testing: Mutex::new(()) }).collect();
+        let ward = Self { beds, prober, table: Mutex::default(), changed: watch::Sender::new(0), survivor_limit };
         for (device, health) in health {
             ward.take_in(device, health, Asked::Release);
         }
@@ -109,7 +99,9 @@ impl Ward {
     pub fn quarantined(&self) -> Vec<QuarantinedDevice> {
         let table = self.table();
         let devices = table.quarantined.iter();
-        devices.map(|(device, quarantine)| QuarantinedDevice { device: *device, quarantine: quarantine.clone() }).collect()
+        devices
+            .map(|(device, quarantine)| QuarantinedDevice { device: *device, quarantine: quarantine.clone() })
+            .collect()
     }
 
     /// Why nothing may run on a device.
@@ -170,9 +162,7 @@ impl Ward {
     pub fn told(&self, event: &GpuEvent) {
         let (meaning, words) = match event.kind {
             GpuEventKind::Xid(number) => (xid::meaning(number), xid::describe(number)),
-            GpuEventKind::UncorrectedMemory => {
-                (Meaning::Broken, "memory error that cannot be corrected".to_owned())
-            }
+            GpuEventKind::UncorrectedMemory => (Meaning::Broken, "memory error that cannot be corrected".to_owned()),
         };
         let concerned = |bed: &&Bed| event.uuid.as_deref().is_none_or(|uuid| uuid == bed.gpu.card_uuid());
         for bed in self.beds.iter().filter(concerned) {

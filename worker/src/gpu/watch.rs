@@ -99,7 +99,6 @@ impl Conditions {
         if let Some(pid) = self.strangers.iter().find(|pid| !before.strangers.contains(pid)) {
             return Some(format!("another process ({pid}) came to the GPU"));
         }
-        (self.foreign_processes > 0)
-            .then(|| format!("{} processes of others are on the GPU", self.foreign_processes))
+        (self.foreign_processes > 0).then(|| format!("{} processes of others are on the GPU", self.foreign_processes))
     }
 }
