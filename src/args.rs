@@ -14,8 +14,8 @@ use crate::config::Flags;
 use crate::limits::LimitFlags;
 
 pub(crate) use control::{
-    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Resume, Retry, Token, TokenCommand,
-    TokenCreate,
+    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Token,
+    TokenCommand, TokenCreate,
 };
 pub(crate) use files::{Export, ExportFormat, Import, Prune};
 
@@ -32,6 +32,19 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The values that go into the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = self.global.flags();
+        if let Command::Work(work) = &self.command {
+            flags.values.extend(work.devices.clone().map(|list| ("--devices", "worker.devices", list)));
+            let contexts = work.gpu_contexts.map(|contexts| contexts.to_string());
+            flags.values.extend(contexts.map(|contexts| ("--gpu-contexts", "worker.gpu_contexts", contexts)));
+        }
+        flags
+    }
 }
 
 /// Flags of every command.
@@ -61,8 +74,8 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// The values that go into the configuration.
-    pub(crate) fn flags(&self) -> Flags {
+    /// Those that every command takes.
+    fn flags(&self) -> Flags {
         let mut flags = Flags { config: self.config.clone(), values: Vec::new() };
         if let Some(folder) = &self.data_dir {
             flags.values.push(("--data-dir", "data_dir", folder.to_string_lossy().into_owned()));
@@ -121,6 +134,8 @@ pub(crate) enum Command {
     Limits(Limits),
     /// Ask a worker to take nothing new and to end
     Drain(Drain),
+    /// Have a quarantined GPU tested, and used again if it passes
+    Release(Release),
     /// Make, list and end tokens of the server
     Token(Token),
     /// Write a campaign with everything about it to one file
@@ -130,11 +145,25 @@ pub(crate) enum Command {
     /// Delete campaigns that ended long ago, and artifacts that nothing names
     Prune(Prune),
     /// Check what a campaign needs on this machine, and say what to do about what is missing
-    Doctor,
+    Doctor(Doctor),
     /// Show the configuration
     Config(Config),
     /// Write the completions of a shell to standard output
     Completions(Completions),
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Install nvcc from Python's package index: what a machine without the CUDA toolkit needs to build CUDA programs
+    #[arg(long)]
+    pub(crate) install_nvcc: bool,
+    /// Install cuBLAS and cuBLASLt too, for tasks that allow them: another 420 MB
+    #[arg(long, requires = "install_nvcc")]
+    pub(crate) with_cublas: bool,
+    /// Where to install; a folder of its own in the data folder without it
+    #[arg(long, value_name = "FOLDER", requires = "install_nvcc")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// `demo`.
@@ -236,6 +265,12 @@ pub(crate) struct Work {
     /// Name of this worker for people
     #[arg(long)]
     pub(crate) name: Option<String>,
+    /// GPUs that it may use, by number or name as nvidia-smi prints them, separated by commas
+    #[arg(long, value_name = "LIST")]
+    pub(crate) devices: Option<String>,
+    /// Processes that may hold a context on the GPUs of this machine at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) gpu_contexts: Option<u32>,
 }
 
 /// What `list` lists.

@@ -63,7 +63,7 @@ impl ExitCode {
             ("usage" | "config", _) => Self::Usage,
             ("task" | "request" | "campaign" | "archive", _) => Self::InvalidInput,
             ("store", _) => Self::Store,
-            ("server" | "model" | "toolchain" | "sandbox" | "worker" | "auth", _) => Self::Environment,
+            ("server" | "model" | "toolchain" | "sandbox" | "worker" | "gpu" | "auth", _) => Self::Environment,
             _ => Self::Internal,
         }
     }

@@ -14,6 +14,8 @@ const MAX_KNOWN: usize = 20_000;
 /// What is known of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
+    /// Its name for people.
+    pub(crate) name: String,
     pub(crate) offers: Arc<Offers>,
     /// Whether it takes nothing new and will end.
     pub(crate) draining: bool,
@@ -41,9 +43,21 @@ impl Roster {
 
     /// A worker introduced itself.
     pub(crate) fn registered(&self, record: &WorkerRecord, offers: Arc<Offers>) {
-        self.keep(&record.id, Known { offers, draining: record.draining });
+        self.keep(&record.id, Known { name: record.name.clone(), offers, draining: record.draining });
         if record.embedded {
             lock(&self.embedded).insert(record.id.clone(), record.clone());
+        }
+    }
+
+    /// What a worker offers changed.
+    pub(crate) fn set_offers(&self, worker: &WorkerId, offers: Arc<Offers>) {
+        if let Some(record) = lock(&self.embedded).get_mut(worker)
+            && let Ok(stored) = serde_json::to_value(&*offers)
+        {
+            record.offers = stored;
+        }
+        if let Some(known) = lock(&self.known).get_mut(worker) {
+            known.offers = offers;
         }
     }
 
@@ -115,7 +129,7 @@ fn read(record: &WorkerRecord) -> Result<Known, StoreError> {
             record.id
         ),
     })?;
-    Ok(Known { offers: Arc::new(offers), draining: record.draining })
+    Ok(Known { name: record.name.clone(), offers: Arc::new(offers), draining: record.draining })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

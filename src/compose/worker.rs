@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nightshift_protocol::needs::Label;
+use nightshift_worker::gpu::{DeviceChoice, Gpus};
 use nightshift_worker::lease::{self, Stop, WorkerConfig};
+use nightshift_worker::nvcc::NvccChoice;
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -17,6 +19,8 @@ use crate::failure::{Failure, Result};
 const CACHE_FOLDER: &str = "cache";
 /// Where workers work, below their cache.
 const SCRATCH_FOLDER: &str = "scratch";
+/// The CUDA compiler in the data folder.
+const NVCC_FOLDER: &str = "nvcc";
 /// How long a worker that was asked to end goes on with what it holds.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -42,10 +46,17 @@ pub(crate) fn worker_config(
         cache_dir,
         executable,
         cpp_compiler: section.cpp_compiler.clone(),
+        nvcc: NvccChoice {
+            nvcc: section.nvcc.clone(),
+            arch: section.cuda_arch.clone(),
+            install_folder: Some(nvcc_folder(context)),
+        },
         cpu_slots: section.cpu_slots.unwrap_or_else(default_cpu_slots).max(1),
         labels: labels(section.labels.as_deref())?,
         search_path: context.environment.search_path(),
         drain_timeout: section.drain_timeout_s.map_or(DRAIN_TIMEOUT, Duration::from_secs),
+        gpus: gpus(context, section.devices.as_deref())?,
+        gpu_contexts: section.gpu_contexts,
     })
 }
 
@@ -60,6 +71,11 @@ pub(crate) fn defaults(context: &Context) -> BTreeMap<&'static str, Value> {
     ])
 }
 
+/// Where `doctor --install-nvcc` installs when no other folder is named, and where a worker looks.
+pub(crate) fn nvcc_folder(context: &Context) -> PathBuf {
+    context.config().data_dir.join(NVCC_FOLDER)
+}
+
 fn default_cache_dir(context: &Context) -> PathBuf {
     context.environment.default_cache_dir().unwrap_or_else(|| context.config().data_dir.join(CACHE_FOLDER))
 }
@@ -68,6 +84,14 @@ fn labels(text: Option<&str>) -> Result<BTreeSet<Label>> {
     let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
     let labels: std::result::Result<_, _> = parts.map(str::parse).collect();
     labels.map_err(|error| Failure::new("config.invalid", format!("`worker.labels`: {error}")))
+}
+
+/// The GPUs that this process may use.
+pub(crate) fn gpus(context: &Context, listed: Option<&str>) -> Result<Gpus> {
+    let visible = context.environment.even_empty("CUDA_VISIBLE_DEVICES");
+    let choice = DeviceChoice::new(visible, listed)
+        .map_err(|error| Failure::new("config.invalid", format!("`worker.devices`: {error}")))?;
+    Ok(Gpus::open_with(&choice))
 }
 
 /// All cores but one: builds should not share the core that is measured.

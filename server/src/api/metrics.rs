@@ -1,5 +1,6 @@
 //! `GET /metrics`: the page for Prometheus. What the store knows is asked for once in a while, however often it is read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use nightshift_engine::store::{PageRequest, StoreError};
 use nightshift_protocol::api::{MAX_WAIT_MS, RunCounts};
+use nightshift_protocol::machine::Offers;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -16,7 +18,7 @@ use crate::api::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::roster_loop::WRITE_EVERY;
-use crate::telemetry::{BudgetLabels, RouteLabels, StatusLabels, seconds};
+use crate::telemetry::{BudgetLabels, DeviceLabels, QuarantineLabels, RouteLabels, StatusLabels, seconds};
 
 /// Media type of the page.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -93,14 +95,31 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
     let silent_ms = app.config.lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms);
     let now = app.clock.now();
     let (mut alive, mut draining, mut silent) = (0, 0, 0);
+    let mut devices: BTreeMap<(&'static str, &'static str), i64> = BTreeMap::new();
     for worker in app.store.list_workers(MAX_LISTED_WORKERS).await? {
         if now.since_ms(worker.last_seen_at) > silent_ms {
             silent += 1;
-        } else if worker.draining {
+            continue;
+        }
+        if worker.draining {
             draining += 1;
         } else {
             alive += 1;
         }
+        let offers = serde_json::from_value::<Offers>(worker.offers).ok();
+        for device in offers.into_iter().flat_map(|offers| offers.devices) {
+            let state = if device.quarantine.is_some() { "quarantined" } else { "usable" };
+            *devices.entry((device.target.as_str(), state)).or_default() += 1;
+        }
+    }
+    app.metrics.devices.clear();
+    for ((target, state), count) in devices {
+        app.metrics.devices.get_or_create(&DeviceLabels { target, state }).set(count);
+    }
+    app.metrics.quarantined.clear();
+    for record in app.store.list_quarantine().await? {
+        let labels = QuarantineLabels { device: record.device, worker: record.worker_name, code: record.code };
+        app.metrics.quarantined.get_or_create(&labels).set(seconds(now.since_ms(record.since)));
     }
     for (status, workers) in [("alive", alive), ("draining", draining), ("silent", silent)] {
         app.metrics.workers.get_or_create(&StatusLabels { status }).set(workers);

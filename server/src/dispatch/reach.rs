@@ -183,6 +183,7 @@ mod tests {
             compute_capability: Some("9.0".parse().unwrap()),
             memory_bytes,
             shared_slots: 2,
+            quarantine: None,
         };
         Arc::new(Offers {
             targets: vec![Target::Cpu, Target::Cuda],

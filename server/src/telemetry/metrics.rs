@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nightshift_engine::store::{Reported, StepRecord};
+use nightshift_protocol::machine::{DeviceUse, Needs};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::time::TimestampMs;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -95,6 +96,38 @@ pub(crate) struct RequestLabels {
     pub(crate) status: u16,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct UseLabels {
+    target: &'static str,
+    usage: &'static str,
+}
+
+impl UseLabels {
+    /// How a step of this route uses its device.
+    fn of(route: &str) -> Option<Self> {
+        let needs = Needs::parse_route(route).ok()?;
+        let usage = match needs.device {
+            DeviceUse::None => return None,
+            DeviceUse::Shared => "shared",
+            DeviceUse::Exclusive => "exclusive",
+        };
+        Some(Self { target: needs.target?.as_str(), usage })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DeviceLabels {
+    pub(crate) target: &'static str,
+    pub(crate) state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct QuarantineLabels {
+    pub(crate) device: String,
+    pub(crate) worker: String,
+    pub(crate) code: String,
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 fn short() -> Histogram {
@@ -118,6 +151,7 @@ pub(crate) struct Metrics {
     claim_duration: Histogram,
     commit_duration: Histograms<ResultLabels>,
     device_seconds: Family<KindLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
+    device_use_seconds: Family<UseLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     model_calls: Family<ModelLabels, Counter>,
     model_tokens: Family<ResourceLabels, Counter>,
     model_cost: Family<ModelLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
@@ -129,6 +163,8 @@ pub(crate) struct Metrics {
     pub(crate) leases: Gauge,
     pub(crate) runs: Family<StatusLabels, Gauge>,
     pub(crate) workers: Family<StatusLabels, Gauge>,
+    pub(crate) devices: Family<DeviceLabels, Gauge>,
+    pub(crate) quarantined: Family<QuarantineLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
     pub(crate) budget_used: Family<BudgetLabels, Gauge>,
     pub(crate) budget_reserved: Family<BudgetLabels, Gauge>,
     pub(crate) budget_cap: Family<BudgetLabels, Gauge>,
@@ -180,6 +216,7 @@ impl Metrics {
             claims: Family::default(),
             claimed_steps: Counter::default(),
             device_seconds: Family::default(),
+            device_use_seconds: Family::default(),
             model_calls: Family::default(),
             model_tokens: Family::default(),
             model_cost: Family::default(),
@@ -191,6 +228,8 @@ impl Metrics {
             leases: Gauge::default(),
             runs: Family::default(),
             workers: Family::default(),
+            devices: Family::default(),
+            quarantined: Family::default(),
             budget_used: Family::default(),
             budget_reserved: Family::default(),
             budget_cap: Family::default(),
@@ -210,6 +249,7 @@ impl Metrics {
         r.register("claims", "Claims in the store, with and without steps", self.claims.clone());
         r.register("claimed_steps", "Steps that were leased", self.claimed_steps.clone());
         r.register("device_seconds", "Time for which steps had a device", self.device_seconds.clone());
+        r.register("device_use_seconds", "Time for which steps had a device, by how", self.device_use_seconds.clone());
         r.register("model_calls", "Model calls that were answered", self.model_calls.clone());
         r.register("model_tokens", "Tokens of model calls", self.model_tokens.clone());
         r.register("model_cost_usd", "Price of model calls whose price is known", self.model_cost.clone());
@@ -226,6 +266,14 @@ impl Metrics {
         r.register("leases", "Steps in somebody's hands", self.leases.clone());
         r.register("runs", "Runs", self.runs.clone());
         r.register("workers", "Workers that are known", self.workers.clone());
+        r.register("devices", "Devices of workers that are there", self.devices.clone());
+        let quarantined = self.quarantined.clone();
+        r.register_with_unit(
+            "device_quarantined",
+            "Time for which nothing may run on a device",
+            Unit::Seconds,
+            quarantined,
+        );
         r.register("budget_used", "Used up, in the unit of the resource", self.budget_used.clone());
         r.register("budget_reserved", "Set aside, in the unit of the resource", self.budget_reserved.clone());
         r.register("budget_cap", "Limit, in the unit of the resource", self.budget_cap.clone());
@@ -281,6 +329,9 @@ impl Metrics {
         self.step_duration.get_or_create(&labels).observe(took_s);
         if held.device.is_some() {
             self.device_seconds.get_or_create(&kind).inc_by(took_s);
+            if let Some(labels) = UseLabels::of(&held.route) {
+                self.device_use_seconds.get_or_create(&labels).inc_by(took_s);
+            }
         }
         match outcome {
             Outcome::Retried => {

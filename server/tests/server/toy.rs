@@ -212,6 +212,7 @@ pub(crate) fn offers() -> Offers {
         compute_capability: None,
         memory_bytes: 1 << 30,
         shared_slots: 1,
+        quarantine: None,
     };
     Offers {
         targets: vec![Target::Cpu],
