@@ -87,7 +87,7 @@ fn labels(text: Option<&str>) -> Result<BTreeSet<Label>> {
 }
 
 /// The GPUs that this process may use.
-pub(crate) fn gpus(context: &Context, listed: Option<&str>) -> Result<Gpus> {
+fn gpus(context: &Context, listed: Option<&str>) -> Result<Gpus> {
     let visible = context.environment.even_empty("CUDA_VISIBLE_DEVICES");
     let choice = DeviceChoice::new(visible, listed)
         .map_err(|error| Failure::new("config.invalid", format!("`worker.devices`: {error}")))?;
