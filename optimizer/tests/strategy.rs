@@ -1,6 +1,7 @@
 //! The Stitch strategy, driven over made-up and over recorded histories.
 
 mod strategy {
+    pub(crate) mod examples;
     pub(crate) mod facts;
     pub(crate) mod failures;
     pub(crate) mod order;
