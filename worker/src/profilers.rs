@@ -22,9 +22,7 @@ mod tools;
 use nightshift_protocol::cuda_build::CudaBuild;
 use nightshift_protocol::machine::GpuFacts;
 use nightshift_protocol::measurement::CompilerReport;
-use nightshift_protocol::profile::{
-    Profile, SanitizeReport, SanitizerTool, TierPurpose, TierReport,
-};
+use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerTool, TierPurpose, TierReport};
 use nightshift_protocol::step::StepFailure;
 
 use self::bound::bound_of_program;
@@ -33,7 +31,7 @@ use self::tier::unused;
 
 pub use self::peaks::DevicePeaks;
 pub use self::replay::{REPLAY_ARGUMENT, Replay};
-pub use self::tools::{MissingTool, Profilers, Tool};
+pub use self::tools::{MissingTool, Profilers, TimeLimits, Tool};
 
 /// What is known of the program that is profiled.
 #[derive(Debug, Clone, Copy)]
@@ -64,9 +62,9 @@ pub fn sanitize(profilers: &Profilers, replay: &Replay<'_>, thorough: bool) -> R
 
 /// Profiles a program at its default shape, by the best tools that can be had.
 pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>) -> Result<Profile, StepFailure> {
-    let (timeline_tier, mut traced) = nsys::trace(&profilers.nsys, replay)?;
+    let (timeline_tier, mut traced) = nsys::trace(profilers, replay)?;
     let capability = subject.gpu.map(|gpu| gpu.compute_capability);
-    let (kernel_tier, kernels) = ncu::count(&profilers.ncu, replay, traced.as_ref(), capability)?;
+    let (kernel_tier, kernels) = ncu::count(profilers, replay, traced.as_ref(), capability)?;
     let mut profile = Profile { compiler: subject.compiler.clone(), kernels, ..Profile::default() };
     profile.tiers.push(timeline_tier);
     if traced.is_none() {
@@ -81,8 +79,7 @@ pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>
     let roofline_tier = place(&mut profile, subject);
     profile.tiers.push(roofline_tier);
     profile.bound = bound_of_program(profile.timeline.as_ref(), &profile.kernels, subject.median_ns);
-    let used: Vec<&str> =
-        profile.tiers.iter().filter(|tier| tier.used).map(|tier| tier.tool.as_str()).collect();
+    let used: Vec<&str> = profile.tiers.iter().filter(|tier| tier.used).map(|tier| tier.tool.as_str()).collect();
     profile.tier = if used.is_empty() { "none".to_owned() } else { used.join("+") };
     profile.missing = profile.tiers.iter().filter_map(missing).collect();
     Ok(profile)

@@ -80,10 +80,8 @@ fn memory_share(kernel: &KernelProfile) -> Option<(f64, &'static str)> {
         (kernel.l2_share, "L2 cache"),
         (kernel.l1_share, "L1 cache and shared memory"),
     ];
-    let busiest = levels
-        .into_iter()
-        .filter_map(|(share, name)| Some((share?, name)))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let busiest =
+        levels.into_iter().filter_map(|(share, name)| Some((share?, name))).max_by(|a, b| a.0.total_cmp(&b.0));
     match (kernel.memory_share, busiest) {
         // A level can show more than the whole, by counting what is no transfer.
         (Some(share), Some((_, name))) => Some((share, name)),
@@ -116,10 +114,17 @@ fn kernel_details(kernel: &KernelProfile, bound: Bound) -> Vec<String> {
         lines.push(format!("{} of the warps are resident, of {} possible{by}", percent(achieved), percent(limit)));
     }
     for stall in kernel.stalls.iter().filter(|stall| stall.share >= NOTABLE_STALL_SHARE).take(2) {
-        lines.push(format!("{} of the waiting is for `{}`{}", percent(stall.share), stall.reason, meaning(&stall.reason)));
+        lines.push(format!(
+            "{} of the waiting is for `{}`{}",
+            percent(stall.share),
+            stall.reason,
+            meaning(&stall.reason)
+        ));
     }
     if let Some(sectors) = kernel.sectors_per_load.filter(|sectors| *sectors > 8.0) {
-        lines.push(format!("a load of a warp touches {sectors:.1} sectors of 32 bytes, where 4 do for 32-bit values side by side"));
+        lines.push(format!(
+            "a load of a warp touches {sectors:.1} sectors of 32 bytes, where 4 do for 32-bit values side by side"
+        ));
     }
     lines
 }
@@ -233,7 +238,8 @@ fn bound_of_kernels(kernels: &[KernelProfile], kernel_share: f64) -> Option<Boun
     if share < MAJOR_SHARE {
         return None;
     }
-    let mut evidence = vec![format!("kernels that are bound by {} take {} of the device's time", bound_name(bound), percent(share))];
+    let mut evidence =
+        vec![format!("kernels that are bound by {} take {} of the device's time", bound_name(bound), percent(share))];
     if let Some(kernel) = of_bound(bound).max_by(|a, b| weight(a).total_cmp(&weight(b))) {
         let said = kernel.bound.evidence.first().cloned().unwrap_or_default();
         evidence.push(format!("{}: {said}", kernel.name));

@@ -5,7 +5,6 @@ mod kernels;
 mod metrics;
 
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::path::Path;
 
 use nightshift_protocol::needs::ComputeCapability;
@@ -15,9 +14,9 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 use self::csv::Launch;
 use super::nsys::Traced;
-use super::replay::Replay;
+use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
-use super::tools::{MissingTool, Tool};
+use super::tools::Profilers;
 use crate::process::{Limits, ProcessResult};
 
 /// Calls of the program before the one whose kernels are profiled.
@@ -38,9 +37,9 @@ const MAX_LAUNCHES: usize = 12;
 /// Longest name of a kernel that the tool is told to look for.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Limits of one profile.
+/// Limits of one profile, beside that of its time.
 const LIMITS: Limits = Limits {
-    wall_ms: 30_000,
+    wall_ms: 0,
     cpu_s: 90,
     memory_bytes: 64 << 30,
     file_bytes: 256 << 20,
@@ -59,12 +58,12 @@ const UNKNOWN_METRIC: &str = "Failed to find metric";
 
 /// Profiles the kernels that matter. The tier says how it went.
 pub(super) fn count(
-    tool: &Result<Tool, MissingTool>,
+    profilers: &Profilers,
     replay: &Replay<'_>,
     traced: Option<&Traced>,
     capability: Option<ComputeCapability>,
 ) -> Result<(TierReport, Vec<KernelProfile>), StepFailure> {
-    let tool = match tool {
+    let tool = match &profilers.ncu {
         Ok(tool) => tool,
         Err(missing) => return Ok((tier::missing(TierPurpose::Kernels, "ncu", missing), Vec::new())),
     };
@@ -77,21 +76,21 @@ pub(super) fn count(
         Some(traced) => select(traced),
         None => Selection { names: Vec::new(), launches: MAX_LAUNCHES },
     };
-    let mut wall_ms = 0;
+    let (mut wall_ms, limit_ms) = (0, profilers.limits.ncu_ms);
     let mut lists = metrics::lists(capability).into_iter().peekable();
     while let Some(list) = lists.next() {
         let folder = replay.folder("ncu")?;
-        let limits = Limits { wall_ms: LIMITS.wall_ms.saturating_sub(wall_ms), ..LIMITS };
+        let limits = Limits { wall_ms: limit_ms.saturating_sub(wall_ms), ..LIMITS };
         let args = arguments(folder.path(), replay, &selection, &list);
-        let result = match replay.run_counting_tool(tool, args, folder.path(), limits)? {
+        let result = match replay.run_tool(tool, args, folder.path(), limits)? {
             Ok(result) => result,
             Err(reason) => return Ok((tier::failed(report, Trouble::plain(reason)), Vec::new())),
         };
         wall_ms = result.wall_ms.saturating_add(wall_ms);
         report.wall_ms = Some(wall_ms);
-        let log = read_log(&folder.path().join(LOG));
+        let log = read_plain_file(&folder.path().join(LOG), MAX_LOG_BYTES);
         let printed = format!("{log}\n{}\n{}", lossy(&result.stdout), lossy(&result.stderr));
-        if printed.contains(UNKNOWN_METRIC) && lists.peek().is_some() && wall_ms < LIMITS.wall_ms {
+        if printed.contains(UNKNOWN_METRIC) && lists.peek().is_some() && wall_ms < limit_ms {
             continue;
         }
         let launches = csv::parse(&log);
@@ -184,15 +183,6 @@ fn escaped(name: &str) -> String {
         pattern.push(character);
     }
     pattern
-}
-
-fn read_log(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        // What cannot be read is missing from the table, which is noticed there.
-        let _ = file.take(MAX_LOG_BYTES).read_to_end(&mut bytes);
-    }
-    lossy(&bytes)
 }
 
 fn lossy(bytes: &[u8]) -> String {

@@ -5,15 +5,15 @@ mod export;
 use std::ffi::OsString;
 use std::path::Path;
 
-use nightshift_protocol::profile::{Timeline, TierPurpose, TierReport};
+use nightshift_protocol::profile::{TierPurpose, TierReport, Timeline};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::chrome;
-use super::replay::Replay;
+use super::replay::{Replay, is_plain_file};
 use super::tier::{self, Trouble};
 use super::timeline::{Calls, sum_up};
-use super::tools::{MissingTool, Tool, missing_library};
+use super::tools::{Profilers, missing_library};
 use crate::process::{Limits, ProcessResult};
 
 /// Calls of the program before those that are traced, so that loading its kernels is not among them.
@@ -22,18 +22,15 @@ const WARMUPS: u32 = 2;
 /// Calls that are traced: enough to see how much they differ.
 const CALLS: u32 = 5;
 
-/// Limits of a trace. The tool needs a second or two, a slow program the rest.
-const PROFILE_LIMITS: Limits = Limits {
-    wall_ms: 20_000,
+/// Limits of a trace, beside that of its time.
+const LIMITS: Limits = Limits {
+    wall_ms: 0,
     cpu_s: 60,
     memory_bytes: 64 << 30,
     file_bytes: 512 << 20,
     processes: 512,
     output_bytes: 1 << 20,
 };
-
-/// Limits of making an export of a trace.
-const EXPORT_LIMITS: Limits = Limits { wall_ms: 10_000, ..PROFILE_LIMITS };
 
 /// Name of the report, without an ending.
 const REPORT: &str = "timeline";
@@ -50,16 +47,14 @@ pub(super) struct Traced {
 }
 
 /// Traces some calls. The tier says how it went.
-pub(super) fn trace(
-    tool: &Result<Tool, MissingTool>,
-    replay: &Replay<'_>,
-) -> Result<(TierReport, Option<Traced>), StepFailure> {
-    let tool = match tool {
+pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierReport, Option<Traced>), StepFailure> {
+    let tool = match &profilers.nsys {
         Ok(tool) => tool,
         Err(missing) => return Ok((tier::missing(TierPurpose::Timeline, "nsys", missing), None)),
     };
     let folder = replay.folder("nsys")?;
-    let ended = replay.run_tool(tool, profile_arguments(folder.path(), replay), folder.path(), PROFILE_LIMITS)?;
+    let limits = Limits { wall_ms: profilers.limits.nsys_ms, ..LIMITS };
+    let ended = replay.run_tool(tool, profile_arguments(folder.path(), replay), folder.path(), limits)?;
     let mut report = tier::used(TierPurpose::Timeline, "nsys", &tool.version);
     let result = match ended {
         Ok(result) => result,
@@ -67,16 +62,17 @@ pub(super) fn trace(
     };
     report.wall_ms = Some(result.wall_ms);
     let export = folder.path().join(format!("{REPORT}.sqlite"));
-    if !export.is_file() {
+    if !is_plain_file(&export) {
         let raw = folder.path().join(format!("{REPORT}.nsys-rep"));
-        if !raw.is_file() {
+        if !is_plain_file(&raw) {
             return Ok((tier::failed(report, no_report(&result, folder.path())), None));
         }
-        let exported = replay.run_tool(tool, export_arguments(folder.path()), folder.path(), EXPORT_LIMITS)?;
+        let limits = Limits { wall_ms: profilers.limits.export_ms, ..LIMITS };
+        let exported = replay.run_tool(tool, export_arguments(folder.path()), folder.path(), limits)?;
         match exported {
             Ok(exported) => {
                 report.wall_ms = Some(result.wall_ms.saturating_add(exported.wall_ms));
-                if !export.is_file() {
+                if !is_plain_file(&export) {
                     return Ok((tier::failed(report, no_report(&exported, folder.path())), None));
                 }
             }
@@ -91,7 +87,9 @@ pub(super) fn trace(
             let launched = activity
                 .kernels
                 .iter()
-                .filter(|kernel| first.is_some_and(|call| (call.start_ns..=call.end_ns).contains(&kernel.span.start_ns)))
+                .filter(|kernel| {
+                    first.is_some_and(|call| (call.start_ns..=call.end_ns).contains(&kernel.span.start_ns))
+                })
                 .map(|kernel| (kernel.name.to_string(), kernel.short.to_string()))
                 .collect();
             report.reason = caution(&result, &calls, activity.cut);
@@ -104,7 +102,8 @@ pub(super) fn trace(
 fn profile_arguments(folder: &Path, replay: &Replay<'_>) -> Vec<OsString> {
     let mut output = OsString::from("--output=");
     output.push(folder.join(REPORT));
-    let mut args: Vec<OsString> = ["profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none"].map(OsString::from).to_vec();
+    let mut args: Vec<OsString> =
+        ["profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none"].map(OsString::from).to_vec();
     args.push("--cuda-graph-trace=node".into());
     args.push("--export=sqlite".into());
     args.push("--force-overwrite=true".into());
@@ -133,10 +132,13 @@ fn no_report(result: &ProcessResult, folder: &Path) -> Trouble {
         return Trouble {
             code: "profile.library_missing",
             reason: format!("nsys needs the library {library} to make its report"),
-            remedy: Some("install the packages libdw1 and libelf1 (Debian, Ubuntu) or elfutils-libs (Fedora, Red Hat)".to_owned()),
+            remedy: Some(
+                "install the packages libdw1 and libelf1 (Debian, Ubuntu) or elfutils-libs (Fedora, Red Hat)"
+                    .to_owned(),
+            ),
         };
     }
-    if folder.join(format!("{REPORT}.qdstrm")).is_file() {
+    if is_plain_file(&folder.join(format!("{REPORT}.qdstrm"))) {
         return Trouble {
             code: "profile.library_missing",
             reason: "nsys traced the program and could not make a report of it".to_owned(),

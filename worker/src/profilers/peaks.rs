@@ -38,7 +38,8 @@ impl DevicePeaks {
             .zip(gpu.sm_clock_max_mhz)
             .map(|(count, clock_mhz)| f64::from(count) * f64::from(clock_mhz) * 1e6)
             .filter(|cycles| *cycles > 0.0);
-        let peak = |operations: Option<f64>| operations.zip(cycles_per_s).map(|(operations, cycles)| operations * cycles);
+        let peak =
+            |operations: Option<f64>| operations.zip(cycles_per_s).map(|(operations, cycles)| operations * cycles);
         Self {
             bytes_per_s: gpu.memory_bytes_per_s.filter(|bytes| *bytes > 0).map(bytes_to_float),
             fp32_flops_per_s: peak(known.map(|(_, fp32, _)| *fp32)),
@@ -50,4 +51,36 @@ impl DevicePeaks {
 #[expect(clippy::cast_precision_loss, reason = "a bandwidth needs no more than seven digits")]
 fn bytes_to_float(bytes: u64) -> f64 {
     bytes as f64
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn gpu(capability: &str, clock_mhz: Option<u32>) -> GpuFacts {
+        serde_json::from_value(serde_json::json!({
+            "index": 0, "name": "x", "uuid": "GPU-1", "compute_capability": capability, "memory_bytes": 1,
+            "driver_version": "580.0", "cuda_driver_version": "13.0", "sm_clock_max_mhz": clock_mhz, "multiprocessors": 132,
+            "memory_bytes_per_s": 4_814_304_000_000_u64,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_peaks_of_an_h200_are_those_of_its_data_sheet() {
+        let peaks = DevicePeaks::of(&gpu("9.0", Some(1980)));
+        // 66.9 TFLOP/s in single precision; the sheet gives the tensor cores 989 at a clock of 1830 MHz.
+        assert!((peaks.fp32_flops_per_s.unwrap() / 66.9e12 - 1.0).abs() < 0.01);
+        let at_the_sheets_clock = DevicePeaks::of(&gpu("9.0", Some(1830))).tensor_flops_per_s.unwrap();
+        assert!((at_the_sheets_clock / 989.4e12 - 1.0).abs() < 0.01);
+        assert!((peaks.bytes_per_s.unwrap() / 4.814e12 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_peak() {
+        let unknown_chip = DevicePeaks::of(&gpu("99.0", Some(1000)));
+        assert!(unknown_chip.fp32_flops_per_s.is_none() && unknown_chip.bytes_per_s.is_some());
+        assert!(DevicePeaks::of(&gpu("9.0", None)).tensor_flops_per_s.is_none());
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -28,9 +30,6 @@ pub struct Replay<'a> {
     /// Runs a jailed command where the step's device can be used, with `/proc`, `/dev/shm` and the loopback network, which
     /// the tools need to talk to the process that they watch.
     pub run: &'a Run<'a>,
-    /// The same for the tool that reads the device's counters, with the one privilege that the driver may ask for
-    /// (`CAP_PERFMON`), where the worker has it to give.
-    pub run_with_counters: &'a Run<'a>,
     /// Our own binary.
     pub executable: &'a Path,
     /// The plan of the call.
@@ -84,18 +83,11 @@ impl Replay<'_> {
         folder: &Path,
         limits: Limits,
     ) -> Result<ToolEnd, StepFailure> {
-        ended((self.run)(&self.tool_command(tool, args, folder, limits)))
-    }
-
-    /// [`Self::run_tool`] for the tool that reads the device's counters.
-    pub(super) fn run_counting_tool(
-        &self,
-        tool: &Tool,
-        args: Vec<OsString>,
-        folder: &Path,
-        limits: Limits,
-    ) -> Result<ToolEnd, StepFailure> {
-        ended((self.run_with_counters)(&self.tool_command(tool, args, folder, limits)))
+        match (self.run)(&self.tool_command(tool, args, folder, limits)) {
+            Ok(result) => Ok(Ok(result)),
+            Err(ProcessError::Cancelled) => Err(ProcessError::Cancelled.into()),
+            Err(error) => Ok(Err(error.to_string())),
+        }
     }
 
     /// The jailed command of a tool, with nothing in its environment that is not needed.
@@ -123,12 +115,25 @@ impl Replay<'_> {
     }
 }
 
-fn ended(result: Result<ProcessResult, ProcessError>) -> Result<ToolEnd, StepFailure> {
-    match result {
-        Ok(result) => Ok(Ok(result)),
-        Err(ProcessError::Cancelled) => Err(ProcessError::Cancelled.into()),
-        Err(error) => Ok(Err(error.to_string())),
+/// The beginning of a file that a jailed process had in its hands, as text; nothing when there is none. What is no plain file
+/// is not opened: a link would make the worker read for the program what the program may not, and a pipe would never end.
+pub(super) fn read_plain_file(path: &Path, most_bytes: u64) -> String {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut bytes = Vec::new();
+    if let Ok(descriptor) = rustix::fs::open(path, flags, Mode::empty()) {
+        let file = File::from(descriptor);
+        if file.metadata().is_ok_and(|data| data.is_file()) {
+            // What cannot be read is missing from the result, and noticed there.
+            let _ = file.take(most_bytes).read_to_end(&mut bytes);
+        }
     }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether a path is a plain file, and no link to one.
+pub(super) fn is_plain_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
 /// The value of `LD_LIBRARY_PATH`; none when there is nothing to say. A folder whose name holds the separator would become
@@ -140,4 +145,33 @@ fn library_path_variable(folders: &[PathBuf]) -> Option<String> {
         .filter(|name| !name.is_empty() && !name.contains([':', ';']))
         .collect();
     (!named.is_empty()).then(|| named.join(":"))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_files_are_read_and_no_more_of_them_than_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("plain"), "0123456789").unwrap();
+        std::os::unix::fs::symlink(at("plain"), at("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        assert_eq!(read_plain_file(&at("plain"), 4), "0123");
+        for name in ["link", "pipe", "folder", "nothing"] {
+            assert_eq!(read_plain_file(&at(name), 4), "", "{name}");
+            assert!(!is_plain_file(&at(name)), "{name}");
+        }
+        assert!(is_plain_file(&at("plain")));
+    }
+
+    #[test]
+    fn a_folder_that_would_be_taken_for_two_is_left_out() {
+        let folders = |names: &[&str]| library_path_variable(&names.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(folders(&["/a", "/b:/c", "/d"]).as_deref(), Some("/a:/d"));
+        assert_eq!(folders(&[]), None);
+    }
 }

@@ -3,7 +3,6 @@
 mod text;
 
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::path::Path;
 
 use nightshift_protocol::profile::{SanitizeReport, SanitizerIssue, SanitizerOutcome, SanitizerRun, SanitizerTool};
@@ -11,7 +10,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use self::text::Said;
-use super::replay::Replay;
+use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{MissingTool, Profilers, Tool};
 use crate::process::{Limits, ProcessResult};
@@ -29,9 +28,9 @@ const MAX_FINDINGS: usize = 8;
 const MAX_LOG_BYTES: u64 = 4 << 20;
 const MAX_KEPT_BYTES: usize = 256 << 10;
 
-/// Limits of one check. A program becomes up to a hundred times slower, which is why its shape is a small one.
+/// Limits of one check, beside that of its time.
 const LIMITS: Limits = Limits {
-    wall_ms: 45_000,
+    wall_ms: 0,
     cpu_s: 90,
     memory_bytes: 64 << 30,
     file_bytes: 64 << 20,
@@ -55,7 +54,7 @@ pub(super) fn sanitize(
     let mut log = String::new();
     for tool in wanted {
         let (run, printed) = match &profilers.compute_sanitizer {
-            Ok(program) => check(*tool, program, replay)?,
+            Ok(program) => check(*tool, program, replay, profilers.limits.sanitizer_ms)?,
             Err(missing) => (missing_run(*tool, missing), String::new()),
         };
         report.findings.extend(findings(&run));
@@ -83,14 +82,20 @@ fn arguments(tool: SanitizerTool, folder: &Path, replay: &Replay<'_>) -> Vec<OsS
     args
 }
 
-fn check(tool: SanitizerTool, program: &Tool, replay: &Replay<'_>) -> Result<(SanitizerRun, String), StepFailure> {
+fn check(
+    tool: SanitizerTool,
+    program: &Tool,
+    replay: &Replay<'_>,
+    wall_ms: u64,
+) -> Result<(SanitizerRun, String), StepFailure> {
     let folder = replay.folder(tool.as_str())?;
-    let ended = replay.run_tool(program, arguments(tool, folder.path(), replay), folder.path(), LIMITS)?;
+    let limits = Limits { wall_ms, ..LIMITS };
+    let ended = replay.run_tool(program, arguments(tool, folder.path(), replay), folder.path(), limits)?;
     let result = match ended {
         Ok(result) => result,
         Err(reason) => return Ok((without_answer(tool, Trouble::plain(reason), 0), String::new())),
     };
-    let log = read_log(&folder.path().join(LOG));
+    let log = read_plain_file(&folder.path().join(LOG), MAX_LOG_BYTES);
     let printed = [result.stderr.as_slice(), result.stdout.as_slice()].concat();
     let printed = String::from_utf8_lossy(&printed).into_owned();
     let kept = if log.is_empty() { printed.clone() } else { log.clone() };
@@ -106,7 +111,8 @@ fn judge(tool: SanitizerTool, said: &Said, result: &ProcessResult, printed: &str
     let listed_errors: u64 = issues.iter().filter(|issue| issue.is_error).map(|issue| issue.records).sum();
     let listed: u64 = issues.iter().map(|issue| issue.records).sum();
     let not_listed = said.errors.unwrap_or(0).saturating_sub(listed);
-    let warnings = said.warnings.saturating_add(issues.iter().filter(|issue| !issue.is_error).map(|issue| issue.records).sum());
+    let warnings =
+        said.warnings.saturating_add(issues.iter().filter(|issue| !issue.is_error).map(|issue| issue.records).sum());
     let errors = listed_errors.saturating_add(not_listed);
     let looked_to_the_end = said.errors.is_some() && said.failure.is_none();
     let ended_well = matches!(result.end, ProcessEnd::Finished | ProcessEnd::Exited { status: FOUND_STATUS });
@@ -141,7 +147,7 @@ fn judge(tool: SanitizerTool, said: &Said, result: &ProcessResult, printed: &str
     let trouble = match &said.failure {
         Some(failure) => tier::known_trouble(printed).unwrap_or_else(|| Trouble::plain(failure.clone())),
         None if looked_to_the_end => Trouble {
-            code: "sanitize.program_failed",
+            code: "profile.program_failed",
             reason: format!("the program did not end well under the tool: {}", result.end.describe()),
             remedy: None,
         },
@@ -238,15 +244,6 @@ fn describe(issue: &SanitizerIssue) -> String {
         said.push_str(detail);
     }
     said
-}
-
-fn read_log(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    if let Ok(file) = std::fs::File::open(path) {
-        // A log that cannot be read has no summary, which is noticed.
-        let _ = file.take(MAX_LOG_BYTES).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The beginning of a text, so many bytes at most.

@@ -87,19 +87,15 @@ pub(super) fn trouble(result: &ProcessResult, printed: &str) -> Trouble {
 
 /// Troubles that tools name and an operator can end.
 pub(super) fn known_trouble(printed: &str) -> Option<Trouble> {
-    let trouble = |code, reason: &str, remedy: &str| Trouble {
-        code,
-        reason: reason.to_owned(),
-        remedy: Some(remedy.to_owned()),
-    };
+    let trouble =
+        |code, reason: &str, remedy: &str| Trouble { code, reason: reason.to_owned(), remedy: Some(remedy.to_owned()) };
     if printed.contains("ERR_NVGPUCTRPERM") {
         return Some(trouble(
             "profile.counters_not_permitted",
             "the driver lets only administrators read the device's counters (ERR_NVGPUCTRPERM)",
-            "load the driver with `options nvidia NVreg_RestrictProfilingToAdminUsers=0` (a file in /etc/modprobe.d, then \
-             load the driver anew or boot), or give the worker CAP_SYS_ADMIN (CAP_PERFMON from driver 565 on), in a container \
-             with `--cap-add=SYS_ADMIN`. `grep RmProfilingAdminOnly /proc/driver/nvidia/params` shows what is in force; the \
-             sandbox drops all capabilities, so that the driver's option is the one that works with it",
+            "load the driver with `options nvidia NVreg_RestrictProfilingToAdminUsers=0`, in a file in /etc/modprobe.d, and load \
+             it anew or boot; `grep RmProfilingAdminOnly /proc/driver/nvidia/params` shows what is in force. A capability of \
+             the worker does not help: the sandbox that the program runs in drops them all",
         ));
     }
     if printed.contains("LibraryNotLoaded") || printed.contains("Device not supported") {

@@ -51,12 +51,8 @@ impl Calls {
         if !spans.is_empty() {
             return Self { spans, marked: true };
         }
-        let ends: Vec<u64> = activity
-            .api
-            .iter()
-            .filter(|call| call.name.as_ref() == SYNCHRONIZE)
-            .map(|call| call.span.end_ns)
-            .collect();
+        let ends: Vec<u64> =
+            activity.api.iter().filter(|call| call.name.as_ref() == SYNCHRONIZE).map(|call| call.span.end_ns).collect();
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         if wanted > 0 && ends.len() > wanted {
             let last = ends.get(ends.len() - wanted - 1..).unwrap_or_default();
@@ -98,7 +94,8 @@ pub(super) fn sum_up(activity: &Activity, calls: &Calls) -> Timeline {
         ..Timeline::default()
     };
     (timeline.copies, timeline.memsets) = copies_by_direction(&copies);
-    let device: Vec<Span> = kernels.iter().map(|kernel| kernel.span).chain(copies.iter().map(|copy| copy.span)).collect();
+    let device: Vec<Span> =
+        kernels.iter().map(|kernel| kernel.span).chain(copies.iter().map(|copy| copy.span)).collect();
     occupy(&mut timeline, device, calls);
     timeline
 }
@@ -109,7 +106,8 @@ fn occupy(timeline: &mut Timeline, mut device: Vec<Span>, calls: &Calls) {
     let mut gaps = Gaps::default();
     let mut reached: Vec<Option<u64>> = vec![None; calls.spans.len()];
     for span in device {
-        let Some((call, reached)) = calls.of(span).and_then(|index| Some((calls.spans.get(index)?, reached.get_mut(index)?)))
+        let Some((call, reached)) =
+            calls.of(span).and_then(|index| Some((calls.spans.get(index)?, reached.get_mut(index)?)))
         else {
             continue;
         };
@@ -198,8 +196,8 @@ fn api_by_name(activity: &Activity, calls: &Calls) -> Vec<ApiTime> {
         }
     }
     for (index, call) in in_calls(activity, calls) {
-        let is_replays = call.name.as_ref() == SYNCHRONIZE
-            && last_synchronization.get(index).copied().flatten() == Some(call.span);
+        let is_replays =
+            call.name.as_ref() == SYNCHRONIZE && last_synchronization.get(index).copied().flatten() == Some(call.span);
         if !is_replays {
             by_name.entry(call.name.as_ref()).or_default().add(call.span.duration_ns());
         }

@@ -54,6 +54,28 @@ pub struct Profilers {
     pub ncu: Result<Tool, MissingTool>,
     /// The sanitizers.
     pub compute_sanitizer: Result<Tool, MissingTool>,
+    /// How long each may take.
+    pub limits: TimeLimits,
+}
+
+/// How long a tool may take, in milliseconds of wall time. Then it is ended with everything that it started, and the
+/// profile does without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeLimits {
+    /// Tracing: the tool needs a second or two, a slow program the rest.
+    pub nsys_ms: u64,
+    /// Making an export of a trace, where that was not done while tracing.
+    pub export_ms: u64,
+    /// Counting: every kernel is repeated some ten times.
+    pub ncu_ms: u64,
+    /// One check: a program becomes up to a hundred times slower.
+    pub sanitizer_ms: u64,
+}
+
+impl Default for TimeLimits {
+    fn default() -> Self {
+        Self { nsys_ms: 20_000, export_ms: 10_000, ncu_ms: 30_000, sanitizer_ms: 45_000 }
+    }
 }
 
 /// One of the three.
@@ -113,6 +135,7 @@ impl Profilers {
             nsys: search.find(Wanted::Nsys),
             ncu: search.find(Wanted::Ncu),
             compute_sanitizer: search.find(Wanted::ComputeSanitizer),
+            limits: TimeLimits::default(),
         }
     }
 }
@@ -207,8 +230,9 @@ fn candidates(root: &Path, wanted: Wanted, search_path: &[PathBuf]) -> Vec<PathB
             found.extend(toolkits.iter().map(|toolkit| toolkit.join("bin/nsys")));
             // Nsight Compute carries a whole nsys, which is on no search path.
             for compute in compute_installations(root, &toolkits) {
-                found
-                    .extend(children(&compute.join("host"), "target-linux").into_iter().map(|folder| folder.join(name)));
+                found.extend(
+                    children(&compute.join("host"), "target-linux").into_iter().map(|folder| folder.join(name)),
+                );
             }
         }
         Wanted::Ncu => {
@@ -285,7 +309,10 @@ fn lacks_library(program: &Path, library: &str) -> MissingTool {
     } else {
         format!("install the package that holds {library}")
     };
-    MissingTool { reason: format!("`{}` needs the library {library}, which is not installed", program.display()), remedy }
+    MissingTool {
+        reason: format!("`{}` needs the library {library}, which is not installed", program.display()),
+        remedy,
+    }
 }
 
 /// The library that the loader missed, by its message.
@@ -303,7 +330,8 @@ fn version(printed: &str) -> Option<String> {
         .map(|word| word.trim_start_matches('v'))
         .find(|word| {
             let parts: Vec<&str> = word.split('.').collect();
-            parts.len() >= 3 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric()))
+            parts.len() >= 3
+                && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric()))
                 && parts.first().is_some_and(|part| part.bytes().all(|b| b.is_ascii_digit()))
         })
         .map(str::to_owned)

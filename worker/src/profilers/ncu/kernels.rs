@@ -107,9 +107,8 @@ fn profile(launch: &Launch, launches: u32, time_share: Option<f64>) -> KernelPro
 
 /// What allows the fewest blocks, when that is not the number of warps that a multiprocessor can hold anyway.
 fn occupancy_limited_by(launch: &Launch) -> Option<String> {
-    let limits = || {
-        m::OCCUPANCY_LIMITS.iter().filter_map(|(name, metric)| Some((*name, launch.values.get(*metric).copied()?)))
-    };
+    let limits =
+        || m::OCCUPANCY_LIMITS.iter().filter_map(|(name, metric)| Some((*name, launch.values.get(*metric).copied()?)));
     let (_, warps) = limits().find(|(name, _)| *name == "warps")?;
     let (name, least) = limits().min_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(if least < warps { name } else { "warps" }.to_owned())

@@ -18,8 +18,7 @@ pub(super) const OCCUPANCY_LIMIT: &str = "sm__maximum_warps_per_active_cycle_pct
 pub(super) const ISSUE: &str = "smsp__issue_active.avg.pct_of_peak_sustained_active";
 pub(super) const REGISTERS: &str = "launch__registers_per_thread";
 pub(super) const WAVES: &str = "launch__waves_per_multiprocessor";
-pub(super) const SECTORS_PER_LOAD: &str =
-    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio";
+pub(super) const SECTORS_PER_LOAD: &str = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio";
 pub(super) const BANK_CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum";
 pub(super) const TENSOR: &str = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active";
 pub(super) const FFMA: &str = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum";

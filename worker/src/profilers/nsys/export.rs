@@ -3,7 +3,7 @@
 //! that comes from there: without trust, and within limits.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nightshift_protocol::profile::CopyDirection;
@@ -60,7 +60,17 @@ pub(super) enum ExportError {
 
 /// Reads the activity of an export.
 pub(super) fn read(path: &Path) -> Result<Activity, ExportError> {
-    let size_bytes = std::fs::metadata(path).map_err(|error| ExportError::File(error.to_string()))?.len();
+    let data = path.symlink_metadata().map_err(|error| ExportError::File(error.to_string()))?;
+    // A journal beside it would be read along with it, and a link could lead to anything.
+    let journals = ["-journal", "-wal", "-shm"].map(|ending| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    });
+    if !data.is_file() || journals.iter().any(|journal| journal.symlink_metadata().is_ok()) {
+        return Err(ExportError::File("it is not one plain file".to_owned()));
+    }
+    let size_bytes = data.len();
     if size_bytes > MAX_EXPORT_BYTES {
         let (size, most) = (size_bytes >> 20, MAX_EXPORT_BYTES >> 20);
         return Err(ExportError::File(format!("it has {size} MiB, and at most {most} are read")));

@@ -147,13 +147,22 @@ fn head(said: &mut Said, line: &str) -> Option<Issue> {
         locate(&mut issue, place);
         return Some(issue);
     }
-    let fatal = ["Internal Sanitizer Error", "Device not supported", "Target application terminated before", "No attachable process", "Failed to"];
+    let fatal = [
+        "Internal Sanitizer Error",
+        "Device not supported",
+        "Target application terminated before",
+        "No attachable process",
+        "Failed to",
+    ];
     if fatal.iter().any(|text| line.starts_with(text)) {
         said.failure.get_or_insert_with(|| line.to_owned());
         return None;
     }
     // Notes of the tool about itself and the program's end.
-    if line.starts_with("Note:") || line.starts_with("Target application returned an error") || line.starts_with("This tool is") {
+    if line.starts_with("Note:")
+        || line.starts_with("Target application returned an error")
+        || line.starts_with("This tool is")
+    {
         return None;
     }
     let mut issue = Issue { is_error: true, records: 1, ..Issue::default() };
@@ -183,7 +192,10 @@ fn detail(issue: &mut Issue, line: &str) {
         let (thread, block) = rest.split_once(" in block ").unwrap_or((rest, ""));
         issue.thread = triple(thread);
         issue.block = triple(block);
-    } else if line.starts_with("Saved host backtrace") || line.starts_with("Host Frame") || line.starts_with("Device Frame") {
+    } else if line.starts_with("Saved host backtrace")
+        || line.starts_with("Host Frame")
+        || line.starts_with("Device Frame")
+    {
         // Frames of the runner and of the driver say nothing about the program.
     } else if let Some(rest) = line.strip_prefix("Access to ").or_else(|| line.strip_prefix("Address ")) {
         issue.address = rest.split(' ').next().filter(|word| word.starts_with("0x")).map(str::to_owned);
@@ -191,7 +203,8 @@ fn detail(issue: &mut Issue, line: &str) {
             issue.kind.push_str(&format!(", {what}"));
         }
     } else if issue.details.len() < MAX_DETAILS {
-        if let Some((access, count)) = line.strip_suffix("hazards]").or_else(|| line.strip_suffix("hazard]")).and_then(|l| l.rsplit_once('['))
+        if let Some((access, count)) =
+            line.strip_suffix("hazards]").or_else(|| line.strip_suffix("hazard]")).and_then(|l| l.rsplit_once('['))
         {
             issue.events = number(count.trim()).unwrap_or(0);
             issue.details.push(access.trim().to_owned());
