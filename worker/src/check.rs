@@ -55,7 +55,7 @@ pub fn check(
     seeds: &mut SecretSeeds,
     cancel: &CancelFlag,
 ) -> Result<CheckReport, StepFailure> {
-    check_on(&Grounds { host, device: None, cancel }, spec, libraries, require_sandbox, seeds)
+    check_on(&Grounds { host, device: None, cancel, gate: None }, spec, libraries, require_sandbox, seeds)
 }
 
 /// [`check`], on the host or on a device.
@@ -79,6 +79,8 @@ pub fn check_on(
         cost: Vec::new(),
     };
     let mut cost = Cost::start();
+    let _beside = grounds.beside_others();
+    cost.part("waiting");
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
             library: &libraries.candidate,

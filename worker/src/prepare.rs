@@ -76,7 +76,7 @@ pub fn prepare(
     seeds: &mut SecretSeeds,
     cancel: &CancelFlag,
 ) -> Result<Examined, StepFailure> {
-    prepare_on(&Grounds { host, device: None, cancel }, spec, libraries, machine, seeds)
+    prepare_on(&Grounds { host, device: None, cancel, gate: None }, spec, libraries, machine, seeds)
 }
 
 /// [`prepare`], on the host or on a device.

@@ -20,6 +20,7 @@ mod serve;
 mod session;
 
 pub use breach::{Breach, note};
+pub(crate) use device::ROW_SLOTS;
 pub(crate) use plan::RunnerPlan;
 pub(crate) use replay::replay;
 pub use replay::write_replay;

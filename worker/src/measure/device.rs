@@ -20,14 +20,23 @@ use crate::cost::Cost;
 use crate::gpu::{Conditions, Watch};
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
 use crate::runner::{Call, CallTime, Draw, Grounds, Launched, Session, SessionError, SessionOptions, note};
-use crate::statistics::{bootstrap_median, coefficient_of_variation, median};
+use crate::statistics::{as_float, bootstrap_ratio, coefficient_of_variation, median, trimmed_mean};
 
 /// Sets of inputs that every timed call draws from.
 const SETS: usize = 3;
 
-/// What differs from process to process and not from call to call, as a share: where the memory of a process happens to
-/// lie. The interval that is reported is wider by it on both sides.
-const BETWEEN_PROCESSES: f64 = 0.004;
+/// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
+/// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200 scattered by about
+/// this share, and by about so many nanoseconds, which is more for short calls. The interval that is reported is wider by
+/// both on both sides.
+const BETWEEN_PROCESSES: f64 = 0.002;
+const BETWEEN_PROCESSES_NS: f64 = 80.0;
+
+/// Share of the samples that is left out at either end.
+const TRIMMED: f64 = 0.1;
+
+/// Half the width of the calls' own interval by the estimate up to which a measurement counts as precise.
+const PRECISE: f64 = 0.01;
 
 /// Samples that are judged by the device's conditions together.
 const BLOCK: usize = 10;
@@ -35,20 +44,19 @@ const BLOCK: usize = 10;
 /// Blocks that may be rejected; then samples count as they are, and the measurement does not count as precise.
 const MAX_REJECTED_BLOCKS: usize = 6;
 
-/// Resamples of the interval that is reported, and of the one that decides whether to go on.
-const RESAMPLES: usize = 2_000;
-const INTERIM_RESAMPLES: usize = 200;
+/// Resamples of the interval that is reported.
+const RESAMPLES: usize = 1_000;
 
 /// Most kept calls that are compared afterwards, and what they may take on the device.
 const MAX_KEPT: usize = 8;
-const MAX_KEPT_BYTES: u64 = 512 << 20;
+const MAX_KEPT_BYTES: u64 = 64 << 20;
 
 /// Time that the device was at work beyond what the events around the calls showed, beyond the same for the baseline,
 /// before it is counted: nanoseconds.
-const HIDDEN_NS: f64 = 1_500.0;
+const HIDDEN_NS: f64 = 3_000.0;
 
 /// The same before it is held against the program: nanoseconds, and share of the call.
-const MISMATCH_NS: f64 = 3_000.0;
+const MISMATCH_NS: f64 = 5_000.0;
 const MISMATCH_SHARE: f64 = 0.25;
 
 /// Launches of a recorded graph.
@@ -76,7 +84,7 @@ pub struct DeviceMeasureOptions {
     pub min_samples: usize,
     /// Most samples.
     pub max_samples: usize,
-    /// Half the width of the calls' own interval by the estimate, at which the measurement is precise.
+    /// Half the width of the calls' own interval by the estimate, at which sampling ends.
     pub wanted_relative_half_width: f64,
     /// Wall time of the sampling in milliseconds; the smallest number of samples may overrun it up to threefold.
     pub max_wall_ms: u64,
@@ -113,11 +121,20 @@ pub fn measure_on_device(
         spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     let seeds = SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
+    let beside = grounds.beside_others();
+    cost.part("waiting");
     let mut race = match prepare(grounds, spec, &shapes, programs, seeds, require_sandbox, &mut cost) {
         Ok(race) => race,
         Err(side) => return failed(side, Vec::new()),
     };
-    let timed = match race.alone(watch, options, &mut cost) {
+    drop(beside);
+    let alone = grounds.alone();
+    cost.part("waiting");
+    let timed = race.alone(watch, options, &mut cost);
+    drop(alone);
+    let _beside = grounds.beside_others();
+    cost.part("waiting");
+    let timed = match timed {
         Ok(timed) => timed,
         Err(side) => return failed(side, race.findings),
     };
@@ -228,6 +245,9 @@ struct Kept {
 struct Timed {
     candidate: Vec<CallTime>,
     baseline: Vec<CallTime>,
+    /// The same without the programs: what the clock around a call sees of all that is done before it.
+    candidate_empty: Vec<CallTime>,
+    baseline_empty: Vec<CallTime>,
     rows: RowTimes,
     graph: Option<TimePair>,
     conditions: Option<Conditions>,
@@ -273,6 +293,13 @@ impl Race<'_> {
             let call_ns = median(&timed.baseline_ns());
             time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, first_slot, call_ns)?
         };
+        // One of the last calls of a row is looked at, too; which one is secret.
+        let random = usize::try_from(self.seeds.draw() >> 32).unwrap_or(0);
+        let row_calls = &timed.rows.kept;
+        if let Some((slot, draw)) = row_calls.get(random % row_calls.len().max(1)).copied() {
+            let untimed = CallTime { inside_ns: 0, outside_ns: 0, processor_ns: None };
+            self.kept.push(Kept { slot, draw, candidate: untimed, baseline: untimed });
+        }
         cost.part("rows");
         if options.graphs {
             timed.graph = self.graphs();
@@ -288,6 +315,8 @@ impl Race<'_> {
         let mut timed = Timed {
             candidate: Vec::new(),
             baseline: Vec::new(),
+            candidate_empty: Vec::new(),
+            baseline_empty: Vec::new(),
             rows: RowTimes::default(),
             graph: None,
             conditions: before.clone(),
@@ -314,6 +343,10 @@ impl Race<'_> {
                     self.kept.push(Kept { slot, draw, candidate, baseline });
                 }
             }
+            let draw = Draw::new(self.sets.len(), self.seeds.draw());
+            let slot = self.kept.len();
+            timed.candidate_empty.push(self.candidate.sample(draw, slot, true).map_err(Side::Candidate)?);
+            timed.baseline_empty.push(self.baseline.sample(draw, slot, true).map_err(Side::Baseline)?);
             let after = look();
             let moved = after.as_ref().zip(before.as_ref()).and_then(|(after, before)| after.moved_since(before));
             before = after;
@@ -334,11 +367,8 @@ impl Race<'_> {
             if count >= options.max_samples || (enough && elapsed > limit) || elapsed > limit * super::OVERTIME {
                 break;
             }
-            if enough {
-                let interim = bootstrap_median(&timed.ratios(), CONFIDENCE, INTERIM_RESAMPLES);
-                if interim.relative_half_width() <= options.wanted_relative_half_width {
-                    break;
-                }
+            if enough && timed.standard_half_width() <= options.wanted_relative_half_width {
+                break;
             }
         }
         Ok(timed)
@@ -404,16 +434,13 @@ impl Race<'_> {
             note(&mut self.findings, finding);
         }
         let (candidate, baseline) = (timed.candidate_ns(), timed.baseline_ns());
-        let own = bootstrap_median(&timed.ratios(), CONFIDENCE, RESAMPLES);
+        let own = bootstrap_ratio(&baseline, &candidate, TRIMMED, CONFIDENCE, RESAMPLES);
         let precise = timed.steady
             && candidate.len() >= timed.options.min_samples
-            && own.relative_half_width() <= timed.options.wanted_relative_half_width;
-        let speedup = Interval {
-            low: own.low * (1.0 - BETWEEN_PROCESSES),
-            high: own.high * (1.0 + BETWEEN_PROCESSES),
-            ..own
-        };
+            && own.relative_half_width() <= PRECISE;
         let candidate_median_ns = median(&candidate);
+        let between = BETWEEN_PROCESSES + BETWEEN_PROCESSES_NS / candidate_median_ns.max(BETWEEN_PROCESSES_NS);
+        let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
         let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
         let outside_to_inside: Vec<f64> =
             timed.candidate.iter().map(|time| float(time.outside_ns) / inside(*time)).collect();
@@ -465,14 +492,25 @@ impl Timed {
         self.candidate.iter().map(|time| inside(*time) + counted).collect()
     }
 
-    fn ratios(&self) -> Vec<f64> {
-        self.baseline_ns().into_iter().zip(self.candidate_ns()).map(|(baseline, candidate)| baseline / candidate).collect()
+    /// Half the width of the interval of the ratio by the spread of both: quick enough to be asked again and again.
+    fn standard_half_width(&self) -> f64 {
+        let spread = |times: Vec<f64>| {
+            let middle = trimmed_mean(&times, TRIMMED);
+            let within: Vec<f64> = times.into_iter().filter(|time| (time / middle - 1.0).abs() < 0.25).collect();
+            coefficient_of_variation(&within).powi(2)
+        };
+        let both = spread(self.baseline_ns()) + spread(self.candidate.iter().copied().map(inside).collect());
+        1.96 * (both / as_float(self.candidate.len().max(1))).sqrt()
     }
 
+    /// What the events around the calls did not show, beyond the same for the baseline: on other streams, by the clock
+    /// around the device's coming to rest, or in whatever way, by the parent's clock around long rows of calls.
     fn hidden_ns(&self) -> f64 {
-        let shown = |times: &[CallTime]| median(&times.iter().copied().map(inside).collect::<Vec<_>>());
-        let missed = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
-        let on_other_streams = missed(&self.candidate) - missed(&self.baseline);
+        let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
+        let unshown = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
+        let missed = |full: &[CallTime], empty: &[CallTime]| unshown(full) - unshown(empty);
+        let on_other_streams = missed(&self.candidate, &self.candidate_empty)
+            - missed(&self.baseline, &self.baseline_empty).max(0.0);
         let rows = self.rows.pair().map_or(0.0, |rows| {
             // A row's calls are launched ahead of time, so that honest ones take less there, never more.
             let baseline = (rows.baseline_ns - shown(&self.baseline)).max(0.0);

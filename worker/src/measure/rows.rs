@@ -6,27 +6,27 @@ use nightshift_protocol::measurement::TimePair;
 use super::Side;
 use super::samples::float;
 use crate::inputs::SecretSeeds;
-use crate::runner::{Burst, Draw, Session, SessionError};
+use crate::runner::{Burst, Draw, ROW_SLOTS, Session};
+use crate::statistics::median;
 
-/// Calls of a row, unless they take long or much memory.
-const CALLS: usize = 16;
-const FEWEST_CALLS: usize = 3;
+/// Calls of a row, unless they take long.
+const CALLS: usize = 64;
+const FEWEST_CALLS: usize = 4;
 
-/// Rows of each program. The shortest counts: whatever disturbs makes them longer.
-const ROWS: usize = 3;
-
-/// What the kept outcome of a row may take on the device, in bytes.
-const ROW_BYTES: u64 = 1 << 30;
+/// Rows of each program, with and without calls.
+const ROWS: usize = 7;
 
 /// How long a row may take, in nanoseconds, judged by the baseline.
-const ROW_NS: f64 = 40e6;
+const ROW_NS: f64 = 6e6;
 
 /// Sets of inputs that the calls of a row draw from.
 const SETS: usize = 3;
 
 /// Times of the rows of both programs.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct RowTimes {
+    /// Where the outcome of the last calls is kept, and what they were given.
+    pub(super) kept: Vec<(usize, Draw)>,
     baseline_ns: Option<f64>,
     candidate_ns: Option<f64>,
 }
@@ -47,26 +47,28 @@ pub(super) fn time_rows(
     first_slot: usize,
     call_ns: f64,
 ) -> Result<RowTimes, Side> {
-    let by_memory = usize::try_from(ROW_BYTES / candidate.slot_bytes().max(1)).unwrap_or(CALLS);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
     let by_time = (ROW_NS / call_ns.max(1.0)) as usize;
-    let calls = CALLS.min(by_memory).min(by_time).max(FEWEST_CALLS);
-    let mut fastest = [f64::INFINITY; 4];
+    let calls = CALLS.min(by_time).max(FEWEST_CALLS);
+    let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, first_slot, empty).map(by_call);
+    let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
+    // The first ones make room for what is kept.
+    row(baseline, &draws, true).map_err(Side::Baseline)?;
+    row(candidate, &draws, true).map_err(Side::Candidate)?;
+    let (mut baseline_ns, mut candidate_ns) = (Vec::with_capacity(ROWS), Vec::with_capacity(ROWS));
     for _ in 0..ROWS {
-        let draws: Vec<Draw> = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
-        let row = |session: &mut Session, empty: bool| session.burst(&draws, first_slot, empty).map(by_call);
-        for empty in [true, false] {
-            let mut better = |place: usize, time: Result<f64, SessionError>| {
-                time.map(|time| fastest[place] = fastest[place].min(time))
-            };
-            better(usize::from(empty), row(baseline, empty)).map_err(Side::Baseline)?;
-            better(2 + usize::from(empty), row(candidate, empty)).map_err(Side::Candidate)?;
-        }
+        let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
+        let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
+        draws = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
+        baseline_ns.push(row(baseline, &draws, false).map_err(Side::Baseline)? - empty);
+        candidate_ns.push(row(candidate, &draws, false).map_err(Side::Candidate)? - empty_candidate);
     }
-    let [baseline_full, baseline_empty, candidate_full, candidate_empty] = fastest;
+    let kept = draws.iter().enumerate().skip(calls.saturating_sub(ROW_SLOTS));
+    let kept = kept.map(|(position, draw)| (first_slot + position % ROW_SLOTS, *draw)).collect();
     Ok(RowTimes {
-        baseline_ns: Some((baseline_full - baseline_empty).max(0.0)),
-        candidate_ns: Some((candidate_full - candidate_empty).max(0.0)),
+        kept,
+        baseline_ns: Some(median(&baseline_ns).max(0.0)),
+        candidate_ns: Some(median(&candidate_ns).max(0.0)),
     })
 }
 

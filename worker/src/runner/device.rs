@@ -21,6 +21,12 @@ const FLUSHED_CACHES: usize = 4;
 const LATE_PIECES: usize = 4;
 const LATE_ELEMENTS: usize = 64;
 
+/// What is written over between the calls of a row: enough to keep the device at work meanwhile.
+const ROW_FILL_BYTES: usize = 32 << 20;
+
+/// Calls at the end of a row whose outcome is kept.
+pub(crate) const ROW_SLOTS: usize = 4;
+
 /// One buffer of the arena, mirrored with its guards.
 #[derive(Debug)]
 struct Mirror {
@@ -306,7 +312,8 @@ impl Device {
         Ok(timed)
     }
 
-    /// Calls in a row, each on its own mixture, with cold caches, and nothing in between but the work itself.
+    /// Calls in a row, each on its own mixture, and nothing in between but putting things in place, and enough other work
+    /// to keep the device busy while the host launches. Inputs and outputs of the last calls are kept.
     pub(super) fn burst(
         &mut self,
         mixes: &[Mix],
@@ -314,18 +321,18 @@ impl Device {
         first_slot: usize,
         call: &mut dyn FnMut() -> i32,
     ) -> Outcome<i32> {
-        for position in 0..mixes.len() {
-            self.make_slot(first_slot + position)?;
-        }
+        self.make_slot(first_slot + ROW_SLOTS - 1)?;
         self.context.settle("waiting for the device before a row of calls")?;
         self.context.forget_persisting_lines();
         for (position, mix) in mixes.iter().enumerate() {
-            self.put_in_place(*mix, poison)?;
+            self.mix_inputs(*mix)?;
+            self.tensors()?.outputs.iter().try_for_each(|mirror| mirror.poison(poison, &self.stream))?;
+            self.flush.fill(0, ROW_FILL_BYTES.min(self.flush.size), poison, &self.stream)?;
             let status = call();
             if status != 0 {
                 return Ok(status);
             }
-            self.keep(first_slot + position)?;
+            self.keep(first_slot + position % ROW_SLOTS)?;
         }
         self.context.settle("a row of calls")?;
         Ok(0)
@@ -367,7 +374,7 @@ impl Device {
         self.context.profile(on);
     }
 
-    fn put_in_place(&self, mix: Mix, poison: u32) -> Outcome<()> {
+    fn mix_inputs(&self, mix: Mix) -> Outcome<Vec<(&Mirror, Pair<'_>)>> {
         let tensors = self.tensors()?;
         let set = |number: usize| self.sets.get(number).ok_or_else(|| out_of_turn("there is no such set"));
         let pairs = set(mix.first)?.iter().zip(set(mix.second)?);
@@ -375,6 +382,11 @@ impl Device {
         for (mirror, pair) in &inputs {
             mirror.mix(*pair, mix, &self.stream)?;
         }
+        Ok(inputs)
+    }
+
+    fn put_in_place(&self, mix: Mix, poison: u32) -> Outcome<()> {
+        let (tensors, inputs) = (self.tensors()?, self.mix_inputs(mix)?);
         let late = || inputs.iter().cycle().enumerate().take(if inputs.is_empty() { 0 } else { LATE_PIECES });
         for (piece, (mirror, _)) in late() {
             let (start, size) = mirror.late_piece(mix, piece);

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
@@ -73,9 +74,24 @@ pub struct Grounds<'a> {
     pub device: Option<&'a DeviceUse>,
     /// Ends everything.
     pub cancel: &'a CancelFlag,
+    /// Keeps the steps of this worker on the device apart while one of them takes times; none where a step is alone
+    /// anyway.
+    pub gate: Option<&'a RwLock<()>>,
 }
 
 impl<'a> Grounds<'a> {
+    /// Waits for a place on the device beside others.
+    #[must_use]
+    pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
+        self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until nothing else is at work on the device, and keeps it so.
+    #[must_use]
+    pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
+        self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The shapes that one process serves, in the order given. On the host a process is cheap and each shape gets a
     /// fresh one; on a device taking hold of it costs more than most checks.
     #[must_use]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_worker::process::{JailHost, SandboxChoice};
 use nightshift_worker::runner::DeviceUse;
@@ -136,4 +137,20 @@ pub fn task(rows: u64, columns: u64) -> TaskSpec {
         "limits": {"call_timeout_ms": 2000},
     }))
     .unwrap()
+}
+
+pub fn machine() -> MachineFacts {
+    MachineFacts {
+        host: "test".to_owned(),
+        os: "linux".to_owned(),
+        processor: "unknown".to_owned(),
+        cores: 1,
+        features: Vec::new(),
+        memory_bytes: 1 << 30,
+        last_level_cache_bytes: None,
+        cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
+        sandbox: SandboxReport::default(),
+    }
 }
