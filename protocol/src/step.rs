@@ -100,6 +100,9 @@ impl StepKind {
             Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Needs::agent(),
             Self::Build => Needs::worker(target, DeviceUse::None),
             Self::Check | Self::Sanitize => Needs::worker(target, DeviceUse::Shared),
+            // Contexts and inputs are made ready beside others; while times are taken, the worker keeps all of its other
+            // steps off the GPU.
+            Self::Measure if target == Target::Cuda => Needs::worker(target, DeviceUse::Shared),
             Self::PrepareTask | Self::Measure | Self::Profile => Needs::worker(target, DeviceUse::Exclusive),
         }
     }
