@@ -8,10 +8,23 @@ use super::finding;
 use super::lexer::{self, Lexeme};
 
 /// Words that say where a function runs or a variable lives, each with a word of C++ that may stand in the same place.
-const PLACES: [&str; 7] =
-    ["__global__", "__device__", "__host__", "__managed__", "__constant__", "__forceinline__", "__noinline__"];
+const PLACES: [&str; 13] = [
+    "__global__",
+    "__device__",
+    "__host__",
+    "__managed__",
+    "__constant__",
+    "__forceinline__",
+    "__noinline__",
+    "CUTE_DEVICE",
+    "CUTE_HOST_DEVICE",
+    "CUTLASS_DEVICE",
+    "CUTLASS_HOST_DEVICE",
+    "CUTLASS_GLOBAL",
+    "CUTLASS_HOST",
+];
 /// Words without which the declaration means the same to the screening.
-const BLANKED: [&str; 3] = ["__shared__", "__grid_constant__", "__nv_pure__"];
+const BLANKED: [&str; 5] = ["__shared__", "__grid_constant__", "__nv_pure__", "CUTE_UNROLL", "CUTLASS_PRAGMA_UNROLL"];
 /// Words with arguments in parentheses, which go with them.
 const BLANKED_WITH_ARGUMENTS: [&str; 6] =
     ["__launch_bounds__", "__maxnreg__", "__cluster_dims__", "__block_size__", "__align__", "__annotate__"];
@@ -26,6 +39,12 @@ pub(super) fn as_cpp(canonical: &str) -> (String, Vec<Finding>) {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &code_only[at..];
+        let begins_line = at == 0 || bytes[at - 1] == b'\n';
+        if begins_line && rest.trim_start_matches([' ', '\t']).starts_with('#') {
+            // The grammar reads a directive as it is.
+            at += rest.find('\n').map_or(rest.len(), |end| end + 1);
+            continue;
+        }
         if rest.starts_with("<<<") && open_launch.is_none() {
             out[at..at + 3].copy_from_slice(b" ((");
             open_launch = Some(at + 3);
@@ -44,7 +63,10 @@ pub(super) fn as_cpp(canonical: &str) -> (String, Vec<Finding>) {
             };
             if PLACES.contains(&word) {
                 out[at..end].fill(b' ');
-                out[at..at + b"inline".len()].copy_from_slice(b"inline");
+                // Between the captures of a lambda and its parameters, no word of C++ may stand.
+                if !code_only[..at].trim_end().ends_with(']') {
+                    out[at..at + b"inline".len()].copy_from_slice(b"inline");
+                }
             } else if BLANKED.contains(&word) || BLANKED_WITH_ARGUMENTS.contains(&word) {
                 for byte in out[at..end].iter_mut().filter(|byte| **byte != b'\n') {
                     *byte = b' ';
@@ -57,6 +79,12 @@ pub(super) fn as_cpp(canonical: &str) -> (String, Vec<Finding>) {
     }
     // Only whole words of ASCII were written over.
     (String::from_utf8(out).unwrap_or_else(|_| canonical.to_owned()), launches)
+}
+
+/// Whether what stands before a body says that it runs on a device, and there alone.
+pub(super) fn is_for_device(head: &str) -> bool {
+    let says = |words: &[&str]| words.iter().any(|word| head.contains(word));
+    says(&["__global__", "__device__", "CUTE_DEVICE", "CUTLASS_DEVICE", "CUTLASS_GLOBAL"]) && !head.contains("__host__")
 }
 
 /// The source with spaces in place of comments and literals, byte for byte.
@@ -159,6 +187,20 @@ mod tests {
         }
         let (_, found) = as_cpp("\n\nvoid f() { k<<<1, 2>>>(); }");
         assert_eq!(found[0].line, Some(3));
+    }
+
+    #[test]
+    fn what_runs_on_the_host_as_well_is_not_for_the_device_alone() {
+        for (head, for_device) in [
+            ("__global__ void k()", true),
+            ("template <int N> static __device__ __forceinline__ float f()", true),
+            ("__host__ __device__ float f()", false),
+            ("CUTE_HOST_DEVICE float f()", false),
+            ("CUTLASS_DEVICE float f()", true),
+            ("float f()", false),
+        ] {
+            assert_eq!(is_for_device(head), for_device, "{head}");
+        }
     }
 
     #[test]

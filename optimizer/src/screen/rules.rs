@@ -8,7 +8,7 @@ use super::facts::{
     Facts, Place, declaration_of, declares_variable, is_foreign, is_local, is_prototype, line_of, text, walk,
 };
 use super::names::{self, Ban};
-use super::{Setting, assembly, finding, names_cuda};
+use super::{Setting, assembly, dialect, finding, names_cuda};
 
 /// Containers that remember results.
 const REMEMBERING: [&str; 4] = ["map", "unordered_map", "multimap", "unordered_multimap"];
@@ -56,14 +56,14 @@ pub(super) fn graded(ban: &Ban, severity: Severity, name: &str, line: u32) -> Fi
     finding(ban.code, severity, format!("`{name}` {}", ban.why()), line)
 }
 
-/// Whether the place is in a function that runs on a device.
+/// Whether the place is in a function, or in a lambda, that runs on a device and there alone.
 fn is_on_device(place: &Place<'_, '_>, setting: &Setting<'_>) -> bool {
-    let function = place.ancestors.iter().rev().find(|above| above.kind() == "function_definition");
-    let head = function.map_or("", |function| {
+    let heads =
+        place.ancestors.iter().filter(|above| matches!(above.kind(), "function_definition" | "lambda_expression"));
+    heads.into_iter().any(|function| {
         let end = function.child_by_field_name("body").map_or(function.end_byte(), |body| body.start_byte());
-        setting.written.get(function.start_byte()..end).unwrap_or("")
-    });
-    head.contains("__global__") || head.contains("__device__")
+        dialect::is_for_device(setting.written.get(function.start_byte()..end).unwrap_or(""))
+    })
 }
 
 fn identifier(place: &Place<'_, '_>, source: &str, facts: &Facts, setting: &Setting<'_>, found: &mut Vec<Finding>) {

@@ -93,6 +93,11 @@ fn what_only_a_thorough_look_finds_keeps_a_program_from_being_published() -> Tes
     assert_eq!(run.rungs(2)[3..], ["measure", "confirm", "sanitize_best"]);
     assert_eq!(run.view.attempts[1].outcome, AttemptOutcome::RuntimeFailed);
     assert_eq!(run.lineage()[2], "1.1 repair_runtime from 2");
+    let Some(StepInput::WriteCode { request, .. }) = run.input("subtask1/attempt3/write_code") else {
+        return Err("no repair".into());
+    };
+    let told = &request.history[1];
+    assert!(told.contains("runtime_failed: racecheck") && !told.contains("4.000x"), "no speedup is claimed: {told}");
     // The repaired program is looked at before it is timed, although an earlier one of the subtask was clean.
     assert!(run.rungs(3).contains(&"sanitize"));
     assert_eq!(run.digest.best_attempt, Some(3), "1.9 beats 1.5: the 4.0 was never published");
