@@ -87,6 +87,8 @@ pub(crate) struct WorkerSection {
     pub(crate) devices: Option<String>,
     /// Processes that may hold a context on the GPUs at once; as many as their memory is good for without it.
     pub(crate) gpu_contexts: Option<u32>,
+    /// Whether it profiles with the tools that it finds; it does without it.
+    pub(crate) profilers: Option<bool>,
     /// Seconds that the worker goes on with what it holds after it was asked to end.
     pub(crate) drain_timeout_s: Option<u64>,
 }

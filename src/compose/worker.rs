@@ -57,6 +57,7 @@ pub(crate) fn worker_config(
         drain_timeout: section.drain_timeout_s.map_or(DRAIN_TIMEOUT, Duration::from_secs),
         gpus: gpus(context, section.devices.as_deref())?,
         gpu_contexts: section.gpu_contexts,
+        profilers: section.profilers.unwrap_or(true),
     })
 }
 
@@ -68,6 +69,7 @@ pub(crate) fn defaults(context: &Context) -> BTreeMap<&'static str, Value> {
         ("worker.cpu_slots", Value::from(default_cpu_slots())),
         ("worker.cache_dir", Value::from(default_cache_dir(context).to_string_lossy())),
         ("worker.drain_timeout_s", Value::from(DRAIN_TIMEOUT.as_secs())),
+        ("worker.profilers", Value::from(true)),
     ])
 }
 

@@ -5,7 +5,7 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 18] = [
+const OPTIONAL: [&str; 19] = [
     "database.url",
     "prices",
     "server.name",
@@ -24,6 +24,7 @@ const OPTIONAL: [&str; 18] = [
     "worker.labels",
     "worker.name",
     "worker.nvcc",
+    "worker.profilers",
 ];
 
 /// One value.

@@ -69,7 +69,8 @@ impl Workbench {
         let cuda = {
             // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
             let host = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
-            cuda::find(&jail, &config.gpus, &config.nvcc, &config.search_path, host, &hardware.os, scratch.folder())
+            let cuda = cuda::find(&jail, &config.gpus, &config.nvcc, &config.search_path, host, &hardware.os, scratch.folder());
+            if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
         if let Err(reason) = &cuda {
             tracing::debug!(reason, "this worker carries out no steps on the `cuda` target");

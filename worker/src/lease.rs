@@ -32,6 +32,7 @@ use self::life::{End, Life};
 use crate::artifacts::ServerArtifacts;
 use crate::execute::{Workbench, WorkbenchError};
 use crate::gpu::{ChildProber, Gpus, Ward};
+use crate::nvcc::NvccChoice;
 use crate::offers::{InvalidOffer, offers};
 use crate::port::{Port, PortError};
 use crate::process::CancelFlag;
@@ -61,6 +62,8 @@ pub struct WorkerConfig {
     pub executable: PathBuf,
     /// Name or path of the C++ compiler; the first that is found without it.
     pub cpp_compiler: Option<String>,
+    /// Which CUDA compiler, and what it builds for.
+    pub nvcc: NvccChoice,
     /// Builds at once.
     pub cpu_slots: u32,
     /// Labels that steps may ask for.
@@ -74,6 +77,9 @@ pub struct WorkerConfig {
     /// Processes that may hold a context on the GPUs of this machine at once, all together; as many as their memory is
     /// good for, without it.
     pub gpu_contexts: Option<u32>,
+    /// Whether programs are profiled with the tools that are found. Without, a profile says what compiler and roofline
+    /// tell, in no time: for campaigns that want many verdicts and few reasons.
+    pub profilers: bool,
 }
 
 /// How a worker is told to end.

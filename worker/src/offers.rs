@@ -167,12 +167,14 @@ mod tests {
             cache_dir: PathBuf::new(),
             executable: PathBuf::new(),
             cpp_compiler: None,
+            nvcc: crate::nvcc::NvccChoice::default(),
             cpu_slots: 3,
             labels: BTreeSet::new(),
             search_path: Vec::new(),
             drain_timeout: std::time::Duration::ZERO,
             gpus,
             gpu_contexts,
+            profilers: true,
         }
     }
 

@@ -67,6 +67,12 @@ pub(super) struct StepDevice<'a> {
 }
 
 impl CudaBench {
+    /// The same for a worker that is not to profile.
+    pub(super) fn without_profilers(mut self) -> Self {
+        self.profilers = self.profilers.switched_off();
+        self
+    }
+
     /// The device that was granted to a step, by its number in this machine's offers; the first one for a step that names
     /// none. `libraries` are the built libraries that will run on it.
     pub(super) fn device(

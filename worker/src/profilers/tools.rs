@@ -122,6 +122,16 @@ impl Profilers {
         Self::find_below(Path::new("/"), search_path, library_path, scratch, run)
     }
 
+    /// The same for a worker that is configured not to profile. The sanitizers stay: they are about right and wrong.
+    #[must_use]
+    pub fn switched_off(self) -> Self {
+        let missing = || MissingTool {
+            reason: "this worker is configured not to profile".to_owned(),
+            remedy: "set `worker.profilers` to `true`, or leave it out".to_owned(),
+        };
+        Self { nsys: Err(missing()), ncu: Err(missing()), ..self }
+    }
+
     /// [`Self::find`], with another root of the system.
     fn find_below(
         root: &Path,

@@ -122,6 +122,7 @@ pub(crate) fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfi
         drain_timeout: Duration::from_secs(1),
         gpus: Gpus::none(Absence::NoGpu),
         gpu_contexts: None,
+        profilers: true,
     }
 }
 
