@@ -8,9 +8,11 @@ mod cubin;
 mod disassembler;
 mod error;
 mod find;
+pub mod install;
 pub mod messages;
 mod needed;
 pub mod occupancy;
+pub mod pins;
 pub mod ptxas;
 pub mod sass;
 mod toolkit;
@@ -25,7 +27,8 @@ pub use self::arch::{Arch, DEFAULT_ARCH};
 pub(crate) use self::build::compile;
 pub use self::disassembler::Disassembler;
 pub use self::error::NvccError;
-pub use self::find::{Search, installed_programs};
+pub use self::find::{NvccChoice, Search, installed_programs};
+pub(crate) use self::needed::libraries as needed_libraries;
 pub use self::needed::{LibraryVersions, readable, title};
 pub use self::toolkit::Toolkit;
 
@@ -71,6 +74,12 @@ impl Nvcc {
     #[must_use]
     pub fn library_folders(&self) -> &[PathBuf] {
         &self.toolkit.library_folders
+    }
+
+    /// Versions of the libraries that programs may use.
+    #[must_use]
+    pub fn library_versions(&self) -> LibraryVersions {
+        LibraryVersions { cuda: self.toolkit.release.0, cudnn: self.toolkit.cudnn_major() }
     }
 
     /// Where the toolkit's other programs lie, for example compute-sanitizer.

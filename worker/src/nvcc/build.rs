@@ -1,20 +1,22 @@
 //! `build` on the `cuda` target: one source, one run of nvcc, one look at what came out.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild};
+use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, SassCounts};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::CudaLibrary;
 
 use super::messages::{Context, messages};
-use super::needed::{self, LibraryVersions};
+use super::needed;
 use super::{CudaCompiler, Nvcc, cubin, occupancy, ptxas};
 use crate::build::{Builder, Compiled, Job, LIBRARY, MAX_LIBRARY_BYTES, Role, limits};
 use crate::origin::Origin;
-use crate::process::{JailedCommand, run_jailed};
+use crate::process::{CancelFlag, JailHost, JailedCommand, WATCH_INTERVAL, run_jailed};
 use crate::toolchain::readable_folders;
 
 /// Folder, within that of the build, for what nvcc's steps hand to each other: its files have the same names every time,
@@ -55,7 +57,17 @@ pub(crate) fn compile(
     let origin =
         Origin { toolchain: nvcc.toolchain.fingerprint.clone(), source: ArtifactHash::of(job.source.as_bytes()) };
     extra.push(format!("-Xlinker=-soname,{}", origin.to_name()).into());
-    let result = run_jailed(builder.jail, &command(nvcc, job.file, job.folder, job.timeout_ms, extra), builder.cancel)?;
+    let command = command(nvcc, job.file, job.folder, job.timeout_ms, extra);
+    let over = AtomicBool::new(false);
+    let (result, counted) = std::thread::scope(|scope| {
+        // The machine code is there long before the host's part is compiled: meanwhile it can be looked into.
+        let counting = scope.spawn(|| count(builder.jail, builder.cancel, nvcc, job, &over));
+        let result = run_jailed(builder.jail, &command, builder.cancel);
+        over.store(true, Ordering::Release);
+        (result, counting.join())
+    });
+    let result = result?;
+    let counted = counted.unwrap_or_else(|_| Err("the disassembly broke down".to_owned()));
 
     // Everything is said on either stream, depending on the step that says it.
     let output = [result.stdout.as_slice(), result.stderr.as_slice()].concat();
@@ -76,15 +88,14 @@ pub(crate) fn compile(
 
     let mut compiled = Compiled::new(job, result, said, output);
     let Some((bytes, symbols)) = &compiled.library else { return Ok(compiled) };
-    let versions = LibraryVersions { cuda: nvcc.release().0, cudnn: nvcc.toolkit.cudnn_major() };
-    let libraries = match needed::libraries(bytes, compiler.libraries, versions) {
+    let libraries = match needed::libraries(bytes, compiler.libraries, nvcc.library_versions()) {
         Ok(libraries) => libraries,
         Err(message) => {
             compiled.reject(job, message);
             return Ok(compiled);
         }
     };
-    let cuda = examine(builder, nvcc, job, &compiled.output, libraries);
+    let cuda = examine(nvcc, job, &compiled.output, libraries, counted);
     compiled.report = CompilerReport {
         instructions: cuda.kernels.iter().filter_map(|kernel| kernel.sass).map(|sass| sass.instructions).sum(),
         fma_instructions: cuda
@@ -101,39 +112,47 @@ pub(crate) fn compile(
     Ok(compiled)
 }
 
-/// What the compiler's output and its cubin tell of the kernels.
-fn examine(builder: &Builder<'_>, nvcc: &Nvcc, job: &Job<'_>, output: &str, libraries: Vec<String>) -> CudaBuild {
-    let mut kernels = ptxas::kernels(output);
-    let mut uncounted = None;
-    if let Some(path) = cubin_in(&job.folder.join(KEPT)) {
-        let bounds = std::fs::read(&path).map(|bytes| cubin::max_block_threads(&bytes)).unwrap_or_default();
-        let counted = match (&nvcc.disassembler, job.role) {
-            // Nobody asks what the truth is made of.
-            (_, Role::Truth) => Err("the reference in double precision is not looked into".to_owned()),
-            (None, _) => Err(format!(
-                "neither nvdisasm nor cuobjdump lies in {}: `nightshift doctor --install-nvcc` installs both",
-                nvcc.toolkit.program_folder.display()
-            )),
-            (Some(disassembler), _) => {
-                let run = |command: &JailedCommand| run_jailed(builder.jail, command, builder.cancel);
-                disassembler.count(&path, job.folder, &run)
-            }
-        };
-        let counts = counted.unwrap_or_else(|reason| {
-            uncounted = Some(reason);
-            std::collections::BTreeMap::new()
-        });
-        for kernel in &mut kernels {
-            kernel.max_block_threads = bounds.get(&kernel.symbol).copied();
-            kernel.sass = counts.get(&kernel.symbol).copied();
-        }
-    } else {
-        uncounted = Some("nvcc left no machine code to look into".to_owned());
+/// What the machine code consists of, by kernel, or why that is not known.
+type Counted = Result<BTreeMap<String, SassCounts>, String>;
+
+/// Waits for the machine code, and counts its instructions.
+fn count(jail: &JailHost, cancel: &CancelFlag, nvcc: &Nvcc, job: &Job<'_>, over: &AtomicBool) -> Counted {
+    if job.role == Role::Truth {
+        return Err("the reference in double precision is not looked into".to_owned());
     }
+    let disassembler = nvcc.disassembler.as_ref().ok_or_else(|| {
+        format!(
+            "neither nvdisasm nor cuobjdump lies in {}: `nightshift doctor --install-nvcc` installs both",
+            nvcc.toolkit.program_folder.display()
+        )
+    })?;
+    let kept = job.folder.join(KEPT);
+    // The next step of nvcc begins when the machine code is complete.
+    let next = kept.join(with_extension(job.file, "fatbin"));
+    while !next.exists() && !over.load(Ordering::Acquire) {
+        std::thread::park_timeout(WATCH_INTERVAL);
+    }
+    let cubin = cubin_in(&kept).ok_or_else(|| "nvcc left no machine code to look into".to_owned())?;
+    disassembler.count(&cubin, job.folder, &|command| run_jailed(jail, command, cancel))
+}
+
+/// What the compiler's output and its machine code tell of the kernels.
+fn examine(nvcc: &Nvcc, job: &Job<'_>, output: &str, libraries: Vec<String>, counted: Counted) -> CudaBuild {
+    let mut kernels = ptxas::kernels(output);
+    let bounds = cubin_in(&job.folder.join(KEPT))
+        .and_then(|path| std::fs::read(path).ok())
+        .map(|bytes| cubin::max_block_threads(&bytes))
+        .unwrap_or_default();
+    let (counts, uncounted) = match counted {
+        Ok(counts) => (counts, None),
+        Err(reason) => (BTreeMap::new(), Some(reason)),
+    };
     let multiprocessor = nvcc.arch.multiprocessor();
     for kernel in &mut kernels {
-        kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
         kernel.name = needed::readable(&kernel.symbol);
+        kernel.max_block_threads = bounds.get(&kernel.symbol).copied();
+        kernel.sass = counts.get(&kernel.symbol).copied();
+        kernel.occupancy = multiprocessor.as_ref().map(|multiprocessor| occupancy::limits(kernel, multiprocessor));
     }
     kernels.sort_by(|one: &KernelBuild, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
     CudaBuild { arch: nvcc.arch.to_string(), kernels, libraries, uncounted }

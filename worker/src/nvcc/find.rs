@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::machine::Toolchain;
+use nightshift_protocol::needs::ComputeCapability;
 use nightshift_protocol::verdict::ProcessEnd;
 
-use super::arch::Arch;
+use super::arch::{Arch, DEFAULT_ARCH};
 use super::disassembler::Disassembler;
 use super::error::NvccError;
 use super::messages::{Context, messages};
@@ -50,6 +51,25 @@ const VERSION_LIMITS: Limits = Limits {
 };
 /// The first run reads hundreds of megabytes of compiler from the disk.
 const PROBE_TIMEOUT_MS: u64 = 180_000;
+
+/// What the configuration says about the CUDA compiler.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NvccChoice {
+    /// Name or path of the compiler, or the folder of a toolkit (`worker.nvcc`); searched for without it.
+    pub nvcc: Option<String>,
+    /// Architecture to build for (`worker.cuda_arch`); the device's without it.
+    pub arch: Option<String>,
+    /// Where `doctor --install-nvcc` installs.
+    pub install_folder: Option<PathBuf>,
+}
+
+impl NvccChoice {
+    /// What to build for: what is configured, else what the device is, else [`DEFAULT_ARCH`].
+    pub fn arch(&self, device: Option<ComputeCapability>) -> Result<Arch, NvccError> {
+        let configured = self.arch.as_deref().map(str::parse).transpose()?;
+        Ok(configured.or_else(|| device.map(Arch::from)).unwrap_or(DEFAULT_ARCH))
+    }
+}
 
 /// What is looked for, and where.
 #[derive(Debug, Clone)]
@@ -214,7 +234,7 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
         Disassembler::find(&folders)
     };
     let flags = flags(search.arch);
-    let version = format!("nvcc {version}, with {host_version}");
+    let version = format!("nvcc release {version}, with {host_version}");
     let nvcc = Nvcc {
         toolchain: Toolchain {
             program: "nvcc".to_owned(),

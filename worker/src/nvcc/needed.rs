@@ -21,7 +21,7 @@ pub struct LibraryVersions {
 
 /// File names of the libraries that have to be loaded for all to see before this one, in their order; or what is wrong,
 /// for the Coder.
-pub fn libraries(
+pub(crate) fn libraries(
     library: &[u8],
     allowed: &BTreeSet<CudaLibrary>,
     versions: LibraryVersions,

@@ -50,11 +50,11 @@ fn of_block(
     multiprocessor: &Multiprocessor,
 ) -> BlockOccupancy {
     let warps_of_block = block_threads.div_ceil(WARP_THREADS);
-    // In the order in which they are named when several are equal: what can be changed in the source comes first.
+    // Of equal limits the first is named: where the architecture allows no more, nothing in the source is to blame.
     let (blocks, limited_by) = [
+        (multiprocessor.max_blocks, OccupancyLimiter::Blocks),
         (warps_by_registers / warps_of_block, OccupancyLimiter::Registers),
         (blocks_by_shared_memory, OccupancyLimiter::SharedMemory),
-        (multiprocessor.max_blocks, OccupancyLimiter::Blocks),
     ]
     .into_iter()
     .fold((multiprocessor.max_warps / warps_of_block, OccupancyLimiter::Warps), |least, other| {

@@ -84,6 +84,33 @@ fn quantities(list: &str) -> impl Iterator<Item = (u64, &str)> {
 mod tests {
     use super::*;
 
+    const REAL: &str = include_str!("../../tests/fixtures/h200/nvcc_ptxas_v.txt");
+
+    #[test]
+    fn a_real_report_is_read() {
+        let kernels = kernels(REAL);
+        let read: Vec<_> =
+            kernels.iter().map(|k| (k.symbol.as_str(), k.registers, k.barriers, k.shared_bytes)).collect();
+        assert_eq!(read, [("_Z6matmulPKfS0_Pfi", 32, 1, 2176), ("_Z5saxpyPKfS0_Pfi", 12, 0, 0)]);
+        assert!(kernels.iter().all(|kernel| !kernel.spills() && kernel.stack_bytes == 0));
+    }
+
+    #[test]
+    fn a_damaged_report_gives_what_can_be_read_of_it() {
+        // Cut anywhere, whole kernels stay what they were.
+        for end in 0..REAL.len() {
+            let read = kernels(REAL.get(..end).unwrap_or_default());
+            assert!(read.len() <= 2);
+            if read.len() == 2 {
+                assert_eq!(read.first().map(|kernel| (kernel.registers, kernel.shared_bytes)), Some((32, 2176)));
+            }
+        }
+        let lines: Vec<&str> = REAL.lines().rev().collect();
+        assert_eq!(kernels(&lines.join("\n")).len(), 2);
+        let garbled = REAL.replace("32 registers", "many registers").replace("Used 12", "Used -12");
+        assert!(kernels(&garbled).iter().all(|kernel| kernel.registers == 0));
+    }
+
     const SPILLS: &str = "\
 ptxas info    : 0 bytes gmem, 24 bytes cmem[4]
 ptxas info    : Compiling entry function '_Z5heavyPf' for 'sm_80'

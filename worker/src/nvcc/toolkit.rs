@@ -90,7 +90,7 @@ impl Toolkit {
 
 /// The version in a report of `nvcc --version`, in full and as numbers: `13.0, V13.0.88`, 13 and 0.
 #[must_use]
-pub fn release_in(report: &str) -> Option<(String, (u32, u32))> {
+pub(super) fn release_in(report: &str) -> Option<(String, (u32, u32))> {
     let (_, release) = report.lines().find_map(|line| line.split_once("release "))?;
     let release = release.trim();
     let (major, rest) = release.split_once('.')?;

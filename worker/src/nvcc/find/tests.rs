@@ -4,7 +4,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use nightshift_protocol::machine::SandboxReport;
 
 use super::*;
-use crate::nvcc::DEFAULT_ARCH;
 use crate::process::{ProcessError, ProcessResult};
 
 const VERSION: &str = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\n";
@@ -136,7 +135,7 @@ fn the_newest_of_several_versions_that_works_is_taken() {
 fn compiler_version_flags_and_host_compiler_are_recorded() {
     let machine = Machine::new(&["usr/bin/g++", "usr/bin/nvcc"]);
     let nvcc = machine.search(None).unwrap();
-    assert_eq!(nvcc.toolchain().version, "nvcc 13.0, V13.0.88, with g++ (Debian 12.2.0) 12.2.0");
+    assert_eq!(nvcc.toolchain().version, "nvcc release 13.0, V13.0.88, with g++ (Debian 12.2.0) 12.2.0");
     assert_eq!((nvcc.release(), nvcc.arch()), ((13, 0), DEFAULT_ARCH));
     assert!(nvcc.toolchain().flags.iter().any(|flag| flag == "-gencode=arch=compute_90a,code=sm_90a"));
     assert!(nvcc.toolchain().flags.iter().all(|flag| !flag.contains("fast_math")));
@@ -193,4 +192,14 @@ fn what_is_wrong_with_a_toolkit_is_told_apart() {
 fn a_compiler_that_does_not_start_is_said_to_be_broken() {
     let error = Machine::new(&["usr/bin/g++", "usr/local/cuda-99.0/bin/nvcc"]).search(None).unwrap_err();
     assert_eq!(error.code(), "toolchain.broken");
+}
+
+#[test]
+fn the_configured_architecture_comes_before_the_devices_and_that_before_the_default() {
+    let choice = |arch: Option<&str>| NvccChoice { arch: arch.map(str::to_owned), ..NvccChoice::default() };
+    let ampere = Some(ComputeCapability { major: 8, minor: 6 });
+    assert_eq!(choice(Some("sm_100a")).arch(ampere).unwrap().to_string(), "sm_100a");
+    assert_eq!(choice(None).arch(ampere).unwrap().to_string(), "sm_86");
+    assert_eq!(choice(None).arch(None).unwrap(), DEFAULT_ARCH);
+    assert_eq!(choice(Some("hopper")).arch(ampere).unwrap_err().code(), "toolchain.cuda_arch");
 }
