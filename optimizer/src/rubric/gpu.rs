@@ -58,7 +58,7 @@ pub(super) fn quality(attempt: &Attempt, kernels: &Kernels<'_>, near_limit: Opti
             evidence.push(format!("its kernels use {}", means.join(", ")));
         }
         Some(_) => {
-            evidence.push("its kernels use no wide accesses, no asynchronous copies, no tensor cores".to_owned())
+            evidence.push("its kernels use no wide accesses, no asynchronous copies, no tensor cores".to_owned());
         }
         None => evidence.push("what its kernels consist of is not known".to_owned()),
     }

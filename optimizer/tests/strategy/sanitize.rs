@@ -132,7 +132,8 @@ fn no_step_on_a_gpu_waits_for_a_profiler_or_a_sanitizer() {
         (StepKind::Build, DeviceUse::None),
         (StepKind::Check, DeviceUse::Shared),
         (StepKind::Sanitize, DeviceUse::Shared),
-        (StepKind::Measure, DeviceUse::Exclusive),
+        // Its worker takes the device alone while it times.
+        (StepKind::Measure, DeviceUse::Shared),
         (StepKind::Profile, DeviceUse::Exclusive),
         (StepKind::PrepareTask, DeviceUse::Exclusive),
     ] {
