@@ -106,8 +106,8 @@ pub struct CudaCompiler<'a> {
 
 /// The flags that decide about the code.
 ///
-/// None of them changes numbers beyond what the language's default does: fused multiply-adds are nvcc's default, and there
-/// is no `-use_fast_math`. A candidate may ask for less precision in its source, where the check sees it.
+/// None of them changes numbers beyond what the language's default does: fused multiply-adds are nvcc's default, and
+/// there is no `-use_fast_math`. A candidate may ask for less precision in its source, where the check sees it.
 #[must_use]
 pub fn flags(arch: Arch) -> Vec<String> {
     vec![

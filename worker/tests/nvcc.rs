@@ -1,5 +1,5 @@
-//! CUDA programs built with the real nvcc, in the real jail. They need no GPU. Without nvcc they are reported as skipped;
-//! `cargo xtask test --install` brings one.
+//! CUDA programs built with the real nvcc, in the real jail. They need no GPU. Without nvcc they are reported as
+//! skipped; `cargo xtask test --install` brings one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "support/nvcc.rs"]

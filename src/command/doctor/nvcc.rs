@@ -60,16 +60,14 @@ fn describe(nvcc: &Nvcc, config: &WorkerConfig) -> Check {
         CudaLibrary::ALL.into_iter().partition(|library| nvcc.has(*library));
     let names =
         |libraries: &[CudaLibrary]| libraries.iter().map(|library| title(*library)).collect::<Vec<_>>().join(", ");
-    let mut found = format!(
-        "{} ({}), builds for {} ({why}); headers of {}",
+    let found = format!(
+        "{} ({}), builds for {} ({why}); headers of {}{}",
         nvcc.toolchain().version,
         nvcc.toolchain().path,
         nvcc.arch(),
-        if there.is_empty() { "no library".to_owned() } else { names(&there) }
+        if there.is_empty() { "no library".to_owned() } else { names(&there) },
+        if missing.is_empty() { String::new() } else { format!(", not of {}", names(&missing)) },
     );
-    if !missing.is_empty() {
-        found.push_str(&format!(", not of {}", names(&missing)));
-    }
     match nvcc.disassembler() {
         Some(disassembler) => {
             let name = disassembler.program().file_name().unwrap_or_default().to_string_lossy();

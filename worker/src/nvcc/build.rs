@@ -19,8 +19,8 @@ use crate::origin::Origin;
 use crate::process::{CancelFlag, JailHost, JailedCommand, WATCH_INTERVAL, run_jailed};
 use crate::toolchain::readable_folders;
 
-/// Folder, within that of the build, for what nvcc's steps hand to each other: its files have the same names every time,
-/// which temporary ones would not.
+/// Folder, within that of the build, for what nvcc's steps hand to each other: its files have the same names every
+/// time, which temporary ones would not.
 pub(super) const KEPT: &str = "keep";
 
 /// Where the source lies according to messages and line tables: a build must not depend on the folder it happens in.
@@ -60,7 +60,7 @@ pub(crate) fn compile(
     let command = command(nvcc, job.file, job.folder, job.timeout_ms, extra);
     let over = AtomicBool::new(false);
     let (result, counted) = std::thread::scope(|scope| {
-        // The machine code is there long before the host's part is compiled: meanwhile it can be looked into.
+        // The machine code is there long before the host's part is built: meanwhile it can be looked into.
         let counting = scope.spawn(|| count(builder.jail, builder.cancel, nvcc, job, &over));
         let result = run_jailed(builder.jail, &command, builder.cancel);
         over.store(true, Ordering::Release);
@@ -86,17 +86,17 @@ pub(crate) fn compile(
         ));
     }
 
-    let mut compiled = Compiled::new(job, result, said, output);
-    let Some((bytes, symbols)) = &compiled.library else { return Ok(compiled) };
+    let mut built = Compiled::new(job, result, said, output);
+    let Some((bytes, symbols)) = &built.library else { return Ok(built) };
     let libraries = match needed::libraries(bytes, compiler.libraries, nvcc.library_versions()) {
         Ok(libraries) => libraries,
         Err(message) => {
-            compiled.reject(job, message);
-            return Ok(compiled);
+            built.reject(job, message);
+            return Ok(built);
         }
     };
-    let cuda = examine(nvcc, job, &compiled.output, libraries, counted);
-    compiled.report = CompilerReport {
+    let cuda = examine(nvcc, job, &built.output, libraries, counted);
+    built.report = CompilerReport {
         instructions: cuda.kernels.iter().filter_map(|kernel| kernel.sass).map(|sass| sass.instructions).sum(),
         fma_instructions: cuda
             .kernels
@@ -108,8 +108,8 @@ pub(crate) fn compile(
         library_bytes: bytes.len() as u64,
         ..CompilerReport::default()
     };
-    compiled.cuda = Some(cuda);
-    Ok(compiled)
+    built.cuda = Some(cuda);
+    Ok(built)
 }
 
 /// What the machine code consists of, by kernel, or why that is not known.

@@ -15,8 +15,8 @@ const REQUIRED_THREADS: u8 = 0x10;
 
 /// The most threads that a block of each kernel may have, by symbol, where the source says it.
 ///
-/// The layout of the attributes is what `cuobjdump -elf` prints: one byte for the format, one for the attribute, two for
-/// a short value or the size of a long one. A section that does not follow it is passed over.
+/// The layout of the attributes is what `cuobjdump -elf` prints: one byte for the format, one for the attribute, two
+/// for a short value or the size of a long one. A section that does not follow it is passed over.
 #[must_use]
 pub(super) fn max_block_threads(cubin: &[u8]) -> BTreeMap<String, u32> {
     let Ok(file) = object::File::parse(cubin) else { return BTreeMap::new() };

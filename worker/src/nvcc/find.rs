@@ -91,9 +91,9 @@ pub struct Search<'a> {
 }
 
 impl Nvcc {
-    /// Finds the compiler and proves, by building a small program with all flags, that it can do what is needed. Without
-    /// a configured one, the first that works of the search path's, the system's and the installed one is taken; when
-    /// none works, the error is that of the first one found.
+    /// Finds the compiler and proves, by building a small program with all flags, that it can do what is needed.
+    /// Without a configured one, the first that works of the search path's, the system's and the installed one is
+    /// taken; when none works, the error is that of the first one found.
     pub fn find(search: &Search<'_>, scratch: &Path, run: &Run<'_>) -> Result<Self, NvccError> {
         let programs = search.programs()?;
         let host = search.host_compiler()?;
@@ -187,7 +187,7 @@ fn versioned_toolkits(root: &Path) -> Vec<PathBuf> {
         .filter_map(Result::ok)
         .filter_map(|entry| version_of(&entry).map(|version| (version, entry.path().join("bin"))))
         .collect();
-    found.sort_by(|one, other| other.0.cmp(&one.0));
+    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
     found.into_iter().map(|(_, folder)| folder).collect()
 }
 
@@ -296,8 +296,8 @@ fn version_report(program: &Path, scratch: &Path, run: &Run<'_>) -> Result<Strin
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-/// Equal on every machine that has the same compilers and builds for the same architecture, wherever they are installed:
-/// libraries of one then run on the other.
+/// Equal on every machine that has the same compilers and builds for the same architecture, wherever they are
+/// installed: libraries of one then run on the other.
 fn fingerprint(version: &str, flags: &[String], disassembles: bool) -> String {
     let mut hasher = blake3::Hasher::new();
     let disassembles = if disassembles { "disassembles" } else { "" };

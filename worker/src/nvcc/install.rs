@@ -116,7 +116,8 @@ impl InstallError {
     }
 }
 
-/// Installs the compiler, unless it is there. Blocks, and takes as long as the network does. `tell` hears what is going on.
+/// Installs the compiler, unless it is there. Blocks, and takes as long as the network does. `tell` hears what is going
+/// on.
 pub fn install(installation: &Installation<'_>, tell: &dyn Fn(&str)) -> Result<Installed, InstallError> {
     let folder = installation.folder;
     let pins: Vec<Pin> = COMPILER.iter().chain(CUBLAS.iter().filter(|_| installation.with_cublas)).copied().collect();

@@ -1,7 +1,7 @@
 //! The packages that `doctor --install-nvcc` installs: NVIDIA's own, from Python's package index.
 //!
-//! Every package is pinned, because they depend on each other loosely: a newer device compiler beside an older assembler
-//! writes what that cannot read. They belong to CUDA 13.0, which drivers from 580 on can run.
+//! Every package is pinned, because they depend on each other loosely: a newer device compiler beside an older
+//! assembler writes what that cannot read. They belong to CUDA 13.0, which drivers from 580 on can run.
 
 /// A package of one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

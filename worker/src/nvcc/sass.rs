@@ -31,7 +31,7 @@ fn heading(line: &str) -> Option<&str> {
     Some(name.strip_prefix(".text.").unwrap_or_default())
 }
 
-/// `/*0140*/   @P0 BRA `(.L_x_1) ;`: the instruction with its modifiers.
+/// ``/*0140*/   @P0 BRA `(.L_x_1) ;``: the instruction with its modifiers.
 fn instruction(line: &str) -> Option<&str> {
     let (address, text) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
     if address.is_empty() || !address.bytes().all(|byte| byte.is_ascii_hexdigit()) {
