@@ -212,7 +212,7 @@ fn the_rules_of_the_contract_are_watched_on_the_device() {
     expect("HONEST; put<<<1, 1, 0, stream>>>(y + n);", "canary_overwritten");
     expect("HONEST; put<<<1, 1, 0, stream>>>((float *)workspace + NS_WORKSPACE_BYTES / 4);", "canary_overwritten");
     expect("n -= 1; HONEST;", "output_not_written");
-    expect("cudaMemsetAsync(y, 0, n * 4, stream);", "ignores_input");
+    expect("cudaMemsetAsync(y, 0, n * 4, stream);", "stale_output");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_program_against_itself_is_neither_faster_nor_slower() {
         let (measurement, findings) = bench.race_of(&bench.reference, rows);
         let speedup = measurement.speedup;
         assert!((0.97..1.03).contains(&speedup.estimate), "{rows}: {speedup:?}");
-        assert!(speedup.high / speedup.low < 1.05, "{rows}: {speedup:?}");
+        assert!(speedup.high / speedup.low < 1.08, "{rows}: {speedup:?}");
         assert_eq!(codes(&findings), [""; 0], "{findings:?}");
         let device = measurement.device.unwrap();
         assert!(device.exclusive_ms < 2_000.0, "{:?}", measurement.cost);

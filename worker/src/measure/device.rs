@@ -29,8 +29,8 @@ const SETS: usize = 3;
 /// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200 scattered by about
 /// this share, and by about so many nanoseconds, which is more for short calls. The interval that is reported is wider by
 /// both on both sides.
-const BETWEEN_PROCESSES: f64 = 0.002;
-const BETWEEN_PROCESSES_NS: f64 = 80.0;
+const BETWEEN_PROCESSES: f64 = 0.001;
+const BETWEEN_PROCESSES_NS: f64 = 170.0;
 
 /// Share of the samples that is left out at either end.
 const TRIMMED: f64 = 0.1;
@@ -245,9 +245,6 @@ struct Kept {
 struct Timed {
     candidate: Vec<CallTime>,
     baseline: Vec<CallTime>,
-    /// The same without the programs: what the clock around a call sees of all that is done before it.
-    candidate_empty: Vec<CallTime>,
-    baseline_empty: Vec<CallTime>,
     rows: RowTimes,
     graph: Option<TimePair>,
     conditions: Option<Conditions>,
@@ -315,8 +312,6 @@ impl Race<'_> {
         let mut timed = Timed {
             candidate: Vec::new(),
             baseline: Vec::new(),
-            candidate_empty: Vec::new(),
-            baseline_empty: Vec::new(),
             rows: RowTimes::default(),
             graph: None,
             conditions: before.clone(),
@@ -343,10 +338,6 @@ impl Race<'_> {
                     self.kept.push(Kept { slot, draw, candidate, baseline });
                 }
             }
-            let draw = Draw::new(self.sets.len(), self.seeds.draw());
-            let slot = self.kept.len();
-            timed.candidate_empty.push(self.candidate.sample(draw, slot, true).map_err(Side::Candidate)?);
-            timed.baseline_empty.push(self.baseline.sample(draw, slot, true).map_err(Side::Baseline)?);
             let after = look();
             let moved = after.as_ref().zip(before.as_ref()).and_then(|(after, before)| after.moved_since(before));
             before = after;
@@ -379,11 +370,11 @@ impl Race<'_> {
         let draw = Draw::new(self.sets.len(), self.seeds.draw());
         let (candidate, baseline);
         if self.seeds.flip() {
-            candidate = self.candidate.sample(draw, slot, false).map_err(Side::Candidate)?;
-            baseline = self.baseline.sample(draw, slot, false).map_err(Side::Baseline)?;
+            candidate = self.candidate.sample(draw, slot).map_err(Side::Candidate)?;
+            baseline = self.baseline.sample(draw, slot).map_err(Side::Baseline)?;
         } else {
-            baseline = self.baseline.sample(draw, slot, false).map_err(Side::Baseline)?;
-            candidate = self.candidate.sample(draw, slot, false).map_err(Side::Candidate)?;
+            baseline = self.baseline.sample(draw, slot).map_err(Side::Baseline)?;
+            candidate = self.candidate.sample(draw, slot).map_err(Side::Candidate)?;
         }
         Ok((draw, candidate, baseline))
     }
@@ -508,9 +499,7 @@ impl Timed {
     fn hidden_ns(&self) -> f64 {
         let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
         let unshown = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
-        let missed = |full: &[CallTime], empty: &[CallTime]| unshown(full) - unshown(empty);
-        let on_other_streams = missed(&self.candidate, &self.candidate_empty)
-            - missed(&self.baseline, &self.baseline_empty).max(0.0);
+        let on_other_streams = unshown(&self.candidate) - unshown(&self.baseline);
         let rows = self.rows.pair().map_or(0.0, |rows| {
             // A row's calls are launched ahead of time, so that honest ones take less there, never more.
             let baseline = (rows.baseline_ns - shown(&self.baseline)).max(0.0);

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::driver::{Context, DeviceMemory, Event, Stream};
 use super::message::{Fault, Mix};
@@ -168,8 +168,8 @@ impl Tensors {
 pub(super) struct DeviceTime {
     /// Between the two events around it.
     pub(super) events_ns: u64,
-    /// From before the call until the device was at rest.
-    pub(super) settled_ns: u64,
+    /// From the second event until the device was at rest.
+    pub(super) rest_ns: u64,
 }
 
 /// Addresses of one shape's tensors, as the program is given them.
@@ -264,19 +264,22 @@ impl Device {
     /// Calls something between two events. The device is at rest before and after.
     pub(super) fn time(&self, call: &mut dyn FnMut() -> i32) -> Outcome<(i32, DeviceTime)> {
         self.context.settle("waiting for the device before the call")?;
-        self.time_from(clock_gettime(ClockId::MonotonicRaw), call)
+        self.time_behind(call)
     }
 
     /// The same, behind work that is on its way.
-    fn time_from(&self, before: Timespec, call: &mut dyn FnMut() -> i32) -> Outcome<(i32, DeviceTime)> {
+    fn time_behind(&self, call: &mut dyn FnMut() -> i32) -> Outcome<(i32, DeviceTime)> {
         self.started.record(&self.stream)?;
         let status = call();
         self.ended.record(&self.stream)?;
+        self.ended.wait("the call")?;
+        // From here on only what the program left on other streams can be at work.
+        let before = clock_gettime(ClockId::MonotonicRaw);
         self.context.settle("the call")?;
         let after = clock_gettime(ClockId::MonotonicRaw);
-        let settled = (after.tv_sec - before.tv_sec) * 1_000_000_000 + (after.tv_nsec - before.tv_nsec);
+        let rest = (after.tv_sec - before.tv_sec) * 1_000_000_000 + (after.tv_nsec - before.tv_nsec);
         let events_ns = self.started.until_ns(&self.ended)?;
-        Ok((status, DeviceTime { events_ns, settled_ns: u64::try_from(settled).unwrap_or(0) }))
+        Ok((status, DeviceTime { events_ns, rest_ns: u64::try_from(rest).unwrap_or(0) }))
     }
 
     /// Keeps the inputs in place as a set to draw from.
@@ -304,9 +307,8 @@ impl Device {
         self.make_slot(slot)?;
         self.context.settle("waiting for the device before the call")?;
         self.context.forget_persisting_lines();
-        let before = clock_gettime(ClockId::MonotonicRaw);
         self.put_in_place(mix, poison)?;
-        let timed = self.time_from(before, call)?;
+        let timed = self.time_behind(call)?;
         self.keep(slot)?;
         self.settle()?;
         Ok(timed)

@@ -199,6 +199,12 @@ impl Event {
         checked(unsafe { sys::cuEventRecord(self.0, on.0) }, "recording an event")
     }
 
+    /// Waits until everything before it in its stream is done.
+    pub(super) fn wait(&self, during: &str) -> Outcome<()> {
+        // SAFETY: the event is ours.
+        checked(unsafe { sys::cuEventSynchronize(self.0) }, during)
+    }
+
     /// Nanoseconds from this event to a later one. Both have to be over.
     pub(super) fn until_ns(&self, later: &Self) -> Outcome<u64> {
         let mut elapsed_ms = 0.0_f32;

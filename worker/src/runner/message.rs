@@ -54,8 +54,6 @@ pub(crate) enum Request {
         mix: Mix,
         /// Where inputs and outputs are kept after the call.
         slot: usize,
-        /// Whether the program is called at all.
-        empty: bool,
     },
     /// On a device: as many samples as there are mixtures, in one go, timed by nobody but the parent.
     Burst {
@@ -67,7 +65,7 @@ pub(crate) enum Request {
         mixes: Vec<Mix>,
         /// Where inputs and outputs of the first call are kept; those of the others follow.
         first_slot: usize,
-        /// Whether the program is called at all.
+        /// Whether the program is left out.
         empty: bool,
     },
     /// On a device: the program's calls as one recorded graph, launched so many times, timed.
@@ -134,12 +132,19 @@ pub(crate) struct Reply {
     pub(crate) status: i32,
     /// Time of the call in nanoseconds, as the runner's clock saw it; on a device, by the device's events.
     pub(crate) elapsed_ns: u64,
-    /// On a device: from before the call until nothing ran on the device any more, in nanoseconds.
-    pub(crate) settled_ns: Option<u64>,
+    /// On a device: from the end of the call on its stream until nothing ran on the device any more, in nanoseconds.
+    pub(crate) rest_ns: Option<u64>,
     /// Why the library could not be loaded.
     pub(crate) load_error: Option<String>,
     /// What went wrong on the device.
     pub(crate) fault: Option<Fault>,
+}
+
+impl Reply {
+    /// On a device: from the first event around the call until nothing ran any more, in nanoseconds.
+    pub(crate) fn at_rest_ns(&self) -> Option<u64> {
+        self.rest_ns.map(|rest_ns| self.elapsed_ns.saturating_add(rest_ns))
+    }
 }
 
 /// An error of the device's driver.

@@ -59,13 +59,13 @@ impl Session {
     }
 
     /// One call with cold caches, timed. What came out is kept in a slot, whose earlier content is lost.
-    pub fn sample(&mut self, draw: Draw, slot: usize, empty: bool) -> Result<CallTime, SessionError> {
+    pub fn sample(&mut self, draw: Draw, slot: usize) -> Result<CallTime, SessionError> {
         let nonce = self.nonces.draw();
-        let request = Request::Sample { nonce, poison: self.poison_word(), mix: draw.0, slot, empty };
+        let request = Request::Sample { nonce, poison: self.poison_word(), mix: draw.0, slot };
         let (reply, outside) = self.ask(request, self.call_timeout_ms + AROUND_CALL_MS)?;
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
-        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.settled_ns })
+        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns() })
     }
 
     /// Calls in a row, each on a draw of its own, with cold caches, timed from outside only.

@@ -228,7 +228,7 @@ impl<'a> Runner<'a> {
             Request::Stage { set, .. } => {
                 Some(self.device.as_mut()?.stage(set).map(|()| Reply::default()))
             }
-            Request::Sample { poison, mix, slot, empty, .. } => self.on_device(empty, |device, call| {
+            Request::Sample { poison, mix, slot, .. } => self.on_device(false, |device, call| {
                 device.sample(mix, poison, slot, call)
             }),
             Request::Burst { poison, mixes, first_slot, empty, .. } => self.on_device(empty, |device, call| {
@@ -333,7 +333,7 @@ impl<'a> Runner<'a> {
         Some(done.map(|(status, time)| Reply {
             status,
             elapsed_ns: time.events_ns,
-            settled_ns: Some(time.settled_ns),
+            rest_ns: Some(time.rest_ns),
             fault: fault_of_status(status, "ns_run"),
             ..Reply::default()
         }))

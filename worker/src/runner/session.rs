@@ -174,7 +174,7 @@ pub struct CallTime {
     pub outside_ns: u64,
     /// Processor time that the process took since its previous answer, as the kernel counts it; none where it does not
     /// tell. Between answer and request a program has nothing to do: what it takes there, it took for this call or from
-    /// somebody else's. On a device, from before the call until nothing ran on it any more, on whatever stream.
+    /// somebody else's. On a device, until nothing ran on it any more, on whatever stream.
     pub processor_ns: Option<u64>,
 }
 
@@ -447,7 +447,7 @@ impl Session {
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
-        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.settled_ns.or(processor_ns) })
+        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns().or(processor_ns) })
     }
 
     /// Half of the pattern that outputs are filled with: all of it, as it repeats itself.
