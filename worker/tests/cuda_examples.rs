@@ -116,7 +116,8 @@ fn builds(program: &Program, nvcc: &Arc<Nvcc>) {
     assert_eq!(report.end, ProcessEnd::Finished, "{errors:?}");
     assert!(report.library.is_some() && errors.is_empty(), "{errors:?}");
     let kernels = report.cuda.unwrap().kernels;
-    let spilling: Vec<&str> = kernels.iter().filter(|kernel| kernel.spills()).map(|kernel| kernel.name.as_str()).collect();
+    let spilling: Vec<&str> =
+        kernels.iter().filter(|kernel| kernel.spills()).map(|kernel| kernel.name.as_str()).collect();
     assert!(spilling.is_empty(), "these kernels keep registers in memory: {spilling:?}");
 }
 
@@ -125,7 +126,8 @@ fn main() -> ExitCode {
     let programs = programs();
     let tasks: BTreeSet<&str> = programs.iter().map(|program| program.task.as_str()).collect();
     assert!(tasks.len() >= 6, "{tasks:?}");
-    let listed = |(task, name): &(&str, &str)| programs.iter().any(|program| (&*program.task, &*program.name) == (*task, *name));
+    let listed =
+        |(task, name): &(&str, &str)| programs.iter().any(|program| (&*program.task, &*program.name) == (*task, *name));
     assert!(NOT_COMPILING.iter().all(listed), "a program that should not compile is not there");
 
     let scratch = tempfile::tempdir().unwrap();

@@ -61,7 +61,9 @@ fn tries(task: &LoadedTask, meant: &[Meant], speedups: [f64; 3]) -> Result<Vec<T
         .zip(meant)
         .map(|(number, meant)| {
             Ok(match meant {
-                Right => advised(speedups.next().ok_or("more are right than there are speedups")?, advice(task, number)?),
+                Right => {
+                    advised(speedups.next().ok_or("more are right than there are speedups")?, advice(task, number)?)
+                }
                 Wrong => Try::Wrong,
                 NotCompiling => Try::CompileError,
                 Crashing => Try::Ends(crash()),
