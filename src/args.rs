@@ -8,13 +8,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::task::Target;
 
 use crate::config::Flags;
 use crate::limits::LimitFlags;
 
 pub(crate) use control::{
-    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Resume, Retry, Token, TokenCommand,
-    TokenCreate,
+    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Token,
+    TokenCommand, TokenCreate,
 };
 pub(crate) use files::{Export, ExportFormat, Import, Prune};
 
@@ -31,6 +32,19 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The values that go into the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = self.global.flags();
+        if let Command::Work(work) = &self.command {
+            flags.values.extend(work.devices.clone().map(|list| ("--devices", "worker.devices", list)));
+            let contexts = work.gpu_contexts.map(|contexts| contexts.to_string());
+            flags.values.extend(contexts.map(|contexts| ("--gpu-contexts", "worker.gpu_contexts", contexts)));
+        }
+        flags
+    }
 }
 
 /// Flags of every command.
@@ -60,8 +74,8 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// The values that go into the configuration.
-    pub(crate) fn flags(&self) -> Flags {
+    /// Those that every command takes.
+    fn flags(&self) -> Flags {
         let mut flags = Flags { config: self.config.clone(), values: Vec::new() };
         if let Some(folder) = &self.data_dir {
             flags.values.push(("--data-dir", "data_dir", folder.to_string_lossy().into_owned()));
@@ -120,6 +134,8 @@ pub(crate) enum Command {
     Limits(Limits),
     /// Ask a worker to take nothing new and to end
     Drain(Drain),
+    /// Have a quarantined GPU tested, and used again if it passes
+    Release(Release),
     /// Make, list and end tokens of the server
     Token(Token),
     /// Write a campaign with everything about it to one file
@@ -129,11 +145,25 @@ pub(crate) enum Command {
     /// Delete campaigns that ended long ago, and artifacts that nothing names
     Prune(Prune),
     /// Check what a campaign needs on this machine, and say what to do about what is missing
-    Doctor,
+    Doctor(Doctor),
     /// Show the configuration
     Config(Config),
     /// Write the completions of a shell to standard output
     Completions(Completions),
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Install nvcc from Python's package index: what a machine without the CUDA toolkit needs to build CUDA programs
+    #[arg(long)]
+    pub(crate) install_nvcc: bool,
+    /// Install cuBLAS and cuBLASLt too, for tasks that allow them: another 420 MB
+    #[arg(long, requires = "install_nvcc")]
+    pub(crate) with_cublas: bool,
+    /// Where to install; a folder of its own in the data folder without it
+    #[arg(long, value_name = "FOLDER", requires = "install_nvcc")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// `demo`.
@@ -142,6 +172,9 @@ pub(crate) struct Demo {
     /// Only this example; may be given several times
     #[arg(long = "task", value_name = "NAME")]
     pub(crate) tasks: Vec<String>,
+    /// The examples for this hardware: `cpu`, or `cuda` where there is a GPU
+    #[arg(long, value_parser = target, default_value = "cpu", conflicts_with = "tasks")]
+    pub(crate) target: Target,
     /// How it is followed and what comes after
     #[command(flatten)]
     pub(crate) follow: Following,
@@ -196,6 +229,13 @@ pub(crate) struct Run {
     pub(crate) follow: Following,
 }
 
+fn target(text: &str) -> Result<Target, String> {
+    Target::ALL.into_iter().find(|target| target.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "expected IP:PORT, for example 127.0.0.1:7777, or with port 0 for a free one".to_owned())
 }
@@ -225,6 +265,12 @@ pub(crate) struct Work {
     /// Name of this worker for people
     #[arg(long)]
     pub(crate) name: Option<String>,
+    /// GPUs that it may use, by number or name as nvidia-smi prints them, separated by commas
+    #[arg(long, value_name = "LIST")]
+    pub(crate) devices: Option<String>,
+    /// Processes that may hold a context on the GPUs of this machine at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) gpu_contexts: Option<u32>,
 }
 
 /// What `list` lists.

@@ -20,6 +20,7 @@ mod pause;
 mod priority;
 mod prune;
 mod reject;
+mod release;
 mod resume;
 mod retry;
 mod run;
@@ -56,11 +57,12 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Priority(args) => priority::run(context, args).await,
         Command::Limits(args) => limits::run(context, args).await,
         Command::Drain(args) => drain::run(context, args).await,
+        Command::Release(args) => release::run(context, args).await,
         Command::Token(args) => token::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
         Command::Import(args) => import::run(context, args).await,
         Command::Prune(args) => prune::run(context, args).await,
-        Command::Doctor => doctor::run(context).await,
+        Command::Doctor(args) => doctor::run(context, args).await,
         Command::Config(args) => config::run(context, args.command),
         Command::Completions(args) => completions::run(context, args.shell),
     }

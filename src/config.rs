@@ -91,10 +91,20 @@ pub(crate) struct WorkerSection {
     pub(crate) cpu_slots: Option<u32>,
     /// The C++ compiler; searched for without it.
     pub(crate) cpp_compiler: Option<String>,
+    /// The CUDA compiler, or the folder of its toolkit; searched for without it.
+    pub(crate) nvcc: Option<String>,
+    /// What CUDA programs are built for, for example `sm_90a`; the GPU's architecture without it.
+    pub(crate) cuda_arch: Option<String>,
     /// Folder of build results; `$XDG_CACHE_HOME/nightshift` without it.
     pub(crate) cache_dir: Option<PathBuf>,
     /// Labels that steps may ask for, separated by commas.
     pub(crate) labels: Option<String>,
+    /// GPUs that it may use, by number or name, separated by commas; all of them without it.
+    pub(crate) devices: Option<String>,
+    /// Processes that may hold a context on the GPUs at once; as many as their memory is good for without it.
+    pub(crate) gpu_contexts: Option<u32>,
+    /// Whether it profiles with the tools that it finds; it does without it.
+    pub(crate) profilers: Option<bool>,
     /// Seconds that the worker goes on with what it holds after it was asked to end.
     pub(crate) drain_timeout_s: Option<u64>,
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 pub(crate) use nightshift_optimizer::task_file::LoadedTask;
 use nightshift_optimizer::task_file::load_folder;
+use nightshift_protocol::task::Target;
 use rust_embed::RustEmbed;
 
 use crate::config::closest;
@@ -23,9 +24,11 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
-/// All bundled examples.
-pub(crate) fn all() -> Result<Vec<LoadedTask>> {
-    names().iter().map(|name| one(name)).collect()
+/// All bundled examples for one target.
+pub(crate) fn of_target(target: Target) -> Result<Vec<LoadedTask>> {
+    let mut tasks = names().iter().map(|name| one(name)).collect::<Result<Vec<_>>>()?;
+    tasks.retain(|task| task.bundle.spec.target == target);
+    Ok(tasks)
 }
 
 /// One bundled example.
@@ -68,10 +71,12 @@ mod tests {
 
     #[test]
     fn every_bundled_example_is_whole_and_has_replies() {
-        let all = all().unwrap();
-        assert!(all.len() >= 5);
-        for task in all {
-            assert!(task.replies.is_some_and(|replies| !replies.is_empty()), "{}", task.bundle.spec.name);
+        for target in Target::ALL {
+            let tasks = of_target(target).unwrap();
+            assert!(tasks.len() >= 5, "{} for {}", tasks.len(), target.as_str());
+            for task in tasks {
+                assert!(task.replies.is_some_and(|replies| !replies.is_empty()), "{}", task.bundle.spec.name);
+            }
         }
     }
 

@@ -60,7 +60,7 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run(cli: Cli, environment: Environment, output: Output) -> Result<ExitCode> {
-    let loaded = config::load(&cli.global.flags(), &environment)?;
+    let loaded = config::load(&cli.flags(), &environment)?;
     start_log(&loaded.config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -1,11 +1,13 @@
 //! How values look in tables and lines.
 
+pub(crate) mod gpu;
 pub(crate) mod limits;
 
 use chrono::{DateTime, Local};
 use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, StopReason};
 use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
@@ -26,6 +28,26 @@ pub(crate) fn factor(value: f64) -> String {
 /// `2.34x [2.20, 2.41]`.
 pub(crate) fn interval(value: Interval) -> String {
     format!("{} [{:.2}, {:.2}]", factor(value.estimate), value.low, value.high)
+}
+
+/// What the sanitizer's checks came to: `memcheck clean, racecheck 2 errors, initcheck unavailable (not installed)`.
+pub(crate) fn sanitizer(report: &SanitizeReport) -> String {
+    let run = |run: &SanitizerRun| {
+        let tool = run.tool.as_str();
+        match run.outcome {
+            SanitizerOutcome::Clean => format!("{tool} clean"),
+            SanitizerOutcome::Warnings => format!("{tool} {} warnings", run.warnings),
+            SanitizerOutcome::Errors => format!("{tool} {} errors", run.errors),
+            SanitizerOutcome::Unavailable => {
+                format!("{tool} unavailable ({})", run.reason.as_deref().unwrap_or("no reason given"))
+            }
+        }
+    };
+    if report.tools.is_empty() {
+        "no check ran".to_owned()
+    } else {
+        report.tools.iter().map(run).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A duration in nanoseconds with a fitting unit.

@@ -8,6 +8,7 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::step::PreparedTask;
 use serde_json::json;
 
 use crate::context::Context;
@@ -122,12 +123,7 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
     let mut machines = BTreeSet::new();
     let mut sandboxes = BTreeSet::new();
     for prepared in details.iter().filter_map(|detail| detail.view.prepared.as_ref()) {
-        let machine = &prepared.machine;
-        let compiler = machine
-            .cpp_toolchain
-            .as_ref()
-            .map_or_else(String::new, |toolchain| format!("; {}, {}", toolchain.version, toolchain.flags.join(" ")));
-        machines.insert(format!("machine: {}, {} cores{compiler}", machine.processor, machine.cores));
+        machines.insert(machine(prepared));
     }
     for attempt in details.iter().flat_map(|detail| &detail.view.attempts) {
         for measurement in attempt.measurement.iter().chain(&attempt.confirmation) {
@@ -151,6 +147,19 @@ fn evidence(details: &[RunDetail]) -> Vec<String> {
         lines.push(format!("cost: {}", present::cost(details.iter().map(|detail| &detail.view))));
     }
     lines
+}
+
+/// The machine on which a task was prepared: its GPU where the task is for one.
+fn machine(prepared: &PreparedTask) -> String {
+    let machine = &prepared.machine;
+    let is_for_gpu = prepared.reference.cuda.is_some();
+    let gpu = machine.gpus.first().filter(|_| is_for_gpu).map_or_else(String::new, |gpu| {
+        format!("{} (compute capability {}, driver {}), ", gpu.name, gpu.compute_capability, gpu.driver_version)
+    });
+    let toolchain = if is_for_gpu { Some(&prepared.reference.toolchain) } else { machine.cpp_toolchain.as_ref() };
+    let compiler =
+        toolchain.map_or_else(String::new, |found| format!("; {}, {}", found.version, found.flags.join(" ")));
+    format!("machine: {gpu}{}, {} cores{compiler}", machine.processor, machine.cores)
 }
 
 fn sandbox(report: &SandboxReport) -> String {

@@ -295,6 +295,36 @@ fn a_worker_is_drained(site: &Site) {
     assert!(servers.as_array().unwrap().iter().any(|server| server["name"] == "first" && server["alive"] == true));
 }
 
+/// A machine with a GPU that hangs introduces itself, and goes away.
+fn introduce_a_machine_with_a_broken_gpu(site: &Site) {
+    let machine = json!({ "host": "far", "os": "Linux", "processor": "some", "cores": 2, "features": [], "memory_bytes": 1,
+        "last_level_cache_bytes": null, "cpp_toolchain": null,
+        "sandbox": { "means": [], "isolates_files": true, "isolates_network": true } });
+    let gpu = json!({ "index": 1, "target": "cuda", "name": "NVIDIA H200", "uuid": "GPU-8f2c11", "memory_bytes": 1,
+        "shared_slots": 1, "quarantine": { "incident": 1, "code": "gpu.wedged", "reason": "a test process hangs" } });
+    let offers = json!({ "targets": ["cuda"], "cpu_slots": 1, "devices": [gpu], "machine": machine });
+    let worker = json!({ "name": "far", "embedded": false, "offers": offers, "version": "0" });
+    let token = secrecy::SecretString::from(OPERATOR.to_owned());
+    let client = nightshift_client::Client::new(&site.served.address, Some(token)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(client.register_worker(&serde_json::from_value(worker).unwrap())).unwrap();
+}
+
+fn a_quarantined_gpu_is_shown_and_released(site: &Site) {
+    let missing = expect_exit(site.command(&["release", "GPU-8f2c"]).arg("--json"), 3);
+    assert_eq!(error_code(&missing), "device.not_found");
+    introduce_a_machine_with_a_broken_gpu(site);
+    let shown = site.text(&["list", "workers"]);
+    for part in ["quarantined since", "GPU-8f2c11", "a test process hangs", "gpu.wedged"] {
+        let words = part.split(' ').all(|word| shown.contains(word));
+        assert!(words, "{part} is not shown:\n{shown}");
+    }
+    let released = site.json(&["release", "8f2c"], 0);
+    assert_eq!((&released["device"], &released["worker_name"]), (&json!("GPU-8f2c11"), &json!("far")));
+    assert!(released["released_at"].is_number() && released["quarantine"]["since"].is_number(), "{released}");
+    assert!(site.text(&["release", "GPU-8f2c11"]).contains("tests it"), "again is no harm");
+}
+
 #[test]
 fn a_fleet_on_sqlite_is_steered() {
     a_fleet_is_steered(&Site::sqlite(&["--no-worker"]));
@@ -320,6 +350,7 @@ fn tokens_workers_and_servers_on_sqlite() {
     let site = Site::sqlite(&["--name", "first"]);
     a_token_is_made_and_ended(&site);
     a_worker_is_drained(&site);
+    a_quarantined_gpu_is_shown_and_released(&site);
 }
 
 #[test]
@@ -327,6 +358,7 @@ fn tokens_workers_and_servers_on_postgres() {
     let site = Site::postgres(&["--name", "first"]);
     a_token_is_made_and_ended(&site);
     a_worker_is_drained(&site);
+    a_quarantined_gpu_is_shown_and_released(&site);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 30] = [
+const AREAS: [&str; 33] = [
     "access",
     "agent",
     "archive",
@@ -26,6 +26,7 @@ const AREAS: [&str; 30] = [
     "model",
     "output",
     "page",
+    "profile",
     "reply",
     "request",
     "run",
@@ -37,13 +38,15 @@ const AREAS: [&str; 30] = [
     "task",
     "token",
     "toolchain",
+    "device",
+    "gpu",
     "usage",
     "worker",
     "scripted",
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 31] = [
+const NO_CODES: [&str; 35] = [
     "campaign.id",
     "config.toml",
     "model.price_microusd",
@@ -71,10 +74,14 @@ const NO_CODES: [&str; 31] = [
     "worker.cache_dir",
     "worker.cpp_compiler",
     "worker.cpu_slots",
+    "worker.cuda_arch",
+    "worker.devices",
     "worker.drain_timeout_s",
+    "worker.gpu_contexts",
     "worker.id",
     "worker.labels",
     "worker.name",
+    "worker.nvcc",
 ];
 
 /// Whether a file holds tests, which name codes that do not exist.

@@ -257,6 +257,44 @@ fn doctor_says_what_to_do_about_everything_that_is_not_there() {
 }
 
 #[test]
+fn doctor_names_the_key_of_a_cuda_compiler_that_cannot_be_used_and_the_demo_needs_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for (variable, value, code) in [
+        ("NIGHTSHIFT_WORKER__NVCC", "/nonexistent/nvcc", "toolchain.no_nvcc"),
+        ("NIGHTSHIFT_WORKER__CUDA_ARCH", "hopper", "toolchain.cuda_arch"),
+    ] {
+        let output = expect_exit(nightshift(folder.path()).args(["doctor", "--json"]).env(variable, value), 0);
+        let report = json_lines(&output).remove(0);
+        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "nvcc").unwrap().clone();
+        assert_eq!((&check["state"], &report["demo_possible"]), (&"warning".into(), &true.into()), "{check}");
+        let found = check["found"].as_str().unwrap();
+        assert!(found.contains(code) && found.contains(value), "{found}");
+    }
+}
+
+#[test]
+fn nvcc_is_installed_into_a_folder_of_its_own_and_not_without_python() {
+    let folder = tempfile::tempdir().unwrap();
+    let install = |target: &Path| {
+        let mut command = nightshift(folder.path());
+        command.args(["doctor", "--install-nvcc", "--json", "--folder"]).arg(target);
+        command
+    };
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let failed = error(&expect_exit(install(&folder.path().join("nvcc")).env("PATH", &empty), 6));
+    assert_eq!(failed["code"], "toolchain.no_python");
+    assert!(!folder.path().join("nvcc").exists());
+
+    let path = folder.path().join("path");
+    std::fs::create_dir(&path).unwrap();
+    std::os::unix::fs::symlink("/bin/true", path.join("python3")).unwrap();
+    std::fs::write(empty.join("thesis.tex"), "all of it").unwrap();
+    let failed = error(&expect_exit(install(&empty).env("PATH", &path), 2));
+    assert_eq!(failed["code"], "usage.folder_in_use");
+}
+
+#[test]
 fn a_missing_key_is_named_before_anything_is_created() {
     let folder = tempfile::tempdir().unwrap();
     let task = tiny_task::write(folder.path(), "gaussian", &[1]);

@@ -47,6 +47,16 @@ fn an_unknown_task_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
+fn the_demo_asks_for_a_target_that_there_is_or_for_tasks_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for flags in [&["--target", "gpu"][..], &["--target", "cuda", "--task", "row_softmax"]] {
+        let output = expect_exit(nightshift(folder.path()).arg("demo").args(flags).arg("--exit"), 2);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains("--target"), "{text}");
+    }
+}
+
+#[test]
 fn a_malformed_task_file_is_refused_with_line_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let task = task(folder.path());

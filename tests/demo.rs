@@ -61,6 +61,7 @@ fn the_demo_goes_every_route_of_the_loop() {
     let demo_dir = data_dir.join("demo");
     let runs = runs(if demo_dir.join("nightshift.db").is_file() { &demo_dir } else { &data_dir });
     assert!(runs.len() >= 5, "at least five examples: {:?}", runs.keys());
+    assert!(runs.keys().all(|task| !task.starts_with("cuda_")), "none that needs a GPU: {:?}", runs.keys());
     for (task, run) in &runs {
         assert_eq!(run["summary"]["status"], "completed", "{task}");
         assert_eq!(run["summary"]["digest"]["scripted"], true, "{task}");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Claim, Claimed, Drain, Heartbeat, HeartbeatReply, Page, RegisterWorker, Report, ReportReply, WorkerRegistered,
-    WorkerView,
+    Claim, Claimed, Drain, Heartbeat, HeartbeatReply, Page, QuarantineView, RegisterWorker, Report, ReportReply,
+    WorkerRegistered, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use reqwest::Method;
@@ -54,6 +54,17 @@ impl Client {
     pub async fn drain_worker(&self, worker: &WorkerId, draining: bool) -> Result<(), ClientError> {
         let url = self.url(&["workers", worker.as_str(), "drain"], &[]);
         self.tell(url, &Drain { draining }).await
+    }
+
+    /// Devices on which nothing may run, newest first.
+    pub async fn quarantined_devices(&self) -> Result<Vec<QuarantineView>, ClientError> {
+        let page: Page<QuarantineView> = self.get(self.url(&["devices", "quarantined"], &[])).await?;
+        Ok(page.items)
+    }
+
+    /// Asks for a quarantined device, by the driver's name of it, to be tested and used again.
+    pub async fn release_device(&self, device: &str) -> Result<QuarantineView, ClientError> {
+        self.json(self.request(Method::POST, self.url(&["devices", device, "release"], &[]))).await
     }
 
     /// Reports how a try ended. Repeating a report is safe.

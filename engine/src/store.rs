@@ -94,6 +94,7 @@ impl StoreError {
             Self::NotFound { noun: "worker", .. } => "worker.not_found",
             Self::NotFound { noun: "server", .. } => "server.not_found",
             Self::NotFound { noun: "token", .. } => "token.not_found",
+            Self::NotFound { noun: "device", .. } => "device.not_found",
             Self::NotFound { .. } => "store.not_found",
             Self::IdempotencyConflict { .. } => "request.idempotency_conflict",
             Self::Refused { code, .. } => code,
@@ -350,6 +351,33 @@ pub struct WorkerRecord {
     pub server: Option<ServerId>,
     /// Whether it takes nothing new and will end.
     pub draining: bool,
+}
+
+/// A device of a worker on which nothing may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuarantineRecord {
+    /// The driver's name of the device.
+    pub device: String,
+    /// Its worker, which may be gone.
+    pub worker: WorkerId,
+    /// The worker's name for people.
+    pub worker_name: String,
+    /// The device's number on that worker.
+    pub number: u32,
+    /// Its model.
+    pub device_name: String,
+    /// Tells it from earlier ones of the same worker.
+    pub incident: u64,
+    /// Stable code.
+    pub code: String,
+    /// What was seen.
+    pub reason: String,
+    /// When the server heard of it.
+    pub since: TimestampMs,
+    /// When somebody asked for it to be tried again.
+    pub released_at: Option<TimestampMs>,
+    /// Who that was.
+    pub released_by: Option<String>,
 }
 
 /// A claim.
@@ -901,6 +929,27 @@ pub trait Store: Send + Sync {
 
     /// Asks a worker to take nothing new, or to go on.
     async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError>;
+
+    /// Takes in what a worker says of its devices: its offers with that, those that are quarantined, and the driver's
+    /// names of those that are well. A quarantine that is known keeps its moment and its release.
+    async fn set_quarantine(
+        &self,
+        worker: &WorkerId,
+        offers: Value,
+        quarantined: Vec<QuarantineRecord>,
+        well: Vec<String>,
+    ) -> Result<(), StoreError>;
+
+    /// Devices on which nothing may run, newest first.
+    async fn list_quarantine(&self) -> Result<Vec<QuarantineRecord>, StoreError>;
+
+    /// Notes that somebody wants a device to be tried again. What is left of a worker that is forgotten is deleted.
+    async fn release_device(
+        &self,
+        device: &str,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<QuarantineRecord, StoreError>;
 
     /// Forgets workers that hold nothing and were last heard of before `before`. Steps that they carried out keep
     /// their id.

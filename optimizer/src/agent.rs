@@ -180,6 +180,7 @@ impl Agents {
             StepInput::PrepareTask { .. }
             | StepInput::Build { .. }
             | StepInput::Check { .. }
+            | StepInput::Sanitize { .. }
             | StepInput::Measure { .. }
             | StepInput::Profile { .. } => Err(StepFailure::fatal(
                 "agent.wrong_step",

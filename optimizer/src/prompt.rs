@@ -5,10 +5,12 @@
 //! results can be told apart by what the models were told.
 
 mod format;
+mod gpu;
 mod library;
 mod view;
 
 pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
+pub(crate) use self::gpu::GpuProfileView;
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};
 
 /// Text of the native contract, which every author of a program is shown.

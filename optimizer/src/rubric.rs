@@ -7,6 +7,7 @@
 
 mod anti_hacking;
 mod engineering;
+mod gpu;
 mod operators;
 mod request;
 
@@ -18,7 +19,7 @@ use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 
 /// Version of the rules: they change, and scores of different versions are not compared.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 3;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,14 +55,25 @@ pub fn has_violation(findings: &[Finding]) -> bool {
 }
 
 /// Violations that an honest author commits by mistake: they break the contract, but nobody is deceived by them.
-const HONEST_MISTAKES: [&str; 5] = ["threads", "forbidden_include", "exits", "input_modified", "source_too_large"];
+const HONEST_MISTAKES: [&str; 7] = [
+    "threads",
+    "forbidden_include",
+    "forbidden_library",
+    "managed_memory",
+    "exits",
+    "input_modified",
+    "source_too_large",
+];
+
+/// The sanitizer's checks: what they find begins with their name.
+const SANITIZER_CHECKS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "sanitizer"];
 
 /// Whether the findings show a grave cheat: a violation that no honest author commits.
 #[must_use]
 pub fn is_major_hacking(findings: &[Finding]) -> bool {
-    findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Violation && !HONEST_MISTAKES.contains(&finding.code.as_str()))
+    let honest =
+        |code: &str| HONEST_MISTAKES.contains(&code) || SANITIZER_CHECKS.iter().any(|check| code.starts_with(check));
+    findings.iter().any(|finding| finding.severity == Severity::Violation && !honest(&finding.code))
 }
 
 /// What an attempt was written from.

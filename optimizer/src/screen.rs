@@ -6,14 +6,19 @@
 //! has no use for the construct; everything else is a note or a warning that the judge and people see.
 
 mod assembly;
+mod dialect;
 mod facts;
 mod includes;
 mod lexer;
 mod macros;
 mod names;
+mod names_cuda;
 mod rules;
+mod streams;
 
-use nightshift_protocol::task::Target;
+use std::collections::BTreeSet;
+
+use nightshift_protocol::task::{CudaLibrary, Target};
 use nightshift_protocol::verdict::{Finding, Severity};
 use tree_sitter::Parser;
 
@@ -26,9 +31,18 @@ pub const MAX_SCREENED_BYTES: usize = 1024 * 1024;
 /// Most findings of one source; the gravest are kept.
 pub const MAX_FINDINGS: usize = 50;
 
-/// What the source of a candidate for `target` shows, gravest first.
+/// Where a candidate is to run, and with what.
+struct Setting<'a> {
+    target: Target,
+    /// Libraries that the task allows.
+    libraries: &'a BTreeSet<CudaLibrary>,
+    /// The source as it was written, place by place the same as what the grammar was given.
+    written: &'a str,
+}
+
+/// What the source of a candidate for `target` shows, gravest first. `libraries` are those that the task allows.
 #[must_use]
-pub fn screen(source: &str, target: Target) -> Vec<Finding> {
+pub fn screen(source: &str, target: Target, libraries: &BTreeSet<CudaLibrary>) -> Vec<Finding> {
     if source.len() > MAX_SCREENED_BYTES {
         let message = format!("the source is larger than {MAX_SCREENED_BYTES} bytes and cannot be examined");
         return vec![Finding {
@@ -40,7 +54,11 @@ pub fn screen(source: &str, target: Target) -> Vec<Finding> {
     }
     let canonical = lexer::canonical(source);
     let macros = macros::definitions(&canonical);
-    let parsable = with_linkage_written_out(&canonical);
+    let written = with_linkage_written_out(&canonical);
+    let (parsable, launches) = match target {
+        Target::Cpu => (written.clone(), Vec::new()),
+        Target::Cuda => dialect::as_cpp(&written),
+    };
     let mut parser = Parser::new();
     let language = tree_sitter_cpp::LANGUAGE.into();
     let tree = parser.set_language(&language).ok().and_then(|()| parser.parse(&parsable, None));
@@ -49,12 +67,19 @@ pub fn screen(source: &str, target: Target) -> Vec<Finding> {
         return vec![Finding { code: "unparsed".to_owned(), severity: Severity::Violation, message, line: None }];
     };
     let facts = Facts::collect(tree.root_node(), &parsable, &macros);
-    let mut found = rules::findings(tree.root_node(), &parsable, &facts);
+    let setting = Setting { target, libraries, written: &written };
+    let mut found = rules::findings(tree.root_node(), &parsable, &facts, &setting);
     for definition in &macros {
-        macro_body(definition, &facts, &mut found);
+        macro_body(definition, &facts, target, &mut found);
     }
-    found.extend(directives(&canonical, target));
-    found.extend(hidden_names(&canonical, &macros));
+    found.extend(directives(&canonical, target, libraries));
+    found.extend(hidden_names(&canonical, &macros, target));
+    if target == Target::Cuda {
+        found.extend(launches);
+        found.extend(streams::unjoined(tree.root_node(), &parsable));
+        // All that a program starts is waited for and timed, threads of the host included.
+        found.retain(|finding| finding.code != "threads");
+    }
     ordered(found)
 }
 
@@ -123,7 +148,7 @@ fn with_linkage_written_out(canonical: &str) -> String {
 }
 
 /// The words of a macro's body: what it hides is used where nobody sees it.
-fn macro_body(definition: &Macro, facts: &Facts, found: &mut Vec<Finding>) {
+fn macro_body(definition: &Macro, facts: &Facts, target: Target, found: &mut Vec<Finding>) {
     let line = definition.line;
     if definition.pastes() {
         let message = format!("the macro `{}` pastes names together", definition.name);
@@ -132,8 +157,14 @@ fn macro_body(definition: &Macro, facts: &Facts, found: &mut Vec<Finding>) {
     let body = &definition.body;
     let before =
         |i: usize, back: usize| i.checked_sub(back).and_then(|at| body.get(at)).map_or("", |t| t.text.as_str());
-    let literals =
-        || -> String { body.iter().filter(|t| t.kind == TokenKind::Text).map(|t| t.text.trim_matches('"')).collect() };
+    // Adjacent literals are one; what stands between others keeps them apart.
+    let literals = || -> String {
+        let text = |t: &macros::Token| match t.kind {
+            TokenKind::Text => t.text.trim_matches('"').to_owned(),
+            _ => " ".to_owned(),
+        };
+        body.iter().map(text).collect()
+    };
     for (i, token) in body.iter().enumerate().filter(|(_, token)| token.kind == TokenKind::Identifier) {
         let name = token.text.as_str();
         let ban = match before(i, 1) {
@@ -145,8 +176,19 @@ fn macro_body(definition: &Macro, facts: &Facts, found: &mut Vec<Finding>) {
             _ => names::global(name),
         };
         found.extend(ban.map(|ban| rules::banned(ban, name, line)));
+        let means_cuda = target == Target::Cuda && ban.is_none() && !matches!(before(i, 1), "." | "->");
+        if means_cuda
+            && !definition.has_parameter(name)
+            && !facts.is_own(name)
+            && let Some((ban, severity)) = names_cuda::ban(name)
+        {
+            found.push(rules::graded(ban, severity, name, line));
+        }
         match name {
-            "asm" | "__asm__" | "__asm" => found.extend(rules::assembly_finding(Some(&literals()), true, line)),
+            "asm" | "__asm__" | "__asm" => found.extend(match target {
+                Target::Cpu => rules::assembly_finding(Some(&literals()), true, line),
+                Target::Cuda => rules::device_assembly_finding(Some(&literals()), line),
+            }),
             "_Pragma" | "__pragma" => found.extend(rules::pragma(&literals(), line)),
             "__attribute__" | "__attribute" | "gnu" => {
                 let words: Vec<&str> = body.iter().map(|token| token.text.as_str()).collect();
@@ -159,12 +201,14 @@ fn macro_body(definition: &Macro, facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Includes, pragmas, and definitions of macros that no program may touch. Read line by line: the grammar knows a
 /// directive only where a declaration or a statement may stand.
-fn directives(canonical: &str, target: Target) -> Vec<Finding> {
+fn directives(canonical: &str, target: Target, libraries: &BTreeSet<CudaLibrary>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (number, line) in (1_u32..).zip(with_blanks(canonical, true).lines()) {
         let Some((directive, rest)) = lexer::directive_of(line) else { continue };
         match directive {
-            "include" | "include_next" | "import" | "embed" => found.extend(includes::judge(rest, number, target)),
+            "include" | "include_next" | "import" | "embed" => {
+                found.extend(includes::judge(rest, number, target, libraries));
+            }
             "pragma" => found.extend(rules::pragma(rest, number)),
             "define" | "undef" => {
                 let name = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or("");
@@ -210,7 +254,7 @@ fn is_keyword(name: &str) -> bool {
 }
 
 /// Names that only exist after pasting.
-fn hidden_names(canonical: &str, macros: &[Macro]) -> Vec<Finding> {
+fn hidden_names(canonical: &str, macros: &[Macro], target: Target) -> Vec<Finding> {
     let Some(pasted) = macros::pasted_names(canonical, macros) else {
         let message = "the macros are nested too deep to see what they paste together".to_owned();
         return vec![finding("hidden_name", Severity::Violation, message, 1)];
@@ -218,7 +262,8 @@ fn hidden_names(canonical: &str, macros: &[Macro]) -> Vec<Finding> {
     pasted
         .into_iter()
         .filter_map(|(name, line)| {
-            let ban = names::of_std(&name)?;
+            let refused = names_cuda::ban(&name).filter(|(_, severity)| *severity == Severity::Violation);
+            let ban = names::of_std(&name).or(refused.filter(|_| target == Target::Cuda).map(|(ban, _)| ban))?;
             let message = format!("a macro pastes the name `{name}` together, which {}", ban.why());
             Some(finding("hidden_name", Severity::Violation, message, line))
         })
@@ -259,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_source_that_is_too_large_is_refused_unread() {
-        let found = screen(&" ".repeat(MAX_SCREENED_BYTES + 1), Target::Cpu);
+        let found = screen(&" ".repeat(MAX_SCREENED_BYTES + 1), Target::Cpu, &BTreeSet::new());
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].code.as_str(), found[0].severity), ("source_too_large", Severity::Violation));
     }
@@ -268,7 +313,7 @@ mod tests {
     fn findings_are_bounded_and_the_gravest_stay() {
         let mut source = "static int v;\n".repeat(200);
         source.push_str("void f() { fork(); }\n");
-        let found = screen(&source, Target::Cpu);
+        let found = screen(&source, Target::Cpu, &BTreeSet::new());
         assert_eq!(found.len(), MAX_FINDINGS);
         assert_eq!(found[0].code, "processes");
         assert_eq!(found[0].line, Some(201));
@@ -277,6 +322,6 @@ mod tests {
     #[test]
     fn deep_nesting_is_walked_without_recursion() {
         let source = format!("int f() {{ return {}1{}; }}\n", "(".repeat(20_000), ")".repeat(20_000));
-        let _ = screen(&source, Target::Cpu);
+        let _ = screen(&source, Target::Cpu, &BTreeSet::new());
     }
 }

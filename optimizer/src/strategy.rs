@@ -10,6 +10,8 @@ mod goal;
 mod history;
 mod order;
 mod routing;
+mod sanitize;
+mod share;
 mod state;
 mod stitch;
 

@@ -89,5 +89,6 @@ pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) 
         sandbox_required: !campaign.model.is_scripted() && !campaign.allow_unsandboxed,
         gates: campaign.gates.clone(),
         labels: campaign.labels.clone(),
+        compute_capability: spec.min_compute_capability,
     }
 }

@@ -1,12 +1,14 @@
 //! The screening against a corpus of attacks and a corpus of honest programs: every attack is caught by the finding that
 //! its first line names, no honest program is refused.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use nightshift_optimizer::screen::{screen, strip_comments_and_strings};
-use nightshift_protocol::task::Target;
+use nightshift_optimizer::task_file::load_folder;
+use nightshift_protocol::task::{CudaLibrary, Target};
 use nightshift_protocol::verdict::{Finding, Severity};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -36,14 +38,14 @@ fn every_attack_is_caught_and_no_honest_program_is_refused() -> TestResult {
         let Some(expected) = source.lines().next().and_then(|line| line.strip_prefix("// expect: ")) else {
             return Err(format!("{name} does not say what has to catch it").into());
         };
-        let found = screen(source, Target::Cpu);
+        let found = screen(source, Target::Cpu, &BTreeSet::new());
         if !violations(&found).iter().any(|finding| finding.code == expected) {
             missed.push(format!("{name}: expected {expected}, found {found:?}"));
         }
     }
     let mut refused = Vec::new();
     for (name, source) in &benign {
-        let found = screen(source, Target::Cpu);
+        let found = screen(source, Target::Cpu, &BTreeSet::new());
         if !violations(&found).is_empty() {
             refused.push(format!("{name}: {found:?}"));
         }
@@ -63,13 +65,122 @@ fn every_attack_is_caught_and_no_honest_program_is_refused() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn every_attack_in_cuda_is_caught_and_no_honest_program_is_refused() -> TestResult {
+    let (attacks, benign) = (programs("attack_cuda")?, programs("benign_cuda")?);
+    assert!(attacks.len() >= 35 && benign.len() >= 8, "the corpora are not where they should be");
+    let nothing = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (name, source) in &attacks {
+        let expected = source.lines().next().and_then(|line| line.strip_prefix("// expect: ")).unwrap_or("nothing");
+        let found = screen(source, Target::Cuda, &nothing);
+        if !violations(&found).iter().any(|finding| finding.code == expected) {
+            wrong.push(format!("{name}: expected {expected}, found {found:?}"));
+        }
+    }
+    for (name, source) in &benign {
+        let found = screen(source, Target::Cuda, &nothing);
+        // An honest program is not suspected either, and the grammar can read it.
+        let grave: Vec<&Finding> = found.iter().filter(|finding| finding.severity > Severity::Note).collect();
+        if !grave.is_empty() || found.iter().any(|finding| finding.code == "unparsed") {
+            wrong.push(format!("{name}: {found:?}"));
+        }
+        let stripped = screen(&strip_comments_and_strings(source), Target::Cuda, &nothing);
+        let refused: Vec<&str> = violations(&stripped).iter().map(|finding| finding.code.as_str()).collect();
+        // Whoever asks the driver for one function says its name in a text, which the judge does not see.
+        if refused.iter().any(|code| *code != "loading") {
+            wrong.push(format!("{name}, stripped: {stripped:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Codes of what is found in the body of a kernel, or of a function of the host.
+fn codes_in(body: &str, on_device: bool) -> Vec<(String, Severity)> {
+    let place = if on_device { "__global__ " } else { "" };
+    let source = format!("#include \"nightshift.h\"\n{place}void f(float *x, cudaStream_t s) {{\n{body}\n}}\n");
+    screen(&source, Target::Cuda, &BTreeSet::new())
+        .into_iter()
+        .map(|finding| (finding.code, finding.severity))
+        .collect()
+}
+
+#[test]
+fn clocks_of_a_device_are_suspicious_and_no_more() {
+    for body in [
+        "x[0] = clock64();",
+        "x[0] = clock();",
+        "long long t; asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(t));",
+        "unsigned t; asm volatile(\"mov.u32 %0, %%clock;\" : \"=r\"(t));",
+        "long long t; asm(\"mov.u64 \" \"%0, %clock64;\" : \"=l\"(t));",
+    ] {
+        let found = codes_in(body, true);
+        assert_eq!(found.len(), 1, "{body}: {found:?}");
+        assert!(matches!(found[0].0.as_str(), "device_clock" | "clocks"), "{body}: {found:?}");
+        assert_eq!(found[0].1, Severity::Warning, "{body}");
+    }
+    // On the host there is no excuse.
+    assert!(codes_in("x[0] = clock();", false).contains(&("clocks".to_owned(), Severity::Violation)));
+    // Shared memory may be copied asynchronously, and registers have names.
+    let honest = "asm volatile(\"ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];\" : \"=f\"(x[0]) : \"l\"(x));";
+    assert_eq!(codes_in(honest, true), []);
+}
+
+#[test]
+fn a_stream_that_nothing_waits_for_is_suspicious() {
+    let made = "cudaStream_t own; cudaStreamCreate(&own); cudaMemsetAsync(x, 0, 4, own);";
+    assert_eq!(codes_in(made, false), [("unjoined_stream".to_owned(), Severity::Warning)]);
+    assert_eq!(codes_in(&format!("{made} cudaStreamSynchronize(own);"), false), []);
+}
+
+#[test]
+fn a_launch_on_the_default_stream_is_noted() {
+    assert_eq!(codes_in("k<<<1, 2>>>(x);", false), [("default_stream".to_owned(), Severity::Note)]);
+    assert_eq!(codes_in("k<<<1, 2, 0, s>>>(x);", false), []);
+}
+
+#[test]
+fn a_library_is_used_only_where_the_task_allows_it() {
+    let uses = |source: &str, allowed: &[CudaLibrary]| {
+        let found = screen(source, Target::Cuda, &allowed.iter().copied().collect());
+        violations(&found).into_iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()
+    };
+    let epilogue = "#include \"nightshift.h\"\n#include <cublasLt.h>\nvoid f() { cublasLtHandle_t h; cublasLtCreate(&h); \
+                    cublasGetStatusString(CUBLAS_STATUS_SUCCESS); }\n";
+    assert_eq!(uses(epilogue, &[CudaLibrary::CublasLt]), Vec::<String>::new());
+    let refused = uses(epilogue, &[CudaLibrary::Cublas]);
+    assert!(refused[0].contains("`cublaslt`, which the task does not allow (allowed: cublas)"), "{refused:?}");
+    for (header, library) in [
+        ("cublas_v2.h", CudaLibrary::Cublas),
+        ("cudnn.h", CudaLibrary::Cudnn),
+        ("cub/block/block_reduce.cuh", CudaLibrary::Cccl),
+        ("thrust/device_ptr.h", CudaLibrary::Cccl),
+        ("cute/tensor.hpp", CudaLibrary::Cutlass),
+        ("cutlass/gemm/device/gemm.h", CudaLibrary::Cutlass),
+    ] {
+        let source = format!("#include <{header}>\n");
+        assert_eq!(uses(&source, &[library]), Vec::<String>::new(), "{header}");
+        assert_eq!(uses(&source, &[]).len(), 1, "{header}");
+        // On a processor there are no such libraries at all, and nothing to look out for.
+        assert!(violations(&screen(&source, Target::Cpu, &BTreeSet::from([library]))).is_empty(), "{header}");
+    }
+}
+
+#[test]
+fn threads_of_the_host_are_for_programs_on_a_gpu() {
+    let source = "#include <thread>\nvoid f() { std::thread t([] {}); t.join(); }\n";
+    assert_eq!(screen(source, Target::Cuda, &BTreeSet::new()), []);
+    assert!(!violations(&screen(source, Target::Cpu, &BTreeSet::new())).is_empty());
+}
+
 /// The `cpp` blocks of a reply.
 fn blocks(reply: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<Vec<&str>> = None;
     for line in reply.lines() {
         match (&mut open, line.trim_end()) {
-            (None, "```cpp") => open = Some(Vec::new()),
+            (None, "```cpp" | "```cuda") => open = Some(Vec::new()),
             (Some(lines), "```") => {
                 blocks.push(lines.join("\n"));
                 open = None;
@@ -84,24 +195,26 @@ fn blocks(reply: &str) -> Vec<String> {
 #[test]
 fn no_bundled_program_is_refused() -> TestResult {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let mut programs = Vec::new();
+    let mut programs = BTreeMap::new();
     for entry in fs::read_dir(examples)? {
         let folder = entry?.path();
         if !folder.is_dir() {
             continue;
         }
-        programs.push((folder.display().to_string(), fs::read_to_string(folder.join("reference.cpp"))?));
-        for reply in fs::read_dir(folder.join("replies"))? {
-            let path = reply?.path();
-            let found = blocks(&fs::read_to_string(&path)?);
-            programs.extend(found.into_iter().map(|source| (path.display().to_string(), source)));
+        let task = load_folder(&folder)?;
+        let spec = &task.bundle.spec;
+        let replies = task.replies.unwrap_or_default();
+        let of_replies = replies
+            .iter()
+            .flat_map(|(name, reply)| blocks(reply).into_iter().map(move |source| (name.clone(), source)));
+        let reference = std::iter::once(("the reference".to_owned(), task.bundle.reference_source.clone()));
+        for (name, source) in reference.chain(of_replies) {
+            let found = screen(&source, spec.target, &spec.libraries);
+            assert!(violations(&found).is_empty(), "{}, {name}: {found:?}", spec.name);
+            *programs.entry(spec.target).or_insert(0) += 1;
         }
     }
-    assert!(programs.len() > 20, "{}", programs.len());
-    for (name, source) in programs {
-        let found = screen(&source, Target::Cpu);
-        assert!(violations(&found).is_empty(), "{name}: {found:?}");
-    }
+    assert!(Target::ALL.iter().all(|target| programs.get(target).is_some_and(|count| *count > 20)), "{programs:?}");
     Ok(())
 }
 
@@ -109,7 +222,7 @@ fn no_bundled_program_is_refused() -> TestResult {
 fn every_violation_names_a_line_of_the_source() -> TestResult {
     for (name, source) in programs("attack")? {
         let lines = u32::try_from(source.lines().count())?;
-        for finding in violations(&screen(&source, Target::Cpu)) {
+        for finding in violations(&screen(&source, Target::Cpu, &BTreeSet::new())) {
             let line = finding.line.unwrap_or(0);
             assert!((1..=lines).contains(&line), "{name}: {finding:?}");
         }
@@ -120,7 +233,7 @@ fn every_violation_names_a_line_of_the_source() -> TestResult {
 #[test]
 fn the_finding_points_at_the_offending_line() {
     let source = "#include \"nightshift.h\"\n\n/* long\n comment */\nvoid f() {\n  fork();\n}\n";
-    let found = screen(source, Target::Cpu);
+    let found = screen(source, Target::Cpu, &BTreeSet::new());
     let fork = found.iter().find(|finding| finding.code == "processes");
     assert_eq!(fork.and_then(|finding| finding.line), Some(6));
 }
@@ -129,7 +242,7 @@ fn the_finding_points_at_the_offending_line() {
 fn stripping_leaves_the_verdict_of_the_screening_as_it_was() -> TestResult {
     // The judge sees the stripped source: what is code in it must be what is code in the original.
     for (name, source) in programs("benign")? {
-        let found = screen(&strip_comments_and_strings(&source), Target::Cpu);
+        let found = screen(&strip_comments_and_strings(&source), Target::Cpu, &BTreeSet::new());
         assert!(violations(&found).is_empty(), "{name}: {found:?}");
     }
     Ok(())
@@ -150,8 +263,9 @@ fn stripping_removes_every_comment_and_every_text() -> TestResult {
 #[test]
 fn a_cuda_header_is_usual_on_cuda_only() {
     let source = "#include \"nightshift.h\"\n#include <cuda_fp16.h>\n#include <cub/cub.cuh>\n";
-    assert!(screen(source, Target::Cuda).is_empty());
-    assert_eq!(screen(source, Target::Cpu).len(), 2);
+    let cccl = BTreeSet::from([CudaLibrary::Cccl]);
+    assert!(screen(source, Target::Cuda, &cccl).is_empty());
+    assert_eq!(screen(source, Target::Cpu, &BTreeSet::new()).len(), 2);
 }
 
 #[test]
@@ -193,7 +307,7 @@ fn any_bytes_are_screened_without_a_panic() {
     for first in pieces {
         for second in pieces {
             let source = format!("{first}{second}\n{first} {second}");
-            let _ = screen(&source, Target::Cpu);
+            let _ = screen(&source, Target::Cpu, &BTreeSet::new());
             let _ = strip_comments_and_strings(&source);
         }
     }

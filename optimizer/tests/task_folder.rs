@@ -11,7 +11,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::BudgetCaps;
 use nightshift_protocol::campaign::{CampaignSpec, CampaignTask, ModelChoice};
 use nightshift_protocol::signal::Gate;
-use nightshift_protocol::task::TaskGoal;
+use nightshift_protocol::task::{CudaLibrary, Target, TaskGoal};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -38,6 +38,74 @@ memory_bytes = 67108864
 [goal]
 max_attempts = 4
 "#;
+
+/// The same task for a GPU.
+fn good_on_cuda() -> String {
+    GOOD.replace("target = \"cpu\"", "target = \"cuda\"").replace(
+        "reference = \"reference.cpp\"",
+        "reference = \"reference.cu\"\nlibraries = [\"cublaslt\", \"cutlass\"]\nmin_compute_capability = \"9.0\"",
+    )
+}
+
+#[test]
+fn a_task_for_a_gpu_names_its_libraries_and_the_least_it_needs_of_the_device() -> TestResult {
+    let spec = parse_spec(&good_on_cuda(), "task.toml")?;
+    assert_eq!(spec.target, Target::Cuda);
+    assert_eq!(spec.libraries, BTreeSet::from([CudaLibrary::CublasLt, CudaLibrary::Cutlass]));
+    assert_eq!(spec.min_compute_capability.map(|least| least.to_string()).as_deref(), Some("9.0"));
+    let plain = GOOD.replace("\"cpu\"", "\"cuda\"").replace("reference.cpp", "reference.cu");
+    let spec = parse_spec(&plain, "task.toml")?;
+    assert!(spec.libraries.is_empty() && spec.min_compute_capability.is_none(), "nothing is allowed unless it is said");
+    // What a task for a processor stores has not changed.
+    let stored = serde_json::to_value(parse_spec(GOOD, "task.toml")?)?;
+    assert!(stored.get("libraries").is_none() && stored.get("min_compute_capability").is_none(), "{stored}");
+    Ok(())
+}
+
+#[test]
+fn every_mistake_about_a_gpu_has_its_code_and_its_place() -> TestResult {
+    let good = good_on_cuda();
+    let libraries = "libraries = [\"cublaslt\", \"cutlass\"]";
+    let rows = [
+        // what stands there, what it is replaced by, code, line, column, a part of the message
+        ("\"reference.cu\"", "\"reference.cpp\"", "task.no_reference", 6, 13, "name a `.cu` file"),
+        ("\"cutlass\"", "\"cuttlass\"", "task.malformed", 7, 26, "did you mean `cutlass`"),
+        ("\"cutlass\"", "\"cufft\"", "task.malformed", 7, 26, "expected one of cublas, cublaslt, cudnn, cccl, cutlass"),
+        (libraries, "libraries = \"cublas\"", "task.malformed", 7, 13, "a list `[ ... ]` is wanted"),
+        (libraries, "librarys = []", "task.unknown_field", 7, 1, "did you mean `libraries`"),
+        ("\"9.0\"", "\"hopper\"", "task.malformed", 8, 26, "`hopper` is not a compute capability such as 9.0"),
+        ("\"9.0\"", "9.0", "task.malformed", 8, 26, "text in quotation marks is wanted"),
+        ("\"9.0\"", "\"90.0\"", "task.bad_limit", 8, 26, "no GPU has the compute capability 90.0"),
+        (
+            "target = \"cuda\"\nreference = \"reference.cu\"",
+            "target = \"cpu\"\nreference = \"reference.cpp\"",
+            "task.not_for_target",
+            7,
+            13,
+            "leave it out",
+        ),
+        (
+            "target = \"cuda\"\nreference = \"reference.cu\"\nlibraries = [\"cublaslt\", \"cutlass\"]",
+            "target = \"cpu\"\nreference = \"reference.cpp\"",
+            "task.not_for_target",
+            7,
+            26,
+            "`min_compute_capability` is for the target `cuda`",
+        ),
+    ];
+    for (from, to, code, line, column, part) in rows {
+        assert_eq!(good.matches(from).count(), 1, "`{from}` has to stand in the good file once");
+        let error =
+            parse_spec(&good.replace(from, to), "t/task.toml").err().ok_or_else(|| format!("`{to}` was accepted"))?;
+        let place = (error.line(), error.column());
+        assert!(
+            error.code() == code && place == (Some(line), Some(column)) && error.message().contains(part),
+            "{to}: {} {error} (expected {code} at {line}:{column}, `{part}`)",
+            error.code()
+        );
+    }
+    Ok(())
+}
 
 /// The error of the good file with one text replaced, which has to stand in it once.
 fn error_of(from: &str, to: &str) -> Result<TaskError, String> {

@@ -7,7 +7,7 @@ use crate::attempt::{Attempt, StopReason};
 use crate::budget::{BudgetCaps, BudgetLine};
 use crate::campaign::CampaignSpec;
 use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
-use crate::machine::Offers;
+use crate::machine::{Offers, Quarantine};
 use crate::measurement::Interval;
 use crate::model_call::ModelCallSummary;
 use crate::plan::PlanVersion;
@@ -569,6 +569,18 @@ pub struct Claimed {
 pub struct Heartbeat {
     /// Steps in its hands with their epochs.
     pub leases: Vec<(StepId, u64)>,
+    /// All devices on which nothing may run, when there are some or when that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<Vec<QuarantinedDevice>>,
+}
+
+/// A device on which nothing may run for now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantinedDevice {
+    /// Its number, as offered.
+    pub device: u32,
+    /// Why.
+    pub quarantine: Quarantine,
 }
 
 /// Answer to a heartbeat.
@@ -578,6 +590,32 @@ pub struct HeartbeatReply {
     pub lost: Vec<StepId>,
     /// Steps that somebody cancelled: kill the work and report `cancelled`.
     pub cancelled: Vec<StepId>,
+    /// Quarantined devices that an operator released: test them, and use those that pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<u32>,
+}
+
+/// A quarantined device in a list, and the answer to `POST /devices/{device}/release`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineView {
+    /// The driver's name of the device.
+    pub device: String,
+    /// Its number on its worker.
+    pub number: u32,
+    /// Its model.
+    pub name: String,
+    /// Its worker, which may be gone.
+    pub worker: WorkerId,
+    /// The worker's name for people.
+    pub worker_name: String,
+    /// What is wrong, and since when.
+    pub quarantine: Quarantine,
+    /// When somebody asked for it to be tested and used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<TimestampMs>,
+    /// Who that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_by: Option<String>,
 }
 
 /// How a worker's try ended.

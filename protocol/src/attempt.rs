@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::budget::Resource;
-use crate::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
+use crate::cuda_build::CudaBuild;
+use crate::measurement::{CompilerMessage, CompilerReport, CostPart, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
+use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::signal::Gate;
 use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
@@ -57,6 +59,20 @@ pub enum Bound {
     Launch,
     /// Work of the host.
     Host,
+}
+
+impl Bound {
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Compute => "compute",
+            Self::Latency => "latency",
+            Self::Launch => "launch",
+            Self::Host => "host",
+        }
+    }
 }
 
 /// Where a run goes next.
@@ -144,6 +160,9 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// The last lines that the program printed.
     pub printed: String,
+    /// Where the time of the step went, in the order of its parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostPart>,
 }
 
 /// What a build gave.
@@ -167,6 +186,9 @@ pub struct BuildReport {
     pub duration_ms: u64,
     /// What the compiler and the disassembly tell.
     pub report: CompilerReport,
+    /// What nvcc and the disassembly of its kernels tell, on the `cuda` target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<CudaBuild>,
     /// Isolation of the compiler.
     pub sandbox: crate::machine::SandboxReport,
 }
@@ -250,6 +272,9 @@ pub struct Attempt {
     pub build: Option<BuildReport>,
     /// The checks.
     pub check: Option<CheckReport>,
+    /// What the memory and race checker found, on the `cuda` target; the thorough examination when there were two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitize: Option<SanitizeReport>,
     /// The measurement.
     pub measurement: Option<Measurement>,
     /// The measurement in a fresh process that confirmed it as the best.
@@ -398,8 +423,12 @@ mod tests {
                 memory_bytes: 0,
                 last_level_cache_bytes: None,
                 cpp_toolchain: None,
+                cuda_toolchain: None,
+                gpus: Vec::new(),
                 sandbox: SandboxReport::default(),
             },
+            device: None,
+            cost: Vec::new(),
         }
     }
 
@@ -416,6 +445,7 @@ mod tests {
             findings: Vec::new(),
             build: None,
             check: None,
+            sanitize: None,
             measurement: first.map(|first| measurement(first, true)),
             confirmation: confirmation.map(|(interval, precise)| measurement(interval, precise)),
             profile: None,

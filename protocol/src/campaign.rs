@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::budget::BudgetCaps;
-use crate::needs::Label;
+use crate::needs::{ComputeCapability, Label};
 use crate::schedule::Schedule;
 use crate::signal::Gate;
 use crate::task::TaskGoal;
@@ -136,4 +136,7 @@ pub struct RunInput {
     /// Labels that a machine has to carry to do its work.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub labels: BTreeSet<Label>,
+    /// Least compute capability of the device, as the task asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<ComputeCapability>,
 }

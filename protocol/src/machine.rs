@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::needs::{ComputeCapability, Label, Tool};
 use crate::task::Target;
+use crate::time::TimestampMs;
 
 /// Who can carry out a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,6 +95,90 @@ pub struct Toolchain {
     pub fingerprint: String,
 }
 
+/// How many processes may hold a context on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeMode {
+    /// Any number.
+    Shared,
+    /// One at a time.
+    ExclusiveProcess,
+    /// None.
+    Prohibited,
+}
+
+/// Partition of a GPU (multi-instance GPU).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "mig", rename_all = "snake_case")]
+pub enum Mig {
+    /// The whole GPU is partitioned: it is its instances that can be used.
+    Parent,
+    /// This device is one instance of a partitioned GPU.
+    Instance {
+        /// The driver's name of the whole GPU.
+        parent_uuid: String,
+        /// Number of the GPU instance.
+        gpu_instance: Option<u32>,
+        /// Number of the compute instance in it.
+        compute_instance: Option<u32>,
+    },
+}
+
+/// Facts of one GPU, or of one instance of a partitioned one. What the driver does not tell is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuFacts {
+    /// The driver's number of the GPU, in the order of the bus. Instances carry the number of their GPU.
+    pub index: u32,
+    /// Model, for example `NVIDIA H200`.
+    pub name: String,
+    /// The driver's name of this very device.
+    pub uuid: String,
+    /// Compute capability.
+    pub compute_capability: ComputeCapability,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Version of the driver, for example `580.65.06`.
+    pub driver_version: String,
+    /// Newest CUDA version that the driver can run, for example `13.0`.
+    pub cuda_driver_version: String,
+    /// Whether errors in memory are corrected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc: Option<bool>,
+    /// Errors in memory since the driver was loaded that could not be corrected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc_uncorrected: Option<u64>,
+    /// Its part in a partition; none for a whole GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<Mig>,
+    /// Highest clock of the multiprocessors, in MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_clock_max_mhz: Option<u32>,
+    /// Highest clock of the memory, in MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_clock_max_mhz: Option<u32>,
+    /// Multiprocessors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiprocessors: Option<u32>,
+    /// Second-level cache in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_bytes: Option<u64>,
+    /// Bandwidth of the memory by its clock and width, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_per_s: Option<u64>,
+    /// Power limit in force, in watts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_limit_w: Option<u32>,
+    /// Whether the driver stays loaded when nobody uses the GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<bool>,
+    /// How many processes may hold a context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_mode: Option<ComputeMode>,
+    /// Place on the bus, for example `00000000:1B:00.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci_bus_id: Option<String>,
+}
+
 /// Facts of a machine, recorded with every measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineFacts {
@@ -113,6 +198,12 @@ pub struct MachineFacts {
     pub last_level_cache_bytes: Option<u64>,
     /// The C++ compiler of the `cpu` target, when there is one.
     pub cpp_toolchain: Option<Toolchain>,
+    /// The CUDA compiler of the `cuda` target, when there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuda_toolchain: Option<Toolchain>,
+    /// GPUs that this worker may use. In the facts of a measurement: the one that it was taken on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuFacts>,
     /// What isolates candidate processes here.
     pub sandbox: SandboxReport,
 }
@@ -174,6 +265,23 @@ pub struct DeviceOffer {
     pub memory_bytes: u64,
     /// Steps that may share it when no step has it alone.
     pub shared_slots: u32,
+    /// Why nothing may run on it for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// Why nothing runs on a device until it passes a test again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Quarantine {
+    /// Tells it from earlier ones of the same device in the same life of its worker.
+    pub incident: u64,
+    /// Stable code: `gpu.lost`, `gpu.wedged`, `gpu.unprobed`.
+    pub code: String,
+    /// What was seen.
+    pub reason: String,
+    /// When the server heard of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<TimestampMs>,
 }
 
 /// What a worker can do, sent at registration.

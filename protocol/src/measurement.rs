@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{MachineFacts, SandboxReport};
+pub use crate::profile::Profile;
 
 /// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,69 @@ pub struct Measurement {
     pub sandbox: SandboxReport,
     /// The machine.
     pub machine: MachineFacts,
+    /// What only a measurement on a device tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Box<DeviceMeasurement>>,
+    /// Where the time of the step went, in the order of its parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostPart>,
+}
+
+/// The time that one part of a step took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CostPart {
+    /// Name, for example `contexts`, `samples`.
+    pub name: String,
+    /// Wall time in milliseconds.
+    pub ms: f64,
+}
+
+/// What only a measurement on a device tells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct DeviceMeasurement {
+    /// How long nothing else was to run on the device, in milliseconds.
+    pub exclusive_ms: f64,
+    /// Times of one call in long rows of calls, by the parent's clock alone, which no program can reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<TimePair>,
+    /// Times of one launch of each program's calls as a recorded graph, in a row, without what the host takes to launch
+    /// them; none when a program cannot be recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<TimePair>,
+    /// No program that does the work can be faster than this on this device, in nanoseconds, when the task says how much
+    /// work it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_ns: Option<f64>,
+    /// Samples that did not count because the device changed while they were taken.
+    pub rejected_samples: u32,
+    /// Why they did not, each reason once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected_because: Vec<String>,
+    /// The device when the samples began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<DeviceConditions>,
+}
+
+/// Times of both programs in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TimePair {
+    /// The baseline.
+    pub baseline_ns: f64,
+    /// The candidate.
+    pub candidate_ns: f64,
+}
+
+/// A device while it was measured on. What its driver does not tell is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct DeviceConditions {
+    /// Clock of the multiprocessors in MHz.
+    pub sm_clock_mhz: Option<u32>,
+    /// Clock of the memory in MHz.
+    pub memory_clock_mhz: Option<u32>,
+    /// Temperature in degrees Celsius.
+    pub temperature_c: Option<u32>,
+    /// Power in watts.
+    pub power_w: Option<u32>,
 }
 
 /// What a build told about the program.
@@ -103,25 +167,4 @@ pub struct CompilerMessage {
     pub severity: String,
     /// The message.
     pub message: String,
-}
-
-/// What a profile says, and by which tools.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
-    /// The tier, for example `compiler_report+analytic_roofline`.
-    pub tier: String,
-    /// What a better tier would have added, and why it was not available.
-    pub missing: Vec<String>,
-    /// Floating-point operations by compulsory byte, when the task says both.
-    pub arithmetic_intensity: Option<f64>,
-    /// Measured peak of this machine with one thread, in floating-point operations per second.
-    pub peak_flops_per_s: f64,
-    /// Measured copy bandwidth of this machine with one thread, in bytes per second.
-    pub peak_bytes_per_s: f64,
-    /// Share of the peak that bounds this program by the roofline, 0 to 1, when it can be computed.
-    pub roofline_share: Option<f64>,
-    /// `memory`, `compute`, or `unknown`, by the roofline alone.
-    pub roofline_bound: String,
-    /// The compiler's report.
-    pub compiler: CompilerReport,
 }

@@ -219,7 +219,8 @@ impl Needs {
     /// Whether this device suffices, for needs with a device.
     #[must_use]
     pub fn fit_device(&self, device: &DeviceOffer) -> bool {
-        self.target == Some(device.target)
+        device.quarantine.is_none()
+            && self.target == Some(device.target)
             && self.compute_capability.is_none_or(|least| device.compute_capability.is_some_and(|has| has >= least))
             && self.device_memory_bytes.is_none_or(|least| device.memory_bytes >= least)
     }
@@ -248,7 +249,11 @@ impl Needs {
         if self.device != DeviceUse::None && !offers.devices.iter().any(|device| self.fit_device(device)) {
             let capability = self.compute_capability.map(|least| format!(" of compute capability {least}"));
             let memory = self.device_memory_bytes.map(|least| format!(" with {} GiB", least >> 30));
-            lacking.push(format!("a device{}{}", capability.unwrap_or_default(), memory.unwrap_or_default()));
+            let would_fit = |device: &DeviceOffer| {
+                device.quarantine.is_some() && self.fit_device(&DeviceOffer { quarantine: None, ..device.clone() })
+            };
+            let well = if offers.devices.iter().any(would_fit) { " that is not quarantined" } else { "" };
+            lacking.push(format!("a device{}{}{well}", capability.unwrap_or_default(), memory.unwrap_or_default()));
         }
         lacking
     }

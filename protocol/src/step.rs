@@ -8,6 +8,7 @@ use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::plan::{Plan, PlanVersion};
+use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::task::Target;
 use crate::verdict::{Finding, ProcessEnd};
@@ -28,6 +29,8 @@ pub enum StepKind {
     Build,
     /// Is it right?
     Check,
+    /// Does it keep to its memory, and are its threads in order? On the `cuda` target only.
+    Sanitize,
     /// How fast is it?
     Measure,
     /// Why is it so fast?
@@ -40,13 +43,14 @@ pub enum StepKind {
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::PrepareTask,
         Self::Plan,
         Self::Replan,
         Self::WriteCode,
         Self::Build,
         Self::Check,
+        Self::Sanitize,
         Self::Measure,
         Self::Profile,
         Self::Diagnose,
@@ -63,6 +67,7 @@ impl StepKind {
             Self::WriteCode => "write_code",
             Self::Build => "build",
             Self::Check => "check",
+            Self::Sanitize => "sanitize",
             Self::Measure => "measure",
             Self::Profile => "profile",
             Self::Diagnose => "diagnose",
@@ -81,17 +86,23 @@ impl StepKind {
     pub fn executor(self) -> Executor {
         match self {
             Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Executor::Agent,
-            Self::PrepareTask | Self::Build | Self::Check | Self::Measure | Self::Profile => Executor::Worker,
+            Self::PrepareTask | Self::Build | Self::Check | Self::Sanitize | Self::Measure | Self::Profile => {
+                Executor::Worker
+            }
         }
     }
 
-    /// What it needs on this target.
+    /// What it needs on this target. A machine offers the target only with its compiler, so that nothing is said of that
+    /// here. Sanitizer and profilers are never needed: where one is missing, the report says so.
     #[must_use]
     pub fn needs(self, target: Target) -> Needs {
         match self {
             Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Needs::agent(),
             Self::Build => Needs::worker(target, DeviceUse::None),
-            Self::Check => Needs::worker(target, DeviceUse::Shared),
+            Self::Check | Self::Sanitize => Needs::worker(target, DeviceUse::Shared),
+            // Contexts and inputs are made ready beside others; while times are taken, the worker keeps all of its other
+            // steps off the GPU.
+            Self::Measure if target == Target::Cuda => Needs::worker(target, DeviceUse::Shared),
             Self::PrepareTask | Self::Measure | Self::Profile => Needs::worker(target, DeviceUse::Exclusive),
         }
     }
@@ -114,6 +125,9 @@ pub struct PreparedTask {
     pub warnings: Vec<Finding>,
     /// The machine it was prepared on.
     pub machine: MachineFacts,
+    /// The system profile of the reference, on the `cuda` target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Box<Profile>>,
 }
 
 /// Why the Coder is called again.
@@ -200,6 +214,19 @@ pub enum StepInput {
         /// Refuse to run without a file and network sandbox: the author is a live model.
         sandbox_required: bool,
     },
+    /// See [`StepKind::Sanitize`].
+    Sanitize {
+        /// The task.
+        task: ArtifactHash,
+        /// The candidate.
+        library: ArtifactHash,
+        /// Its source.
+        source: ArtifactHash,
+        /// Also what only a new best is examined for: reads of memory that nobody wrote.
+        thorough: bool,
+        /// Refuse to run without a file and network sandbox: the author is a live model.
+        sandbox_required: bool,
+    },
     /// See [`StepKind::Measure`].
     Measure {
         /// The task.
@@ -221,6 +248,15 @@ pub enum StepInput {
         build: Box<BuildReport>,
         /// Its measurement.
         measurement: Box<Measurement>,
+        /// The candidate, for profilers that run it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        library: Option<ArtifactHash>,
+        /// Its source, for profilers that point into it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<ArtifactHash>,
+        /// Refuse to run without a file and network sandbox: the author is a live model.
+        #[serde(default)]
+        sandbox_required: bool,
     },
     /// See [`StepKind::Diagnose`].
     Diagnose {
@@ -267,6 +303,7 @@ impl StepInput {
             Self::WriteCode { .. } => StepKind::WriteCode,
             Self::Build { .. } => StepKind::Build,
             Self::Check { .. } => StepKind::Check,
+            Self::Sanitize { .. } => StepKind::Sanitize,
             Self::Measure { .. } => StepKind::Measure,
             Self::Profile { .. } => StepKind::Profile,
             Self::Diagnose { .. } => StepKind::Diagnose,
@@ -328,6 +365,11 @@ pub enum StepOutput {
         /// The report.
         report: Box<CheckReport>,
     },
+    /// It was examined for errors of memory and for races.
+    Sanitized {
+        /// The report.
+        report: Box<SanitizeReport>,
+    },
     /// It was timed.
     Measured {
         /// The measurement.
@@ -381,6 +423,7 @@ impl StepOutput {
             | Self::TaskRejected { .. }
             | Self::Built { .. }
             | Self::Checked { .. }
+            | Self::Sanitized { .. }
             | Self::Measured { .. }
             | Self::MeasureFailed { .. }
             | Self::Profiled { .. } => &[],

@@ -1,8 +1,10 @@
 //! A task: one program to make faster, with its reference, contract, tolerance and limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+
+use crate::needs::ComputeCapability;
 
 /// Largest number of bytes that the tensors of one shape may take together.
 pub const MAX_TENSOR_BYTES: u64 = 1 << 32;
@@ -30,6 +32,39 @@ impl Target {
         match self {
             Self::Cpu => "cpu",
             Self::Cuda => "cuda",
+        }
+    }
+}
+
+/// A library of NVIDIA's that a task may allow beside the CUDA runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CudaLibrary {
+    /// Dense linear algebra.
+    Cublas,
+    /// The same with epilogues, layouts and a choice of algorithms.
+    CublasLt,
+    /// Layers of neural networks.
+    Cudnn,
+    /// Thrust, CUB and libcu++: headers.
+    Cccl,
+    /// CUTLASS and `CuTe`: headers.
+    Cutlass,
+}
+
+impl CudaLibrary {
+    /// Every library.
+    pub const ALL: [Self; 5] = [Self::Cublas, Self::CublasLt, Self::Cudnn, Self::Cccl, Self::Cutlass];
+
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cublas => "cublas",
+            Self::CublasLt => "cublaslt",
+            Self::Cudnn => "cudnn",
+            Self::Cccl => "cccl",
+            Self::Cutlass => "cutlass",
         }
     }
 }
@@ -261,6 +296,12 @@ pub struct TaskSpec {
     pub target: Target,
     /// Reference source, relative to the folder.
     pub reference: String,
+    /// Libraries that programs may use beside the CUDA runtime, on the `cuda` target. None by default.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub libraries: BTreeSet<CudaLibrary>,
+    /// Least compute capability of the device, on the `cuda` target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_compute_capability: Option<ComputeCapability>,
     /// Named extents.
     #[serde(default)]
     pub dims: BTreeMap<String, u64>,

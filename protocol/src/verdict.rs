@@ -108,6 +108,13 @@ pub enum ProcessEnd {
         /// What it returned.
         status: i32,
     },
+    /// The device's driver reported an error: the program broke its context, or asked for what the device has not.
+    DeviceFault {
+        /// The driver's name of the error, for example `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        error: String,
+        /// What was being done when it was reported.
+        during: String,
+    },
 }
 
 impl ProcessEnd {
@@ -124,6 +131,7 @@ impl ProcessEnd {
             Self::ProtocolBroken { .. } => "protocol_broken",
             Self::LoadFailed { .. } => "load_failed",
             Self::CallFailed { .. } => "call_failed",
+            Self::DeviceFault { .. } => "device_fault",
         }
     }
 
@@ -146,6 +154,7 @@ impl ProcessEnd {
             Self::ProtocolBroken { message } => format!("the program interfered with its runner: {message}"),
             Self::LoadFailed { message } => format!("the library could not be loaded: {message}"),
             Self::CallFailed { entry_point, status } => format!("`{entry_point}` returned the error status {status}"),
+            Self::DeviceFault { error, during } => format!("the GPU reported {error} ({during})"),
         }
     }
 }

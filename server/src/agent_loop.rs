@@ -182,6 +182,8 @@ async fn register(app: &App, server: &ServerId) -> Option<WorkerId> {
             memory_bytes: 0,
             last_level_cache_bytes: None,
             cpp_toolchain: None,
+            cuda_toolchain: None,
+            gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         },
     };

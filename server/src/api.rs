@@ -6,6 +6,7 @@ mod artifacts;
 mod bulk;
 mod campaigns;
 mod create_campaign;
+mod devices;
 mod examine_limits;
 mod health;
 mod idempotency;
@@ -82,6 +83,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs/{id}/steps", get(runs::steps))
                 .route("/ids/{text}", get(ids::find))
                 .route("/workers", get(workers::list))
+                .route("/devices/quarantined", get(devices::list))
                 .route("/servers", get(servers::list))
                 .route_layer(reads.clone()),
         )
@@ -96,6 +98,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs/{id}/priority", post(run_control::prioritize))
                 .route("/campaigns/{id}/limits", post(limits::set))
                 .route("/runs/bulk", post(bulk::act))
+                .route("/devices/{device}/release", post(devices::release))
                 .route_layer(operates.clone()),
         )
         .merge(

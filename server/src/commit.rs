@@ -71,6 +71,7 @@ pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
             | (StepKind::WriteCode, StepOutput::CodeWritten { .. } | StepOutput::NoCode { .. })
             | (StepKind::Build, StepOutput::Built { .. })
             | (StepKind::Check, StepOutput::Checked { .. })
+            | (StepKind::Sanitize, StepOutput::Sanitized { .. })
             | (StepKind::Measure, StepOutput::Measured { .. } | StepOutput::MeasureFailed { .. })
             | (StepKind::Profile, StepOutput::Profiled { .. })
             | (StepKind::Diagnose, StepOutput::Diagnosed { .. })

@@ -14,6 +14,8 @@ const MAX_KNOWN: usize = 20_000;
 /// What is known of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
+    /// Its name for people.
+    pub(crate) name: String,
     pub(crate) offers: Arc<Offers>,
     /// Whether it takes nothing new and will end.
     pub(crate) draining: bool,
@@ -41,9 +43,21 @@ impl Roster {
 
     /// A worker introduced itself.
     pub(crate) fn registered(&self, record: &WorkerRecord, offers: Arc<Offers>) {
-        self.keep(&record.id, Known { offers, draining: record.draining });
+        self.keep(&record.id, Known { name: record.name.clone(), offers, draining: record.draining });
         if record.embedded {
             lock(&self.embedded).insert(record.id.clone(), record.clone());
+        }
+    }
+
+    /// What a worker offers changed.
+    pub(crate) fn set_offers(&self, worker: &WorkerId, offers: Arc<Offers>) {
+        if let Some(record) = lock(&self.embedded).get_mut(worker)
+            && let Ok(stored) = serde_json::to_value(&*offers)
+        {
+            record.offers = stored;
+        }
+        if let Some(known) = lock(&self.known).get_mut(worker) {
+            known.offers = offers;
         }
     }
 
@@ -65,7 +79,8 @@ impl Roster {
         lock(&self.embedded).remove(worker);
     }
 
-    /// What the store says of its workers, for those that are known here. The ids of those that are asked to end since.
+    /// What the store says of its workers, for those that are known here: another server may have heard that a device is
+    /// quarantined, or well again. The ids of those that are asked to end since.
     pub(crate) fn refresh(&self, records: &[WorkerRecord]) -> Vec<WorkerId> {
         let mut known = lock(&self.known);
         let mut told = Vec::new();
@@ -75,6 +90,12 @@ impl Roster {
                     told.push(record.id.clone());
                 }
                 known.draining = record.draining;
+                if (known.offers.devices.iter().any(|device| device.quarantine.is_some())
+                    || marks_a_device(&record.offers))
+                    && let Ok(fresh) = read(record)
+                {
+                    known.offers = fresh.offers;
+                }
             }
         }
         told
@@ -107,6 +128,12 @@ impl Roster {
     }
 }
 
+/// Whether a device of these offers, as they are stored, is quarantined.
+fn marks_a_device(offers: &serde_json::Value) -> bool {
+    let devices = offers.get("devices").and_then(serde_json::Value::as_array);
+    devices.is_some_and(|devices| devices.iter().any(|device| device.get("quarantine").is_some()))
+}
+
 fn read(record: &WorkerRecord) -> Result<Known, StoreError> {
     let offers = serde_json::from_value(record.offers.clone()).map_err(|error| StoreError::Refused {
         code: "worker.unreadable",
@@ -115,9 +142,53 @@ fn read(record: &WorkerRecord) -> Result<Known, StoreError> {
             record.id
         ),
     })?;
-    Ok(Known { offers: Arc::new(offers), draining: record.draining })
+    Ok(Known { name: record.name.clone(), offers: Arc::new(offers), draining: record.draining })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use nightshift_protocol::time::TimestampMs;
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn record(quarantine: Option<Value>) -> WorkerRecord {
+        let mut device = json!({ "index": 1, "target": "cuda", "name": "gpu", "memory_bytes": 1, "shared_slots": 1 });
+        if let Some(quarantine) = quarantine {
+            device["quarantine"] = quarantine;
+        }
+        let machine = json!({ "host": "", "os": "", "processor": "", "cores": 1, "features": [], "memory_bytes": 0,
+            "last_level_cache_bytes": null, "cpp_toolchain": null,
+            "sandbox": { "means": [], "isolates_files": true, "isolates_network": true } });
+        WorkerRecord {
+            id: WorkerId::from_uuid(Uuid::nil()),
+            name: "night".to_owned(),
+            embedded: false,
+            offers: json!({ "targets": ["cuda"], "cpu_slots": 1, "devices": [device], "machine": machine }),
+            version: "0".to_owned(),
+            last_seen_at: TimestampMs(1),
+            leases: 0,
+            server: None,
+            draining: false,
+        }
+    }
+
+    #[test]
+    fn what_another_server_heard_of_a_device_is_learned_from_the_store() {
+        let (roster, well) = (Roster::default(), record(None));
+        let ill = record(Some(json!({ "incident": 1, "code": "gpu.lost", "reason": "gone" })));
+        roster.registered(&well, read(&well).unwrap().offers);
+        let quarantined = || lock(&roster.known)[&well.id].offers.devices[0].quarantine.is_some();
+        assert!(!quarantined());
+        roster.refresh(std::slice::from_ref(&ill));
+        assert!(quarantined());
+        roster.refresh(std::slice::from_ref(&well));
+        assert!(!quarantined());
+    }
 }

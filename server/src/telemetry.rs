@@ -13,6 +13,8 @@ mod try_span;
 
 pub(crate) use exporter::SpanExport;
 pub use exporter::{MAX_QUEUED_SPANS, SpanExporter};
-pub(crate) use metrics::{BudgetLabels, DeviceUseLabels, Metrics, RouteLabels, StatusLabels, TargetLabels, seconds};
+pub(crate) use metrics::{
+    BudgetLabels, DeviceLabels, DeviceUseLabels, Metrics, QuarantineLabels, RouteLabels, StatusLabels, seconds,
+};
 pub(crate) use observed_store::ObservedStore;
 pub(crate) use requests::observe_request;

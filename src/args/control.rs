@@ -186,6 +186,14 @@ pub(crate) struct Drain {
     pub(crate) undo: bool,
 }
 
+/// `release`.
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// GPU: the driver's name of it, or the beginning of that; `list workers` shows them
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: String,
+}
+
 /// `token`.
 #[derive(Debug, Args)]
 pub(crate) struct Token {

@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 9] = [
+const IN_WORDS: [(&str, &str); 11] = [
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
     ("server.otlp_endpoint", "no spans are sent"),
@@ -29,7 +29,9 @@ const IN_WORDS: [(&str, &str); 9] = [
     ("server.url", "the local one"),
     ("server.worker_token", "random for each start"),
     ("worker.cpp_compiler", "the first that works of g++, c++, clang++"),
+    ("worker.cuda_arch", "the GPU's; sm_90a without one"),
     ("worker.labels", "none"),
+    ("worker.nvcc", "the first that works of the search path, the CUDA toolkit, doctor --install-nvcc"),
 ];
 
 /// A value as it is shown, with what is in force where it is not set.

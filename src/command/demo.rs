@@ -13,7 +13,7 @@ use crate::submit::Wanted;
 
 pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
     let tasks = if args.tasks.is_empty() {
-        examples::all()?
+        examples::of_target(args.target)?
     } else {
         args.tasks.iter().map(|name| examples::one(name)).collect::<Result<_>>()?
     };

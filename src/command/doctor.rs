@@ -1,14 +1,18 @@
 //! `nightshift doctor`: what a campaign needs on this machine, and what to do about what is missing.
 
 mod gpu;
+mod gpu_devices;
+mod install_nvcc;
 mod machine;
 mod models;
+mod nvcc;
 mod storage;
 
 use nightshift_protocol::error::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::args::Doctor;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::{Tone, printable};
@@ -56,7 +60,10 @@ impl Check {
     }
 }
 
-pub(super) async fn run(context: &Context) -> Result<ExitCode> {
+pub(super) async fn run(context: &Context, args: Doctor) -> Result<ExitCode> {
+    if args.install_nvcc {
+        return install_nvcc::run(context, args).await;
+    }
     let mut checks = machine::checks(context).await?;
     checks.extend(gpu::checks(context).await?);
     checks.extend(storage::checks(context).await);

@@ -119,12 +119,16 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
         steps.extend(state.map(str::to_owned));
         let mut facts = vec![format!("{}, {} cores", machine.processor, machine.cores)];
         facts.extend(machine.cpp_toolchain.as_ref().map(|toolchain| toolchain.version.clone()));
+        facts.extend(machine.cuda_toolchain.as_ref().map(|toolchain| toolchain.version.clone()));
+        facts.extend(
+            machine.gpus.first().map(|gpu| format!("driver {} (CUDA {})", gpu.driver_version, gpu.cuda_driver_version)),
+        );
         table.add_row([
             output.cell(worker.id.short(), Tone::Plain),
             output.cell(printable(&name.join("\n")), Tone::Plain),
             output.cell(present::minute(worker.last_seen_at), Tone::Plain),
             output.cell(steps.join("\n"), if state.is_some() { Tone::Caution } else { Tone::Plain }),
-            output.cell(printable(&devices(&worker.offers).join("\n")), Tone::Plain),
+            output.cell(printable(&devices(&worker.offers).join("\n")), devices_tone(&worker.offers)),
             output.cell(printable(&facts.join("\n")), Tone::Plain),
             output.cell(
                 isolated,
@@ -155,7 +159,18 @@ fn devices(offers: &Offers) -> Vec<String> {
         .collect();
     let builds = offers.targets.iter().filter(|target| offers.devices.iter().all(|device| device.target != **target));
     lines.extend(builds.map(|target| format!("{}: builds only", target.as_str())));
+    lines.extend(offers.devices.iter().filter_map(|device| {
+        let quarantine = device.quarantine.as_ref()?;
+        let name = device.uuid.as_deref().unwrap_or(&device.name);
+        let since = quarantine.since.map(|at| format!(" since {}", present::minute(at))).unwrap_or_default();
+        Some(format!("quarantined{since}: {name}, {} ({})", quarantine.reason, quarantine.code))
+    }));
     if lines.is_empty() { vec![NONE.to_owned()] } else { lines }
+}
+
+fn devices_tone(offers: &Offers) -> Tone {
+    let is_quarantined = offers.devices.iter().any(|device| device.quarantine.is_some());
+    if is_quarantined { Tone::Bad } else { Tone::Plain }
 }
 
 fn servers(context: &Context, servers: &[ServerView]) -> Result<()> {

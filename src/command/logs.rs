@@ -171,6 +171,7 @@ fn outcome(output: &StepOutput) -> String {
             let wrong = report.cases.iter().filter(|case| !case.passed).count();
             format!("{}; {} of {} cases wrong", report.end.describe(), wrong, report.cases.len())
         }
+        StepOutput::Sanitized { report } => present::sanitizer(report),
         StepOutput::Measured { measurement, .. } => present::interval(measurement.speedup),
         StepOutput::MeasureFailed { end, .. } => end.describe(),
         StepOutput::Profiled { profile } => format!("{}, bound by {}", profile.tier, profile.roofline_bound),

@@ -276,6 +276,7 @@ fn attempt_lines(attempt: &Attempt) -> Vec<String> {
         lines.push(format!("profile: {}, bound by {}", profile.tier, profile.roofline_bound));
         lines.extend(profile.missing.iter().map(|missing| format!("  missing: {missing}")));
     }
+    lines.extend(present::gpu::lines(attempt));
     for finding in attempt.findings.iter().take(MAX_SHOWN) {
         let line = finding.line.map_or_else(String::new, |line| format!(" (line {line})"));
         lines.push(format!("finding: {}: {}{line}", finding.code, finding.message));

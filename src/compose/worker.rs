@@ -9,7 +9,9 @@ use nightshift_engine::clock::Clock as _;
 use nightshift_protocol::needs::Label;
 use nightshift_server::{SpanExporter, SystemClock};
 use nightshift_worker::Spans;
+use nightshift_worker::gpu::{DeviceChoice, Gpus};
 use nightshift_worker::lease::{self, Stop, WorkerConfig};
+use nightshift_worker::nvcc::NvccChoice;
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -28,6 +30,8 @@ const WORKER_TOKEN_HINT: &str = "give a worker's token as NIGHTSHIFT_SERVER__WOR
                                  with `nightshift token create NAME --role worker`";
 /// What a worker is called in traces.
 const SERVICE: &str = "nightshift-worker";
+/// The CUDA compiler in the data folder.
+const NVCC_FOLDER: &str = "nvcc";
 /// How long a worker that was asked to end goes on with what it holds.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -53,10 +57,18 @@ pub(crate) fn worker_config(
         cache_dir,
         executable,
         cpp_compiler: section.cpp_compiler.clone(),
+        nvcc: NvccChoice {
+            nvcc: section.nvcc.clone(),
+            arch: section.cuda_arch.clone(),
+            install_folder: Some(nvcc_folder(context)),
+        },
         cpu_slots: section.cpu_slots.unwrap_or_else(default_cpu_slots).max(1),
         labels: labels(section.labels.as_deref())?,
         search_path: context.environment.search_path(),
         drain_timeout: section.drain_timeout_s.map_or(DRAIN_TIMEOUT, Duration::from_secs),
+        gpus: gpus(context, section.devices.as_deref())?,
+        gpu_contexts: section.gpu_contexts,
+        profilers: section.profilers.unwrap_or(true),
     })
 }
 
@@ -80,7 +92,13 @@ pub(crate) fn defaults(context: &Context) -> BTreeMap<&'static str, Value> {
         ("worker.cpu_slots", Value::from(default_cpu_slots())),
         ("worker.cache_dir", Value::from(default_cache_dir(context).to_string_lossy())),
         ("worker.drain_timeout_s", Value::from(DRAIN_TIMEOUT.as_secs())),
+        ("worker.profilers", Value::from(true)),
     ])
+}
+
+/// Where `doctor --install-nvcc` installs when no other folder is named, and where a worker looks.
+pub(crate) fn nvcc_folder(context: &Context) -> PathBuf {
+    context.config().data_dir.join(NVCC_FOLDER)
 }
 
 fn default_cache_dir(context: &Context) -> PathBuf {
@@ -91,6 +109,14 @@ fn labels(text: Option<&str>) -> Result<BTreeSet<Label>> {
     let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
     let labels: std::result::Result<_, _> = parts.map(str::parse).collect();
     labels.map_err(|error| Failure::new("config.invalid", format!("`worker.labels`: {error}")))
+}
+
+/// The GPUs that this process may use.
+fn gpus(context: &Context, listed: Option<&str>) -> Result<Gpus> {
+    let visible = context.environment.even_empty("CUDA_VISIBLE_DEVICES");
+    let choice = DeviceChoice::new(visible, listed)
+        .map_err(|error| Failure::new("config.invalid", format!("`worker.devices`: {error}")))?;
+    Ok(Gpus::open_with(&choice))
 }
 
 /// All cores but one: builds should not share the core that is measured.

@@ -5,7 +5,7 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 14] = [
+const OPTIONAL: [&str; 19] = [
     "database.url",
     "prices",
     "server.name",
@@ -17,9 +17,14 @@ const OPTIONAL: [&str; 14] = [
     "worker.cache_dir",
     "worker.cpp_compiler",
     "worker.cpu_slots",
+    "worker.cuda_arch",
+    "worker.devices",
     "worker.drain_timeout_s",
+    "worker.gpu_contexts",
     "worker.labels",
     "worker.name",
+    "worker.nvcc",
+    "worker.profilers",
 ];
 
 /// One value.

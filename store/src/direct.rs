@@ -16,6 +16,7 @@ pub(crate) mod lease;
 pub(crate) mod model_call;
 pub(crate) mod ownership;
 pub(crate) mod prune;
+pub(crate) mod quarantine;
 pub(crate) mod run;
 pub(crate) mod run_list;
 pub(crate) mod schedule;

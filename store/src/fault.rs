@@ -10,8 +10,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
-    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
-    WorkerRecord,
+    QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
+    TokenRecord, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -188,6 +188,11 @@ hand_through! {
     read load_worker(id: &WorkerId) -> WorkerRecord;
     write workers_seen(workers: &[WorkerId], at: TimestampMs) -> ();
     write drain_worker(id: &WorkerId, draining: bool) -> ();
+    write set_quarantine(
+        worker: &WorkerId, offers: serde_json::Value, quarantined: Vec<QuarantineRecord>, well: Vec<String>
+    ) -> ();
+    read list_quarantine() -> Vec<QuarantineRecord>;
+    write release_device(device: &str, by: Option<&str>, at: TimestampMs) -> QuarantineRecord;
     write forget_workers(before: TimestampMs) -> u64;
     write put_artifact(hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> ();
     read get_artifact(hash: &ArtifactHash) -> Vec<u8>;

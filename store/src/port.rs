@@ -8,8 +8,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
-    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
-    WorkerRecord,
+    QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
+    TokenRecord, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -21,8 +21,8 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::{
-    archive, artifact, budget, campaign, control, event, gauge, lease, model_call, ownership, prune, run, schedule,
-    server, signal, step, timer, token, worker,
+    archive, artifact, budget, campaign, control, event, gauge, lease, model_call, ownership, prune, quarantine, run,
+    schedule, server, signal, step, timer, token, worker,
 };
 use crate::store::{Side, SqlStore};
 use crate::writer::Work;
@@ -392,6 +392,37 @@ impl Store for SqlStore {
     async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError> {
         let id = id.clone();
         write!(self, |transaction, id, draining| worker::drain(transaction, id, *draining))
+    }
+
+    async fn set_quarantine(
+        &self,
+        worker: &WorkerId,
+        offers: serde_json::Value,
+        quarantined: Vec<QuarantineRecord>,
+        well: Vec<String>,
+    ) -> Result<(), StoreError> {
+        let worker = worker.clone();
+        write!(self, |transaction, worker, offers, quarantined, well| quarantine::set(
+            transaction,
+            worker,
+            offers,
+            quarantined,
+            well
+        ))
+    }
+
+    async fn list_quarantine(&self) -> Result<Vec<QuarantineRecord>, StoreError> {
+        read!(self, |connection| quarantine::list(connection))
+    }
+
+    async fn release_device(
+        &self,
+        device: &str,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<QuarantineRecord, StoreError> {
+        let (device, by) = (device.to_owned(), by.map(str::to_owned));
+        write!(self, |transaction, device, by, at| quarantine::release(transaction, device, by.as_deref(), *at))
     }
 
     async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError> {

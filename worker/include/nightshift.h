@@ -5,7 +5,16 @@
  *
  *   cpu   C++20, built by the system C++ compiler. One thread: starting threads or processes is refused.
  *         `stream` is a null pointer.
- *   cuda  CUDA C++, built by nvcc. All work goes to `stream`.
+ *   cuda  CUDA C++20, built by nvcc, with the CUDA runtime linked in; the GPU and its context are current in every
+ *         entry point. The `data` of every tensor and `workspace` are device memory; the descriptors themselves are
+ *         host memory. `stream` is a cudaStream_t, created without blocking: the default stream is NOT ordered with
+ *         it, so every launch and every copy names a stream.
+ *         ns_run queues its work behind what `stream` already holds, and may return before that work is done. All of
+ *         it has to be over when `stream` is synchronized: work on other streams waits for `stream` first (an event),
+ *         and `stream` waits for it before ns_run returns. Synchronizing inside of ns_run is allowed, and costs its
+ *         time. Time is taken up to the synchronization of the whole device.
+ *         Streams, events, handles of libraries and further device memory are made once in ns_init, which is called
+ *         for tasks without weights too, and released in ns_free; ns_run allocates nothing.
  *
  * Every entry point returns 0 on success; any other value counts as an error of the program.
  */
@@ -32,7 +41,7 @@
 #endif
 typedef NS_REAL ns_real;
 
-/* A tensor: row-major, contiguous, its data aligned to 64 bytes. */
+/* A tensor: row-major, contiguous, its data aligned to 64 bytes (in device memory to 256). */
 typedef struct ns_tensor {
     void *data;             /* first element */
     int32_t dtype;          /* NS_F32, NS_F64 or NS_I32 */
@@ -48,7 +57,8 @@ typedef struct ns_tensor {
 #define NS_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* Optional, not timed: sees the weights only and may prepare them (transpose, pack). `*state` is handed to ns_run.
+/* Optional, not timed: sees the weights only and may prepare them (transpose, pack; on cuda it may use the device as it
+ * likes, and the device is synchronized after it). `*state` is handed to ns_run.
  * Called again, after ns_free, when the weights change. The weights stay valid until ns_free. */
 NS_EXPORT int ns_init(const ns_tensor *params, int32_t n_params, void **state);
 

@@ -3,27 +3,29 @@
 //! A build is addressed by everything that goes into it. The local cache keeps, by that address, the library, the log
 //! and the report; a damaged entry is built again. That a source does not compile is a result, not a failure.
 
-use std::ffi::OsString;
+mod cpp;
+
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::cuda_build::CudaBuild;
 use nightshift_protocol::machine::Toolchain;
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::Target;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
-use crate::compiler_output::{self, LoopNotes};
-use crate::disassembly;
-use crate::origin::Origin;
-use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, run_jailed};
+use crate::compiler_output;
+use crate::nvcc::{self, CudaCompiler};
+use crate::process::{CancelFlag, JailHost, Limits, ProcessResult};
 use crate::symbols::Symbols;
-use crate::toolchain::{self, Family, NIGHTSHIFT_H};
+use crate::toolchain::NIGHTSHIFT_H;
 
 /// Raised whenever what a build keeps or how it is examined changes: older entries of the cache then fit no more.
-const BUILD_VERSION: u32 = 2;
+const BUILD_VERSION: u32 = 3;
 /// Memory of each process of the compiler, in bytes.
 const COMPILER_MEMORY_BYTES: u64 = 2 << 30;
 /// Largest file that the compiler may write, in bytes.
@@ -32,13 +34,11 @@ const MAX_OUTPUT_FILE_BYTES: u64 = 128 << 20;
 pub const MAX_LIBRARY_BYTES: u64 = 32 << 20;
 /// Most output of the compiler, in bytes.
 const MAX_LOG_BYTES: usize = 1 << 20;
-/// Largest file of loop notes that is read, in bytes.
-const MAX_NOTES_BYTES: u64 = 8 << 20;
 /// Processes of one compilation: driver, compiler, assembler, linker, and room.
 const MAX_PROCESSES: u64 = 64;
 
-const LIBRARY: &str = "library.so";
-const LOOP_NOTES: &str = "loops.txt";
+/// What every compiler calls its result.
+pub(crate) const LIBRARY: &str = "library.so";
 
 /// What a source is built as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +62,51 @@ impl Role {
 
     /// How messages name the source.
     #[must_use]
-    pub fn file_name(self) -> &'static str {
+    pub fn file_name(self, target: Target) -> &'static str {
+        match (self, target) {
+            (Self::Candidate, Target::Cpu) => "candidate.cpp",
+            (Self::Candidate, Target::Cuda) => "candidate.cu",
+            (Self::Reference | Self::Truth, Target::Cpu) => "reference.cpp",
+            (Self::Reference | Self::Truth, Target::Cuda) => "reference.cu",
+        }
+    }
+}
+
+/// Which compiler builds, by the target of the task.
+#[derive(Debug, Clone, Copy)]
+pub enum Compiler<'a> {
+    /// The system's C++ compiler, for the `cpu` target.
+    Cpp(&'a Toolchain),
+    /// nvcc, for the `cuda` target.
+    Cuda(CudaCompiler<'a>),
+}
+
+impl<'a> Compiler<'a> {
+    /// What it builds for.
+    #[must_use]
+    pub fn target(&self) -> Target {
         match self {
-            Self::Candidate => "candidate.cpp",
-            Self::Reference | Self::Truth => "reference.cpp",
+            Self::Cpp(_) => Target::Cpu,
+            Self::Cuda(_) => Target::Cuda,
+        }
+    }
+
+    /// Compiler, version and flags.
+    #[must_use]
+    pub fn toolchain(&self) -> &'a Toolchain {
+        match self {
+            Self::Cpp(toolchain) => toolchain,
+            Self::Cuda(compiler) => compiler.nvcc.toolchain(),
+        }
+    }
+
+    /// What goes into the address of a build beside source and toolchain.
+    fn allowance(&self) -> String {
+        match self {
+            Self::Cpp(_) => String::new(),
+            Self::Cuda(compiler) => {
+                compiler.libraries.iter().map(|library| library.as_str()).collect::<Vec<_>>().join(" ")
+            }
         }
     }
 }
@@ -76,7 +117,7 @@ pub struct Builder<'a> {
     /// Runs the compiler.
     pub jail: &'a JailHost,
     /// The compiler.
-    pub toolchain: &'a Toolchain,
+    pub compiler: Compiler<'a>,
     /// Earlier builds.
     pub cache: &'a BuildCache,
     /// Takes library and log.
@@ -87,12 +128,13 @@ pub struct Builder<'a> {
     pub cancel: &'a CancelFlag,
 }
 
-/// The address of a build: blake3 over source, contract, compiler, flags, processor and role.
+/// The address of a build: blake3 over source, contract, compiler, flags, processor or architecture, role, and the
+/// libraries that the task allows.
 #[must_use]
-pub fn build_key(source: &str, role: Role, toolchain: &Toolchain) -> String {
+pub fn build_key(source: &str, role: Role, compiler: &Compiler<'_>) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&BUILD_VERSION.to_le_bytes());
-    for part in [source, NIGHTSHIFT_H, role.name(), &toolchain.fingerprint] {
+    for part in [source, NIGHTSHIFT_H, role.name(), &compiler.toolchain().fingerprint, &compiler.allowance()] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
@@ -106,7 +148,7 @@ pub fn build(
     role: Role,
     timeout_ms: u64,
 ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
-    let key = build_key(source, role, builder.toolchain);
+    let key = build_key(source, role, &builder.compiler);
     if let Some(cached) = builder.cache.get(&key) {
         tracing::debug!(build.key = %key, "a build is answered from the cache");
         return deliver(builder, cached, role, true);
@@ -147,131 +189,112 @@ fn compile(
     // A folder of its own below the step's: the reference's two builds must not see each other's files.
     let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
     let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
-    for (name, text) in [("nightshift.h", NIGHTSHIFT_H), (role.file_name(), source)] {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
-    }
-    let run = |command: &JailedCommand| run_jailed(builder.jail, command, builder.cancel);
-    let origin =
-        Origin { toolchain: builder.toolchain.fingerprint.clone(), source: ArtifactHash::of(source.as_bytes()) };
-    let result = run(&compiler_command(builder.toolchain, role, &origin, folder.path(), timeout_ms))?;
-    Ok(examine(builder, &result, role, key, timeout_ms, folder.path()))
-}
-
-/// What the compiler's end, output and library say.
-fn examine(
-    builder: &Builder<'_>,
-    result: &ProcessResult,
-    role: Role,
-    key: &str,
-    timeout_ms: u64,
-    folder: &Path,
-) -> CachedBuild {
-    let output = String::from_utf8_lossy(&result.stderr).into_owned();
-    let folder_text = folder.display().to_string();
-    let mut messages = compiler_output::messages(&output, &folder_text);
-    let mut library = None;
-    match &result.end {
-        ProcessEnd::Finished => match read_library(&folder.join(LIBRARY)) {
-            Ok(read) => library = Some(read),
-            Err(message) => messages.insert(0, ours(role, message)),
-        },
-        ProcessEnd::TimedOut { .. } => messages.insert(
-            0,
-            ours(role, format!("the compiler was still running after {timeout_ms} ms and was killed: make the program simpler to compile")),
-        ),
-        end if messages.iter().all(|message| message.severity != "error") => {
-            messages.insert(0, ours(role, format!("the compiler ended without an error message: {}", end.describe())));
-        }
-        _ => {}
-    }
-    messages.truncate(compiler_output::MAX_MESSAGES);
-
-    let report = match &library {
-        None => CompilerReport::default(),
-        Some((bytes, symbols)) => {
-            let notes = loop_notes(builder.toolchain, &output, role, folder);
-            let run = |command: &JailedCommand| run_jailed(builder.jail, command, builder.cancel);
-            let counts = disassembly::locate(&toolchain::system_folders())
-                .and_then(|objdump| disassembly::count(&objdump, &folder.join(LIBRARY), folder, &run))
-                .unwrap_or_default();
-            CompilerReport {
-                vectorized_loops: notes.vectorized,
-                missed_loops: notes.missed,
-                instructions: counts.instructions,
-                wide_vector_instructions: counts.wide_vector,
-                fma_instructions: counts.fma,
-                scalar_math_calls: symbols.scalar_math_calls(),
-                library_bytes: bytes.len() as u64,
-            }
-        }
+    let header = folder.path().join("nightshift.h");
+    std::fs::write(&header, NIGHTSHIFT_H).map_err(|error| disk_failure(&header, &error))?;
+    let file = role.file_name(builder.compiler.target());
+    let job = Job { role, file, source, folder: folder.path(), timeout_ms };
+    let compiled = match builder.compiler {
+        Compiler::Cpp(toolchain) => cpp::compile(builder, toolchain, &job)?,
+        Compiler::Cuda(compiler) => nvcc::compile(builder, compiler, &job)?,
     };
-    let log = [result.stdout.as_slice(), result.stderr.as_slice()].concat();
-    let log = String::from_utf8_lossy(&log).replace(&format!("{folder_text}/"), "").into_bytes();
-    let library = library.map(|(bytes, _)| bytes);
-    CachedBuild {
+    let log = compiled.output.replace(&format!("{}/", folder.path().display()), "").into_bytes();
+    let library = compiled.library.map(|(bytes, _)| bytes);
+    Ok(CachedBuild {
         report: BuildReport {
             library: library.as_deref().map(ArtifactHash::of),
-            end: result.end.clone(),
-            messages,
+            end: compiled.result.end,
+            messages: compiled.messages,
             log: ArtifactHash::of(&log),
-            toolchain: builder.toolchain.clone(),
+            toolchain: builder.compiler.toolchain().clone(),
             build_key: key.to_owned(),
             cached: false,
-            duration_ms: result.wall_ms,
-            report,
-            sandbox: result.sandbox.clone(),
+            duration_ms: compiled.result.wall_ms,
+            report: compiled.report,
+            cuda: compiled.cuda,
+            sandbox: compiled.result.sandbox,
         },
         library,
         log,
+    })
+}
+
+/// One compilation: the folder holds `nightshift.h`, and nothing of other builds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job<'a> {
+    /// What the source is built as.
+    pub(crate) role: Role,
+    /// Name of the source's file.
+    pub(crate) file: &'static str,
+    /// The source.
+    pub(crate) source: &'a str,
+    /// Where it is compiled.
+    pub(crate) folder: &'a Path,
+    /// How long the compiler may take.
+    pub(crate) timeout_ms: u64,
+}
+
+/// What a compiler left.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// How it ended.
+    pub(crate) result: ProcessResult,
+    /// What it said, as data.
+    pub(crate) messages: Vec<CompilerMessage>,
+    /// What it said.
+    pub(crate) output: String,
+    /// The library, when it is one.
+    pub(crate) library: Option<(Vec<u8>, Symbols)>,
+    /// What compiler and disassembly tell.
+    pub(crate) report: CompilerReport,
+    /// The same for the kernels of the `cuda` target.
+    pub(crate) cuda: Option<CudaBuild>,
+}
+
+impl Compiled {
+    /// Looks at the compiler's end and at the library that it should have written.
+    pub(crate) fn new(job: &Job<'_>, result: ProcessResult, messages: Vec<CompilerMessage>, output: String) -> Self {
+        let report = CompilerReport::default();
+        let mut compiled = Self { result, messages, output, library: None, report, cuda: None };
+        match &compiled.result.end {
+            ProcessEnd::Finished => match read_library(&job.folder.join(LIBRARY)) {
+                Ok(read) => compiled.library = Some(read),
+                Err(message) => compiled.reject(job, message),
+            },
+            ProcessEnd::TimedOut { .. } => compiled.reject(
+                job,
+                format!(
+                    "the compiler was still running after {} ms and was killed: make the program simpler to compile",
+                    job.timeout_ms
+                ),
+            ),
+            end if compiled.messages.iter().all(|message| message.severity != "error") => {
+                let message = format!("the compiler ended without an error message: {}", end.describe());
+                compiled.reject(job, message);
+            }
+            _ => {}
+        }
+        compiled
+    }
+
+    /// There is no library to be used, and this is why.
+    pub(crate) fn reject(&mut self, job: &Job<'_>, message: String) {
+        self.library = None;
+        let severity = "error".to_owned();
+        let message = CompilerMessage { file: job.file.to_owned(), line: 0, column: 0, severity, message };
+        self.messages.insert(0, message);
+        self.messages.truncate(compiler_output::MAX_MESSAGES);
     }
 }
 
-fn compiler_command(
-    toolchain: &Toolchain,
-    role: Role,
-    origin: &Origin,
-    folder: &Path,
-    timeout_ms: u64,
-) -> JailedCommand {
-    let program = PathBuf::from(&toolchain.path);
-    let mut args: Vec<OsString> = toolchain.flags.iter().map(OsString::from).collect();
-    if role == Role::Truth {
-        args.push("-DNS_REAL=double".into());
-    }
-    // From here on nothing changes the code: messages for the Coder, notes for the Verifier, and a library that does
-    // not depend on the folder it was built in.
-    for flag in ["-Wall", "-Wextra", "-fmax-errors=20", "-fdiagnostics-color=never"] {
-        args.push(flag.into());
-    }
-    match toolchain::family(&toolchain.version) {
-        Family::Gcc => args.push(format!("-fopt-info-vec-optimized-missed={LOOP_NOTES}").into()),
-        Family::Clang => {
-            args.extend(["-Rpass=loop-vectorize", "-Rpass-analysis=loop-vectorize"].map(OsString::from));
-        }
-    }
-    args.push(format!("-ffile-prefix-map={}=.", folder.display()).into());
-    args.push(format!("-Wl,-soname,{}", origin.to_name()).into());
-    args.extend([role.file_name(), "-o", LIBRARY].map(OsString::from));
-    JailedCommand {
-        read_only: toolchain::readable_folders(&program),
-        program,
-        args,
-        scratch: folder.to_path_buf(),
-        env: vec![
-            // Quotes and words of the messages as they are parsed.
-            ("LC_ALL".to_owned(), "C".to_owned()),
-            // `__DATE__` may not make two builds of one source differ.
-            ("SOURCE_DATE_EPOCH".to_owned(), "0".to_owned()),
-        ],
-        limits: Limits {
-            wall_ms: timeout_ms,
-            cpu_s: timeout_ms.div_ceil(1_000) + 1,
-            memory_bytes: COMPILER_MEMORY_BYTES,
-            file_bytes: MAX_OUTPUT_FILE_BYTES,
-            processes: MAX_PROCESSES,
-            output_bytes: MAX_LOG_BYTES,
-        },
+/// Limits of every compiler.
+pub(crate) fn limits(timeout_ms: u64) -> Limits {
+    Limits {
+        wall_ms: timeout_ms,
+        cpu_s: timeout_ms.div_ceil(1_000) + 1,
+        memory_bytes: COMPILER_MEMORY_BYTES,
+        file_bytes: MAX_OUTPUT_FILE_BYTES,
+        processes: MAX_PROCESSES,
+        output_bytes: MAX_LOG_BYTES,
     }
 }
 
@@ -297,27 +320,6 @@ fn read_library(path: &Path) -> Result<(Vec<u8>, Symbols), String> {
          `NS_EXPORT int ns_run(void *state, const ns_tensor *inputs, int32_t n_inputs, ns_tensor *outputs, \
          int32_t n_outputs, void *workspace, void *stream)`, outside any namespace"
         .to_owned())
-}
-
-fn loop_notes(toolchain: &Toolchain, output: &str, role: Role, folder: &Path) -> LoopNotes {
-    match toolchain::family(&toolchain.version) {
-        Family::Clang => compiler_output::clang_loop_notes(output, role.file_name()),
-        Family::Gcc => {
-            use std::io::Read as _;
-            let mut text = Vec::new();
-            let notes = folder.join(LOOP_NOTES);
-            let is_file = std::fs::symlink_metadata(&notes).is_ok_and(|data| data.is_file());
-            if let (true, Ok(file)) = (is_file, std::fs::File::open(&notes)) {
-                // A part is still worth reading: notes of the program's own loops come early and late alike.
-                let _ = file.take(MAX_NOTES_BYTES).read_to_end(&mut text);
-            }
-            compiler_output::gcc_loop_notes(&String::from_utf8_lossy(&text), role.file_name())
-        }
-    }
-}
-
-fn ours(role: Role, message: String) -> CompilerMessage {
-    CompilerMessage { file: role.file_name().to_owned(), line: 0, column: 0, severity: "error".to_owned(), message }
 }
 
 pub(crate) fn disk_failure(path: &Path, error: &std::io::Error) -> StepFailure {

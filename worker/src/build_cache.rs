@@ -135,6 +135,7 @@ mod tests {
                 cached: false,
                 duration_ms: 400,
                 report: CompilerReport::default(),
+                cuda: None,
                 sandbox: SandboxReport::default(),
             },
             library: Some(b"library".to_vec()),

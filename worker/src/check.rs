@@ -11,11 +11,12 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::{CheckCase, ERROR_HISTOGRAM_BOUNDS, Finding, ProcessEnd, Severity};
 
-pub(crate) use self::oracle::{Expected, Oracle, OracleError};
+pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
 use crate::compare::compare;
+use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Call, Session, SessionError, SessionOptions, note};
+use crate::runner::{Call, Grounds, Launched, Session, SessionError, SessionOptions, note};
 
 /// Calls of a shape that are made even when the first is wrong: they tell stale results from wrong ones.
 const CASES_BEFORE_STOPPING: usize = 3;
@@ -54,6 +55,17 @@ pub fn check(
     seeds: &mut SecretSeeds,
     cancel: &CancelFlag,
 ) -> Result<CheckReport, StepFailure> {
+    check_on(&Grounds { host, device: None, cancel, gate: None }, spec, libraries, require_sandbox, seeds)
+}
+
+/// [`check`], on the host or on a device.
+pub fn check_on(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    libraries: &Libraries,
+    require_sandbox: bool,
+    seeds: &mut SecretSeeds,
+) -> Result<CheckReport, StepFailure> {
     let mut shapes =
         spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     shapes.sort_by_key(total_bytes);
@@ -64,43 +76,59 @@ pub fn check(
         deterministic: None,
         findings: Vec::new(),
         printed: String::new(),
+        cost: Vec::new(),
     };
-    for (position, shapes) in shapes.iter().enumerate() {
+    let mut cost = Cost::start();
+    let _beside = grounds.beside_others();
+    cost.part("waiting");
+    for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
             library: &libraries.candidate,
-            shapes,
+            shapes: together,
             double: false,
             memory_bytes: spec.limits.memory_bytes,
             call_timeout_ms: spec.limits.call_timeout_ms,
             core: None,
             require_sandbox,
+            device: grounds.device,
         };
-        let candidate = match Session::start(host, &options, cancel) {
+        let candidate = Session::launch(grounds.host, &options, grounds.cancel);
+        let oracle = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth)?;
+        let mut candidate = match candidate.and_then(Launched::wait) {
             Ok(session) => session,
             Err(error) => {
                 report.end = error.into_end()?;
                 break;
             }
         };
-        let oracle = Oracle::start(host, spec, shapes, &libraries.reference, &libraries.truth, cancel)?;
-        let mut examination = Examination { spec, shapes, candidate, oracle, seeds, report: &mut report };
-        let outcome = examination.run(position == 0);
-        let printed = examination.candidate.printed();
+        let mut oracle = oracle.wait()?;
+        cost.part("processes");
+        let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
+            candidate.select(number)?;
+            oracle.select(number, shapes)?;
+            let (candidate, oracle, report) = (&mut candidate, &mut oracle, &mut report);
+            let mut examination = Examination { spec, shapes, candidate, oracle, seeds, report };
+            examination.run(group + number == 0)?;
+            if report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
+        });
+        cost.part("calls");
+        let printed = candidate.printed();
         if !printed.is_empty() {
             report.printed = printed;
         }
+        Session::end_all([candidate].into_iter().chain(oracle.into_sessions()));
+        cost.part("ends");
         match outcome {
             Ok(()) => {}
+            Err(Stop::Wrong) => break,
             Err(Stop::Candidate(error)) => {
                 report.end = error.into_end()?;
                 break;
             }
             Err(Stop::Failure(failure)) => return Err(failure),
         }
-        if report.cases.iter().any(|case| !case.passed) {
-            break;
-        }
     }
+    report.cost = cost.parts();
     Ok(report)
 }
 
@@ -110,6 +138,8 @@ fn total_bytes(shapes: &ConcreteShapes) -> u64 {
 
 /// Why an examination ends early.
 enum Stop {
+    /// It is wrong at this shape: others say no more.
+    Wrong,
     Candidate(SessionError),
     Failure(StepFailure),
 }
@@ -136,8 +166,8 @@ impl From<OracleError> for Stop {
 struct Examination<'a> {
     spec: &'a TaskSpec,
     shapes: &'a ConcreteShapes,
-    candidate: Session,
-    oracle: Oracle,
+    candidate: &'a mut Session,
+    oracle: &'a mut Oracle,
     seeds: &'a mut SecretSeeds,
     report: &'a mut CheckReport,
 }

@@ -208,7 +208,7 @@ fn graded(rest: &str) -> Option<(&'static str, &str)> {
     Some((severity, message.trim()))
 }
 
-fn rank(severity: &str) -> u8 {
+pub(crate) fn rank(severity: &str) -> u8 {
     match severity {
         "error" => 0,
         "warning" => 1,
@@ -216,11 +216,11 @@ fn rank(severity: &str) -> u8 {
     }
 }
 
-fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn without_scratch(line: &str, scratch: &str) -> String {
+pub(crate) fn without_scratch(line: &str, scratch: &str) -> String {
     if scratch.is_empty() {
         return line.to_owned();
     }
@@ -228,7 +228,7 @@ fn without_scratch(line: &str, scratch: &str) -> String {
     line.replace(&format!("{folder}/"), "").replace(folder, ".")
 }
 
-fn bounded(text: &str) -> String {
+pub(crate) fn bounded(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),

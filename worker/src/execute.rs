@@ -1,5 +1,7 @@
 //! What a machine has for carrying out steps, and which part carries out which step.
 
+mod cuda;
+mod device_step;
 mod examine;
 
 use std::fs::File;
@@ -16,17 +18,18 @@ use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use object::ReadCache;
 
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
+use self::cuda::CudaBench;
 use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
-use crate::build::{Builder, Role, build, disk_failure};
+use crate::build::{Builder, Compiler, Role, build, disk_failure};
 use crate::build_cache::BuildCache;
-use crate::check::{Libraries, check};
+use crate::check::Libraries;
 use crate::inputs::SecretSeeds;
 use crate::lease::{Work, WorkerConfig};
 use crate::machine;
-use crate::measure::{MeasureOptions, measure};
+use crate::nvcc::CudaCompiler;
 use crate::origin::Origin;
-use crate::prepare::{Examined, ReferenceLibraries, prepare};
+use crate::prepare::{Examined, ReferenceLibraries, prepare_on};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::sandbox;
@@ -36,7 +39,7 @@ use crate::trace::Telling;
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
 
-/// Everything that steps on the `cpu` target need.
+/// Everything that steps need.
 #[derive(Debug)]
 pub struct Workbench {
     jail: JailHost,
@@ -47,6 +50,8 @@ pub struct Workbench {
     scratch: Scratch,
     /// Measured once, by the first profile: they do not change while the process lives.
     peaks: Mutex<Option<Peaks>>,
+    /// What steps on the `cuda` target need, or why they cannot be carried out here.
+    cuda: Result<CudaBench, String>,
 }
 
 impl Workbench {
@@ -62,14 +67,27 @@ impl Workbench {
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
         let (artifacts, builds) = (config.cache_dir.join("artifacts"), config.cache_dir.join("builds"));
+        let cuda = {
+            // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
+            let host = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
+            let cuda = cuda::find(&jail, &config.gpus, &config.nvcc, &config.search_path, host, &hardware.os, scratch.folder());
+            if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
+        };
+        if let Err(reason) = &cuda {
+            tracing::debug!(reason, "this worker carries out no steps on the `cuda` target");
+        }
+        let mut machine = machine::facts(hardware, Some(toolchain.clone()), sandbox);
+        machine.cuda_toolchain = cuda.as_ref().ok().map(|cuda| cuda.nvcc.toolchain().clone());
+        machine.gpus = config.gpus.facts();
         Ok(Self {
-            machine: machine::facts(hardware, Some(toolchain.clone()), sandbox),
+            machine,
             artifacts: ArtifactCache::open(&artifacts, MAX_CACHE_BYTES, store).map_err(unusable(&artifacts))?,
             builds: BuildCache::open(&builds).map_err(unusable(&builds))?,
             jail,
             toolchain,
             scratch,
             peaks: Mutex::new(None),
+            cuda,
         })
     }
 
@@ -81,18 +99,19 @@ impl Workbench {
 
     /// Carries out one step. Blocks; children are bound to the calling thread.
     pub fn execute(&self, input: &StepInput, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
-        self.execute_in_trace(input, None, cancel)
+        self.execute_in_trace(input, None, None, cancel)
     }
 
     fn execute_in_trace(
         &self,
         input: &StepInput,
+        device: Option<u32>,
         traceparent: Option<&str>,
         cancel: &CancelFlag,
     ) -> Result<StepOutput, StepFailure> {
         let folder = self.scratch.step_folder().map_err(|error| disk_failure(self.scratch.folder(), &error))?;
         let artifacts = StepArtifacts::new(&self.artifacts, Transfer { cancel, traceparent });
-        let step = Step { bench: self, folder: folder.path(), artifacts, cancel };
+        let step = Step { bench: self, folder: folder.path(), artifacts, device, cancel };
         match input {
             StepInput::PrepareTask { task } => step.prepare_task(&step.task(task)?),
             StepInput::Build { task, source, sandbox_required } => {
@@ -107,30 +126,37 @@ impl Workbench {
                     reference: step.library(Role::Reference, reference_library, &task)?,
                     truth: step.library(Role::Truth, truth_library, &task)?,
                 };
-                let mut seeds = secret_seeds()?;
-                let report = check(&self.jail, &task.spec, &libraries, *sandbox_required, &mut seeds, cancel)?;
-                Ok(StepOutput::Checked { report: Box::new(report) })
+                step.check(&task, &libraries, *sandbox_required)
             }
             StepInput::Measure { task, library, reference_library, confirms: _, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
                 let truth = step.truth(&task)?;
+                let libraries = Libraries {
+                    candidate: step.library(Role::Candidate, library, &task)?,
+                    reference: step.library(Role::Reference, reference_library, &task)?,
+                    truth,
+                };
                 // A measurement that confirms differs in nothing: every one starts fresh processes.
-                let output = measure(
-                    &self.jail,
-                    &task.spec,
-                    &step.library(Role::Candidate, library, &task)?,
-                    &step.library(Role::Reference, reference_library, &task)?,
-                    &truth,
-                    &self.machine,
-                    &format!("{}, built with the flags of the candidate", task.spec.reference),
-                    *sandbox_required,
-                    &MeasureOptions::default(),
-                    cancel,
-                )?;
-                Ok(step.with_roofline(&task.spec, output))
+                step.measure(&task, &libraries, *sandbox_required)
             }
-            StepInput::Profile { task, build, measurement } => step.profile(&step.task(task)?, build, measurement),
+            StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
+                let task = step.task(task)?;
+                match (task.spec.target, library) {
+                    (Target::Cuda, Some(library)) => {
+                        self.admit(*sandbox_required)?;
+                        let library = step.library(Role::Candidate, library, &task)?;
+                        step.profile_on_device(&task, &library, build, measurement)
+                    }
+                    _ => step.profile(&task, build, measurement),
+                }
+            }
+            StepInput::Sanitize { task, library, thorough, sandbox_required, source: _ } => {
+                self.admit(*sandbox_required)?;
+                let task = step.task(task)?;
+                let library = step.library(Role::Candidate, library, &task)?;
+                step.sanitize(&task, &library, *thorough)
+            }
             StepInput::Plan { .. }
             | StepInput::Replan { .. }
             | StepInput::WriteCode { .. }
@@ -168,7 +194,7 @@ impl Workbench {
 impl Work for Workbench {
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
         let telling = Telling::begin(step);
-        let result = self.execute_in_trace(&step.input, step.traceparent.as_deref(), cancel);
+        let result = self.execute_in_trace(&step.input, step.device, step.traceparent.as_deref(), cancel);
         telling.end(&result);
         result
     }
@@ -179,6 +205,8 @@ struct Step<'a> {
     bench: &'a Workbench,
     folder: &'a Path,
     artifacts: StepArtifacts<'a>,
+    /// The device that it was granted, by its number in this machine's offers.
+    device: Option<u32>,
     cancel: &'a CancelFlag,
 }
 
@@ -189,31 +217,46 @@ impl Step<'_> {
         let bundle: TaskBundle = serde_json::from_slice(&bytes).map_err(|error| {
             StepFailure::fatal("task.malformed", format!("the stored task {} cannot be read: {error}", hash.short()))
         })?;
-        match bundle.spec.target {
-            Target::Cpu => Ok(bundle),
-            Target::Cuda => Err(StepFailure::fatal(
-                "worker.unsupported_target",
-                "this worker has no CUDA toolchain: it carries out tasks of the `cpu` target only",
-            )),
+        if bundle.spec.target == Target::Cuda {
+            self.cuda()?;
         }
+        Ok(bundle)
     }
 
-    fn builder(&self) -> Builder<'_> {
-        Builder {
+    /// What steps on the `cuda` target need.
+    fn cuda(&self) -> Result<&CudaBench, StepFailure> {
+        self.bench.cuda.as_ref().map_err(|reason| {
+            StepFailure::fatal(
+                "worker.unsupported_target",
+                format!("this worker carries out tasks of the `cpu` target only: {reason}"),
+            )
+        })
+    }
+
+    fn compiler<'b>(&'b self, spec: &'b TaskSpec) -> Result<Compiler<'b>, StepFailure> {
+        Ok(match spec.target {
+            Target::Cpu => Compiler::Cpp(&self.bench.toolchain),
+            Target::Cuda => Compiler::Cuda(CudaCompiler { nvcc: &self.cuda()?.nvcc, libraries: &spec.libraries }),
+        })
+    }
+
+    fn build_as(&self, role: Role, source: &str, task: &TaskBundle) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+        let builder = Builder {
             jail: &self.bench.jail,
-            toolchain: &self.bench.toolchain,
+            compiler: self.compiler(&task.spec)?,
             cache: &self.bench.builds,
             artifacts: self.artifacts,
             scratch: self.folder,
             cancel: self.cancel,
-        }
+        };
+        build(&builder, source, role, task.spec.limits.build_timeout_ms)
     }
 
     fn build(&self, task: &TaskBundle, source: &ArtifactHash) -> Result<StepOutput, StepFailure> {
         let source = self.artifacts.get(source)?;
         // The compiler says better than we could what is wrong with bytes that are no text.
         let source = String::from_utf8_lossy(&source);
-        let (report, _) = build(&self.builder(), &source, Role::Candidate, task.spec.limits.build_timeout_ms)?;
+        let (report, _) = self.build_as(Role::Candidate, &source, task)?;
         Ok(StepOutput::Built { report: Box::new(report) })
     }
 
@@ -276,7 +319,7 @@ impl Step<'_> {
         self.artifacts.copy_to(hash, &path)?;
         let file = File::open(&path).map_err(|error| disk_failure(&path, &error))?;
         match Origin::read(&ReadCache::new(file)) {
-            Some(origin) if origin.toolchain != self.bench.toolchain.fingerprint => {
+            Some(origin) if origin.toolchain != self.compiler(&task.spec)?.toolchain().fingerprint => {
                 tracing::info!(artifact.hash = %hash, "a library of another machine is built again for this one");
                 self.build_again(role, &origin.source, task)
             }
@@ -289,7 +332,7 @@ impl Step<'_> {
             Role::Candidate => String::from_utf8_lossy(&self.artifacts.get(source)?).into_owned(),
             Role::Reference | Role::Truth => task.reference_source.clone(),
         };
-        let (report, path) = build(&self.builder(), &source, role, task.spec.limits.build_timeout_ms)?;
+        let (report, path) = self.build_as(role, &source, task)?;
         path.ok_or_else(|| {
             let said = report.end.describe();
             let message = format!("the {} of another machine did not build on this one: {said}", role.name());
@@ -299,8 +342,7 @@ impl Step<'_> {
 
     /// The reference in double precision, nearly always from the cache: it was built when the task was prepared.
     fn truth(&self, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
-        let (report, path) =
-            build(&self.builder(), &task.reference_source, Role::Truth, task.spec.limits.build_timeout_ms)?;
+        let (report, path) = self.build_as(Role::Truth, &task.reference_source, task)?;
         path.ok_or_else(|| {
             let said = report.end.describe();
             StepFailure::retriable(
@@ -311,7 +353,7 @@ impl Step<'_> {
     }
 
     fn prepare_task(&self, task: &TaskBundle) -> Result<StepOutput, StepFailure> {
-        let build_as = |role| build(&self.builder(), &task.reference_source, role, task.spec.limits.build_timeout_ms);
+        let build_as = |role| self.build_as(role, &task.reference_source, task);
         let (reference, reference_path) = build_as(Role::Reference)?;
         let Some(reference_path) = reference_path else { return Ok(does_not_compile(Role::Reference, reference)) };
         let (truth, truth_path) = build_as(Role::Truth)?;
@@ -322,8 +364,15 @@ impl Step<'_> {
         let bench = self.bench;
         let libraries = ReferenceLibraries { reference: reference_path, truth: truth_path };
         let mut seeds = secret_seeds()?;
-        match prepare(&bench.jail, &task.spec, &libraries, &bench.machine, &mut seeds, self.cancel)? {
-            Examined::Usable(facts) => Ok(StepOutput::TaskPrepared {
+        let device = self.device(task, &[&libraries.reference, &libraries.truth])?;
+        let grounds = self.grounds(device.as_ref());
+        match prepare_on(&grounds, &task.spec, &libraries, &bench.machine, &mut seeds)? {
+            Examined::Usable(facts) => {
+                let profile = match &device {
+                    Some(device) => Some(Box::new(self.profile_reference(task, &libraries, device, &reference, &facts)?)),
+                    None => None,
+                };
+                Ok(StepOutput::TaskPrepared {
                 prepared: Box::new(PreparedTask {
                     reference,
                     reference_library,
@@ -332,8 +381,10 @@ impl Step<'_> {
                     reference_normalized_error: facts.reference_normalized_error,
                     warnings: facts.warnings,
                     machine: bench.machine.clone(),
+                    profile,
                 }),
-            }),
+                })
+            }
             Examined::Rejected { code, message, printed } => {
                 let log = if printed.is_empty() { None } else { Some(self.artifacts.put(printed.as_bytes())?) };
                 Ok(StepOutput::TaskRejected { code, message, log })

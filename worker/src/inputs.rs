@@ -36,6 +36,9 @@ impl SecretSeeds {
     }
 }
 
+/// Values that are drawn from one stream of random numbers.
+const PART: usize = 1 << 18;
+
 /// What is done to the declared distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
@@ -138,6 +141,21 @@ impl TensorData {
         }
     }
 
+    /// The elements from a place on, and behind them those of another tensor of the same kind, up to the same length.
+    #[must_use]
+    pub(crate) fn spliced(&self, other: &Self, from: usize) -> Self {
+        fn splice<T: Copy>(first: &[T], second: &[T], from: usize) -> Vec<T> {
+            let kept = first.get(from..).unwrap_or_default();
+            kept.iter().chain(second).take(first.len()).copied().collect()
+        }
+        match (self, other) {
+            (Self::F32(first), Self::F32(second)) => Self::F32(splice(first, second, from)),
+            (Self::F64(first), Self::F64(second)) => Self::F64(splice(first, second, from)),
+            (Self::I32(first), Self::I32(second)) => Self::I32(splice(first, second, from)),
+            _ => self.clone(),
+        }
+    }
+
     /// Copies the elements into memory, little-endian.
     pub(crate) fn copy_to_bytes(&self, bytes: &mut [u8]) {
         each!(self, values => {
@@ -184,16 +202,47 @@ fn size_of_first<T>(_: &[T]) -> usize {
 /// Draws a tensor. Equal arguments give equal bits.
 #[must_use]
 pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorData {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
     let count = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
+    let floats = |random: &mut ChaCha8Rng, count| floats(random, &tensor.distribution, count, kind);
     match tensor.dtype {
-        DType::F32 => TensorData::F32(floats(&mut random, &tensor.distribution, count, kind)),
+        DType::F32 => TensorData::F32(in_parts(seed, count, floats)),
         DType::F64 => {
-            TensorData::F64(floats(&mut random, &tensor.distribution, count, kind).into_iter().map(f64::from).collect())
+            TensorData::F64(in_parts(seed, count, |random, count| floats(random, count).into_iter().map(f64::from).collect()))
         }
         // Integers are counts or indices: a scaled index would point outside.
-        DType::I32 => TensorData::I32(integers(&mut random, &tensor.distribution, count)),
+        DType::I32 => {
+            TensorData::I32(in_parts(seed, count, |random, count| integers(random, &tensor.distribution, count)))
+        }
     }
+}
+
+/// Draws so many values, part by part, large tensors on several threads. Each part has a stream of its own, so that the
+/// values do not depend on the number of threads.
+fn in_parts<T: Send>(seed: u64, count: usize, draw: impl Fn(&mut ChaCha8Rng, usize) -> Vec<T> + Sync) -> Vec<T> {
+    let part = |number: usize| {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(u64::try_from(number).unwrap_or(0));
+        draw(&mut random, PART.min(count - number * PART))
+    };
+    let parts = count.div_ceil(PART);
+    if parts <= 1 {
+        return if count == 0 { Vec::new() } else { part(0) };
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts);
+    let share = parts.div_ceil(threads);
+    let drawn: Vec<Vec<T>> = std::thread::scope(|scope| {
+        let part = &part;
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| (thread * share, ((thread + 1) * share).min(parts)))
+            .filter(|(first, last)| first < last)
+            .map(|(first, last)| scope.spawn(move || (first..last).flat_map(part).collect::<Vec<T>>()))
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
+            .collect()
+    });
+    drawn.into_iter().flatten().collect()
 }
 
 /// Draws all tensors of one kind, each from a seed of its own.

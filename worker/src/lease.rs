@@ -8,6 +8,7 @@
 mod backoff;
 mod carry;
 mod claim;
+mod device;
 mod held;
 mod life;
 mod slots;
@@ -30,7 +31,9 @@ use self::backoff::Backoff;
 use self::life::{End, Life};
 use crate::artifacts::ServerArtifacts;
 use crate::execute::{Workbench, WorkbenchError};
-use crate::offers::offers;
+use crate::gpu::{ChildProber, Gpus, Ward};
+use crate::nvcc::NvccChoice;
+use crate::offers::{InvalidOffer, offers};
 use crate::port::{Port, PortError};
 use crate::process::CancelFlag;
 
@@ -59,6 +62,8 @@ pub struct WorkerConfig {
     pub executable: PathBuf,
     /// Name or path of the C++ compiler; the first that is found without it.
     pub cpp_compiler: Option<String>,
+    /// Which CUDA compiler, and what it builds for.
+    pub nvcc: NvccChoice,
     /// Builds at once.
     pub cpu_slots: u32,
     /// Labels that steps may ask for.
@@ -67,6 +72,14 @@ pub struct WorkerConfig {
     pub search_path: Vec<PathBuf>,
     /// How long the worker goes on with what it holds after it was asked to drain.
     pub drain_timeout: Duration,
+    /// The GPUs that it may use.
+    pub gpus: Gpus,
+    /// Processes that may hold a context on the GPUs of this machine at once, all together; as many as their memory is
+    /// good for, without it.
+    pub gpu_contexts: Option<u32>,
+    /// Whether programs are profiled with the tools that are found. Without, a profile says what compiler and roofline
+    /// tell, in no time: for campaigns that want many verdicts and few reasons.
+    pub profilers: bool,
 }
 
 /// How a worker is told to end.
@@ -104,6 +117,9 @@ pub enum WorkerError {
     /// The machine cannot do the work.
     #[error(transparent)]
     Workbench(#[from] WorkbenchError),
+    /// What it is told to offer cannot be offered.
+    #[error(transparent)]
+    Offer(#[from] InvalidOffer),
     /// The server refuses this worker.
     #[error("the server refuses this worker: {0}")]
     Refused(PortError),
@@ -119,6 +135,7 @@ impl WorkerError {
         match self {
             Self::Client(error) => error.code(),
             Self::Workbench(error) => error.code(),
+            Self::Offer(error) => error.code(),
             Self::Refused(error) => &error.code,
             Self::Examination(_) => "worker.internal",
         }
@@ -137,23 +154,28 @@ pub async fn run(config: WorkerConfig, stop: impl Into<Stop>) -> Result<(), Work
     let client = Client::new(&config.server_url, token)?;
     let artifacts = ServerArtifacts::new(client.clone(), tokio::runtime::Handle::current());
     let opened = {
-        let config = config.clone();
+        let mut config = config.clone();
         // Children die with the thread that starts them: the examination stays on one thread until it is done.
         tokio::task::spawn_blocking(move || {
+            let prober = ChildProber::new(config.executable.clone());
+            let (gpus, ward) = Ward::open(config.gpus, Arc::new(prober));
+            config.gpus = gpus;
             let workbench = Workbench::open(&config, Box::new(artifacts))?;
-            let offers = offers(&config, workbench.machine().clone());
-            Ok::<_, WorkbenchError>((workbench, offers))
+            let offers = offers(&config, workbench.machine().clone())?;
+            Ok::<_, WorkerError>((workbench, offers, ward, config.gpus))
         })
         .await
     };
-    let (workbench, offers) = opened.map_err(WorkerError::Examination)??;
+    let (workbench, offers, ward, gpus) = opened.map_err(WorkerError::Examination)??;
     let introduction = RegisterWorker {
         name: config.name,
         embedded: config.embedded,
         offers,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    work(Arc::new(client), Arc::new(workbench), introduction, stop.into(), config.drain_timeout).await
+    let _night_watch = device::keep_watch(&ward, gpus)?;
+    let ward = Some(ward);
+    work(Arc::new(client), Arc::new(workbench), introduction, ward, stop.into(), config.drain_timeout).await
 }
 
 /// Registers and works, again and again while the server forgets, until it is told to stop.
@@ -163,20 +185,33 @@ pub async fn serve<P: Port, W: Work>(
     introduction: RegisterWorker,
     stop: impl Into<Stop>,
 ) -> Result<(), WorkerError> {
-    self::work(port, work, introduction, stop.into(), DRAIN_TIMEOUT).await
+    self::work(port, work, introduction, None, stop.into(), DRAIN_TIMEOUT).await
+}
+
+/// Like [`serve`], with GPUs that are watched over.
+pub async fn serve_with_gpus<P: Port, W: Work>(
+    port: Arc<P>,
+    work: Arc<W>,
+    introduction: RegisterWorker,
+    ward: Arc<Ward>,
+    stop: impl Into<Stop>,
+) -> Result<(), WorkerError> {
+    self::work(port, work, introduction, Some(ward), stop.into(), DRAIN_TIMEOUT).await
 }
 
 async fn work<P: Port, W: Work>(
     port: Arc<P>,
     work: Arc<W>,
-    introduction: RegisterWorker,
+    mut introduction: RegisterWorker,
+    ward: Option<Arc<Ward>>,
     stop: Stop,
     drain_timeout: Duration,
 ) -> Result<(), WorkerError> {
     loop {
+        device::mark_quarantined(&mut introduction.offers, ward.as_deref());
         let Some(registered) = register(port.as_ref(), &introduction, &stop).await? else { return Ok(()) };
         tracing::info!(worker.id = %registered.worker, worker.name = %introduction.name, "the worker is registered");
-        let life = Arc::new(Life::new(Arc::clone(&port), Arc::clone(&work), &introduction, registered));
+        let life = Arc::new(Life::new(Arc::clone(&port), Arc::clone(&work), &introduction, registered, ward.clone()));
         match life.run(&stop, drain_timeout).await {
             End::ShutDown => return Ok(()),
             End::Drained { by_server: false } => {

@@ -96,6 +96,8 @@ pub fn facts(hardware: Hardware, cpp_toolchain: Option<Toolchain>, sandbox: Sand
         memory_bytes: hardware.memory_bytes,
         last_level_cache_bytes: hardware.last_level_cache_bytes,
         cpp_toolchain,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox,
     }
 }

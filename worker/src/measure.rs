@@ -2,6 +2,9 @@
 //! of the timed calls themselves are compared.
 
 mod conditions;
+mod device;
+mod floor;
+mod rows;
 mod samples;
 mod witness;
 
@@ -15,6 +18,9 @@ use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, Severity};
 
 pub(crate) use self::conditions::{CacheSweep, OneCore};
+pub(crate) use self::device::stage_sets;
+pub(crate) use self::floor::{add_floor, floor_ns};
+pub use self::device::{DeviceMeasureOptions, Programs, measure_on_device};
 use self::samples::{Samples, float, inside};
 use self::witness::Witness;
 use crate::compare::count_wrong;
@@ -100,12 +106,13 @@ pub fn measure(
     let start = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
         let options = SessionOptions {
             library,
-            shapes: &shapes,
+            shapes: std::slice::from_ref(&shapes),
             double,
             memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
             call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
             core: core.as_ref().map(OneCore::number),
             require_sandbox,
+            device: None,
         };
         Session::start(host, &options, cancel)
     };
@@ -287,6 +294,8 @@ impl Race<'_> {
             baseline: baseline_label.to_owned(),
             sandbox: self.candidate.sandbox().clone(),
             machine: machine.clone(),
+            device: None,
+            cost: Vec::new(),
         }
     }
 }

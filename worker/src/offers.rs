@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use nightshift_protocol::machine::{DeviceOffer, MachineFacts, Offers};
+use nightshift_protocol::machine::{DeviceOffer, GpuFacts, MachineFacts, Offers};
 use nightshift_protocol::needs::Tool;
 use nightshift_protocol::task::Target;
 
+use crate::gpu::{Gpu, Gpus};
 use crate::lease::WorkerConfig;
 use crate::toolchain::{is_program, system_folders};
 
@@ -22,25 +23,91 @@ const TOOLKITS: [(&str, &str, &str); 4] = [
     ("/opt/nvidia/nsight-compute", "", ""),
 ];
 
-/// What this machine offers.
-pub(crate) fn offers(config: &WorkerConfig, machine: MachineFacts) -> Offers {
+/// Processes of one step that may hold a context on its GPU at once: candidate, reference, truth.
+pub const CONTEXTS_PER_STEP: u32 = 3;
+/// Memory of a GPU that one context is counted with: its own, and what a program of a usual size works on.
+const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
+/// Most contexts on one GPU when nobody says how many.
+const MAX_CONTEXTS: u32 = 24;
+
+/// What cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{asked} contexts are too few for {gpus} GPUs: a step takes up to {CONTEXTS_PER_STEP} of them. Allow at least {least}, \
+     or name fewer GPUs as `worker.devices`"
+)]
+pub struct InvalidOffer {
+    asked: u32,
+    gpus: usize,
+    least: u32,
+}
+
+impl InvalidOffer {
+    /// Stable code, documented in `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        "worker.too_few_gpu_contexts"
+    }
+}
+
+/// What this machine offers. The `cuda` target needs its compiler; GPUs are what it runs on, and without one the machine
+/// builds for others.
+pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result<Offers, InvalidOffer> {
     let root = Path::new("/");
-    Offers {
-        targets: vec![Target::Cpu],
+    let mut targets = vec![Target::Cpu];
+    let mut devices = vec![DeviceOffer {
+        index: CPU_DEVICE,
+        target: Target::Cpu,
+        name: machine.processor.clone(),
+        uuid: None,
+        compute_capability: None,
+        memory_bytes: machine.memory_bytes,
+        shared_slots: SHARED_STEPS,
+        quarantine: None,
+    }];
+    if machine.cuda_toolchain.is_some() {
+        targets.push(Target::Cuda);
+        devices.extend(gpu_offers(&config.gpus, config.gpu_contexts)?);
+    }
+    machine.gpus = config.gpus.facts();
+    Ok(Offers {
+        targets,
         cpu_slots: config.cpu_slots.max(1),
-        devices: vec![DeviceOffer {
-            index: CPU_DEVICE,
-            target: Target::Cpu,
-            name: machine.processor.clone(),
-            uuid: None,
-            compute_capability: None,
-            memory_bytes: machine.memory_bytes,
-            shared_slots: SHARED_STEPS,
-        }],
+        devices,
         tools: tools(root, &config.search_path),
         labels: config.labels.clone(),
         machine,
+    })
+}
+
+/// One device for each GPU, with as many places as its contexts are good for.
+fn gpu_offers(gpus: &Gpus, contexts: Option<u32>) -> Result<Vec<DeviceOffer>, InvalidOffer> {
+    let count = gpus.usable().len();
+    let each = contexts.map(|contexts| contexts / u32::try_from(count).unwrap_or(u32::MAX).max(1));
+    if let Some((asked, each)) = contexts.zip(each)
+        && count > 0
+        && each < CONTEXTS_PER_STEP
+    {
+        let least = CONTEXTS_PER_STEP.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        return Err(InvalidOffer { asked, gpus: count, least });
     }
+    let offer = |(index, gpu): (u32, &Gpu)| DeviceOffer {
+        index,
+        target: Target::Cuda,
+        name: gpu.facts.name.clone(),
+        uuid: Some(gpu.facts.uuid.clone()),
+        compute_capability: Some(gpu.facts.compute_capability),
+        memory_bytes: gpu.facts.memory_bytes,
+        shared_slots: each.unwrap_or_else(|| contexts_of(&gpu.facts)) / CONTEXTS_PER_STEP,
+        quarantine: None,
+    };
+    Ok(gpus.numbered().map(offer).collect())
+}
+
+/// Contexts that a GPU has room for.
+fn contexts_of(gpu: &GpuFacts) -> u32 {
+    let contexts = u32::try_from(gpu.memory_bytes / MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
+    contexts.clamp(CONTEXTS_PER_STEP, MAX_CONTEXTS)
 }
 
 /// Tools below `root`: programs in the search path, in the system's folders and in those of CUDA.
@@ -83,7 +150,102 @@ fn named_folders(parent: &Path, fits: impl Fn(&str) -> bool) -> impl Iterator<It
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use nightshift_protocol::machine::{DeviceUse, Needs, SandboxReport, Toolchain};
+
     use super::*;
+    use crate::gpu::Absence;
+    use crate::gpu::fake::{FakeDriver, instance, whole};
+    use crate::machine::{facts, read_hardware};
+
+    fn config(gpus: Gpus, gpu_contexts: Option<u32>) -> WorkerConfig {
+        WorkerConfig {
+            server_url: String::new(),
+            token: String::new().into(),
+            name: String::new(),
+            embedded: false,
+            scratch_dir: PathBuf::new(),
+            cache_dir: PathBuf::new(),
+            executable: PathBuf::new(),
+            cpp_compiler: None,
+            nvcc: crate::nvcc::NvccChoice::default(),
+            cpu_slots: 3,
+            labels: BTreeSet::new(),
+            search_path: Vec::new(),
+            drain_timeout: std::time::Duration::ZERO,
+            gpus,
+            gpu_contexts,
+            profilers: true,
+        }
+    }
+
+    fn described(has_nvcc: bool) -> MachineFacts {
+        let nvcc = Toolchain {
+            program: "nvcc".to_owned(),
+            path: "/usr/local/cuda/bin/nvcc".to_owned(),
+            version: "release 13.0".to_owned(),
+            flags: Vec::new(),
+            fingerprint: String::new(),
+        };
+        let machine = facts(read_hardware(Path::new("/nowhere"), None), None, SandboxReport::default());
+        MachineFacts { cuda_toolchain: has_nvcc.then_some(nvcc), ..machine }
+    }
+
+    fn shared_slots(gpus: &Gpus, contexts: Option<u32>) -> Vec<(u32, u32)> {
+        gpu_offers(gpus, contexts).unwrap().iter().map(|offer| (offer.index, offer.shared_slots)).collect()
+    }
+
+    #[test]
+    fn a_gpu_is_shared_by_as_many_steps_as_its_memory_has_contexts_for() {
+        let driver = FakeDriver::with(vec![Ok(whole(0)), Ok(instance(1, 0))]);
+        assert_eq!(shared_slots(&driver.gpus(), None), [(1, 8), (2, 1)]);
+        let offers = gpu_offers(&driver.gpus(), None).unwrap();
+        assert_eq!(offers[0].uuid.as_deref(), Some("GPU-0000"));
+        assert_eq!((offers[1].memory_bytes, offers[1].target), (18 << 30, Target::Cuda));
+    }
+
+    #[test]
+    fn a_cap_on_contexts_holds_for_all_gpus_together() {
+        let gpus = FakeDriver::with_whole(3).gpus();
+        assert_eq!(shared_slots(&gpus, Some(20)), [(1, 2), (2, 2), (3, 2)]);
+        assert_eq!(shared_slots(&gpus, Some(9)), [(1, 1), (2, 1), (3, 1)]);
+        let error = gpu_offers(&gpus, Some(8)).unwrap_err();
+        assert_eq!(error.code(), "worker.too_few_gpu_contexts");
+        assert!(error.to_string().contains("at least 9"), "{error}");
+        assert!(shared_slots(&Gpus::none(Absence::NoGpu), Some(1)).is_empty(), "there is nothing to cap");
+    }
+
+    #[test]
+    fn cuda_needs_its_compiler_and_without_a_gpu_the_machine_builds_only() {
+        let gpus = FakeDriver::with_whole(2).gpus();
+        let build = Needs::worker(Target::Cuda, DeviceUse::None);
+        let measure = Needs::worker(Target::Cuda, DeviceUse::Exclusive);
+
+        let both = offers(&config(gpus.clone(), None), described(true)).unwrap();
+        assert!(build.fit(&both) && measure.fit(&both));
+        assert_eq!((both.devices.len(), both.machine.gpus.len(), both.cpu_slots), (3, 2, 3));
+
+        let builds = offers(&config(Gpus::none(Absence::NoGpu), None), described(true)).unwrap();
+        assert!(build.fit(&builds) && !measure.fit(&builds));
+        assert_eq!(measure.lacking(&builds), ["a device"]);
+
+        let neither = offers(&config(gpus, None), described(false)).unwrap();
+        assert_eq!((neither.targets.as_slice(), neither.devices.len()), ([Target::Cpu].as_slice(), 1));
+        assert_eq!(neither.machine.gpus.len(), 2, "what is there is told all the same");
+    }
+
+    #[test]
+    fn a_quarantined_gpu_fits_nothing_and_that_is_said() {
+        let mut offers = offers(&config(FakeDriver::with_whole(1).gpus(), None), described(true)).unwrap();
+        offers.devices[1].quarantine = Some(nightshift_protocol::machine::Quarantine {
+            incident: 1,
+            code: crate::gpu::LOST.to_owned(),
+            reason: String::new(),
+            since: None,
+        });
+        let measure = Needs::worker(Target::Cuda, DeviceUse::Exclusive);
+        assert!(!measure.fit(&offers));
+        assert_eq!(measure.lacking(&offers), ["a device that is not quarantined"]);
+    }
 
     fn machine(files: &[(&str, u32)]) -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt as _;

@@ -8,11 +8,11 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use crate::check::{Expected, Oracle, OracleError, same_bits};
+use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits};
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
-use crate::measure::{CacheSweep, OneCore};
+use crate::measure::{CacheSweep, OneCore, stage_sets};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Session, SessionOptions};
+use crate::runner::{CallTime, Draw, Grounds, Session, SessionError, SessionOptions};
 use crate::statistics::median;
 
 /// Timed calls of the baseline.
@@ -76,16 +76,32 @@ pub fn prepare(
     seeds: &mut SecretSeeds,
     cancel: &CancelFlag,
 ) -> Result<Examined, StepFailure> {
+    prepare_on(&Grounds { host, device: None, cancel, gate: None }, spec, libraries, machine, seeds)
+}
+
+/// [`prepare`], on the host or on a device.
+pub fn prepare_on(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    libraries: &ReferenceLibraries,
+    machine: &MachineFacts,
+    seeds: &mut SecretSeeds,
+) -> Result<Examined, StepFailure> {
     let all_shapes =
         spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     let mut facts = ReferenceFacts { baseline_median_ns: 0.0, reference_normalized_error: 0.0, warnings: Vec::new() };
-    for (position, shapes) in all_shapes.iter().enumerate() {
-        let mut oracle = match Oracle::start(host, spec, shapes, &libraries.reference, &libraries.truth, cancel) {
+    for (group, together) in grounds.together(&all_shapes).into_iter().enumerate() {
+        let launched = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth);
+        let mut oracle = match launched.and_then(LaunchedOracle::wait) {
             Ok(oracle) => oracle,
             Err(error) => return broke_down(error, ""),
         };
-        let mut examination = Examination { shapes, oracle: &mut oracle, seeds, facts: &mut facts };
-        match examination.run(position == 0) {
+        let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
+            oracle.select(number, shapes)?;
+            let (oracle, facts) = (&mut oracle, &mut facts);
+            Examination { shapes, oracle, seeds, facts }.run(group + number == 0)
+        });
+        match outcome {
             Ok(()) => {}
             Err(Stop::Rejected { code, message }) => {
                 return Ok(Examined::Rejected { code: code.to_owned(), message, printed: oracle.printed() });
@@ -94,7 +110,11 @@ pub fn prepare(
         }
     }
     if let Some(shapes) = all_shapes.first() {
-        match time_baseline(host, spec, shapes, libraries, machine, seeds, cancel) {
+        let timed = match grounds.device {
+            None => time_baseline(grounds, spec, shapes, libraries, machine, seeds),
+            Some(_) => time_on_device(grounds, spec, shapes, libraries, seeds),
+        };
+        match timed {
             Ok(median_ns) => facts.baseline_median_ns = median_ns,
             Err(error) => return broke_down(error, ""),
         }
@@ -232,27 +252,59 @@ fn warning(code: &str, message: String) -> Finding {
 }
 
 fn time_baseline(
-    host: &JailHost,
+    grounds: &Grounds<'_>,
     spec: &TaskSpec,
     shapes: &ConcreteShapes,
     libraries: &ReferenceLibraries,
     machine: &MachineFacts,
     seeds: &mut SecretSeeds,
-    cancel: &CancelFlag,
 ) -> Result<f64, OracleError> {
     let core = OneCore::take();
     let mut sweep = CacheSweep::new(machine.last_level_cache_bytes);
-    let options = SessionOptions {
+    let core = core.as_ref().map(OneCore::number);
+    let mut session = Session::start(grounds.host, &timed(grounds, spec, shapes, libraries, core), grounds.cancel)?;
+    session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
+    time_calls(|| {
+        session.prepare(&generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared), false);
+        sweep.sweep();
+        session.call()
+    })
+}
+
+fn time_on_device(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    shapes: &ConcreteShapes,
+    libraries: &ReferenceLibraries,
+    seeds: &mut SecretSeeds,
+) -> Result<f64, OracleError> {
+    let mut session = Session::start(grounds.host, &timed(grounds, spec, shapes, libraries, None), grounds.cancel)?;
+    session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
+    let sets = stage_sets(&mut session, shapes, seeds)?;
+    time_calls(|| session.sample(Draw::new(sets.len(), seeds.draw()), 0))
+}
+
+fn timed<'a>(
+    grounds: &Grounds<'a>,
+    spec: &TaskSpec,
+    shapes: &'a ConcreteShapes,
+    libraries: &'a ReferenceLibraries,
+    core: Option<usize>,
+) -> SessionOptions<'a> {
+    SessionOptions {
         library: &libraries.reference,
-        shapes,
+        shapes: std::slice::from_ref(shapes),
         double: false,
         memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),
         call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(PATIENCE),
-        core: core.as_ref().map(OneCore::number),
+        core,
         require_sandbox: false,
-    };
-    let mut session = Session::start(host, &options, cancel)?;
-    session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
+        device: grounds.device,
+    }
+}
+
+/// The median of some calls.
+fn time_calls(mut call: impl FnMut() -> Result<CallTime, SessionError>) -> Result<f64, OracleError> {
     let started = Instant::now();
     let mut times = Vec::new();
     // The first call finds out, the others count.
@@ -260,9 +312,7 @@ fn time_baseline(
         if times.len() >= MIN_TIMED_CALLS && started.elapsed() > TIMING_LIMIT {
             break;
         }
-        session.prepare(&generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared), false);
-        sweep.sweep();
-        let time = session.call()?;
+        let time = call()?;
         if position > 0 {
             #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
             times.push(time.inside_ns as f64);

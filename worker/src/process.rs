@@ -4,6 +4,9 @@
 mod capture;
 mod ending;
 mod jail;
+mod survivors;
+mod trusted;
+mod twin;
 mod wire;
 
 use std::ffi::OsString;
@@ -19,15 +22,22 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use ending::{EndLimits, RawEnd, classify};
 pub(crate) use jail::Jail;
+pub(crate) use survivors::{Survivor, take_survivors};
+pub use trusted::run_trusted;
+pub(crate) use twin::{TwinEnd, run_twin};
 pub(crate) use wire::{WireError, pair, receive, send};
 
-use crate::sandbox::{JailPlan, Work};
+use crate::profilers::REPLAY_ARGUMENT;
+use crate::sandbox::{DeviceAccess, JailPlan, Work};
 
 /// First argument of a child that becomes a command.
 pub(crate) const JAIL_ARGUMENT: &str = "__jail";
 
 /// First argument of a child that becomes a runner.
 pub(crate) const RUNNER_ARGUMENT: &str = "__runner";
+
+/// First argument of a child that probes a GPU.
+pub(crate) const PROBE_ARGUMENT: &str = "__probe_gpu";
 
 /// How often a watched child is looked at when nothing happens.
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(10);
@@ -165,9 +175,29 @@ pub fn run_jailed(
     command: &JailedCommand,
     cancel: &CancelFlag,
 ) -> Result<ProcessResult, ProcessError> {
+    run(host, command, None, cancel)
+}
+
+/// [`run_jailed`] with a GPU in reach. Such a command may also open sockets within its own network, where it has one:
+/// the tools that look into programs talk to them in this way.
+pub fn run_jailed_on_device(
+    host: &JailHost,
+    command: &JailedCommand,
+    device: &DeviceAccess,
+    cancel: &CancelFlag,
+) -> Result<ProcessResult, ProcessError> {
+    run(host, command, Some(device), cancel)
+}
+
+fn run(
+    host: &JailHost,
+    command: &JailedCommand,
+    device: Option<&DeviceAccess>,
+    cancel: &CancelFlag,
+) -> Result<ProcessResult, ProcessError> {
     let started = Instant::now();
     let deadline = started + Duration::from_millis(command.limits.wall_ms);
-    let mut jail = Jail::start(host, &plan(command, host.means), &[])?;
+    let mut jail = Jail::start(host, &plan(command, host.means, device), &[])?;
     let killed = loop {
         if jail.is_over() {
             break None;
@@ -203,13 +233,14 @@ pub fn run_jailed(
     Ok(ProcessResult { end, stdout: jail.stdout.take(), stderr: jail.stderr.take(), wall_ms, peak_bytes, sandbox })
 }
 
-fn plan(command: &JailedCommand, means: SandboxChoice) -> JailPlan {
+fn plan(command: &JailedCommand, means: SandboxChoice, device: Option<&DeviceAccess>) -> JailPlan {
     let scratch = command.scratch.to_string_lossy().into_owned();
     let mut env = vec![
         ("PATH".to_owned(), SEARCH_PATH.to_owned()),
         ("LANG".to_owned(), "C".to_owned()),
         ("TMPDIR".to_owned(), scratch),
     ];
+    env.extend(device.into_iter().flat_map(DeviceAccess::environment));
     env.extend(command.env.iter().cloned());
     JailPlan {
         work: Work::Command { program: command.program.clone(), args: command.args.clone(), env },
@@ -217,13 +248,20 @@ fn plan(command: &JailedCommand, means: SandboxChoice) -> JailPlan {
         read_only: command.read_only.clone(),
         limits: command.limits.clone(),
         means,
+        device: device.cloned(),
     }
 }
 
-/// Has to be called first in `main`, before any thread starts: carries out `__jail` and `__runner` and returns their
-/// exit status; returns nothing for anything else.
+/// Has to be called first in `main`, before any thread starts: carries out `__jail`, `__runner`, `__replay` and
+/// `__probe_gpu` and returns their exit status; returns nothing for anything else.
 #[must_use]
 pub fn child_main(args: &[OsString]) -> Option<i32> {
     let name = args.get(1)?;
+    if name == PROBE_ARGUMENT {
+        return Some(crate::gpu::probe_main());
+    }
+    if name == REPLAY_ARGUMENT {
+        return Some(crate::runner::replay(args));
+    }
     (name == JAIL_ARGUMENT || name == RUNNER_ARGUMENT).then(crate::sandbox::supervise)
 }

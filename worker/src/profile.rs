@@ -174,6 +174,7 @@ pub fn profile(peaks: &Peaks, spec: &TaskSpec, compiler: &CompilerReport, measur
         roofline_share,
         roofline_bound: roofline_bound.to_owned(),
         compiler: compiler.clone(),
+        ..Profile::default()
     }
 }
 
@@ -213,6 +214,8 @@ mod tests {
             baseline: String::new(),
             sandbox: SandboxReport::default(),
             machine: crate::machine::facts(hardware, None, SandboxReport::default()),
+            device: None,
+            cost: Vec::new(),
         }
     }
 

@@ -8,13 +8,22 @@
 #[expect(unsafe_code, reason = "memory shared with another process")]
 mod arena;
 mod breach;
+mod device;
+#[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
+mod driver;
 mod message;
 mod plan;
+mod replay;
+mod sampling;
 #[expect(unsafe_code, reason = "loads a foreign library and calls it through the native contract")]
 mod serve;
 mod session;
 
 pub use breach::{Breach, note};
+pub(crate) use device::ROW_SLOTS;
 pub(crate) use plan::RunnerPlan;
+pub(crate) use replay::replay;
+pub use replay::write_replay;
 pub(crate) use serve::serve;
-pub use session::{Call, CallTime, Session, SessionError, SessionOptions};
+pub use sampling::{Burst, Draw};
+pub use session::{Call, CallTime, DeviceUse, Grounds, Launched, Session, SessionError, SessionOptions};

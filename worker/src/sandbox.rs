@@ -12,6 +12,8 @@
 //! when the kernel confirmed it: namespaces with a private root on one road, Landlock on the other, both with a filter
 //! of system calls, limits and without privileges.
 
+#[expect(unsafe_code, reason = "loads the driver's library to see where it lies")]
+mod device;
 mod files;
 mod limits;
 #[expect(unsafe_code, reason = "the kernel's interface for mounts and namespaces")]
@@ -22,6 +24,9 @@ mod probe;
 mod supervise;
 mod system_calls;
 
+pub(crate) use device::DRIVER_FOLDERS;
+pub use device::{DeviceAccess, DeviceMissing};
 pub(crate) use plan::{ControlMessage, JailPlan, Work};
 pub use probe::probe;
 pub(crate) use supervise::supervise;
+pub(crate) use system_calls::refuse_after_start;

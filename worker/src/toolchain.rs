@@ -159,7 +159,7 @@ pub fn readable_folders(program: &Path) -> Vec<PathBuf> {
 }
 
 /// The command that installs a compiler on a system of this name.
-fn install_command(os: &str) -> &'static str {
+pub(crate) fn install_command(os: &str) -> &'static str {
     const COMMANDS: [(&str, &str); 9] = [
         ("Alpine", "apk add g++ binutils"),
         ("Arch", "pacman -S gcc"),

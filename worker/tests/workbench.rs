@@ -11,7 +11,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepInput, StepOutput};
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::build::{Role, build_key};
+use nightshift_worker::build::{Compiler, Role, build_key};
 use nightshift_worker::execute::{examine, find_cpp_toolchain};
 use nightshift_worker::process::CancelFlag;
 
@@ -247,7 +247,14 @@ fn a_candidate_goes_all_the_way_from_the_task_to_its_profile() {
     assert_eq!(measurement.machine, *bench.inner.machine());
 
     let build = Box::new(build);
-    let profile = match bench.execute(&StepInput::Profile { task, build, measurement }) {
+    let profile = match bench.execute(&StepInput::Profile {
+        task,
+        build,
+        measurement,
+        library: None,
+        source: None,
+        sandbox_required: false,
+    }) {
         Ok(StepOutput::Profiled { profile }) => profile,
         other => panic!("not profiled: {other:?}"),
     };
@@ -276,11 +283,11 @@ fn a_stored_task_that_cannot_be_read_is_a_fatal_failure() {
 fn the_address_of_a_build_depends_on_source_role_and_toolchain() {
     let bench = Bench::new();
     let Some(toolchain) = bench.inner.machine().cpp_toolchain.clone() else { panic!("no compiler") };
-    let key = build_key(PROGRAM, Role::Reference, &toolchain);
-    assert_ne!(key, build_key(PROGRAM, Role::Truth, &toolchain));
+    let key = build_key(PROGRAM, Role::Reference, &Compiler::Cpp(&toolchain));
+    assert_ne!(key, build_key(PROGRAM, Role::Truth, &Compiler::Cpp(&toolchain)));
     let mut other = toolchain;
     other.fingerprint.push('x');
-    assert_ne!(key, build_key(PROGRAM, Role::Reference, &other));
+    assert_ne!(key, build_key(PROGRAM, Role::Reference, &Compiler::Cpp(&other)));
 }
 
 #[test]

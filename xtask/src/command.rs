@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -32,6 +33,15 @@ pub(crate) fn cargo() -> Command {
         cargo.env_remove(name);
     }
     cargo
+}
+
+/// What cargo says of the workspace and its dependencies.
+pub(crate) fn metadata() -> Result<Value> {
+    let output = cargo().args(["metadata", "--format-version", "1", "--locked"]).output()?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// Runs it with our own output; whether it succeeded.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::command::{cargo, root};
+use crate::command::{metadata, root};
 
 /// Checks all packages of the lock file; how many there are.
 pub(crate) fn check() -> Result<usize> {
@@ -18,11 +18,7 @@ pub(crate) fn check() -> Result<usize> {
         .iter()
         .filter_map(|name| name.as_str().map(str::to_owned))
         .collect();
-    let output = cargo().args(["metadata", "--format-version", "1", "--locked"]).output()?;
-    if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let metadata = metadata()?;
     let packages = metadata.get("packages").and_then(Value::as_array).context("cargo metadata without packages")?;
     let mut refused = Vec::new();
     for package in packages {

@@ -3,6 +3,7 @@
 
 mod command;
 mod licences;
+mod nvcc;
 #[path = "../../tests/testbed/src/postgres/programs.rs"]
 mod postgres_programs;
 mod test;
@@ -15,7 +16,8 @@ usage: cargo xtask TASK
 
 tasks:
   test [--install] [FILTER]   formatting, lints, licences, unused dependencies, then all tests (or those that FILTER
-                              names); --install lets it install missing tools (apt-get, cargo)
+                              names); --install lets it install missing tools (apt-get, cargo, and
+                              nvcc from Python's package index)
   licences                    checks every dependency's licence against deny.toml";
 
 fn main() -> ExitCode {

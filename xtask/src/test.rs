@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{licences, tools};
+use crate::{licences, nvcc, tools};
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -66,6 +66,9 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
         }
     }
 
+    if let Some(note) = nvcc::ensure(may_install)? {
+        notes.push(note);
+    }
     let mut tally = Tally::default();
     let began = Instant::now();
     let mut tests = cargo();

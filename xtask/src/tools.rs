@@ -30,6 +30,26 @@ const TOOLS: [Tool; 4] = [
     },
 ];
 
+/// What the product's installer of nvcc works with: it says so itself, but only a task may install it.
+const PYTHON: Tool = Tool {
+    what: "Python with virtual environments",
+    find: || {
+        let python = find_program(&["python3"])?;
+        // Debian has the programs in one package and the means to make environments in another.
+        let works = command(&python).args(["-c", "import ensurepip, venv"]).output().ok()?.status.success();
+        works.then_some(python)
+    },
+    package: "python3-venv",
+};
+
+/// Makes sure that packages of Python can be installed.
+pub(crate) fn ensure_python() -> Result<()> {
+    if (PYTHON.find)().is_none() {
+        bring(&[&PYTHON], true)?;
+    }
+    Ok(())
+}
+
 /// Makes sure that every tool is there and tells which it is: installs what is missing when that is allowed and
 /// possible, else says how.
 pub(crate) fn ensure(may_install: bool) -> Result<()> {

@@ -9,8 +9,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
-    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
-    WorkerRecord,
+    QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
+    TokenRecord, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -112,6 +112,11 @@ counted! {
     load_worker(id: &WorkerId) -> WorkerRecord;
     workers_seen(workers: &[WorkerId], at: TimestampMs) -> ();
     drain_worker(id: &WorkerId, draining: bool) -> ();
+    set_quarantine(
+        worker: &WorkerId, offers: serde_json::Value, quarantined: Vec<QuarantineRecord>, well: Vec<String>
+    ) -> ();
+    list_quarantine() -> Vec<QuarantineRecord>;
+    release_device(device: &str, by: Option<&str>, at: TimestampMs) -> QuarantineRecord;
     forget_workers(before: TimestampMs) -> u64;
     put_artifact(hash: &ArtifactHash, bytes: &[u8], at: TimestampMs) -> ();
     get_artifact(hash: &ArtifactHash) -> Vec<u8>;

@@ -116,6 +116,8 @@ pub(crate) fn introduction(name: &str, cpu_slots: u32) -> RegisterWorker {
         memory_bytes: 1 << 30,
         last_level_cache_bytes: None,
         cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     };
     let offers = Offers {

@@ -80,6 +80,7 @@ pub(crate) fn run_input(number: u64) -> anyhow::Result<Value> {
         sandbox_required: false,
         gates: std::collections::BTreeSet::default(),
         labels: std::collections::BTreeSet::default(),
+        compute_capability: None,
     })?)
 }
 

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::gpu_text;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 
@@ -48,6 +49,7 @@ pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, 
             {attempt.measurement.as_ref().map(|m| measurement("Measurement", m))}
             {attempt.confirmation.as_ref().map(|m| measurement("Confirmation in a fresh process", m))}
             {check(attempt)}
+            {gpu(attempt)}
             {diagnosis(attempt)}
             {rubric(attempt)}
             {log.filter(|log| !log.trim().is_empty()).map(|log| view! { <h2>"Compiler output"</h2><pre>{log.to_owned()}</pre> })}
@@ -110,6 +112,32 @@ fn check(attempt: &Attempt) -> Option<impl IntoView + use<>> {
             </table>
         </div>
     })
+}
+
+/// What a GPU adds: the kernels as they were built, the sanitizer's checks, and what the profilers saw.
+fn gpu(attempt: &Attempt) -> impl IntoView + use<> {
+    let built = attempt.build.as_ref().and_then(|build| build.cuda.as_ref()).map(gpu_text::built);
+    let checks = attempt.sanitize.as_ref().map(gpu_text::sanitizer);
+    let profile = attempt.profile.as_ref();
+    let timeline = profile.and_then(|profile| profile.timeline.as_ref()).map(gpu_text::timeline);
+    let counters = profile.map(|profile| gpu_text::counters(&profile.kernels));
+    let bound = profile.and_then(|profile| profile.bound.as_ref()).map(|by| vec![gpu_text::bound(by)]);
+    let missing = profile.filter(|profile| !profile.tiers.is_empty()).map(|profile| gpu_text::missing(profile, true));
+    [
+        ("Kernels as they were built", built),
+        ("Memory and races", checks),
+        ("Bound by", bound),
+        ("On the device", timeline),
+        ("Hardware counters", counters),
+        ("Not seen", missing),
+    ]
+    .into_iter()
+    .filter_map(|(title, lines)| lines.filter(|lines| !lines.is_empty()).map(|lines| (title, lines)))
+    .map(|(title, lines)| {
+        let lines = lines.into_iter().map(|line| view! { <li>{line}</li> }).collect::<Vec<_>>();
+        view! { <h2>{title}</h2><ul>{lines}</ul> }
+    })
+    .collect::<Vec<_>>()
 }
 
 fn diagnosis(attempt: &Attempt) -> Option<impl IntoView + use<>> {

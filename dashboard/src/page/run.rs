@@ -82,7 +82,7 @@ fn attempt_row(run: &str, attempt: &Attempt, is_best: bool) -> impl IntoView + u
     let route = attempt.route.as_ref().map(|route| format!("{}: {}", route.route.as_str(), route.reason));
     let marks = view! {
         {is_best.then(|| view! { <span class="tag completed">"best"</span> })}
-        {attempt.confirmation.is_some().then(|| view! { <span class="tag">"confirmed"</span> })}
+        {(attempt.confirmation.is_some() && attempt.outcome.is_correct()).then(|| view! { <span class="tag">"confirmed"</span> })}
     };
     view! {
         <tr>

@@ -362,6 +362,29 @@ impl Store for MemoryStore {
         unkept("drain_worker")
     }
 
+    async fn set_quarantine(
+        &self,
+        _worker: &WorkerId,
+        _offers: serde_json::Value,
+        _quarantined: Vec<QuarantineRecord>,
+        _well: Vec<String>,
+    ) -> Result<(), StoreError> {
+        unkept("set_quarantine")
+    }
+
+    async fn list_quarantine(&self) -> Result<Vec<QuarantineRecord>, StoreError> {
+        unkept("list_quarantine")
+    }
+
+    async fn release_device(
+        &self,
+        _device: &str,
+        _by: Option<&str>,
+        _at: TimestampMs,
+    ) -> Result<QuarantineRecord, StoreError> {
+        unkept("release_device")
+    }
+
     async fn forget_workers(&self, _before: TimestampMs) -> Result<u64, StoreError> {
         unkept("forget_workers")
     }

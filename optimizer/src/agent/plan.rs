@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, schema};
-use crate::prompt::{CONTRACT, MachineView, PlanView, Prompt, TaskView};
+use crate::prompt::{CONTRACT, GpuProfileView, MachineView, PlanView, Prompt, TaskView};
 use crate::reply::extract_json;
 
 /// Most subtasks of a plan.
@@ -128,6 +128,8 @@ struct PlanValues<'a> {
     machine: MachineView,
     contract: &'static str,
     hints: &'a [String],
+    /// What the profilers saw of the reference; none on the `cpu` target.
+    reference_profile: Option<GpuProfileView>,
 }
 
 #[derive(Serialize)]
@@ -188,6 +190,7 @@ fn common<'a>(
         machine: MachineView::new(prepared),
         contract: CONTRACT,
         hints,
+        reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
     })
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn write_code(
     };
     match conversation.ask(&values, parse).await {
         Ok(source) => {
-            let findings = screen(&source, bundle.spec.target);
+            let findings = screen(&source, bundle.spec.target, &bundle.spec.libraries);
             match ports.put_artifact(source.into_bytes()).await {
                 Ok(source) => Ok(StepOutput::CodeWritten { source, findings, calls: conversation.into_calls() }),
                 Err(failure) => Err(conversation.failed(failure)),

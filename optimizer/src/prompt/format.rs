@@ -21,26 +21,6 @@ pub(super) fn clipped(text: &str, limit_bytes: usize) -> String {
     format!("{}\n[{} more bytes are left out]", &text[..end], text.len() - end)
 }
 
-/// A number with four significant digits, without an exponent where people would not use one.
-pub(super) fn significant(value: f64) -> String {
-    let magnitude = value.abs();
-    if !value.is_finite() {
-        return "unknown".to_owned();
-    }
-    if magnitude >= 1e9 || (magnitude > 0.0 && magnitude < 1e-4) {
-        return format!("{value:.3e}");
-    }
-    let decimals = match magnitude {
-        m if m >= 1_000.0 => 0,
-        m if m >= 100.0 => 1,
-        m if m >= 10.0 => 2,
-        m if m >= 1.0 => 3,
-        m if m >= 0.1 => 4,
-        _ => 6,
-    };
-    format!("{value:.decimals$}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,14 +35,5 @@ mod tests {
     fn a_long_text_is_cut_between_characters() {
         assert_eq!(clipped("ééé", 3), "é\n[4 more bytes are left out]");
         assert_eq!(clipped("abc", 3), "abc");
-    }
-
-    #[test]
-    fn numbers_read_well() {
-        for (value, text) in
-            [(1234.5, "1234"), (1.0, "1.000"), (0.02, "0.020000"), (2.5e12, "2.500e12"), (0.0, "0.000000")]
-        {
-            assert_eq!(significant(value), text);
-        }
     }
 }

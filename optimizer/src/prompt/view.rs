@@ -1,6 +1,7 @@
 //! What a template sees: plain values, bounded, with units in their names or texts.
 
 use nightshift_protocol::attempt::{Attempt, Diagnosis};
+use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
@@ -8,7 +9,8 @@ use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBund
 use nightshift_protocol::verdict::{CheckCase, Severity};
 use serde::Serialize;
 
-use super::format::{clipped, significant};
+use super::format::clipped;
+use super::gpu::{DeviceView, GpuView};
 
 /// Most messages of a compiler in a prompt.
 const MAX_COMPILE_ERRORS: usize = 20;
@@ -31,6 +33,7 @@ pub(crate) struct TaskView {
     title: String,
     description: String,
     target: &'static str,
+    libraries: Vec<&'static str>,
     tensors: Vec<TensorView>,
     variants: Vec<String>,
     atol: String,
@@ -90,6 +93,7 @@ impl TaskView {
             title: spec.title.clone(),
             description: spec.description.trim().to_owned(),
             target: spec.target.as_str(),
+            libraries: spec.libraries.iter().map(|library| library.as_str()).collect(),
             tensors,
             variants,
             atol: format!("{:e}", spec.tolerance.atol),
@@ -141,6 +145,7 @@ pub(crate) struct MachineView {
     flags: String,
     baseline_ms: Option<String>,
     warnings: Vec<String>,
+    device: Option<DeviceView>,
 }
 
 impl MachineView {
@@ -157,6 +162,7 @@ impl MachineView {
             flags: toolchain.flags.join(" "),
             baseline_ms: Some(prepared.baseline_median_ns).filter(|ns| *ns > 0.0).map(milliseconds),
             warnings: prepared.warnings.iter().take(MAX_FINDINGS).map(|finding| line(&finding.message)).collect(),
+            device: DeviceView::new(prepared),
         }
     }
 }
@@ -226,6 +232,7 @@ pub(crate) struct AttemptView {
     measurement: Option<MeasurementView>,
     profile: Option<ProfileView>,
     compiler: Option<CompilerView>,
+    gpu: Option<GpuView>,
     diagnosis: Option<Diagnosis>,
 }
 
@@ -282,6 +289,7 @@ impl AttemptView {
         let check = attempt.check.as_ref();
         let cases = check.map(|check| check.cases.as_slice()).unwrap_or_default();
         let measured = attempt.published();
+        let gpu = GpuView::new(attempt);
         let compiler = attempt.profile.as_ref().map(|profile| &profile.compiler).or(build.map(|build| &build.report));
         Self {
             number: attempt.number,
@@ -307,7 +315,8 @@ impl AttemptView {
                 .collect(),
             measurement: measured.map(measurement),
             profile: attempt.profile.as_ref().map(profile),
-            compiler: compiler.map(compiler_view),
+            compiler: compiler.filter(|_| gpu.is_none()).map(compiler_view),
+            gpu,
             diagnosis: attempt.diagnosis.clone(),
         }
     }

@@ -5,7 +5,7 @@ use nightshift_protocol::measurement::{CompilerReport, Interval};
 use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::verdict::Answer;
 
-use super::{Scored, is_repair};
+use super::{Scored, gpu, is_repair};
 
 /// Share of wide vector instructions from which a program counts as vectorized.
 const VECTORIZED_SHARE: f64 = 0.1;
@@ -19,7 +19,10 @@ pub(super) fn score(attempt: &Attempt, skill: Skill, parent: Option<Interval>) -
         return (1, format!("cuda_engineering 1: the program is not right ({})", attempt.outcome.as_str()));
     }
     match skill {
-        Skill::FromScratch => quality(attempt),
+        Skill::FromScratch => match gpu::Kernels::of(attempt) {
+            Some(kernels) => gpu::quality(attempt, &kernels, near_limit(attempt)),
+            None => quality(attempt),
+        },
         Skill::Refinement if is_repair(attempt.stage) => {
             (5, "cuda_engineering 5: the error that was to be repaired is gone".to_owned())
         }

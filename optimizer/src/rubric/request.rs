@@ -2,7 +2,7 @@
 
 use nightshift_protocol::attempt::Attempt;
 
-use super::{Scored, engineering, is_repair};
+use super::{Scored, engineering, gpu, is_repair};
 
 /// Words of a request, and what the build has to show when they occur.
 const VECTOR_WORDS: [&str; 6] = ["vector", "simd", "avx", "neon", "lanes", "wide"];
@@ -38,6 +38,9 @@ pub(super) fn score(attempt: &Attempt, modification: Option<&str>) -> Scored {
 }
 
 fn claims(attempt: &Attempt, request: &str) -> Vec<(&'static str, bool)> {
+    if let Some(kernels) = gpu::Kernels::of(attempt) {
+        return gpu::claims(&kernels, request);
+    }
     let asks = |words: &[&str]| words.iter().any(|word| request.contains(word));
     let Some(report) = engineering::report(attempt) else { return Vec::new() };
     let mut claims = Vec::new();

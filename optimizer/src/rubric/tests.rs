@@ -1,8 +1,11 @@
-use nightshift_protocol::attempt::AttemptOutcome;
-use nightshift_protocol::machine::{MachineFacts, SandboxReport};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{AttemptOutcome, BuildReport};
+use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, SassCounts};
+use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerReport, Interval, Measurement, Profile};
 use nightshift_protocol::plan::{Contract, Plan, Subtask};
-use nightshift_protocol::verdict::{Answer, Verdict};
+use nightshift_protocol::profile::{KernelTime, Timeline};
+use nightshift_protocol::verdict::{Answer, ProcessEnd, Verdict};
 
 use super::*;
 
@@ -79,8 +82,12 @@ fn measurement(speedup: f64) -> Measurement {
             memory_bytes: 1,
             last_level_cache_bytes: None,
             cpp_toolchain: None,
+            cuda_toolchain: None,
+            gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         },
+        device: None,
+        cost: Vec::new(),
     }
 }
 
@@ -99,6 +106,7 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
         findings: Vec::new(),
         build: None,
         check: None,
+        sanitize: None,
         measurement: Some(measurement(speedup)),
         confirmation: confirmed.then(|| measurement(speedup)),
         profile: Some(Profile {
@@ -110,6 +118,7 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
             roofline_share: share,
             roofline_bound: "unknown".to_owned(),
             compiler,
+            ..Profile::default()
         }),
         diagnosis: None,
         rubric: None,
@@ -250,4 +259,118 @@ fn a_task_without_operators_is_said_to_be_undecidable() {
     let part = rules(&task, &plan(&[ALL]), &draft, Skill::FromScratch, Before::default());
     assert_eq!((part.scores.operator_coverage, part.scores.skill_compliance), (3, 3));
     assert!(part.reasons[2].contains("names no operators"));
+}
+
+/// The same attempt for a GPU, with one kernel of these instructions.
+fn on_gpu(attempt: Attempt, spill_bytes: u64, sass: Option<SassCounts>) -> Attempt {
+    let kernel = KernelBuild {
+        name: "tile(float*)".to_owned(),
+        symbol: "_Z4tilePf".to_owned(),
+        spill_store_bytes: spill_bytes,
+        sass,
+        ..KernelBuild::default()
+    };
+    let cuda = CudaBuild { arch: "sm_90a".to_owned(), kernels: vec![kernel], ..CudaBuild::default() };
+    let nothing = ArtifactHash::of(b"");
+    let build = BuildReport {
+        library: Some(nothing.clone()),
+        end: ProcessEnd::Finished,
+        messages: Vec::new(),
+        log: nothing,
+        toolchain: Toolchain {
+            program: "nvcc".to_owned(),
+            path: String::new(),
+            version: String::new(),
+            flags: Vec::new(),
+            fingerprint: String::new(),
+        },
+        build_key: String::new(),
+        cached: false,
+        duration_ms: 1,
+        report: CompilerReport::default(),
+        cuda: Some(cuda),
+        sandbox: SandboxReport::default(),
+    };
+    Attempt { build: Some(build), ..attempt }
+}
+
+fn draft(speedup: f64, roofline: Option<f64>) -> Attempt {
+    attempt(Stage::Draft, speedup, true, CompilerReport::default(), roofline)
+}
+
+#[test]
+fn engineering_on_a_gpu_is_what_the_machine_code_shows() {
+    let engineering = |attempt: Attempt| scores(&attempt, &[ALL], None)[1];
+    let naive = SassCounts { instructions: 100, global_loads: 4, ..SassCounts::default() };
+    let wide = SassCounts { loads_128: 4, ..naive };
+    let tensor = SassCounts { tensor_core: 16, async_copies: 8, ..naive };
+    assert_eq!(engineering(on_gpu(draft(4.0, Some(0.6)), 0, Some(tensor))), 5);
+    assert_eq!(engineering(on_gpu(draft(4.0, Some(0.6)), 0, Some(naive))), 4);
+    assert_eq!(engineering(on_gpu(draft(4.0, Some(0.2)), 0, Some(wide))), 4);
+    assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 0, Some(naive))), 3);
+    assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 64, Some(naive))), 2, "it spills");
+    assert_eq!(engineering(on_gpu(draft(0.7, Some(0.2)), 64, Some(naive))), 1, "and it is slow");
+    assert_eq!(engineering(on_gpu(draft(1.5, Some(0.2)), 0, None)), 3, "nobody counted: no credit, no blame");
+}
+
+#[test]
+fn a_program_that_leaves_its_work_to_a_library_is_no_feat_of_its_own() {
+    let mut handed_over = on_gpu(draft(4.0, Some(0.6)), 0, Some(SassCounts { loads_128: 1, ..SassCounts::default() }));
+    handed_over.verdict.custom_kernel_time_share = Some(0.05);
+    assert_eq!(scores(&handed_over, &[ALL], None)[1], 4);
+    handed_over.verdict.custom_kernel_time_share = Some(0.5);
+    assert_eq!(scores(&handed_over, &[ALL], None)[1], 5);
+}
+
+#[test]
+fn only_kernels_that_take_time_speak_for_a_program() {
+    let mut with_a_show_kernel = on_gpu(draft(1.5, Some(0.2)), 0, Some(SassCounts::default()));
+    let cuda = with_a_show_kernel.build.as_mut().and_then(|build| build.cuda.as_mut());
+    if let Some(cuda) = cuda {
+        cuda.kernels.push(KernelBuild {
+            name: "show(float*)".to_owned(),
+            symbol: "_Z4showPf".to_owned(),
+            sass: Some(SassCounts { tensor_core: 9, ..SassCounts::default() }),
+            ..KernelBuild::default()
+        });
+    }
+    assert_eq!(scores(&with_a_show_kernel, &[ALL], None)[1], 4, "nobody saw which one ran");
+    let kernel =
+        |mangled: &str, share| KernelTime { mangled: Some(mangled.to_owned()), share, ..KernelTime::default() };
+    let timeline =
+        Timeline { kernels: vec![kernel("_Z4tilePf", 0.99), kernel("_Z4showPf", 0.01)], ..Timeline::default() };
+    if let Some(profile) = &mut with_a_show_kernel.profile {
+        profile.timeline = Some(timeline);
+    }
+    assert_eq!(scores(&with_a_show_kernel, &[ALL], None)[1], 3);
+}
+
+#[test]
+fn a_request_about_a_kernel_is_compared_with_its_machine_code() {
+    let asked = |modification, spill_bytes, sass| {
+        let after = attempt(Stage::Optimize, 2.0, true, CompilerReport::default(), None);
+        scores(&on_gpu(after, spill_bytes, sass), &[ALL], Some(modification))[3]
+    };
+    let none = SassCounts { instructions: 9, ..SassCounts::default() };
+    let staged = SassCounts { async_copies: 2, shared_loads: 4, loads_128: 1, ..none };
+    assert_eq!(asked("Stage tiles in shared memory with cp.async", 0, Some(staged)), 5);
+    assert_eq!(asked("Stage tiles in shared memory on tensor cores", 0, Some(staged)), 3);
+    assert_eq!(asked("Use tensor cores", 0, Some(staged)), 2);
+    assert_eq!(asked("Load float4", 0, Some(staged)), 4);
+    assert_eq!(asked("Stop the spills by a smaller tile", 0, Some(none)), 4);
+    assert_eq!(asked("Stop the spills by a smaller tile", 8, Some(none)), 2);
+    assert_eq!(asked("Reduce with warp shuffles", 0, Some(SassCounts { warp_exchanges: 5, ..none })), 4);
+    // Short words stand for themselves only.
+    assert_eq!(asked("Scale the softmax by gamma", 0, Some(none)), 3);
+    assert_eq!(asked("Load float4", 0, None), 3, "nobody counted");
+}
+
+#[test]
+fn what_the_sanitizer_finds_is_a_mistake_and_no_cheat() {
+    for code in ["memcheck", "memcheck.invalid_write", "racecheck", "initcheck", "forbidden_library", "managed_memory"]
+    {
+        let found = [finding(code, Severity::Violation)];
+        assert!(has_violation(&found) && !is_major_hacking(&found), "{code}");
+    }
+    assert!(is_major_hacking(&[finding("interposes_cuda", Severity::Violation)]));
 }

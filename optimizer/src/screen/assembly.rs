@@ -59,6 +59,28 @@ pub(super) fn forbidden(text: &str) -> Option<String> {
     None
 }
 
+/// Of these, what no assembly of any processor contains but that of a host.
+const HOST_ONLY: &[&str] = &["syscall", "sysenter", "sysexit", "int3", "rdtsc", "rdtscp", "rdpmc", "vmcall", "wrpkru"];
+/// Registers of a device that count time.
+const DEVICE_CLOCKS: &[&str] = &["clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"];
+
+/// What forbidden thing of a host the text of an assembly statement contains, wherever it runs.
+pub(super) fn forbidden_anywhere(text: &str) -> Option<String> {
+    words(text).find(|word| HOST_ONLY.contains(&word.as_str()))
+}
+
+/// The clock of a device that the text of an assembly statement reads.
+pub(super) fn device_clock(text: &str) -> Option<String> {
+    words(text).find(|word| DEVICE_CLOCKS.contains(&word.as_str()))
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let text = text.replace("\\n", "\n").replace("\\t", " ").to_ascii_lowercase();
+    let words: Vec<String> =
+        text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map(str::to_owned).collect();
+    words.into_iter()
+}
+
 /// Whether the statement does nothing but bind the compiler: an empty text.
 pub(super) fn is_barrier(text: &str) -> bool {
     text.trim().is_empty()

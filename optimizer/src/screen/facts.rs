@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tree_sitter::{Node, TreeCursor};
 
 use super::macros::Macro;
-use super::names;
+use super::{names, names_cuda};
 
 /// Declared names.
 #[derive(Debug, Default)]
@@ -119,7 +119,7 @@ impl Facts {
                 if class.is_some() && !c_linkage {
                     self.constructed.insert(name.to_owned());
                 }
-                if !names::replaces_libc(name, c_linkage) {
+                if !names::replaces_libc(name, c_linkage) && !names_cuda::replaces_cuda(name) {
                     self.functions.insert(name.to_owned());
                 }
             }

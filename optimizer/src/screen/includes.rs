@@ -1,9 +1,11 @@
 //! What a candidate may include.
 
-use nightshift_protocol::task::Target;
+use std::collections::BTreeSet;
+
+use nightshift_protocol::task::{CudaLibrary, Target};
 use nightshift_protocol::verdict::{Finding, Severity};
 
-use super::finding;
+use super::{finding, names_cuda};
 
 /// Headers of numerical programs.
 const ALLOWED: &[&str] = &[
@@ -124,8 +126,78 @@ const ALLOWED_CUDA: &[&str] = &[
     "device_launch_parameters.h",
     "cuda_device_runtime_api.h",
     "cudaTypedefs.h",
+    "cuComplex.h",
+    "cuda_fp4.h",
+    "cuda_fp6.h",
+    "cuda_awbarrier.h",
+    "cuda_awbarrier_primitives.h",
+    "sm_61_intrinsics.h",
+    "device_functions.h",
+    "builtin_types.h",
+    "curand_kernel.h",
 ];
-const ALLOWED_CUDA_FOLDERS: &[&str] = &["cuda", "cub", "cute", "cutlass", "thrust", "nv", "cooperative_groups", "crt"];
+/// The language's own library for devices: barriers, pipelines, atomics.
+const ALLOWED_CUDA_FOLDERS: &[&str] = &["cuda", "nv", "cooperative_groups", "crt"];
+
+/// Headers that start threads: on a GPU a program may have threads of the host.
+const THREADS: &[&str] = &[
+    "thread",
+    "future",
+    "pthread.h",
+    "threads.h",
+    "omp.h",
+    "semaphore",
+    "semaphore.h",
+    "sched.h",
+    "stop_token",
+    "mutex",
+    "shared_mutex",
+    "condition_variable",
+    "barrier",
+    "latch",
+];
+
+/// Headers of the toolkit that steer what a program may not steer, and of libraries that no task can allow.
+const FORBIDDEN_CUDA: &[&str] = &[
+    "cudaProfiler.h",
+    "cuda_profiler_api.h",
+    "nvml.h",
+    "nvrtc.h",
+    "nvJitLink.h",
+    "nvPTXCompiler.h",
+    "fatbinary.h",
+    "cupti.h",
+    "nvperf_host.h",
+    "nvToolsExt.h",
+    "cufft.h",
+    "cufftXt.h",
+    "cusparse.h",
+    "cusparseLt.h",
+    "cusolverDn.h",
+    "cusolverSp.h",
+    "cusolverMg.h",
+    "curand.h",
+    "nccl.h",
+    "npp.h",
+    "nvjpeg.h",
+    "cutensor.h",
+    "cublasXt.h",
+    "cufile.h",
+];
+const FORBIDDEN_CUDA_FOLDERS: &[&str] = &["nvtx3", "torch", "ATen", "c10", "npp"];
+
+/// The library that a header belongs to.
+fn library_of(path: &str) -> Option<CudaLibrary> {
+    let first = path.split('/').next().unwrap_or(path);
+    match first {
+        "cublas.h" | "cublas_v2.h" | "cublas_api.h" => Some(CudaLibrary::Cublas),
+        "cublasLt.h" => Some(CudaLibrary::CublasLt),
+        "cub" | "thrust" => Some(CudaLibrary::Cccl),
+        "cutlass" | "cute" => Some(CudaLibrary::Cutlass),
+        name if name.starts_with("cudnn") => Some(CudaLibrary::Cudnn),
+        _ => None,
+    }
+}
 
 /// Headers whose content has no honest use here.
 const FORBIDDEN: &[&str] = &[
@@ -181,7 +253,7 @@ const FORBIDDEN_FOLDERS: &[&str] =
 const TOLERATED: &[&str] = &["sys/mman.h", "sys/types.h", "sys/cdefs.h"];
 
 /// What an `#include` of this name means; `name` still has its quotes or brackets.
-pub(super) fn judge(name: &str, line: u32, target: Target) -> Option<Finding> {
+pub(super) fn judge(name: &str, line: u32, target: Target, allowed: &BTreeSet<CudaLibrary>) -> Option<Finding> {
     let quoted = name.trim();
     let inner = quoted.strip_prefix(['"', '<']).and_then(|rest| rest.strip_suffix(['"', '>']));
     let Some(path) = inner else {
@@ -203,9 +275,25 @@ pub(super) fn judge(name: &str, line: u32, target: Target) -> Option<Finding> {
     }
     let first_folder = path.split_once('/').map(|(folder, _)| folder);
     let in_folder = |folders: &[&str]| first_folder.is_some_and(|folder| folders.contains(&folder));
-    let cuda = target == Target::Cuda && (ALLOWED_CUDA.contains(&path) || in_folder(ALLOWED_CUDA_FOLDERS));
+    let cuda = target == Target::Cuda
+        && (ALLOWED_CUDA.contains(&path) || in_folder(ALLOWED_CUDA_FOLDERS) || THREADS.contains(&path));
     if ALLOWED.contains(&path) || ALLOWED_INTRINSICS.contains(&path) || cuda {
         return None;
+    }
+    if target == Target::Cuda {
+        match library_of(path) {
+            Some(library) if allowed.contains(&library) => return None,
+            // Its declarations come with those of cuBLASLt.
+            Some(CudaLibrary::Cublas) if path == "cublas_api.h" && allowed.contains(&CudaLibrary::CublasLt) => {
+                return None;
+            }
+            Some(library) => return Some(names_cuda::not_allowed(path, library, allowed, line)),
+            None => {}
+        }
+        if FORBIDDEN_CUDA.contains(&path) || in_folder(FORBIDDEN_CUDA_FOLDERS) {
+            let message = format!("`{path}` is of a library or a tool that a program may not use");
+            return Some(finding("forbidden_include", Severity::Violation, message, line));
+        }
     }
     let forbidden = (FORBIDDEN.contains(&path) || in_folder(FORBIDDEN_FOLDERS)) && !TOLERATED.contains(&path);
     Some(if forbidden {

@@ -4,9 +4,9 @@
 pub(super) struct Ban {
     /// Code of the finding.
     pub(super) code: &'static str,
-    why: &'static str,
-    names: &'static [&'static str],
-    prefixes: &'static [&'static str],
+    pub(super) why: &'static str,
+    pub(super) names: &'static [&'static str],
+    pub(super) prefixes: &'static [&'static str],
 }
 
 impl Ban {
@@ -388,6 +388,6 @@ pub(super) fn replaces_libc(name: &str, c_linkage: bool) -> bool {
     NEVER_REDEFINED.contains(&name) || (c_linkage && global(name).is_some())
 }
 
-fn find(bans: &'static [Ban], name: &str) -> Option<&'static Ban> {
+pub(super) fn find(bans: &'static [Ban], name: &str) -> Option<&'static Ban> {
     bans.iter().find(|ban| ban.names.contains(&name) || ban.prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }

@@ -1,5 +1,6 @@
 //! The rules over the syntax tree.
 
+use nightshift_protocol::task::Target;
 use nightshift_protocol::verdict::{Finding, Severity};
 use tree_sitter::Node;
 
@@ -7,13 +8,13 @@ use super::facts::{
     Facts, Place, declaration_of, declares_variable, is_foreign, is_local, is_prototype, line_of, text, walk,
 };
 use super::names::{self, Ban};
-use super::{assembly, finding};
+use super::{Setting, assembly, dialect, finding, names_cuda};
 
 /// Containers that remember results.
 const REMEMBERING: [&str; 4] = ["map", "unordered_map", "multimap", "unordered_multimap"];
 
 /// Everything that the tree shows.
-pub(super) fn findings(root: Node<'_>, source: &str, facts: &Facts) -> Vec<Finding> {
+pub(super) fn findings(root: Node<'_>, source: &str, facts: &Facts, setting: &Setting<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut unreadable = None;
     walk(root, |place| {
@@ -22,14 +23,14 @@ pub(super) fn findings(root: Node<'_>, source: &str, facts: &Facts) -> Vec<Findi
             unreadable.get_or_insert(line_of(node));
         }
         match node.kind() {
-            "identifier" => identifier(place, source, facts, &mut found),
+            "identifier" => identifier(place, source, facts, setting, &mut found),
             "type_identifier" | "namespace_identifier" => std_name(place, source, facts, &mut found),
             "qualified_identifier" => qualified(place, source, facts, &mut found),
             "namespace_alias_definition" => alias(place, source, facts, &mut found),
             "attribute_specifier" | "attribute_declaration" => attributes(text(node, source), place.line(), &mut found),
-            "gnu_asm_expression" => inline_assembly(place, source, &mut found),
+            "gnu_asm_expression" => inline_assembly(place, source, setting, &mut found),
             "function_definition" => definition(place, source, &mut found),
-            "declaration" => lasting_state(place, source, facts, &mut found),
+            "declaration" => lasting_state(place, source, facts, setting, &mut found),
             "call_expression" => pragma_operator(place, source, &mut found),
             _ => {}
         }
@@ -47,10 +48,25 @@ pub(super) fn findings(root: Node<'_>, source: &str, facts: &Facts) -> Vec<Findi
 
 /// The finding that a banned name gives.
 pub(super) fn banned(ban: &Ban, name: &str, line: u32) -> Finding {
-    finding(ban.code, Severity::Violation, format!("`{name}` {}", ban.why()), line)
+    graded(ban, Severity::Violation, name, line)
 }
 
-fn identifier(place: &Place<'_, '_>, source: &str, facts: &Facts, found: &mut Vec<Finding>) {
+/// The finding that a name gives which is banned to this degree.
+pub(super) fn graded(ban: &Ban, severity: Severity, name: &str, line: u32) -> Finding {
+    finding(ban.code, severity, format!("`{name}` {}", ban.why()), line)
+}
+
+/// Whether the place is in a function, or in a lambda, that runs on a device and there alone.
+fn is_on_device(place: &Place<'_, '_>, setting: &Setting<'_>) -> bool {
+    let heads =
+        place.ancestors.iter().filter(|above| matches!(above.kind(), "function_definition" | "lambda_expression"));
+    heads.into_iter().any(|function| {
+        let end = function.child_by_field_name("body").map_or(function.end_byte(), |body| body.start_byte());
+        dialect::is_for_device(setting.written.get(function.start_byte()..end).unwrap_or(""))
+    })
+}
+
+fn identifier(place: &Place<'_, '_>, source: &str, facts: &Facts, setting: &Setting<'_>, found: &mut Vec<Finding>) {
     let name = text(place.node, source);
     let Some(parent) = place.parent() else { return };
     // Names after `::` are judged as a whole, names in attributes as attributes.
@@ -59,10 +75,25 @@ fn identifier(place: &Place<'_, '_>, source: &str, facts: &Facts, found: &mut Ve
     {
         return;
     }
-    let Some(ban) = names::global(name) else {
+    let on_cuda = setting.target == Target::Cuda;
+    if on_cuda
+        && let Some(library) = names_cuda::library_of(name, setting.libraries)
+        && !facts.is_own(name)
+    {
+        found.push(names_cuda::not_allowed(name, library, setting.libraries, place.line()));
+        return;
+    }
+    let banned_here = names::global(name).map(|ban| (ban, Severity::Violation));
+    let Some((ban, severity)) = banned_here.or_else(|| names_cuda::ban(name).filter(|_| on_cuda)) else {
         std_name(place, source, facts, found);
         return;
     };
+    // On a device, `clock` is a register, and waiting a moment between two looks at a flag is polite.
+    let severity =
+        if on_cuda && ban.code == "clocks" && is_on_device(place, setting) { Severity::Warning } else { severity };
+    if names_cuda::ENTRY_POINTS.contains(&name) && asks_for_a_tensor_map(parent, source) {
+        return;
+    }
     let called = parent.kind() == "call_expression" && place.field == Some("function");
     let own = if called { facts.is_own_call(name) } else { facts.is_own(name) };
     if own || declares_variable(place) && !is_foreign(place, source) {
@@ -72,11 +103,17 @@ fn identifier(place: &Place<'_, '_>, source: &str, facts: &Facts, found: &mut Ve
         // A definition is judged as such. A prototype of a system function is the way to call it without its header.
         let declaration = declaration_of(place).map_or("", |declaration| declaration.kind());
         if declaration == "declaration" && (!is_local(place) || is_prototype(place)) {
-            found.push(banned(ban, name, place.line()));
+            found.push(graded(ban, severity, name, place.line()));
         }
         return;
     }
-    found.push(banned(ban, name, place.line()));
+    found.push(graded(ban, severity, name, place.line()));
+}
+
+/// Whether a call names the function that makes descriptors of tensors: nothing else in the driver has an honest use.
+fn asks_for_a_tensor_map(call: Node<'_>, source: &str) -> bool {
+    let arguments = call.child_by_field_name("arguments").map_or("", |arguments| text(arguments, source));
+    call.kind() == "call_expression" && arguments.trim_start_matches(['(', ' ', '\n']).starts_with("\"cuTensorMap")
 }
 
 /// Whether the identifier is a segment of a path and not, for example, an argument of a template in it.
@@ -249,7 +286,7 @@ pub(super) fn attributes(text: &str, line: u32, found: &mut Vec<Finding>) {
     }
 }
 
-fn inline_assembly(place: &Place<'_, '_>, source: &str, found: &mut Vec<Finding>) {
+fn inline_assembly(place: &Place<'_, '_>, source: &str, setting: &Setting<'_>, found: &mut Vec<Finding>) {
     let node = place.node;
     let code = node.child_by_field_name("assembly_code");
     let literal =
@@ -262,6 +299,10 @@ fn inline_assembly(place: &Place<'_, '_>, source: &str, found: &mut Vec<Finding>
         return;
     }
     let text = literal.map(|code| literal_text(code, source));
+    if is_on_device(place, setting) {
+        found.extend(device_assembly_finding(text.as_deref(), place.line()));
+        return;
+    }
     found.extend(assembly_finding(text.as_deref(), is_local(place), place.line()));
 }
 
@@ -288,6 +329,21 @@ pub(super) fn assembly_finding(text: Option<&str>, local: bool, line: u32) -> Op
         "inline assembly: intrinsics can be read and checked".to_owned(),
         line,
     ))
+}
+
+/// What an assembly statement on a device means. It cannot leave the program: there is no system below it.
+pub(super) fn device_assembly_finding(text: Option<&str>, line: u32) -> Option<Finding> {
+    let Some(text) = text else {
+        let message = "the text of an assembly statement is hidden behind macros".to_owned();
+        return Some(finding("inline_asm", Severity::Warning, message, line));
+    };
+    if let Some(word) = assembly::forbidden_anywhere(text) {
+        let message = format!("assembly with `{word}` leaves the program, reads a clock or hides what it does");
+        return Some(finding("syscalls", Severity::Violation, message, line));
+    }
+    let register = assembly::device_clock(text)?;
+    let message = format!("assembly reads `%{register}`: a program may not know how it is measured");
+    Some(finding("device_clock", Severity::Warning, message, line))
 }
 
 /// The contents of adjacent literals, joined.
@@ -326,6 +382,10 @@ fn definition(place: &Place<'_, '_>, source: &str, found: &mut Vec<Finding>) {
         }
         return;
     };
+    if names_cuda::replaces_cuda(name) {
+        let message = format!("`{name}` replaces a function of CUDA");
+        found.push(finding("interposes_cuda", Severity::Violation, message, place.line()));
+    }
     if names::replaces_libc(name, c_linkage) {
         let message = format!("`{name}` replaces a function of the system's library");
         found.push(finding("interposes_libc", Severity::Violation, message, place.line()));
@@ -333,9 +393,19 @@ fn definition(place: &Place<'_, '_>, source: &str, found: &mut Vec<Finding>) {
 }
 
 /// State that outlives a call: legitimate for tables, suspicious for remembered results.
-fn lasting_state(place: &Place<'_, '_>, source: &str, facts: &Facts, found: &mut Vec<Finding>) {
+fn lasting_state(place: &Place<'_, '_>, source: &str, facts: &Facts, setting: &Setting<'_>, found: &mut Vec<Finding>) {
     let whole = text(place.node, source);
     let local = is_local(place);
+    let written = setting.written.get(place.node.byte_range()).unwrap_or("");
+    if written.contains("__managed__") {
+        let message = "a managed variable outlives the call and moves between host and device".to_owned();
+        found.push(finding("managed_memory", Severity::Violation, message, place.line()));
+        return;
+    }
+    // Shared memory ends with its block.
+    if written.contains("__shared__") {
+        return;
+    }
     let words: Vec<&str> =
         whole.split(|c: char| !(c.is_alphanumeric() || c == '_')).take_while(|word| *word != "=").collect();
     let has = |word: &str| words.contains(&word);

@@ -2,10 +2,13 @@
 
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport, Stage};
-use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::profile::SanitizeReport;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
 
+use super::sanitize;
+use super::share::own_kernel_share;
 use super::state::{AttemptStep, RunState};
 use crate::reward;
 use crate::rubric;
@@ -33,6 +36,7 @@ pub(super) fn opened(number: u32, plan_version: u32, subtask: u32, stage: Stage,
         findings: Vec::new(),
         build: None,
         check: None,
+        sanitize: None,
         measurement: None,
         confirmation: None,
         profile: None,
@@ -48,6 +52,9 @@ impl RunState {
     /// Takes the result of the open step of the last attempt.
     pub(super) fn take(&mut self, step: AttemptStep, output: StepOutput) -> Result<AfterStep, WorkflowError> {
         let best = self.best().and_then(confirmed_estimate);
+        let rung_after_check =
+            if sanitize::is_due_after_check(self)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
+        let target = self.input.target;
         let attempt = self.last_attempt_mut()?;
         let after = match (step, output) {
             (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, calls }) => {
@@ -67,7 +74,17 @@ impl RunState {
                 attempt.verdict.compiled = if built { Answer::Pass } else { Answer::Fail };
                 if built { AfterStep::Step(AttemptStep::Check) } else { failed(attempt, AttemptOutcome::CompileFailed) }
             }
-            (AttemptStep::Check, StepOutput::Checked { report }) => checked(attempt, *report),
+            (AttemptStep::Check, StepOutput::Checked { report }) => checked(attempt, *report, rung_after_check),
+            (AttemptStep::Sanitize, StepOutput::Sanitized { report }) => {
+                sanitized(attempt, *report, AttemptStep::Measure)
+            }
+            (AttemptStep::SanitizeBest, StepOutput::Sanitized { report }) => {
+                let after = sanitized(attempt, *report, AttemptStep::Profile);
+                if after != AfterStep::Finished {
+                    self.best_attempt = Some(attempt.number);
+                }
+                after
+            }
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
                 let beats_best = best.is_none_or(|best| measurement.speedup.estimate > best);
@@ -77,33 +94,15 @@ impl RunState {
                 unless_violated(attempt, next)
             }
             (AttemptStep::Confirm, StepOutput::Measured { measurement, findings }) => {
-                attempt.findings.extend(findings);
-                if let Some(first) = &attempt.measurement
-                    && measurement.speedup.high < first.speedup.low
-                {
-                    attempt.findings.push(note(
-                        "confirmation_lower".to_owned(),
-                        format!(
-                            "the fresh process confirmed {:.3}x where the first measurement gave {:.3}x",
-                            measurement.speedup.estimate, first.speedup.estimate
-                        ),
-                    ));
-                }
-                if !measurement.precise {
-                    let Interval { low, high, .. } = measurement.speedup;
-                    attempt.findings.push(note(
-                        "confirmation_imprecise".to_owned(),
-                        format!("the confirmation was noisy ({low:.3}x to {high:.3}x): it can only lower the speedup"),
-                    ));
-                }
-                attempt.confirmation = Some(*measurement);
-                timed(attempt);
-                let estimate = confirmed_estimate(attempt);
-                let after = unless_violated(attempt, AttemptStep::Profile);
-                if after != AfterStep::Finished && estimate > best {
+                let after = confirmed(attempt, *measurement, findings);
+                if after == AfterStep::Finished || confirmed_estimate(attempt) <= best {
+                    after
+                } else if sanitize::is_due_before_publication(target, attempt) {
+                    AfterStep::Step(AttemptStep::SanitizeBest)
+                } else {
                     self.best_attempt = Some(attempt.number);
+                    after
                 }
-                after
             }
             (AttemptStep::Measure | AttemptStep::Confirm, StepOutput::MeasureFailed { end, findings }) => {
                 attempt.findings.extend(findings);
@@ -117,6 +116,7 @@ impl RunState {
                 )
             }
             (AttemptStep::Profile, StepOutput::Profiled { profile }) => {
+                attempt.verdict.custom_kernel_time_share = own_kernel_share(attempt.build.as_ref(), &profile);
                 attempt.profile = Some(*profile);
                 AfterStep::Step(AttemptStep::Diagnose)
             }
@@ -154,7 +154,7 @@ pub(super) fn confirmed_low(attempt: &Attempt) -> Option<f64> {
     attempt.assured_speedup()
 }
 
-fn checked(attempt: &mut Attempt, report: CheckReport) -> AfterStep {
+fn checked(attempt: &mut Attempt, report: CheckReport, next: AttemptStep) -> AfterStep {
     attempt.findings.extend(report.findings.iter().cloned());
     let wrong = report.cases.iter().any(|case| !case.passed);
     let complete = report.end == ProcessEnd::Finished && !report.cases.is_empty();
@@ -172,14 +172,59 @@ fn checked(attempt: &mut Attempt, report: CheckReport) -> AfterStep {
         failed(attempt, AttemptOutcome::Incorrect)
     } else if complete {
         attempt.verdict.contract_compliant = Answer::Pass;
-        AfterStep::Step(AttemptStep::Measure)
+        AfterStep::Step(next)
     } else {
         failed(attempt, outcome)
     }
 }
 
-/// What its measurements say about a correct attempt. The share of time in own kernels stays unknown on this road: no
-/// profiler attributes the time, and the mathematics library may have some of it.
+/// Takes the measurement of a fresh process.
+fn confirmed(attempt: &mut Attempt, measurement: Measurement, findings: Vec<Finding>) -> AfterStep {
+    attempt.findings.extend(findings);
+    if let Some(first) = &attempt.measurement
+        && measurement.speedup.high < first.speedup.low
+    {
+        attempt.findings.push(note(
+            "confirmation_lower".to_owned(),
+            format!(
+                "the fresh process confirmed {:.3}x where the first measurement gave {:.3}x",
+                measurement.speedup.estimate, first.speedup.estimate
+            ),
+        ));
+    }
+    if !measurement.precise {
+        let Interval { low, high, .. } = measurement.speedup;
+        attempt.findings.push(note(
+            "confirmation_imprecise".to_owned(),
+            format!("the confirmation was noisy ({low:.3}x to {high:.3}x): it can only lower the speedup"),
+        ));
+    }
+    attempt.confirmation = Some(measurement);
+    timed(attempt);
+    unless_violated(attempt, AttemptStep::Profile)
+}
+
+/// An error of memory or a race is no cheat, but results that come out right beside it may be wrong elsewhere: they count
+/// for nothing, and the attempt goes the way of one that failed at run time.
+fn sanitized(attempt: &mut Attempt, report: SanitizeReport, next: AttemptStep) -> AfterStep {
+    let violated = rubric::has_violation(&report.findings);
+    for finding in &report.findings {
+        // The thorough examination sees what the first one saw again.
+        if !attempt.findings.contains(finding) {
+            attempt.findings.push(finding.clone());
+        }
+    }
+    attempt.sanitize = Some(report);
+    if !violated {
+        return AfterStep::Step(next);
+    }
+    attempt.verdict.numerically_correct = Answer::Inconclusive;
+    attempt.verdict.contract_compliant = Answer::Fail;
+    attempt.verdict.fast = Answer::Inconclusive;
+    failed(attempt, AttemptOutcome::RuntimeFailed)
+}
+
+/// What its measurements say about a correct attempt.
 fn timed(attempt: &mut Attempt) {
     attempt.verdict.fast = attempt.is_fast();
     attempt.outcome = if attempt.verdict.fast == Answer::Pass {
@@ -220,7 +265,8 @@ fn outcome_of(end: &ProcessEnd) -> AttemptOutcome {
         | ProcessEnd::OutputExceeded { .. }
         | ProcessEnd::ProtocolBroken { .. }
         | ProcessEnd::LoadFailed { .. }
-        | ProcessEnd::CallFailed { .. } => AttemptOutcome::RuntimeFailed,
+        | ProcessEnd::CallFailed { .. }
+        | ProcessEnd::DeviceFault { .. } => AttemptOutcome::RuntimeFailed,
     }
 }
 

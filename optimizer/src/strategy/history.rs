@@ -30,7 +30,8 @@ fn line(attempt: &Attempt) -> String {
     }
     text.push_str("): ");
     text.push_str(attempt.outcome.as_str());
-    if let Some(speedup) = attempt.speedup() {
+    // What was found out later may have made the time worthless.
+    if let Some(speedup) = attempt.speedup().filter(|_| attempt.outcome.is_correct()) {
         let confirmed = if attempt.confirmation.is_some() { "confirmed" } else { "measured once" };
         let _ = write!(text, ", {:.3}x [{:.3}, {:.3}], {confirmed}", speedup.estimate, speedup.low, speedup.high);
     }

@@ -22,6 +22,8 @@ const JUDGING_TIMEOUT_MS: u64 = 15 * 60_000;
 const BUILD_TIMEOUT_MS: u64 = 10 * 60_000;
 /// Every shape and every drawing of inputs, for candidate, reference and truth.
 const CHECK_TIMEOUT_MS: u64 = 15 * 60_000;
+/// Every tool of the sanitizer over reduced shapes: it slows a program down a hundredfold.
+const SANITIZE_TIMEOUT_MS: u64 = 10 * 60_000;
 /// Interleaved samples until the interval is narrow enough.
 const MEASURE_TIMEOUT_MS: u64 = 15 * 60_000;
 /// Peaks of the machine and what the profilers add.
@@ -34,6 +36,7 @@ const WRITING_COST_MS: u64 = 90_000;
 const JUDGING_COST_MS: u64 = 30_000;
 const BUILD_COST_MS: u64 = 5_000;
 const CHECK_COST_MS: u64 = 20_000;
+const SANITIZE_COST_MS: u64 = 10_000;
 const MEASURE_COST_MS: u64 = 30_000;
 const PROFILE_COST_MS: u64 = 30_000;
 
@@ -51,6 +54,7 @@ pub fn timeout_ms(kind: StepKind) -> u64 {
         StepKind::Diagnose | StepKind::Judge => JUDGING_TIMEOUT_MS,
         StepKind::Build => BUILD_TIMEOUT_MS,
         StepKind::Check => CHECK_TIMEOUT_MS,
+        StepKind::Sanitize => SANITIZE_TIMEOUT_MS,
         StepKind::Measure => MEASURE_TIMEOUT_MS,
         StepKind::Profile => PROFILE_TIMEOUT_MS,
     }
@@ -65,6 +69,7 @@ pub fn cost_ms(kind: StepKind) -> u64 {
         StepKind::Diagnose | StepKind::Judge => JUDGING_COST_MS,
         StepKind::Build => BUILD_COST_MS,
         StepKind::Check => CHECK_COST_MS,
+        StepKind::Sanitize => SANITIZE_COST_MS,
         StepKind::Measure => MEASURE_COST_MS,
         StepKind::Profile => PROFILE_COST_MS,
     }
@@ -87,6 +92,9 @@ fn needs(kind: StepKind, input: &RunInput) -> Needs {
     let mut needs = kind.needs(input.target);
     if needs.executor == Executor::Worker {
         needs.labels.clone_from(&input.labels);
+        if needs.device != DeviceUse::None {
+            needs.compute_capability = input.compute_capability;
+        }
     }
     needs
 }
@@ -163,6 +171,14 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             truth_library: run.prepared()?.truth_library.clone(),
             sandbox_required,
         },
+        AttemptStep::Sanitize | AttemptStep::SanitizeBest => StepInput::Sanitize {
+            task,
+            library: library(attempt)?,
+            source: attempt.source.clone().ok_or_else(|| broken("the attempt to be sanitized has no source"))?,
+            // While there is no best, the attempt will be it if it survives: one examination does for both.
+            thorough: step == AttemptStep::SanitizeBest || run.best_attempt.is_none(),
+            sandbox_required,
+        },
         AttemptStep::Measure | AttemptStep::Confirm => StepInput::Measure {
             task,
             library: library(attempt)?,
@@ -176,6 +192,9 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             measurement: Box::new(
                 attempt.published().cloned().ok_or_else(|| broken("the attempt to be profiled is not measured"))?,
             ),
+            library: Some(library(attempt)?),
+            source: attempt.source.clone(),
+            sandbox_required,
         },
         AttemptStep::Diagnose => StepInput::Diagnose {
             task,

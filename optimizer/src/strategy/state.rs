@@ -68,8 +68,12 @@ pub(super) enum AttemptStep {
     WriteCode,
     Build,
     Check,
+    /// After the first correct attempt of a subtask, on the `cuda` target.
+    Sanitize,
     Measure,
     Confirm,
+    /// Before a new best is published, on the `cuda` target.
+    SanitizeBest,
     Profile,
     Diagnose,
     Judge,
@@ -80,6 +84,7 @@ impl AttemptStep {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Confirm => "confirm",
+            Self::SanitizeBest => "sanitize_best",
             other => other.kind().as_str(),
         }
     }
@@ -89,6 +94,7 @@ impl AttemptStep {
             Self::WriteCode => StepKind::WriteCode,
             Self::Build => StepKind::Build,
             Self::Check => StepKind::Check,
+            Self::Sanitize | Self::SanitizeBest => StepKind::Sanitize,
             Self::Measure | Self::Confirm => StepKind::Measure,
             Self::Profile => StepKind::Profile,
             Self::Diagnose => StepKind::Diagnose,

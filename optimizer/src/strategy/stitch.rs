@@ -7,6 +7,9 @@
 //!                  replan <--+---------------------------------------------------------------------------+--> stop
 //! ```
 //!
+//! On the `cuda` target the first correct attempt of a subtask is sanitized before it is timed, and a new best, more
+//! thoroughly, before it is published.
+//!
 //! One step is open at a time. An event that does not belong to it is refused; of a step that failed only its model calls
 //! are kept. Where a gate is closed, no step is open: the run waits for a person. When the campaign's budget is used up,
 //! the run ends with its best result. Events about pausing, retrying and ending a run change nothing here: the driver

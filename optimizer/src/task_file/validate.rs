@@ -29,12 +29,15 @@ const MEMORY_BYTES: (u64, u64) = (16 << 20, 1 << 36);
 const CALL_TIMEOUT_MS: (u64, u64) = (10, 60_000);
 /// Bounds of one compilation, in milliseconds: preparing a task needs two within its step.
 const BUILD_TIMEOUT_MS: (u64, u64) = (1_000, 300_000);
+/// Bounds of a compute capability before the dot: what the CUDA compilers of today build for, and what may come.
+const COMPUTE_CAPABILITY_MAJOR: (u32, u32) = (5, 19);
 /// A tolerance at which anything passes is none.
 const MAX_RTOL: f64 = 0.5;
 
 /// The first thing that is wrong, in the order of the file.
 pub(super) fn spec(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
-    let checks = [names, texts, reference, dimensions, tensors, variants, shapes, tolerance, operators, numbers, goal];
+    let checks =
+        [names, texts, reference, gpu, dimensions, tensors, variants, shapes, tolerance, operators, numbers, goal];
     checks.iter().try_for_each(|check| check(spec, document))
 }
 
@@ -80,6 +83,28 @@ fn reference(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> 
             spec.target.as_str()
         );
         return Err(document.error("task.no_reference", &["reference".into()], message));
+    }
+    Ok(())
+}
+
+/// What is said about a GPU has to mean one.
+fn gpu(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
+    if spec.target == Target::Cpu {
+        let said = [
+            ("libraries", !spec.libraries.is_empty()),
+            ("min_compute_capability", spec.min_compute_capability.is_some()),
+        ];
+        if let Some((key, _)) = said.into_iter().find(|(_, is_said)| *is_said) {
+            let message = format!("`{key}` is for the target `cuda`; the target of this task is `cpu`: leave it out");
+            return Err(document.error("task.not_for_target", &[key.into()], message));
+        }
+    }
+    if let Some(capability) = spec.min_compute_capability
+        && !(COMPUTE_CAPABILITY_MAJOR.0..=COMPUTE_CAPABILITY_MAJOR.1).contains(&capability.major)
+    {
+        let (least, most) = COMPUTE_CAPABILITY_MAJOR;
+        let message = format!("no GPU has the compute capability {capability}: from {least}.0 to {most}.9 is possible");
+        return Err(document.error("task.bad_limit", &["min_compute_capability".into()], message));
     }
     Ok(())
 }

@@ -196,6 +196,7 @@ impl Bench {
             sandbox_required: true,
             gates: BTreeSet::new(),
             labels: BTreeSet::new(),
+            compute_capability: None,
         };
         Self { memory, task, run_input, run: format!("run_{:032x}", 7).parse().unwrap() }
     }

@@ -9,6 +9,7 @@ use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::plan::{Contract, Plan, Subtask};
+use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun, SanitizerTool};
 use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, RubricScores, Skill};
 use nightshift_protocol::step::{PreparedTask, StepOutput};
 use nightshift_protocol::task::{Target, TaskGoal};
@@ -31,7 +32,13 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         sandbox_required: false,
         gates: BTreeSet::new(),
         labels: BTreeSet::new(),
+        compute_capability: None,
     }
+}
+
+/// A run of a program on a GPU.
+pub(crate) fn cuda_run_input(goal: TaskGoal) -> RunInput {
+    RunInput { target: Target::Cuda, ..run_input(goal) }
 }
 
 fn toolchain() -> Toolchain {
@@ -54,6 +61,8 @@ fn machine() -> MachineFacts {
         memory_bytes: 1 << 33,
         last_level_cache_bytes: None,
         cpp_toolchain: Some(toolchain()),
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     }
 }
@@ -80,6 +89,7 @@ pub(crate) fn build(library: Option<&str>) -> BuildReport {
         cached: false,
         duration_ms: 900,
         report: CompilerReport::default(),
+        cuda: None,
         sandbox: SandboxReport::default(),
     }
 }
@@ -93,6 +103,7 @@ pub(crate) fn prepared() -> PreparedTask {
         reference_normalized_error: 0.01,
         warnings: Vec::new(),
         machine: machine(),
+        profile: None,
     }
 }
 
@@ -182,8 +193,38 @@ pub(crate) fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
             deterministic: Some(true),
             findings: Vec::new(),
             printed: String::new(),
+            cost: Vec::new(),
         }),
     }
+}
+
+/// What the sanitizer says of a program with a race, or without one.
+pub(crate) fn sanitized(thorough: bool, has_race: bool) -> StepOutput {
+    let race = has_race.then(|| Finding {
+        code: "racecheck".to_owned(),
+        severity: Severity::Violation,
+        message: "racecheck: a race between a write and a read in `sum`".to_owned(),
+        line: Some(19),
+    });
+    let run = |tool: SanitizerTool| {
+        let found = has_race && tool == SanitizerTool::Racecheck;
+        SanitizerRun {
+            tool,
+            outcome: if found { SanitizerOutcome::Errors } else { SanitizerOutcome::Clean },
+            code: None,
+            reason: None,
+            remedy: None,
+            errors: u64::from(found),
+            warnings: 0,
+            issues: Vec::new(),
+            not_listed: 0,
+            wall_ms: 900,
+        }
+    };
+    let tools = [SanitizerTool::Memcheck, SanitizerTool::Racecheck, SanitizerTool::Initcheck];
+    let wanted = tools.into_iter().filter(|tool| thorough || *tool != SanitizerTool::Initcheck);
+    let report = SanitizeReport { tools: wanted.map(run).collect(), findings: race.into_iter().collect(), log: None };
+    StepOutput::Sanitized { report: Box::new(report) }
 }
 
 /// A speedup with an interval of three percent to each side.
@@ -208,6 +249,8 @@ pub(crate) fn measurement(speedup: f64) -> Measurement {
         baseline: "reference.cpp, -O3".to_owned(),
         sandbox: SandboxReport::default(),
         machine: machine(),
+        device: None,
+        cost: Vec::new(),
     }
 }
 
@@ -221,7 +264,7 @@ pub(crate) fn profiled() -> StepOutput {
             peak_bytes_per_s: 1e10,
             roofline_share: Some(0.4),
             roofline_bound: "memory".to_owned(),
-            compiler: CompilerReport::default(),
+            ..Profile::default()
         }),
     }
 }

@@ -25,6 +25,12 @@ pub(crate) enum Try {
         measured: f64,
         end: ProcessEnd,
     },
+    /// Right as far as the checks see, with a race: on the `cuda` target every examination finds it, or only a thorough
+    /// one.
+    Racy {
+        measured: f64,
+        only_thorough: bool,
+    },
     /// Right: the measured speedup, the confirmed one, and the Verifier's advice.
     Right {
         measured: f64,
@@ -71,6 +77,11 @@ impl Script {
         simulator::run(&facts::run_input(goal), |key, input| self.answer(key, input))
     }
 
+    /// The same for a program on a GPU.
+    pub(crate) fn play_on_cuda(&self, goal: TaskGoal) -> Result<Finished, Failure> {
+        simulator::run(&facts::cuda_run_input(goal), |key, input| self.answer(key, input))
+    }
+
     /// Plays the script; the run must take exactly as many attempts as were told.
     pub(crate) fn play_all(&self, goal: TaskGoal) -> Result<Finished, Failure> {
         let finished = self.play(goal)?;
@@ -109,13 +120,16 @@ impl Script {
                 Try::Wrong => facts::checked(ProcessEnd::Finished, 12),
                 _ => facts::checked(ProcessEnd::Finished, 0),
             },
+            StepInput::Sanitize { thorough, .. } => {
+                let seen = matches!(told()?, Try::Racy { only_thorough, .. } if *thorough || !only_thorough);
+                facts::sanitized(*thorough, seen)
+            }
             StepInput::Measure { confirms, .. } => match (told()?, confirms) {
                 (Try::DiesInMeasurement(end), false) | (Try::DiesInConfirmation { end, .. }, true) => {
                     StepOutput::MeasureFailed { end: end.clone(), findings: Vec::new() }
                 }
-                (Try::DiesInConfirmation { measured, .. } | Try::Right { measured, .. }, false) => {
-                    facts::measured(*measured)
-                }
+                (Try::DiesInConfirmation { measured, .. } | Try::Right { measured, .. }, false)
+                | (Try::Racy { measured, .. }, _) => facts::measured(*measured),
                 (Try::Right { confirmed, .. }, true) => facts::measured(*confirmed),
                 (other, _) => return Err(format!("{other:?} was measured").into()),
             },
@@ -123,7 +137,7 @@ impl Script {
             StepInput::Diagnose { .. } => match told()? {
                 Try::Right { advice, .. } => facts::diagnosed(number, *advice),
                 // It was slower than the best, so nobody confirmed it.
-                Try::DiesInConfirmation { .. } => facts::diagnosed(number, None),
+                Try::DiesInConfirmation { .. } | Try::Racy { .. } => facts::diagnosed(number, None),
                 other => return Err(format!("{other:?} was diagnosed").into()),
             },
             StepInput::Judge { .. } => facts::judged(),

@@ -102,12 +102,12 @@ pub(crate) fn run(
             Command::Schedule(order) => {
                 assert!(keys.insert(order.key.clone()), "the key {} was scheduled twice", order.key);
                 assert!(steps.len() < MAX_STEPS, "the run does not end");
-                let input: StepInput = serde_json::from_value(order.input.clone())?;
-                assert_eq!(StepKind::parse(&order.kind), Some(input.kind()));
-                assert_eq!(order.needs, input.kind().needs(nightshift_protocol::task::Target::Cpu));
+                let step: StepInput = serde_json::from_value(order.input.clone())?;
+                assert_eq!(StepKind::parse(&order.kind), Some(step.kind()));
+                assert_eq!(order.needs, step.kind().needs(input.target));
                 assert!(order.timeout_ms > 0 && order.retry.max_tries > 1);
                 assert_eq!(digest.stop_reason, None);
-                let output = serde_json::to_value(answer(&order.key, &input)?)?;
+                let output = serde_json::to_value(answer(&order.key, &step)?)?;
                 for event in [
                     Event::StepScheduled { key: order.key.clone() },
                     Event::StepCompleted { key: order.key.clone(), output },
@@ -120,7 +120,7 @@ pub(crate) fn run(
                     state = next;
                     events.push(event);
                 }
-                steps.push((order.key.clone(), input));
+                steps.push((order.key.clone(), step));
             }
             Command::Await { signal } => return Err(format!("nobody opens the gate {signal}").into()),
             Command::Complete { result } => {

@@ -18,7 +18,9 @@ use crate::api::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::present::with_wall_time;
-use crate::telemetry::{BudgetLabels, DeviceUseLabels, RouteLabels, StatusLabels, TargetLabels, seconds};
+use crate::telemetry::{
+    BudgetLabels, DeviceLabels, DeviceUseLabels, QuarantineLabels, RouteLabels, StatusLabels, seconds,
+};
 use crate::waiting::silent_after_ms;
 
 /// Media type of the page.
@@ -101,30 +103,34 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
     let silent_ms = silent_after_ms(app.config.lease_ms);
     let now = app.clock.now();
     let (mut alive, mut draining, mut silent) = (0, 0, 0);
-    let mut devices: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut devices: BTreeMap<(&'static str, &'static str), i64> = BTreeMap::new();
     for worker in app.store.list_workers(MAX_LISTED_WORKERS).await? {
         if now.since_ms(worker.last_seen_at) > silent_ms {
             silent += 1;
             continue;
-        }
-        // What another release wrote may not be readable: then its devices are not counted.
-        if let Ok(offers) = serde_json::from_value::<Offers>(worker.offers) {
-            for device in offers.devices {
-                *devices.entry(device.target.as_str()).or_default() += 1;
-            }
         }
         if worker.draining {
             draining += 1;
         } else {
             alive += 1;
         }
+        let offers = serde_json::from_value::<Offers>(worker.offers).ok();
+        for device in offers.into_iter().flat_map(|offers| offers.devices) {
+            let state = if device.quarantine.is_some() { "quarantined" } else { "usable" };
+            *devices.entry((device.target.as_str(), state)).or_default() += 1;
+        }
+    }
+    app.metrics.devices.clear();
+    for ((target, state), count) in devices {
+        app.metrics.devices.get_or_create(&DeviceLabels { target, state }).set(count);
+    }
+    app.metrics.quarantined.clear();
+    for record in app.store.list_quarantine().await? {
+        let labels = QuarantineLabels { device: record.device, worker: record.worker_name, code: record.code };
+        app.metrics.quarantined.get_or_create(&labels).set(seconds(now.since_ms(record.since)));
     }
     for (status, workers) in [("alive", alive), ("draining", draining), ("silent", silent)] {
         app.metrics.workers.get_or_create(&StatusLabels { status }).set(workers);
-    }
-    app.metrics.devices.clear();
-    for (target, number) in devices {
-        app.metrics.devices.get_or_create(&TargetLabels { target }).set(i64::try_from(number).unwrap_or(i64::MAX));
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, WorkerRecord};
 use nightshift_protocol::api::{
-    Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, RegisterWorker, Report,
-    ReportReply, ReportResult, TryOutcome, WorkerRegistered, WorkerView,
+    Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, QuarantinedDevice,
+    RegisterWorker, Report, ReportReply, ReportResult, TryOutcome, WorkerRegistered, WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::{Executor, Offers};
@@ -84,9 +84,22 @@ pub(crate) async fn register(
     let result = app.store.register_worker(record.clone()).await;
     app.trouble.note(&result);
     result?;
-    app.roster.registered(&record, Arc::new(request.offers));
+    let offers = Arc::new(request.offers);
+    app.roster.registered(&record, Arc::clone(&offers));
+    if offers.devices.iter().any(|device| device.uuid.is_some()) {
+        let quarantined = quarantined(&offers);
+        app.take_in_quarantine(&worker, &record.name, &offers, &quarantined).await?;
+    }
     let registered = WorkerRegistered { worker, lease_ms: app.config.lease_ms, heartbeat_ms: app.config.heartbeat_ms };
     Ok((StatusCode::CREATED, Json(registered)))
+}
+
+/// Devices that are offered as ones on which nothing may run.
+fn quarantined(offers: &Offers) -> Vec<QuarantinedDevice> {
+    let devices = offers.devices.iter();
+    devices
+        .filter_map(|device| Some(QuarantinedDevice { device: device.index, quarantine: device.quarantine.clone()? }))
+        .collect()
 }
 
 /// What is offered is bounded, because a claim is made from it.
@@ -171,11 +184,15 @@ pub(crate) async fn heartbeat(
     if heartbeat.leases.len() > MAX_LEASES {
         return Err(ApiFailure::bad("request.invalid", format!("a heartbeat carries at most {MAX_LEASES} leases")));
     }
-    app.roster.find(&*app.store, &worker).await?;
+    let known = app.roster.find(&*app.store, &worker).await?;
+    let released = match &heartbeat.quarantined {
+        None => Vec::new(),
+        Some(devices) => app.take_in_quarantine(&worker, &known.name, &known.offers, devices).await?,
+    };
     if heartbeat.leases.is_empty() {
         app.roster.heard_of(&worker);
         app.agenda.extended(&worker, None);
-        return Ok(Json(HeartbeatReply { lost: Vec::new(), cancelled: Vec::new() }));
+        return Ok(Json(HeartbeatReply { lost: Vec::new(), cancelled: Vec::new(), released }));
     }
     let at = app.clock.now();
     let expires_at = app.lease_end(at);
@@ -183,7 +200,7 @@ pub(crate) async fn heartbeat(
     app.trouble.note(&result);
     let outcome = result?;
     app.agenda.extended(&worker, (outcome.lost.len() < heartbeat.leases.len()).then_some(expires_at));
-    Ok(Json(HeartbeatReply { lost: outcome.lost, cancelled: outcome.cancelled }))
+    Ok(Json(HeartbeatReply { lost: outcome.lost, cancelled: outcome.cancelled, released }))
 }
 
 /// Asks a worker to take nothing new and to end, or to go on.

@@ -183,6 +183,7 @@ mod tests {
             compute_capability: Some("9.0".parse().unwrap()),
             memory_bytes,
             shared_slots: 2,
+            quarantine: None,
         };
         Arc::new(Offers {
             targets: vec![Target::Cpu, Target::Cuda],
@@ -199,6 +200,8 @@ mod tests {
                 memory_bytes: 0,
                 last_level_cache_bytes: None,
                 cpp_toolchain: None,
+                cuda_toolchain: None,
+                gpus: Vec::new(),
                 sandbox: SandboxReport::default(),
             },
         })

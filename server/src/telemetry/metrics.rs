@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nightshift_engine::store::{Reported, StepRecord};
+use nightshift_protocol::machine::{DeviceUse, Needs};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::time::TimestampMs;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -72,11 +73,6 @@ pub(crate) struct StatusLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct TargetLabels {
-    pub(crate) target: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct DeviceUseLabels {
     pub(crate) used: &'static str,
 }
@@ -105,6 +101,38 @@ pub(crate) struct RequestLabels {
     pub(crate) status: u16,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct UseLabels {
+    target: &'static str,
+    usage: &'static str,
+}
+
+impl UseLabels {
+    /// How a step of this route uses its device.
+    fn of(route: &str) -> Option<Self> {
+        let needs = Needs::parse_route(route).ok()?;
+        let usage = match needs.device {
+            DeviceUse::None => return None,
+            DeviceUse::Shared => "shared",
+            DeviceUse::Exclusive => "exclusive",
+        };
+        Some(Self { target: needs.target?.as_str(), usage })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DeviceLabels {
+    pub(crate) target: &'static str,
+    pub(crate) state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct QuarantineLabels {
+    pub(crate) device: String,
+    pub(crate) worker: String,
+    pub(crate) code: String,
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 fn short() -> Histogram {
@@ -128,6 +156,7 @@ pub(crate) struct Metrics {
     claim_duration: Histogram,
     commit_duration: Histograms<ResultLabels>,
     device_seconds: Family<KindLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
+    device_use_seconds: Family<UseLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     model_calls: Family<ModelLabels, Counter>,
     model_tokens: Family<ResourceLabels, Counter>,
     model_cost: Family<ModelLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
@@ -135,13 +164,14 @@ pub(crate) struct Metrics {
     pub(crate) ready_steps: Family<RouteLabels, Gauge>,
     pub(crate) oldest_ready: Family<RouteLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
     pub(crate) oldest_lease: Family<RouteLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
-    pub(crate) devices: Family<TargetLabels, Gauge>,
     pub(crate) devices_in_use: Family<DeviceUseLabels, Gauge>,
     pub(crate) timers: Gauge,
     pub(crate) blocked_steps: Gauge,
     pub(crate) leases: Gauge,
     pub(crate) runs: Family<StatusLabels, Gauge>,
     pub(crate) workers: Family<StatusLabels, Gauge>,
+    pub(crate) devices: Family<DeviceLabels, Gauge>,
+    pub(crate) quarantined: Family<QuarantineLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
     pub(crate) budget_used: Family<BudgetLabels, Gauge>,
     pub(crate) budget_reserved: Family<BudgetLabels, Gauge>,
     pub(crate) budget_cap: Family<BudgetLabels, Gauge>,
@@ -193,6 +223,7 @@ impl Metrics {
             claims: Family::default(),
             claimed_steps: Counter::default(),
             device_seconds: Family::default(),
+            device_use_seconds: Family::default(),
             model_calls: Family::default(),
             model_tokens: Family::default(),
             model_cost: Family::default(),
@@ -200,13 +231,14 @@ impl Metrics {
             ready_steps: Family::default(),
             oldest_ready: Family::default(),
             oldest_lease: Family::default(),
-            devices: Family::default(),
             devices_in_use: Family::default(),
             timers: Gauge::default(),
             blocked_steps: Gauge::default(),
             leases: Gauge::default(),
             runs: Family::default(),
             workers: Family::default(),
+            devices: Family::default(),
+            quarantined: Family::default(),
             budget_used: Family::default(),
             budget_reserved: Family::default(),
             budget_cap: Family::default(),
@@ -226,6 +258,7 @@ impl Metrics {
         r.register("claims", "Claims in the store, with and without steps", self.claims.clone());
         r.register("claimed_steps", "Steps that were leased", self.claimed_steps.clone());
         r.register("device_seconds", "Time for which steps had a device", self.device_seconds.clone());
+        r.register("device_use_seconds", "Time for which steps had a device, by how", self.device_use_seconds.clone());
         r.register("model_calls", "Model calls that were answered", self.model_calls.clone());
         r.register("model_tokens", "Tokens of model calls", self.model_tokens.clone());
         r.register("model_cost_usd", "Price of model calls whose price is known", self.model_cost.clone());
@@ -242,10 +275,17 @@ impl Metrics {
         r.register("waiting_steps", "Steps that wait for a moment", self.timers.clone());
         r.register("blocked_steps", "Steps that wait for a budget", self.blocked_steps.clone());
         r.register("leases", "Steps in somebody's hands", self.leases.clone());
-        r.register("devices", "Devices of workers that are heard of", self.devices.clone());
         r.register("devices_in_use", "Devices that a step has alone, or steps share", self.devices_in_use.clone());
         r.register("runs", "Runs", self.runs.clone());
         r.register("workers", "Workers that are known", self.workers.clone());
+        r.register("devices", "Devices of workers that are there", self.devices.clone());
+        let quarantined = self.quarantined.clone();
+        r.register_with_unit(
+            "device_quarantined",
+            "Time for which nothing may run on a device",
+            Unit::Seconds,
+            quarantined,
+        );
         r.register("budget_used", "Used up, in the unit of the resource", self.budget_used.clone());
         r.register("budget_reserved", "Set aside, in the unit of the resource", self.budget_reserved.clone());
         r.register("budget_cap", "Limit, in the unit of the resource", self.budget_cap.clone());
@@ -301,6 +341,9 @@ impl Metrics {
         self.step_duration.get_or_create(&labels).observe(took_s);
         if held.device.is_some() {
             self.device_seconds.get_or_create(&kind).inc_by(took_s);
+            if let Some(labels) = UseLabels::of(&held.route) {
+                self.device_use_seconds.get_or_create(&labels).inc_by(took_s);
+            }
         }
         match outcome {
             Outcome::Retried => {

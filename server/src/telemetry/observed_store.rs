@@ -9,8 +9,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
-    Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges, TokenRecord, TryEnd,
-    WorkerRecord,
+    QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
+    TokenRecord, TryEnd, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -342,6 +342,29 @@ impl Store for ObservedStore {
 
     async fn drain_worker(&self, id: &WorkerId, draining: bool) -> Result<(), StoreError> {
         self.inner.drain_worker(id, draining).await
+    }
+
+    async fn set_quarantine(
+        &self,
+        worker: &WorkerId,
+        offers: serde_json::Value,
+        quarantined: Vec<QuarantineRecord>,
+        well: Vec<String>,
+    ) -> Result<(), StoreError> {
+        self.inner.set_quarantine(worker, offers, quarantined, well).await
+    }
+
+    async fn list_quarantine(&self) -> Result<Vec<QuarantineRecord>, StoreError> {
+        self.inner.list_quarantine().await
+    }
+
+    async fn release_device(
+        &self,
+        device: &str,
+        by: Option<&str>,
+        at: TimestampMs,
+    ) -> Result<QuarantineRecord, StoreError> {
+        self.inner.release_device(device, by, at).await
     }
 
     async fn forget_workers(&self, before: TimestampMs) -> Result<u64, StoreError> {

@@ -51,6 +51,7 @@ fn worker(target: Target, leases: u64, last_seen_at: TimestampMs) -> WorkerRecor
             compute_capability: (target == Target::Cuda).then(|| "8.0".parse().unwrap()),
             memory_bytes: 1,
             shared_slots: 2,
+            quarantine: None,
         }],
         tools: BTreeSet::new(),
         labels: BTreeSet::new(),
@@ -63,6 +64,8 @@ fn worker(target: Target, leases: u64, last_seen_at: TimestampMs) -> WorkerRecor
             memory_bytes: 1,
             last_level_cache_bytes: None,
             cpp_toolchain: None,
+            cuda_toolchain: None,
+            gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         },
     };

@@ -18,6 +18,7 @@ mod limits;
 mod loops;
 mod metrics;
 mod prune;
+mod quarantine;
 mod replicas;
 mod runs;
 mod setup;

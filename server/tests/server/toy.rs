@@ -197,6 +197,8 @@ pub(crate) fn machine() -> MachineFacts {
         memory_bytes: 1 << 30,
         last_level_cache_bytes: None,
         cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     }
 }
@@ -210,6 +212,7 @@ pub(crate) fn offers() -> Offers {
         compute_capability: None,
         memory_bytes: 1 << 30,
         shared_slots: 1,
+        quarantine: None,
     };
     Offers {
         targets: vec![Target::Cpu],
@@ -246,6 +249,7 @@ pub(crate) fn prepared() -> PreparedTask {
             cached: false,
             duration_ms: 1,
             report: CompilerReport::default(),
+            cuda: None,
             sandbox: SandboxReport::default(),
         },
         reference_library: hash.clone(),
@@ -254,6 +258,7 @@ pub(crate) fn prepared() -> PreparedTask {
         reference_normalized_error: 0.0,
         warnings: Vec::new(),
         machine: machine(),
+        profile: None,
     }
 }
 

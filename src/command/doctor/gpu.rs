@@ -2,16 +2,21 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use nightshift_worker::gpu::{ChildProber, Prober};
 use nightshift_worker::process::{CancelFlag, JailHost, JailedCommand, Limits, SandboxChoice, run_jailed};
 
-use super::Check;
+use super::{Check, gpu_devices, nvcc};
+use crate::compose;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 /// Where the tools are installed when `PATH` does not name them.
 const USUAL_FOLDERS: [&str; 3] =
     ["/usr/local/cuda/bin", "/opt/nvidia/nsight-systems/bin", "/opt/nvidia/nsight-compute"];
+/// Number of the capability that opens the counters whatever the driver's setting is.
+const CAP_SYS_ADMIN: u32 = 21;
 /// What a question for a version may use.
 const LIMITS: Limits = Limits {
     wall_ms: 20_000,
@@ -27,44 +32,25 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
     let executable = std::env::current_exe().map_err(|error| {
         Failure::new("worker.executable", format!("the path of this program is not known: {error}"))
     })?;
-    let tools = tokio::task::spawn_blocking(move || {
-        [
-            ("nvcc", "compiles for the GPU: part of the CUDA toolkit"),
-            ("nsys", "records timelines: Nsight Systems"),
-            ("ncu", "reads the GPU's counters: Nsight Compute"),
-        ]
-        .map(|(tool, purpose)| tool_check(&executable, &path, tool, purpose))
+    let config = compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
+    let gpus = config.gpus.clone();
+    let (tools, devices) = tokio::task::spawn_blocking(move || {
+        let prober: Arc<dyn Prober> = Arc::new(ChildProber::new(executable.clone()));
+        let tools =
+            [("nsys", "records timelines: Nsight Systems"), ("ncu", "reads the GPU's counters: Nsight Compute")]
+                .map(|(tool, purpose)| tool_check(&executable, &path, tool, purpose));
+        let mut devices = gpu_devices::checks(Path::new("/"), &gpus, &prober);
+        let nvcc = nvcc::check(&config);
+        devices.extend(gpu_devices::toolkit_against_driver(&nvcc.found, &gpus));
+        devices.push(nvcc);
+        (tools, devices)
     })
     .await
     .map_err(|error| Failure::new("internal.doctor", format!("a check broke down: {error}")))?;
-    let mut checks = vec![driver(Path::new("/"))];
+    let mut checks = devices;
     checks.extend(tools);
     checks.push(permission(Path::new("/")));
     Ok(checks)
-}
-
-fn driver(root: &Path) -> Check {
-    let version = std::fs::read_to_string(root.join("proc/driver/nvidia/version")).unwrap_or_default();
-    let gpus = std::fs::read_dir(root.join("proc/driver/nvidia/gpus"))
-        .map(|entries| {
-            entries
-                .filter_map(std::result::Result::ok)
-                .filter_map(|entry| std::fs::read_to_string(entry.path().join("information")).ok())
-                .filter_map(|text| {
-                    text.lines().find_map(|line| line.strip_prefix("Model:").map(|model| model.trim().to_owned()))
-                })
-                .collect::<Vec<_>>()
-        })
-        .unwrap_or_default();
-    match version.lines().next() {
-        Some(line) if !gpus.is_empty() => Check::ok("GPU", format!("{}; {}", gpus.join(", "), line.trim())),
-        Some(line) => Check::warning("GPU", format!("a driver, but no GPU: {}", line.trim()), "is one visible here?"),
-        None => Check::warning(
-            "GPU",
-            "no NVIDIA driver",
-            "needed for the `cuda` target only; the `cpu` target and the demo need none",
-        ),
-    }
 }
 
 fn tool_check(executable: &Path, path: &str, tool: &str, purpose: &str) -> Check {
@@ -113,6 +99,10 @@ fn permission(root: &Path) -> Check {
     let Ok(parameters) = std::fs::read_to_string(root.join("proc/driver/nvidia/params")) else {
         return Check::warning(name, "no NVIDIA driver", "needed for the `cuda` target only");
     };
+    let status = std::fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    if is_administrator(&status) {
+        return Check::ok(name, "this process may read the GPU's counters: it is an administrator's");
+    }
     let restricted = parameters.lines().any(|line| {
         line.split_once(':').is_some_and(|(key, value)| key.trim() == "RmProfilingAdminOnly" && value.trim() == "1")
     });
@@ -126,6 +116,13 @@ fn permission(root: &Path) -> Check {
     } else {
         Check::ok(name, "the GPU's counters are open to everyone")
     }
+}
+
+/// Whether the effective capabilities, as the kernel lists them, have what the driver asks for.
+fn is_administrator(status: &str) -> bool {
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = capabilities.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    capabilities.is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 == 1)
 }
 
 #[cfg(test)]
@@ -145,30 +142,16 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_a_driver_is_told_that_it_needs_none_for_the_demo() {
-        let root = root(&[]);
-        let check = driver(root.path());
-        assert_eq!(check.state, State::Warning);
-        assert!(!check.blocks_demo);
-    }
-
-    #[test]
-    fn a_gpu_is_named_with_its_driver() {
-        let root = root(&[
-            ("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX  570.1\nGCC version: 12\n"),
-            ("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n"),
-        ]);
-        let check = driver(root.path());
-        assert_eq!(check.state, State::Ok);
-        assert!(check.found.contains("NVIDIA H200") && check.found.contains("570.1"), "{}", check.found);
-    }
-
-    #[test]
     fn restricted_counters_are_a_warning_with_the_option_to_set() {
         let closed = root(&[("proc/driver/nvidia/params", "ResmanDebugLevel: 1\nRmProfilingAdminOnly: 1\n")]);
         let check = permission(closed.path());
         assert_eq!(check.state, State::Warning);
         assert!(check.advice.unwrap().contains("NVreg_RestrictProfilingToAdminUsers"));
+        let administrator = root(&[
+            ("proc/driver/nvidia/params", "RmProfilingAdminOnly: 1\n"),
+            ("proc/self/status", "Name:\tnightshift\nCapEff:\t000001ffffffffff\n"),
+        ]);
+        assert_eq!(permission(administrator.path()).state, State::Ok);
         let open = root(&[("proc/driver/nvidia/params", "RmProfilingAdminOnly: 0\n")]);
         assert_eq!(permission(open.path()).state, State::Ok);
     }

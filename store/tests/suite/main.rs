@@ -22,6 +22,7 @@ mod opening_sqlite;
 mod outages;
 mod ownership;
 mod place;
+mod quarantine;
 mod races;
 mod raw;
 mod reopening;

@@ -8,8 +8,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 use crate::compare::compare;
 use crate::inputs::TensorData;
-use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Breach, Session, SessionError, SessionOptions};
+use crate::runner::{Breach, Grounds, Launched, Session, SessionError, SessionOptions};
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.
@@ -57,7 +56,7 @@ impl From<OracleError> for StepFailure {
     }
 }
 
-/// Reference and truth at one shape.
+/// Reference and truth, at one shape at a time.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     reference: Session,
@@ -66,17 +65,33 @@ pub(crate) struct Oracle {
     tolerance: Tolerance,
 }
 
+/// Reference and truth that are getting ready.
+#[derive(Debug)]
+pub(crate) struct LaunchedOracle {
+    reference: Launched,
+    truth: Launched,
+    outputs: Vec<ConcreteTensor>,
+    tolerance: Tolerance,
+}
+
+impl LaunchedOracle {
+    /// Waits for both.
+    pub(crate) fn wait(self) -> Result<Oracle, OracleError> {
+        let Self { reference, truth, outputs, tolerance } = self;
+        Ok(Oracle { reference: reference.wait()?, truth: truth.wait()?, outputs, tolerance })
+    }
+}
+
 impl Oracle {
-    /// Starts both.
-    pub(crate) fn start(
-        host: &JailHost,
+    /// Starts both for these shapes, of which the first one comes first.
+    pub(crate) fn launch(
+        grounds: &Grounds<'_>,
         spec: &TaskSpec,
-        shapes: &ConcreteShapes,
+        shapes: &[ConcreteShapes],
         reference: &Path,
         truth: &Path,
-        cancel: &CancelFlag,
-    ) -> Result<Self, OracleError> {
-        let start = |library: &Path, double: bool| {
+    ) -> Result<LaunchedOracle, OracleError> {
+        let launch = |library: &Path, double: bool| {
             let options = SessionOptions {
                 library,
                 shapes,
@@ -85,15 +100,23 @@ impl Oracle {
                 call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(PATIENCE),
                 core: None,
                 require_sandbox: false,
+                device: grounds.device,
             };
-            Session::start(host, &options, cancel)
+            Session::launch(grounds.host, &options, grounds.cancel)
         };
-        Ok(Self {
-            reference: start(reference, false)?,
-            truth: start(truth, true)?,
-            outputs: shapes.outputs.clone(),
+        Ok(LaunchedOracle {
+            reference: launch(reference, false)?,
+            truth: launch(truth, true)?,
+            outputs: shapes.first().map(|shapes| shapes.outputs.clone()).unwrap_or_default(),
             tolerance: spec.tolerance,
         })
+    }
+
+    /// Takes the shape of this number for what follows.
+    pub(crate) fn select(&mut self, number: usize, shapes: &ConcreteShapes) -> Result<(), OracleError> {
+        self.outputs.clone_from(&shapes.outputs);
+        self.reference.select(number)?;
+        Ok(self.truth.select(number)?)
     }
 
     /// Hands both the weights.
@@ -120,6 +143,11 @@ impl Oracle {
             reference_error: found.largest_error.min(f64::MAX),
             breaches,
         }))
+    }
+
+    /// Both processes.
+    pub(crate) fn into_sessions(self) -> [Session; 2] {
+        [self.reference, self.truth]
     }
 
     /// What the reference printed.

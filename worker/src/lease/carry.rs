@@ -10,18 +10,20 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::backoff::Backoff;
+use super::device::is_of_a_device;
 use super::held::{Hold, StopCause};
 use super::life::Life;
 use super::slots::{Place, Slot, Statement};
 use super::{KILL_GRACE, Work};
 use crate::port::Port;
+use crate::process::{Survivor, take_survivors};
 use crate::trace::step_span;
 
 /// How long a worker that ends tries to say that it gives a step back.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What the thread of a step gave; nothing when it did not end in time after it was stopped.
-type Ended = Option<Result<StepOutput, StepFailure>>;
+pub(super) type Ended = Option<Result<StepOutput, StepFailure>>;
 
 impl<P: Port, W: Work> Life<P, W> {
     /// Carries a step out and reports it. Its place is free as soon as its processes are gone, and the report says so:
@@ -35,7 +37,7 @@ impl<P: Port, W: Work> Life<P, W> {
             };
             tracing::debug!(step.id = %step.step, "a step begins");
             let ended = match &slot {
-                Some(_) if hold.cause().is_none() => self.on_a_thread(&step, &hold).await,
+                Some(_) if hold.cause().is_none() => self.at_its_place(&step, &hold, place).await,
                 Some(_) => None,
                 None => Some(Err(StepFailure::retriable("worker.unsupported_step", "the worker has no such device"))),
             };
@@ -77,7 +79,7 @@ impl<P: Port, W: Work> Life<P, W> {
 
     /// Runs the step on a thread of its own: children die with the thread that starts them, and a thread that the
     /// runtime shares would outlive its step or end before it.
-    async fn on_a_thread(&self, step: &LeasedStep, hold: &Arc<Hold>) -> Ended {
+    pub(super) async fn on_a_thread(&self, step: &LeasedStep, hold: &Arc<Hold>) -> (Ended, Vec<Survivor>) {
         let (sender, mut receiver) = oneshot::channel();
         let thread = {
             let (work, step, hold) = (Arc::clone(&self.work), step.clone(), Arc::clone(hold));
@@ -86,23 +88,27 @@ impl<P: Port, W: Work> Life<P, W> {
                 let _within = span.enter();
                 let result = catch_unwind(AssertUnwindSafe(|| work.carry_out(&step, &hold.work)));
                 // Nobody listens when the step was given up.
-                let _ = sender.send(result.unwrap_or_else(|_| Err(panicked())));
+                let _ = sender.send((result.unwrap_or_else(|_| Err(panicked())), take_survivors()));
             })
         };
         if let Err(error) = thread {
             let message = format!("no thread could be started for the step: {error}");
-            return Some(Err(StepFailure::retriable("worker.overloaded", message)));
+            return (Some(Err(StepFailure::retriable("worker.overloaded", message))), Vec::new());
         }
+        let taken = |received: Result<(Result<StepOutput, StepFailure>, Vec<Survivor>), oneshot::error::RecvError>| {
+            let (result, survivors) = received.unwrap_or_else(|_| (Err(panicked()), Vec::new()));
+            (Some(result), survivors)
+        };
         tokio::select! {
-            result = &mut receiver => return Some(result.unwrap_or_else(|_| Err(panicked()))),
+            received = &mut receiver => return taken(received),
             () = hold.stopped.cancelled() => {}
             () = tokio::time::sleep(Duration::from_millis(step.timeout_ms)) => hold.stop(StopCause::TimedOut),
         }
-        let Ok(result) = tokio::time::timeout(KILL_GRACE, receiver).await else {
+        let Ok(received) = tokio::time::timeout(KILL_GRACE, receiver).await else {
             tracing::error!(step.id = %step.step, "the thread of a killed step does not end");
-            return None;
+            return (None, Vec::new());
         };
-        Some(result.unwrap_or_else(|_| Err(panicked())))
+        taken(received)
     }
 
     /// What is to be reported; nothing when nobody would take it.
@@ -110,7 +116,8 @@ impl<P: Port, W: Work> Life<P, W> {
         let done = match ended {
             // A result that was there before the stop is as good as any, except to somebody who cancelled.
             Some(Ok(output)) => Some(TryOutcome::Completed { output: Box::new(output) }),
-            Some(Err(failure)) if cause.is_none() => Some(TryOutcome::Failed { failure }),
+            // That a device is out of order has to be known, whatever else ended the step.
+            Some(Err(failure)) if cause.is_none() || is_of_a_device(&failure) => Some(TryOutcome::Failed { failure }),
             _ => None,
         };
         match cause {

@@ -110,6 +110,11 @@ impl<P: Port, W: Work> Life<P, W> {
                 self.steps.spawn(Arc::clone(self).refuse(step, hold, TryOutcome::Failed { failure }));
                 continue;
             };
+            if place.device().is_some_and(|device| self.slots.is_withdrawn(device)) {
+                // It was stated to be free before it fell ill: somebody else can have the step at once.
+                self.steps.spawn(Arc::clone(self).give_back(step, hold));
+                continue;
+            }
             let slot = statement.as_mut().and_then(|statement| statement.take(place));
             self.steps.spawn(Arc::clone(self).carry(step, hold, place, slot));
         }

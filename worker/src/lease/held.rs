@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn reply(lost: &[StepId], cancelled: &[StepId]) -> HeartbeatReply {
-        HeartbeatReply { lost: lost.to_vec(), cancelled: cancelled.to_vec() }
+        HeartbeatReply { lost: lost.to_vec(), cancelled: cancelled.to_vec(), released: Vec::new() }
     }
 
     #[test]

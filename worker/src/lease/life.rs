@@ -10,9 +10,11 @@ use nightshift_protocol::id::WorkerId;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::device::Told;
 use super::held::{Held, StopCause};
 use super::slots::Slots;
 use super::{KILL_GRACE, Stop, Work};
+use crate::gpu::Ward;
 use crate::port::{Port, PortError};
 
 /// Bounds on what a server may ask for.
@@ -44,6 +46,10 @@ pub(super) struct Life<P, W> {
     heartbeat: Duration,
     pub(super) held: Held,
     pub(super) slots: Arc<Slots>,
+    /// The GPUs, when there are some.
+    pub(super) ward: Option<Arc<Ward>>,
+    /// What this life told the server of them.
+    told: Told,
     /// Steps, until their reports are acknowledged.
     pub(super) steps: TaskTracker,
     /// Claims on their way.
@@ -59,7 +65,13 @@ pub(super) struct Life<P, W> {
 }
 
 impl<P: Port, W: Work> Life<P, W> {
-    pub(super) fn new(port: Arc<P>, work: Arc<W>, introduction: &RegisterWorker, registered: WorkerRegistered) -> Self {
+    pub(super) fn new(
+        port: Arc<P>,
+        work: Arc<W>,
+        introduction: &RegisterWorker,
+        registered: WorkerRegistered,
+        ward: Option<Arc<Ward>>,
+    ) -> Self {
         let lease = Duration::from_millis(registered.lease_ms.max(1));
         let heartbeat = Duration::from_millis(registered.heartbeat_ms).clamp(HEARTBEAT_BOUNDS.0, HEARTBEAT_BOUNDS.1);
         Self {
@@ -71,6 +83,8 @@ impl<P: Port, W: Work> Life<P, W> {
             heartbeat: heartbeat.min(lease / 3),
             held: Held::new(lease),
             slots: Slots::new(&introduction.offers),
+            ward,
+            told: Told::new(&introduction.offers),
             steps: TaskTracker::new(),
             claims: TaskTracker::new(),
             claims_fail: AtomicBool::new(false),
@@ -86,6 +100,7 @@ impl<P: Port, W: Work> Life<P, W> {
         loops.spawn(Arc::clone(&self).beat());
         loops.spawn(Arc::clone(&self).guard());
         loops.spawn(Arc::clone(&self).claim());
+        loops.spawn(Arc::clone(&self).mind_devices());
         loops.close();
         tokio::select! {
             () = stop.shutdown.cancelled() => self.finish(End::ShutDown),
@@ -154,12 +169,14 @@ impl<P: Port, W: Work> Life<P, W> {
         loop {
             let named = self.held.to_renew();
             let sent_at = Instant::now();
-            let heartbeat = Heartbeat { leases: named.clone() };
+            let heartbeat = Heartbeat { leases: named.clone(), quarantined: self.told.news(self.ward.as_deref()) };
             let call = self.port.heartbeat(&self.worker, &heartbeat, self.lease / 2);
             let Some(answer) = self.unless_over(call).await else { return };
             match answer {
                 Ok(reply) => {
                     self.held.renewed(&named, sent_at, &reply);
+                    self.told.came_through(heartbeat.quarantined);
+                    self.release(reply.released);
                     if failing {
                         tracing::info!("heartbeats come through again");
                     }

@@ -4,6 +4,7 @@
 //! Nothing is said twice: what a call that is on its way says to be free belongs to that call until it is answered, so
 //! that the answers to all of them together never bring more than there is room for.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nightshift_protocol::api::{FreeDevice, FreeSlots, LeasedStep};
@@ -32,6 +33,14 @@ impl Place {
             (_, None) => None,
         }
     }
+
+    /// The device, when it is on one.
+    pub(super) fn device(self) -> Option<u32> {
+        match self {
+            Self::Cpu => None,
+            Self::Shared(index) | Self::Exclusive(index) => Some(index),
+        }
+    }
 }
 
 /// All slots of a worker.
@@ -58,6 +67,8 @@ struct Device {
     /// Whether a call that is on its way says something of it to be free: one at a time, or else an exclusive step
     /// could wait for ever behind calls that each keep a shared place.
     stated: bool,
+    /// Whether nothing may begin on it: it is quarantined.
+    withdrawn: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +80,9 @@ enum Held {
 impl Device {
     fn free(&self) -> Option<FreeDevice> {
         let Held::Shared(held) = self.held else { return None };
+        if self.withdrawn {
+            return None;
+        }
         let free = FreeDevice { index: self.index, exclusive: held == 0, shared: self.places.saturating_sub(held) };
         (free.exclusive || free.shared > 0).then_some(free)
     }
@@ -105,13 +119,13 @@ impl Table {
             Place::Shared(index) => {
                 let Some(device) = self.device(index) else { return false };
                 match device.held {
-                    Held::Shared(held) if held < device.places => device.held = Held::Shared(held + 1),
+                    Held::Shared(held) if held < device.places && !device.withdrawn => device.held = Held::Shared(held + 1),
                     _ => return false,
                 }
                 true
             }
             Place::Exclusive(index) => {
-                let Some(device) = self.device(index).filter(|device| device.is_idle()) else { return false };
+                let Some(device) = self.device(index).filter(|device| device.is_idle() && !device.withdrawn) else { return false };
                 device.held = Held::Exclusive;
                 true
             }
@@ -141,6 +155,7 @@ impl Slots {
             places: offer.shared_slots,
             held: Held::Shared(0),
             stated: false,
+            withdrawn: offer.quarantine.is_some(),
         };
         let devices = offers.devices.iter().map(device).collect();
         let table = Table { cpu_total: offers.cpu_slots, cpu_held: 0, cpu_stated: 0, devices };
@@ -168,13 +183,26 @@ impl Slots {
         (cpu > 0 || !devices.is_empty()).then(|| Statement { slots: Arc::clone(self), cpu, devices })
     }
 
+    /// Keeps everything off these devices from now on, and nothing off the others.
+    pub(super) fn withdraw_only(&self, devices: &BTreeSet<u32>) {
+        for device in &mut self.table().devices {
+            device.withdrawn = devices.contains(&device.index);
+        }
+        self.freed.notify_waiters();
+    }
+
+    /// Whether nothing may begin on a device.
+    pub(super) fn is_withdrawn(&self, index: u32) -> bool {
+        self.table().device(index).is_some_and(|device| device.withdrawn)
+    }
+
     /// Waits for room for a step that came without having been asked for.
     pub(super) async fn wait_for(self: &Arc<Self>, place: Place) -> Option<Slot> {
         loop {
             // Before the look: what becomes free in between counts.
             let freed = self.freed.notified();
             if let Place::Shared(index) | Place::Exclusive(index) = place
-                && self.table().device(index).is_none()
+                && self.table().device(index).is_none_or(|device| device.withdrawn)
             {
                 return None;
             }

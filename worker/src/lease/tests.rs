@@ -1,5 +1,6 @@
 //! The lease loop against a server in memory.
 
+mod devices;
 mod fake;
 
 use std::sync::Arc;

@@ -35,6 +35,11 @@ impl<'a> Witness<'a> {
         Self { truth, spec, shapes, calls: 0, due: 0, judged: 0 }
     }
 
+    /// Its process.
+    pub(super) fn into_session(self) -> Session {
+        self.truth
+    }
+
     /// Hands over the weights.
     pub(super) fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
         self.truth.init(&widened(params))

@@ -11,9 +11,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::capture::Capture;
 use super::ending::RawEnd;
+use super::survivors;
 use super::wire::{self, WireError};
 use super::{JailHost, ProcessError};
-use crate::sandbox::{ControlMessage, JailPlan};
+use crate::sandbox::{ControlMessage, DeviceAccess, JailPlan};
 
 /// How long the supervisor may take to kill and collect everything, before we do it the rough way.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(3);
@@ -57,6 +58,7 @@ impl Jail {
         let mut supervisor = command
             .arg(plan.work.child_name())
             .env_clear()
+            .envs(plan.device.iter().flat_map(DeviceAccess::environment))
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::from(theirs))
@@ -163,16 +165,21 @@ impl Jail {
         threads.filter_map(Result::ok).filter_map(taken_ns).reduce(u64::saturating_add)
     }
 
+    /// Lets everything be killed, without waiting for it.
+    pub(crate) fn ask_to_end(&self) {
+        if let Some(control) = &self.control {
+            // Nothing more from us: that is what tells the supervisor to kill. It may still tell us how it ended.
+            let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Write);
+        }
+    }
+
     /// Kills everything, collects it and takes the rest of the output. Can be called again.
     pub(crate) fn finish(&mut self) {
         if self.supervisor_gone {
             return;
         }
         let deadline = Instant::now() + CLEANUP_LIMIT;
-        if let Some(control) = &self.control {
-            // Nothing more from us: that is what tells the supervisor to kill. It may still tell us how it ended.
-            let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Write);
-        }
+        self.ask_to_end();
         while Instant::now() < deadline {
             self.stdout.pump();
             self.stderr.pump();
@@ -195,6 +202,7 @@ impl Jail {
         self.stdout.pump();
         self.stderr.pump();
         self.control = None;
+        survivors::note(self.program);
     }
 
     fn kill_roughly(&mut self) {
@@ -248,7 +256,7 @@ pub(super) fn os(what: &str, source: std::io::Error) -> ProcessError {
     ProcessError::Os { what: what.to_owned(), source }
 }
 
-fn timespec(duration: Duration) -> Timespec {
+pub(super) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(duration.subsec_nanos()),

@@ -3,12 +3,14 @@
 //! Both sides only ever copy bytes in or out. The parent takes nothing from it on trust: what it needs again it keeps
 //! in its own memory.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::plan::{GUARD_BYTES, Region, RunnerPlan};
+use super::plan::{GUARD_BYTES, Layout, Region};
 use crate::inputs::TensorData;
 
 /// The parent's view of an arena.
@@ -56,8 +58,8 @@ impl Arena {
     }
 
     /// Sets the canaries around every buffer.
-    pub(super) fn set_canaries(&mut self, plan: &RunnerPlan, seed: u64) {
-        for (number, (_, region)) in plan.regions().enumerate() {
+    pub(super) fn set_canaries(&mut self, layout: &Layout, seed: u64) {
+        for (number, (_, region)) in layout.regions().enumerate() {
             for (side, guard) in guards(region).into_iter().enumerate() {
                 let mut stream = CanaryStream::new(seed, number, side);
                 for byte in self.bytes_mut(guard) {
@@ -68,14 +70,14 @@ impl Arena {
     }
 
     /// Names of the buffers whose canaries changed.
-    pub(super) fn broken_canaries(&self, plan: &RunnerPlan, seed: u64) -> Vec<String> {
+    pub(super) fn broken_canaries(&self, layout: &Layout, seed: u64) -> Vec<String> {
         let broken = |number: usize, region: Region| {
             guards(region).into_iter().enumerate().any(|(side, guard)| {
                 let mut stream = CanaryStream::new(seed, number, side);
                 self.bytes(guard).iter().any(|byte| *byte != stream.next())
             })
         };
-        plan.regions()
+        layout.regions()
             .enumerate()
             .filter(|(number, (_, region))| broken(*number, *region))
             .map(|(_, (name, _))| name.to_owned())
@@ -96,6 +98,24 @@ pub(super) fn map_shared(descriptor: &OwnedFd, size_bytes: usize) -> std::io::Re
     // SAFETY: the file is an anonymous one whose size is sealed, so no access can fall outside of it. The other process
     // may change the bytes at any time; both sides only copy plain bytes, for which every value is valid.
     unsafe { MmapOptions::new().len(size_bytes).map_mut(descriptor) }
+}
+
+/// Maps a file with tensors for a process that has no parent; what it changes stays its own.
+pub(super) fn map_private(file: &File, size_bytes: usize) -> std::io::Result<MmapMut> {
+    // SAFETY: the file lies in a folder that nobody else writes to while the process lives, and only plain bytes are
+    // copied from it, for which every value is valid.
+    unsafe { MmapOptions::new().len(size_bytes).map_copy(file) }
+}
+
+/// Makes a file with tensors in their places and zeros elsewhere.
+pub(super) fn fill_file(file: &File, size_bytes: usize, tensors: &[(Region, &TensorData)]) -> std::io::Result<()> {
+    file.set_len(u64::try_from(size_bytes).unwrap_or(u64::MAX))?;
+    for (region, data) in tensors {
+        let mut bytes = vec![0; region.size];
+        data.copy_to_bytes(&mut bytes);
+        file.write_all_at(&bytes, u64::try_from(region.offset).unwrap_or(u64::MAX))?;
+    }
+    Ok(())
 }
 
 fn guards(region: Region) -> [Region; 2] {

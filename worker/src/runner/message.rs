@@ -3,13 +3,25 @@
 use serde::{Deserialize, Serialize};
 
 /// From the parent. Each request carries a number that its answer has to repeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
+    /// Take hold of the device.
+    Open {
+        /// Number of the request.
+        nonce: u64,
+    },
     /// Load the library.
     Load {
         /// Number of the request.
         nonce: u64,
+    },
+    /// Take the shape of this number for what follows; what was prepared for another one is freed.
+    Shape {
+        /// Number of the request.
+        nonce: u64,
+        /// Which.
+        layout: usize,
     },
     /// Prepare the weights, after freeing what was prepared before.
     Init {
@@ -20,19 +32,126 @@ pub(crate) enum Request {
     Run {
         /// Number of the request.
         nonce: u64,
+        /// On a device: what its outputs and its scratch memory are filled with before.
+        poison: u32,
+        /// On a device: whether the weights have to be copied anew.
+        weights: bool,
+    },
+    /// On a device: keep the inputs in place as a set to draw from.
+    Stage {
+        /// Number of the request.
+        nonce: u64,
+        /// Number of the set.
+        set: usize,
+    },
+    /// On a device: call the program once on a mixture of sets, timed, with cold caches.
+    Sample {
+        /// Number of the request.
+        nonce: u64,
+        /// What its outputs are filled with before.
+        poison: u32,
+        /// The inputs.
+        mix: Mix,
+        /// Where inputs and outputs are kept after the call.
+        slot: usize,
+    },
+    /// On a device: as many samples as there are mixtures, in one go, timed by nobody but the parent.
+    Burst {
+        /// Number of the request.
+        nonce: u64,
+        /// What outputs are filled with before each call.
+        poison: u32,
+        /// The inputs of each call.
+        mixes: Vec<Mix>,
+        /// Where inputs and outputs of the first call are kept; those of the others follow.
+        first_slot: usize,
+        /// Whether the program is left out.
+        empty: bool,
+    },
+    /// On a device: the program's calls as one recorded graph, launched so many times, timed.
+    Graph {
+        /// Number of the request.
+        nonce: u64,
+        /// How many times.
+        launches: usize,
+    },
+    /// On a device: put inputs and outputs of an earlier call in place.
+    Fetch {
+        /// Number of the request.
+        nonce: u64,
+        /// Which.
+        slot: usize,
     },
 }
 
+impl Request {
+    /// Number of the request.
+    pub(crate) fn nonce(&self) -> u64 {
+        match self {
+            Self::Open { nonce }
+            | Self::Load { nonce }
+            | Self::Shape { nonce, .. }
+            | Self::Init { nonce }
+            | Self::Run { nonce, .. }
+            | Self::Stage { nonce, .. }
+            | Self::Sample { nonce, .. }
+            | Self::Burst { nonce, .. }
+            | Self::Graph { nonce, .. }
+            | Self::Fetch { nonce, .. } => *nonce,
+        }
+    }
+}
+
+/// Inputs of one call, made of two sets: each tensor is the end of one, from a place on, followed by the beginning of
+/// the other. Values are drawn independently of each other, so that this is as good a draw as any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mix {
+    /// The set that the tensors begin with.
+    pub(crate) first: usize,
+    /// The set that they end with.
+    pub(crate) second: usize,
+    /// Decides the place.
+    pub(crate) shift: u64,
+}
+
+impl Mix {
+    /// Elements of the first set that are left out of a tensor of so many, to be taken from the second.
+    pub(crate) fn skipped(self, elements: usize) -> usize {
+        let elements = u64::try_from(elements).unwrap_or(u64::MAX);
+        if elements == 0 { 0 } else { usize::try_from(self.shift % elements).unwrap_or(0) }
+    }
+}
+
 /// From the runner, one for each request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Reply {
     /// Number of the request.
     pub(crate) nonce: u64,
     /// What the entry point returned; 0 for success.
     pub(crate) status: i32,
-    /// Time of the call in nanoseconds, as the runner's clock saw it.
+    /// Time of the call in nanoseconds, as the runner's clock saw it; on a device, by the device's events.
     pub(crate) elapsed_ns: u64,
+    /// On a device: from the end of the call on its stream until nothing ran on the device any more, in nanoseconds.
+    pub(crate) rest_ns: Option<u64>,
     /// Why the library could not be loaded.
     pub(crate) load_error: Option<String>,
+    /// What went wrong on the device.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Reply {
+    /// On a device: from the first event around the call until nothing ran any more, in nanoseconds.
+    pub(crate) fn at_rest_ns(&self) -> Option<u64> {
+        self.rest_ns.map(|rest_ns| self.elapsed_ns.saturating_add(rest_ns))
+    }
+}
+
+/// An error of the device's driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    /// What was asked of the driver.
+    pub(crate) during: String,
+    /// The driver's name of the error.
+    pub(crate) error: String,
 }

@@ -42,23 +42,37 @@ pub(crate) struct Placed {
 pub(crate) struct RunnerPlan {
     /// The library.
     pub(crate) library: PathBuf,
+    /// Libraries that it may rely on, loaded before it.
+    pub(crate) libraries: Vec<PathBuf>,
+    /// The shapes that it is called with, one at a time. All of them take the same memory.
+    pub(crate) layouts: Vec<Layout>,
+    /// Size of the arena in bytes.
+    pub(crate) total_bytes: usize,
+    /// Processor core to stay on.
+    pub(crate) core: Option<usize>,
+    /// Whether tensors live in the memory of a device.
+    pub(crate) on_device: bool,
+    /// Whether system calls that only the driver needs are refused once it has started.
+    pub(crate) filtered: bool,
+}
+
+/// Where the tensors of one shape lie.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layout {
     /// Inputs.
     pub(crate) inputs: Vec<Placed>,
     /// Weights.
     pub(crate) params: Vec<Placed>,
     /// Outputs.
     pub(crate) outputs: Vec<Placed>,
-    /// Scratch memory of a call.
+    /// Scratch memory of a call. On a device only its guards are shared.
     pub(crate) workspace: Region,
-    /// Size of the arena in bytes.
-    pub(crate) total_bytes: usize,
-    /// Processor core to stay on.
-    pub(crate) core: Option<usize>,
+    /// First byte behind everything.
+    end: usize,
 }
 
-impl RunnerPlan {
-    /// Lays out the tensors of one shape; `double` widens 32-bit floats, for the truth.
-    pub(crate) fn new(library: PathBuf, shapes: &ConcreteShapes, double: bool, core: Option<usize>) -> Self {
+impl Layout {
+    fn new(shapes: &ConcreteShapes, double: bool) -> Self {
         let mut end = 0_usize;
         let mut region = |size: usize| {
             let offset = (end + GUARD_BYTES).next_multiple_of(ALIGN_BYTES);
@@ -82,19 +96,29 @@ impl RunnerPlan {
         };
         let (inputs, params, outputs) = (place(&shapes.inputs), place(&shapes.params), place(&shapes.outputs));
         let workspace = region(WORKSPACE_BYTES);
-        let total_bytes = end.next_multiple_of(rustix::param::page_size());
-        Self { library, inputs, params, outputs, workspace, total_bytes, core }
-    }
-
-    /// Size of the arena in bytes.
-    pub(crate) fn arena_bytes(&self) -> u64 {
-        u64::try_from(self.total_bytes).unwrap_or(u64::MAX)
+        Self { inputs, params, outputs, workspace, end }
     }
 
     /// Every buffer, in the order of the arena.
     pub(crate) fn regions(&self) -> impl Iterator<Item = (&str, Region)> {
         let tensors = self.inputs.iter().chain(&self.params).chain(&self.outputs);
         tensors.map(|placed| (placed.name.as_str(), placed.region)).chain([("workspace", self.workspace)])
+    }
+
+}
+
+impl RunnerPlan {
+    /// Lays out the tensors of every shape; `double` widens 32-bit floats, for the truth.
+    pub(crate) fn new(library: PathBuf, shapes: &[ConcreteShapes], double: bool, core: Option<usize>) -> Self {
+        let layouts: Vec<Layout> = shapes.iter().map(|shapes| Layout::new(shapes, double)).collect();
+        let end = layouts.iter().map(|layout| layout.end).max().unwrap_or(0);
+        let total_bytes = end.next_multiple_of(rustix::param::page_size()).max(rustix::param::page_size());
+        Self { library, libraries: Vec::new(), layouts, total_bytes, core, on_device: false, filtered: false }
+    }
+
+    /// Size of the arena in bytes.
+    pub(crate) fn arena_bytes(&self) -> u64 {
+        u64::try_from(self.total_bytes).unwrap_or(u64::MAX)
     }
 
     /// Keeps this process on its core. Timing on a core that cannot be had is still timing.
@@ -134,15 +158,18 @@ mod tests {
             params: vec![tensor("w", 1)],
             outputs: vec![tensor("z", 5)],
         };
+        let larger = ConcreteShapes { inputs: vec![tensor("x", 1 << 18)], ..shapes.clone() };
         for double in [false, true] {
-            let plan = RunnerPlan::new(PathBuf::from("/lib"), &shapes, double, None);
+            let plan = RunnerPlan::new(PathBuf::from("/lib"), &[shapes.clone(), larger.clone()], double, None);
+            let layout = &plan.layouts[0];
             let mut end = 0;
-            for (name, region) in plan.regions() {
+            for (name, region) in layout.regions() {
                 assert_eq!(region.offset % ALIGN_BYTES, 0, "{name}");
                 assert!(region.offset >= end + GUARD_BYTES, "{name}");
                 end = region.offset + region.size + GUARD_BYTES;
             }
             assert!(plan.total_bytes >= end);
+            assert!(plan.total_bytes > 1 << 20, "the largest shape has to fit");
         }
     }
 }

@@ -5,13 +5,16 @@ use std::ffi::{CString, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::arena::map_shared;
-use super::message::{Reply, Request};
-use super::plan::{Placed, RunnerPlan};
+use super::device::{Addresses, Arena as DeviceArena, Device, DeviceTime};
+use super::driver::fault_of_status;
+use super::message::{Fault, Reply, Request};
+use super::plan::{Layout, Placed, RunnerPlan};
 use crate::process::{receive, send};
+use crate::sandbox::refuse_after_start;
 
 /// Exit status of a runner that was given something it cannot work with.
 const UNUSABLE: i32 = 126;
@@ -50,13 +53,11 @@ struct Described {
 }
 
 impl Described {
-    fn new(placed: &Placed, base: *mut u8) -> Self {
+    fn new(placed: &Placed, data: *mut c_void) -> Self {
         let mut strides = vec![1_i64; placed.shape.len()];
         for axis in (1..placed.shape.len()).rev() {
             strides[axis - 1] = strides[axis] * placed.shape[axis];
         }
-        // SAFETY: the plan's regions lie inside of the arena, whose size both sides know from the plan.
-        let data = unsafe { base.add(placed.region.offset) }.cast();
         Self {
             data,
             dtype: placed.dtype.abi_code(),
@@ -64,6 +65,10 @@ impl Described {
             strides,
             name: CString::new(placed.name.as_bytes()).unwrap_or_default(),
         }
+    }
+
+    fn all(tensors: &[Placed], data: &[*mut c_void]) -> Vec<Self> {
+        tensors.iter().zip(data).map(|(placed, data)| Self::new(placed, *data)).collect()
     }
 
     fn descriptor(&self) -> NsTensor {
@@ -139,16 +144,23 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let channel = ManuallyDrop::new(channel);
     let Ok(mut arena) = map_shared(&memory, plan.total_bytes) else { return UNUSABLE };
     drop(memory);
-    let base = arena.as_mut_ptr();
-    let describe = |tensors: &[Placed]| tensors.iter().map(|placed| Described::new(placed, base)).collect::<Vec<_>>();
-    let (params, outputs) = (describe(&plan.params), describe(&plan.outputs));
-    let mut inputs = describe(&plan.inputs);
-    inputs.extend(describe(&plan.params));
-    // SAFETY: as for the tensors.
-    let workspace = unsafe { base.add(plan.workspace.offset) }.cast();
-    let mut runner = Runner { params, inputs, outputs, workspace, program: None, state: std::ptr::null_mut() };
+    let mut runner = Runner {
+        plan,
+        arena: DeviceArena(arena.as_mut_ptr()),
+        device: None,
+        opened: None,
+        shape: None,
+        program: None,
+        state: std::ptr::null_mut(),
+    };
+    if plan.on_device {
+        // Before it is asked to: others get ready meanwhile.
+        runner.opened = Some(runner.open());
+    } else if runner.take_shape(0).is_err() {
+        return UNUSABLE;
+    }
     while let Ok(Some(received)) = receive::<Request>(&*channel) {
-        let Some(reply) = runner.answer(plan, received.message) else { return UNUSABLE };
+        let Some(reply) = runner.answer(received.message) else { return UNUSABLE };
         if send(&*channel, &reply, &[]).is_err() {
             break;
         }
@@ -156,74 +168,215 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     0
 }
 
-struct Runner {
+/// The tensors of one shape, as the program is given them.
+struct Shape {
     params: Vec<Described>,
+    /// The weights come behind the inputs.
     inputs: Vec<Described>,
     outputs: Vec<Described>,
     workspace: *mut c_void,
+}
+
+impl Shape {
+    fn new(layout: &Layout, addresses: &Addresses) -> Self {
+        let mut inputs = Described::all(&layout.inputs, &addresses.inputs);
+        inputs.extend(Described::all(&layout.params, &addresses.params));
+        Self {
+            params: Described::all(&layout.params, &addresses.params),
+            inputs,
+            outputs: Described::all(&layout.outputs, &addresses.outputs),
+            workspace: addresses.workspace,
+        }
+    }
+}
+
+pub(super) struct Runner<'a> {
+    plan: &'a RunnerPlan,
+    arena: DeviceArena,
+    device: Option<Device>,
+    /// How the taking hold of the device went, until somebody asks.
+    opened: Option<Result<(), Fault>>,
+    shape: Option<Shape>,
     program: Option<Program>,
     state: *mut c_void,
 }
 
-impl Runner {
-    fn answer(&mut self, plan: &RunnerPlan, request: Request) -> Option<Reply> {
-        match request {
-            Request::Load { nonce } => {
-                let load_error = match load(plan) {
-                    Ok(program) => {
-                        self.program = Some(program);
-                        None
-                    }
-                    Err(message) => Some(message),
-                };
-                Some(Reply { nonce, status: 0, elapsed_ns: 0, load_error })
-            }
-            Request::Init { nonce } => {
-                let status = self.init()?;
-                Some(Reply { nonce, status, elapsed_ns: 0, load_error: None })
-            }
-            Request::Run { nonce } => {
-                let (status, elapsed_ns) = self.run()?;
-                Some(Reply { nonce, status, elapsed_ns, load_error: None })
-            }
-        }
+/// What a request comes to: a reply, or a fault of the device. Nothing when it came out of turn.
+type Answer = Option<Result<Reply, Fault>>;
+
+impl<'a> Runner<'a> {
+    /// A runner on a device, without a parent.
+    pub(super) fn alone(plan: &'a RunnerPlan, arena: *mut u8) -> Self {
+        let arena = DeviceArena(arena);
+        Self { plan, arena, device: None, opened: None, shape: None, program: None, state: std::ptr::null_mut() }
     }
 
-    fn init(&mut self) -> Option<i32> {
-        let program = self.program.as_ref()?;
-        if let Some(free) = program.free.filter(|_| !self.state.is_null()) {
+    pub(super) fn answer(&mut self, request: Request) -> Option<Reply> {
+        let nonce = request.nonce();
+        let answer = match request {
+            Request::Open { .. } => {
+                let opened = self.opened.take().unwrap_or_else(|| self.open());
+                Some(opened.map(|()| Reply::default()))
+            }
+            Request::Load { .. } => self.load(),
+            Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
+            Request::Init { .. } => self.init(),
+            Request::Run { poison, weights, .. } => match &self.device {
+                None => self.run().map(|(status, elapsed_ns)| Ok(Reply { status, elapsed_ns, ..Reply::default() })),
+                Some(_) => self.run_on_device(poison, weights),
+            },
+            Request::Stage { set, .. } => {
+                Some(self.device.as_mut()?.stage(set).map(|()| Reply::default()))
+            }
+            Request::Sample { poison, mix, slot, .. } => self.on_device(false, |device, call| {
+                device.sample(mix, poison, slot, call)
+            }),
+            Request::Burst { poison, mixes, first_slot, empty, .. } => self.on_device(empty, |device, call| {
+                device.burst(&mixes, poison, first_slot, call).map(|status| (status, DeviceTime::default()))
+            }),
+            Request::Graph { launches, .. } => self.on_device(false, |device, call| device.graph(launches, call)),
+            Request::Fetch { slot, .. } => Some(self.device.as_ref()?.fetch(slot).map(|()| Reply::default())),
+        };
+        Some(match answer? {
+            Ok(reply) => Reply { nonce, ..reply },
+            Err(fault) => Reply { nonce, fault: Some(fault), ..Reply::default() },
+        })
+    }
+
+    /// Takes hold of the device, and makes room for the first shape.
+    fn open(&mut self) -> Result<(), Fault> {
+        self.device = Some(Device::open(self.arena)?);
+        if self.plan.filtered {
+            refuse_after_start()
+                .map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
+        }
+        self.take_shape(0)
+    }
+
+    fn load(&mut self) -> Answer {
+        let load_error = match load(self.plan) {
+            Ok(program) => {
+                self.program = Some(program);
+                None
+            }
+            Err(message) => Some(message),
+        };
+        Some(Ok(Reply { load_error, ..Reply::default() }))
+    }
+
+    fn take_shape(&mut self, number: usize) -> Result<(), Fault> {
+        self.free();
+        let Some(layout) = self.plan.layouts.get(number) else {
+            return Err(Fault { during: "taking a shape".to_owned(), error: "there is no such shape".to_owned() });
+        };
+        let addresses = match &mut self.device {
+            Some(device) => device.take_shape(layout)?,
+            None => self.arena.addresses(layout),
+        };
+        self.shape = Some(Shape::new(layout, &addresses));
+        Ok(())
+    }
+
+    /// Frees what the program made of earlier weights.
+    fn free(&mut self) {
+        let free = self.program.as_ref().and_then(|program| program.free);
+        if let Some(free) = free.filter(|_| !self.state.is_null()) {
             // SAFETY: the state came from this library's `ns_init` and was not freed since.
             unsafe { free(self.state) };
         }
         self.state = std::ptr::null_mut();
-        let Some(init) = program.init else { return Some(0) };
-        let params: Vec<NsTensor> = self.params.iter().map(Described::descriptor).collect();
+    }
+
+    fn init(&mut self) -> Answer {
+        self.free();
+        if let Some(Err(fault)) = self.device.as_ref().map(|device| device.upload_weights().and_then(|()| device.settle())) {
+            return Some(Err(fault));
+        }
+        let (program, shape) = (self.program.as_ref()?, self.shape.as_ref()?);
+        let Some(init) = program.init else { return Some(Ok(Reply::default())) };
+        let params: Vec<NsTensor> = shape.params.iter().map(Described::descriptor).collect();
         // SAFETY: the library promises the native contract; descriptors and what they point to outlive the call. What it
         // does beside its promises can only hurt this process, which exists for that.
-        Some(unsafe { init(params.as_ptr(), count(&params), &raw mut self.state) })
+        let status = unsafe { init(params.as_ptr(), count(&params), &raw mut self.state) };
+        let settled = self.device.as_ref().map_or(Ok(()), Device::settle);
+        let fault = self.device.as_ref().and_then(|_| fault_of_status(status, "ns_init"));
+        Some(settled.map(|()| Reply { status, fault, ..Reply::default() }))
+    }
+
+    fn run_on_device(&mut self, poison: u32, weights: bool) -> Answer {
+        let device = self.device.as_ref()?;
+        let upload = || {
+            if weights {
+                device.upload_weights()?;
+            }
+            device.upload(poison)
+        };
+        if let Err(fault) = upload() {
+            return Some(Err(fault));
+        }
+        let answer = self.on_device(false, |device, call| device.time(call))?;
+        Some(answer.and_then(|reply| self.device.as_ref().map_or(Ok(()), Device::download).map(|()| reply)))
+    }
+
+    /// Lets the device do something with calls of the program, or with nothing in their place.
+    fn on_device(
+        &mut self,
+        empty: bool,
+        act: impl FnOnce(&mut Device, &mut dyn FnMut() -> i32) -> Result<(i32, DeviceTime), Fault>,
+    ) -> Answer {
+        let mut device = self.device.take()?;
+        let stream = device.stream.handle();
+        let Self { program, shape, state, .. } = self;
+        let (program, shape) = (program.as_ref()?, shape.as_ref()?);
+        let done = act(&mut device, &mut || if empty { 0 } else { call(program, shape, *state, stream) });
+        self.device = Some(device);
+        Some(done.map(|(status, time)| Reply {
+            status,
+            elapsed_ns: time.events_ns,
+            rest_ns: Some(time.rest_ns),
+            fault: fault_of_status(status, "ns_run"),
+            ..Reply::default()
+        }))
     }
 
     fn run(&mut self) -> Option<(i32, u64)> {
-        let run = self.program.as_ref()?.run;
-        let inputs: Vec<NsTensor> = self.inputs.iter().map(Described::descriptor).collect();
-        let mut outputs: Vec<NsTensor> = self.outputs.iter().map(Described::descriptor).collect();
-        let outputs_count = count(&outputs);
+        let (program, shape) = (self.program.as_ref()?, self.shape.as_ref()?);
         let started = clock_gettime(ClockId::MonotonicRaw);
-        // SAFETY: as for `ns_init`; the workspace has the size that the contract names.
-        let status = unsafe {
-            run(
-                self.state,
-                inputs.as_ptr(),
-                count(&inputs),
-                outputs.as_mut_ptr(),
-                outputs_count,
-                self.workspace,
-                std::ptr::null_mut(),
-            )
-        };
+        let status = call(program, shape, self.state, std::ptr::null_mut());
         let ended = clock_gettime(ClockId::MonotonicRaw);
         let elapsed = (ended.tv_sec - started.tv_sec) * 1_000_000_000 + (ended.tv_nsec - started.tv_nsec);
         Some((status, u64::try_from(elapsed).unwrap_or(0)))
+    }
+
+    /// Calls the program once on what is in place, within the range that profilers are asked to look at.
+    pub(super) fn call_marked(&mut self) -> Option<Reply> {
+        let answer = self.on_device(false, |device, call| {
+            device.profile(true);
+            let status = call();
+            device.settle()?;
+            device.profile(false);
+            Ok((status, DeviceTime::default()))
+        })?;
+        Some(answer.unwrap_or_else(|fault| Reply { fault: Some(fault), ..Reply::default() }))
+    }
+}
+
+/// Calls the program once.
+fn call(program: &Program, shape: &Shape, state: *mut c_void, stream: *mut c_void) -> i32 {
+    let inputs: Vec<NsTensor> = shape.inputs.iter().map(Described::descriptor).collect();
+    let mut outputs: Vec<NsTensor> = shape.outputs.iter().map(Described::descriptor).collect();
+    let outputs_count = count(&outputs);
+    // SAFETY: as for `ns_init`; the workspace has the size that the contract names.
+    unsafe {
+        (program.run)(
+            state,
+            inputs.as_ptr(),
+            count(&inputs),
+            outputs.as_mut_ptr(),
+            outputs_count,
+            shape.workspace,
+            stream,
+        )
     }
 }
 
@@ -232,6 +385,11 @@ fn count(tensors: &[NsTensor]) -> i32 {
 }
 
 fn load(plan: &RunnerPlan) -> Result<Program, String> {
+    for path in &plan.libraries {
+        // SAFETY: libraries of the toolkit, which the worker chose. They stay loaded.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+        std::mem::forget(library.map_err(|error| describe(&error))?);
+    }
     // SAFETY: runs the library's constructors. They are foreign code like the rest of it, and as restricted.
     let library = unsafe { Library::open(Some(&plan.library), RTLD_NOW | RTLD_LOCAL) };
     let library = library.map_err(|error| describe(&error))?;

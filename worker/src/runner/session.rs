@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
@@ -11,13 +12,13 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 use super::arena::Arena;
 use super::breach::Breach;
-use super::message::{Reply, Request};
-use super::plan::{Placed, RunnerPlan};
+use super::message::{Fault, Reply, Request};
+use super::plan::{Layout, Placed, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{
-    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, WATCH_INTERVAL, classify, pair, receive, send,
+    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, classify, pair, receive, send,
 };
-use crate::sandbox::{JailPlan, Work};
+use crate::sandbox::{DeviceAccess, JailPlan, Work};
 
 /// Captured output of a runner in bytes; more ends it.
 const OUTPUT_BYTES: usize = 256 * 1024;
@@ -34,6 +35,9 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long a program whose socket can be read without a question may take to turn out to have ended.
 const ENDING_LIMIT: Duration = Duration::from_millis(100);
 
+/// How long the taking hold of a device may take, in milliseconds: a machine with many devices takes its time.
+const OPEN_LIMIT_MS: u64 = 30_000;
+
 /// Added to the time limit of a call for loading the library.
 const LOAD_EXTRA_MS: u64 = 2_000;
 
@@ -45,8 +49,8 @@ const CPU_LIMIT_S: u64 = 3_600;
 pub struct SessionOptions<'a> {
     /// The library.
     pub library: &'a Path,
-    /// The tensors of a call.
-    pub shapes: &'a ConcreteShapes,
+    /// The tensors of a call: the shapes that it will be called with, the first one first.
+    pub shapes: &'a [ConcreteShapes],
     /// Widen 32-bit floats to 64 bits: the library gives the truth.
     pub double: bool,
     /// Memory beside the tensors, in bytes.
@@ -57,6 +61,52 @@ pub struct SessionOptions<'a> {
     pub core: Option<usize>,
     /// Load nothing unless files and network are out of reach.
     pub require_sandbox: bool,
+    /// The GPU that tensors live on; none for the host.
+    pub device: Option<&'a DeviceUse>,
+}
+
+/// Where sessions are started.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    /// The binary of the children, and how they are isolated.
+    pub host: &'a JailHost,
+    /// The GPU that programs run on; none for the host.
+    pub device: Option<&'a DeviceUse>,
+    /// Ends everything.
+    pub cancel: &'a CancelFlag,
+    /// Keeps the steps of this worker on the device apart while one of them takes times; none where a step is alone
+    /// anyway.
+    pub gate: Option<&'a RwLock<()>>,
+}
+
+impl<'a> Grounds<'a> {
+    /// Waits for a place on the device beside others.
+    #[must_use]
+    pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
+        self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until nothing else is at work on the device, and keeps it so.
+    #[must_use]
+    pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
+        self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The shapes that one process serves, in the order given. On the host a process is cheap and each shape gets a
+    /// fresh one; on a device taking hold of it costs more than most checks.
+    #[must_use]
+    pub fn together(&self, shapes: &'a [ConcreteShapes]) -> Vec<&'a [ConcreteShapes]> {
+        if self.device.is_some() { vec![shapes] } else { shapes.chunks(1).collect() }
+    }
+}
+
+/// A GPU for programs to run on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// How a jailed process gets to it.
+    pub access: DeviceAccess,
+    /// Libraries of the toolkit that programs may rely on.
+    pub libraries: Vec<PathBuf>,
 }
 
 /// Why a session is over.
@@ -68,6 +118,14 @@ pub enum SessionError {
     /// The isolation is not sufficient; the library was not loaded.
     #[error("the isolation of this machine is not sufficient")]
     Insufficient(Box<SandboxReport>),
+    /// The device could not be taken hold of; the library was not loaded.
+    #[error("the GPU cannot be used: {error} while {during}")]
+    Device {
+        /// The driver's name of the error.
+        error: String,
+        /// What was asked of the driver.
+        during: String,
+    },
     /// It could not be run at all.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -79,6 +137,7 @@ impl SessionError {
         match self {
             Self::Ended(end) => Ok(end),
             Self::Insufficient(report) => Err(insufficient(&report)),
+            error @ Self::Device { .. } => Err(StepFailure::retriable("gpu.unusable", error.to_string())),
             Self::Process(error) => Err(error.into()),
         }
     }
@@ -109,13 +168,13 @@ fn insufficient(report: &SandboxReport) -> StepFailure {
 /// Times of one call in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTime {
-    /// As the runner's clock saw it.
+    /// As the runner's clock saw it; on a device, between the device's own events around the call.
     pub inside_ns: u64,
     /// From sending the request to receiving the answer, by the parent's clock.
     pub outside_ns: u64,
     /// Processor time that the process took since its previous answer, as the kernel counts it; none where it does not
     /// tell. Between answer and request a program has nothing to do: what it takes there, it took for this call or from
-    /// somebody else's.
+    /// somebody else's. On a device, until nothing ran on it any more, on whatever stream.
     pub processor_ns: Option<u64>,
 }
 
@@ -130,20 +189,54 @@ pub struct Call {
     pub breaches: Vec<Breach>,
 }
 
+/// A process that is getting ready.
+#[derive(Debug)]
+pub struct Launched {
+    session: Session,
+    memory_bytes: u64,
+    require_sandbox: bool,
+}
+
+impl Launched {
+    /// Waits until it is restricted and, on a device, has taken hold of it.
+    pub fn wait(self) -> Result<Session, SessionError> {
+        let Self { mut session, memory_bytes, require_sandbox } = self;
+        session.wait_until_restricted()?;
+        if require_sandbox && !session.report.is_sufficient() {
+            return Err(SessionError::Insufficient(Box::new(session.report.clone())));
+        }
+        if session.plan.on_device {
+            session.open_device()?;
+        }
+        // What a process weighs before anything foreign is in it is not the program's.
+        let base = session.jail.resident_bytes();
+        session.base_private_bytes = base.map_or(0, |resident| resident.private);
+        session.base_total_bytes = base.map_or(0, |resident| resident.total);
+        session.peak_bytes = 0;
+        session.memory_bytes = memory_bytes;
+        session.remember_outputs();
+        Ok(session)
+    }
+}
+
 /// A running library.
 #[derive(Debug)]
 pub struct Session {
     jail: Jail,
     channel: OwnedFd,
-    arena: Arena,
-    plan: RunnerPlan,
+    pub(super) arena: Arena,
+    pub(super) plan: RunnerPlan,
+    /// Number of the shape in use.
+    shape: usize,
     report: SandboxReport,
     params: Vec<TensorData>,
-    inputs: Vec<TensorData>,
+    /// On a device: whether the weights in its memory are known to be wrong.
+    weights_stale: bool,
+    pub(super) inputs: Vec<TensorData>,
     output_shapes: Vec<TensorData>,
-    nonces: SecretSeeds,
+    pub(super) nonces: SecretSeeds,
     canary_seed: u64,
-    poison: [u8; 8],
+    pub(super) poison: [u8; 8],
     loaded: bool,
     /// Processor time up to the last answer.
     settled_ns: Option<u64>,
@@ -151,7 +244,7 @@ pub struct Session {
     base_total_bytes: u64,
     peak_bytes: u64,
     memory_bytes: u64,
-    call_timeout_ms: u64,
+    pub(super) call_timeout_ms: u64,
     cancel: CancelFlag,
     library: PathBuf,
 }
@@ -159,10 +252,20 @@ pub struct Session {
 impl Session {
     /// Starts the process and waits until it is restricted. Nothing of the library runs yet.
     pub fn start(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Self, SessionError> {
+        Self::launch(host, options, cancel)?.wait()
+    }
+
+    /// Starts the process, and lets it get ready by itself: what takes its time, on a device, can be done side by side.
+    pub fn launch(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Launched, SessionError> {
         let os = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
-        let plan = RunnerPlan::new(library.clone(), options.shapes, options.double, options.core);
+        let mut plan = RunnerPlan::new(library.clone(), options.shapes, options.double, options.core);
+        if let Some(device) = options.device {
+            plan.on_device = true;
+            plan.filtered = host.means != SandboxChoice::None;
+            plan.libraries.clone_from(&device.libraries);
+        }
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
         let jail_plan = JailPlan {
@@ -178,38 +281,21 @@ impl Session {
                 output_bytes: OUTPUT_BYTES,
             },
             means: host.means,
+            device: options.device.map(|device| device.access.clone()),
         };
-        let mut jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
-        drop(theirs);
-        let deadline = Instant::now() + START_LIMIT;
-        while jail.report.is_none() && !jail.is_over() {
-            if cancel.is_cancelled() {
-                return Err(ProcessError::Cancelled.into());
-            }
-            if Instant::now() > deadline {
-                return Err(ProcessError::Setup("the runner did not get ready".to_owned()).into());
-            }
-            jail.pump(WATCH_INTERVAL, None)?;
-        }
-        let Some(report) = jail.report.clone() else {
-            let reason = jail.setup_error.take().unwrap_or_else(|| "the runner ended before it was ready".to_owned());
-            return Err(ProcessError::Setup(reason).into());
-        };
-        if options.require_sandbox && !report.is_sufficient() {
-            return Err(SessionError::Insufficient(Box::new(report)));
-        }
-        let base = jail.resident_bytes();
-        let like = |placed: &Placed| TensorData::zeros(placed.dtype, placed.region.size);
-        Ok(Self {
-            base_private_bytes: base.map_or(0, |resident| resident.private),
-            base_total_bytes: base.map_or(0, |resident| resident.total),
+        let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
+        let session = Self {
+            base_private_bytes: 0,
+            base_total_bytes: 0,
             jail,
             channel,
             arena,
-            report,
+            report: SandboxReport::default(),
+            shape: 0,
             params: Vec::new(),
+            weights_stale: false,
             inputs: Vec::new(),
-            output_shapes: plan.outputs.iter().map(like).collect(),
+            output_shapes: Vec::new(),
             canary_seed: nonces.draw(),
             nonces,
             plan,
@@ -217,11 +303,80 @@ impl Session {
             loaded: false,
             settled_ns: None,
             peak_bytes: 0,
-            memory_bytes: options.memory_bytes,
+            memory_bytes: u64::MAX,
             call_timeout_ms: options.call_timeout_ms,
             cancel: cancel.clone(),
             library,
-        })
+        };
+        Ok(Launched { session, memory_bytes: options.memory_bytes, require_sandbox: options.require_sandbox })
+    }
+
+    fn wait_until_restricted(&mut self) -> Result<(), SessionError> {
+        let deadline = Instant::now() + START_LIMIT;
+        while self.jail.report.is_none() && !self.jail.is_over() {
+            if self.cancel.is_cancelled() {
+                return Err(ProcessError::Cancelled.into());
+            }
+            if Instant::now() > deadline {
+                return Err(ProcessError::Setup("the runner did not get ready".to_owned()).into());
+            }
+            self.jail.pump(WATCH_INTERVAL, None)?;
+        }
+        let Some(report) = self.jail.report.clone() else {
+            let reason =
+                self.jail.setup_error.take().unwrap_or_else(|| "the runner ended before it was ready".to_owned());
+            return Err(ProcessError::Setup(reason).into());
+        };
+        self.report = report;
+        Ok(())
+    }
+
+    fn open_device(&mut self) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        match self.ask(Request::Open { nonce }, OPEN_LIMIT_MS) {
+            Ok(_) => Ok(()),
+            Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
+                Err(SessionError::Device { error, during })
+            }
+            Err(SessionError::Ended(end)) => {
+                Err(SessionError::Device { error: end.describe(), during: "taking hold of it".to_owned() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes another one of its shapes for what follows. The weights have to be handed over anew.
+    pub fn select(&mut self, shape: usize) -> Result<(), SessionError> {
+        if shape == self.shape {
+            return Ok(());
+        }
+        self.shape(shape)
+    }
+
+    fn shape(&mut self, shape: usize) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        self.ask(Request::Shape { nonce, layout: shape }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        self.shape = shape;
+        self.remember_outputs();
+        Ok(())
+    }
+
+    fn remember_outputs(&mut self) {
+        let like = |placed: &Placed| TensorData::zeros(placed.dtype, placed.region.size);
+        self.output_shapes = self.layout().outputs.iter().map(like).collect();
+    }
+
+    /// The tensors of the shape in use.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.plan.layouts[self.shape]
+    }
+
+    /// Ends several programs side by side: what a process holds on a device takes its time to be given back.
+    pub fn end_all(sessions: impl IntoIterator<Item = Self>) {
+        let mut sessions: Vec<Self> = sessions.into_iter().collect();
+        for session in &mut sessions {
+            session.jail.ask_to_end();
+        }
     }
 
     /// Isolation in force.
@@ -232,42 +387,53 @@ impl Session {
 
     /// Loads the library, if that was not done yet, and hands it the weights; what it made of earlier ones is freed.
     pub fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
-        if !self.loaded {
-            let nonce = self.nonces.draw();
-            let (reply, _) = self.ask(Request::Load { nonce }, nonce, self.call_timeout_ms + LOAD_EXTRA_MS)?;
-            if let Some(message) = reply.load_error {
-                return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
-            }
-            self.loaded = true;
-        }
-        self.arena.set_canaries(&self.plan, self.canary_seed);
-        for (placed, data) in self.plan.params.iter().zip(params) {
+        self.load()?;
+        let layout = &self.plan.layouts[self.shape];
+        self.arena.set_canaries(layout, self.canary_seed);
+        for (placed, data) in layout.params.iter().zip(params) {
             self.arena.write(placed.region, data);
         }
         self.params = params.to_vec();
+        self.weights_stale = false;
         let nonce = self.nonces.draw();
-        let (reply, _) = self.ask(Request::Init { nonce }, nonce, self.call_timeout_ms)?;
-        if reply.status != 0 {
-            return Err(self.give_up(call_failed("ns_init", reply.status)));
+        let (reply, _) = self.ask(Request::Init { nonce }, self.call_timeout_ms)?;
+        self.succeeded("ns_init", &reply)
+    }
+
+    /// Loads the library, if that was not done yet.
+    pub fn load(&mut self) -> Result<(), SessionError> {
+        if self.loaded {
+            return Ok(());
         }
+        let nonce = self.nonces.draw();
+        let (reply, _) = self.ask(Request::Load { nonce }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        if let Some(message) = reply.load_error {
+            return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
+        }
+        self.loaded = true;
         Ok(())
     }
 
     /// Puts inputs in place and poisons outputs and canaries. `scratch_too` also fills the workspace, whose content is
     /// unspecified.
     pub fn prepare(&mut self, inputs: &[TensorData], scratch_too: bool) {
-        for (placed, data) in self.plan.inputs.iter().zip(inputs) {
+        let layout = &self.plan.layouts[self.shape];
+        for (placed, data) in layout.inputs.iter().zip(inputs) {
             self.arena.write(placed.region, data);
         }
         self.inputs = inputs.to_vec();
         self.canary_seed = self.nonces.draw();
-        self.arena.set_canaries(&self.plan, self.canary_seed);
+        self.arena.set_canaries(layout, self.canary_seed);
         self.poison = poison(self.nonces.draw());
-        for placed in &self.plan.outputs {
+        if self.plan.on_device {
+            // The runner fills the device's memory, with the pattern that the request carries.
+            return;
+        }
+        for placed in &layout.outputs {
             self.arena.fill(placed.region, self.poison);
         }
         if scratch_too {
-            self.arena.fill(self.plan.workspace, self.poison);
+            self.arena.fill(layout.workspace, self.poison);
         }
     }
 
@@ -275,38 +441,50 @@ impl Session {
     pub fn call(&mut self) -> Result<CallTime, SessionError> {
         let nonce = self.nonces.draw();
         let before_ns = self.settled_ns;
-        let (reply, outside) = self.ask(Request::Run { nonce }, nonce, self.call_timeout_ms)?;
-        if reply.status != 0 {
-            return Err(self.give_up(call_failed("ns_run", reply.status)));
-        }
+        let weights = std::mem::take(&mut self.weights_stale);
+        let request = Request::Run { nonce, poison: self.poison_word(), weights };
+        let (reply, outside) = self.ask(request, self.call_timeout_ms)?;
+        self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
-        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns })
+        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns().or(processor_ns) })
+    }
+
+    /// Half of the pattern that outputs are filled with: all of it, as it repeats itself.
+    pub(super) fn poison_word(&self) -> u32 {
+        let [a, b, c, d, ..] = self.poison;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    /// Ends the program if an entry point returned an error.
+    pub(super) fn succeeded(&mut self, entry_point: &str, reply: &Reply) -> Result<(), SessionError> {
+        if reply.status == 0 { Ok(()) } else { Err(self.give_up(call_failed(entry_point, reply.status))) }
     }
 
     /// Takes the outputs out and looks for broken rules.
     pub fn collect(&mut self, time: CallTime) -> Call {
+        let layout = &self.plan.layouts[self.shape];
         // The outputs first: what counts is what is there when the program says that it is done.
-        let outputs: Vec<TensorData> = self
-            .plan
+        let outputs: Vec<TensorData> = layout
             .outputs
             .iter()
             .zip(&self.output_shapes)
             .map(|(placed, like)| self.arena.read(placed.region, like))
             .collect();
         let mut breaches = Vec::new();
-        let given = self.plan.inputs.iter().zip(&self.inputs).chain(self.plan.params.iter().zip(&self.params));
+        let given = layout.inputs.iter().zip(&self.inputs).chain(layout.params.iter().zip(&self.params));
         for (placed, data) in given {
             if !self.arena.holds(placed.region, data) {
                 breaches.push(Breach::InputModified { tensor: placed.name.clone() });
                 // Later calls are judged by themselves.
                 self.arena.write(placed.region, data);
+                self.weights_stale = true;
             }
         }
-        for buffer in self.arena.broken_canaries(&self.plan, self.canary_seed) {
+        for buffer in self.arena.broken_canaries(layout, self.canary_seed) {
             breaches.push(Breach::CanaryOverwritten { buffer });
         }
-        for (placed, output) in self.plan.outputs.iter().zip(&outputs) {
+        for (placed, output) in layout.outputs.iter().zip(&outputs) {
             let elements = output.count_pattern(self.poison);
             if elements > 0 {
                 breaches.push(Breach::OutputNotWritten { tensor: placed.name.clone(), elements });
@@ -331,7 +509,8 @@ impl Session {
     }
 
     /// Sends a request and waits for its answer, watching time, memory and output.
-    fn ask(&mut self, request: Request, nonce: u64, limit_ms: u64) -> Result<(Reply, Duration), SessionError> {
+    pub(super) fn ask(&mut self, request: Request, limit_ms: u64) -> Result<(Reply, Duration), SessionError> {
+        let nonce = request.nonce();
         if self.channel_has_something()? {
             return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
         }
@@ -351,6 +530,10 @@ impl Session {
                     Ok(Some(received)) if received.message.nonce == nonce => {
                         self.settled_ns = self.jail.processor_ns();
                         self.watch()?;
+                        if let Some(fault) = received.message.fault {
+                            let Fault { error, during } = fault;
+                            return Err(self.give_up(ProcessEnd::DeviceFault { error, during }));
+                        }
                         Ok((received.message, outside))
                     }
                     Ok(Some(_)) => Err(self.give_up_over_protocol("an answer to a question that was not asked")),
@@ -418,7 +601,7 @@ impl Session {
         SessionError::Ended(end)
     }
 
-    fn give_up(&mut self, end: ProcessEnd) -> SessionError {
+    pub(super) fn give_up(&mut self, end: ProcessEnd) -> SessionError {
         self.jail.finish();
         SessionError::Ended(end)
     }

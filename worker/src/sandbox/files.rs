@@ -8,6 +8,7 @@ use landlock::{
 };
 use nightshift_protocol::machine::SandboxMeans;
 
+use super::device::KERNEL_VIEWS;
 use super::plan::{JailPlan, Work};
 use super::supervise::{in_force, not_in_force};
 
@@ -49,6 +50,10 @@ const VERSIONS: [ABI; 7] = [ABI::V9, ABI::V8, ABI::V7, ABI::V6, ABI::V5, ABI::V4
 
 /// Paths that a jail shows. All exist.
 pub(super) struct Visible {
+    /// Devices.
+    pub(super) devices: Vec<PathBuf>,
+    /// The process's own description and that of the kernel, which a driver reads and names its threads in.
+    pub(super) processes: bool,
     /// For reading and executing.
     pub(super) read_only: Vec<PathBuf>,
     /// For everything.
@@ -70,16 +75,28 @@ pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
         }
     }
     read_only.extend(plan.read_only.iter().cloned());
-    Ok(Visible { read_only, scratch: plan.scratch.clone() })
+    let mut devices: Vec<PathBuf> =
+        DEVICES.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
+    if let Some(device) = &plan.device {
+        // The driver's own folder may be a link, and a machine may lack what another one has.
+        let views = KERNEL_VIEWS.iter().map(PathBuf::from);
+        read_only.extend(views.chain(device.library_folders.iter().cloned()).filter(|path| path.exists()));
+        devices.extend(device.nodes.iter().filter(|path| path.exists()).cloned());
+    }
+    Ok(Visible { read_only, devices, processes: plan.device.is_some(), scratch: plan.scratch.clone() })
 }
 
 /// Restricts this process to the visible paths, and to no network and no signals beyond itself where the kernel can.
 /// Tells whether files are isolated.
-pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> Result<bool, String> {
+pub(super) fn restrict_files(
+    plan: &JailPlan,
+    own_network: bool,
+    means: &mut Vec<SandboxMeans>,
+) -> Result<bool, String> {
     let shown = visible(plan)?;
     let mut reason = String::new();
     for abi in VERSIONS {
-        match restrict_with(abi, &shown) {
+        match restrict_with(abi, &shown, own_network) {
             Ok(RestrictionStatus {
                 ruleset: RulesetStatus::FullyEnforced,
                 landlock: LandlockStatus::Available { effective_abi, .. },
@@ -96,23 +113,32 @@ pub(super) fn restrict_files(plan: &JailPlan, means: &mut Vec<SandboxMeans>) -> 
     Ok(false)
 }
 
-fn restrict_with(abi: ABI, shown: &Visible) -> Result<RestrictionStatus, landlock::RulesetError> {
+fn restrict_with(abi: ABI, shown: &Visible, own_network: bool) -> Result<RestrictionStatus, landlock::RulesetError> {
     // Everything is required, nothing is best effort: a rule that the kernel cannot hold has to fail, so that the
     // next older version is tried as a whole.
     let mut ruleset =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
-    if !AccessNet::from_all(abi).is_empty() {
+    // In a network of its own, a process may reach what is in it.
+    if !AccessNet::from_all(abi).is_empty() && !own_network {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }
     if !Scope::from_all(abi).is_empty() {
         ruleset = ruleset.scope(Scope::from_all(abi))?;
     }
-    let device_access: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-    let devices = DEVICES.iter().filter(|path| Path::new(path).exists());
+    let mut device_access: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+    let process_access = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate;
+    let mut processes: Option<&str> = None;
+    if shown.processes {
+        device_access |= AccessFs::from_all(abi) & AccessFs::IoctlDev;
+        processes = Some("/proc");
+    }
     ruleset
         .create()?
         .add_rules(path_beneath_rules(&shown.read_only, AccessFs::from_read(abi)))?
-        .add_rules(path_beneath_rules(devices, device_access))?
+        .add_rules(path_beneath_rules(&shown.devices, device_access))?
+        // A driver names its threads there. What belongs to others is kept by the rules for processes: one that is
+        // restricted cannot look into one that is not.
+        .add_rules(path_beneath_rules(processes, process_access))?
         .add_rules(path_beneath_rules(&shown.scratch, AccessFs::from_all(abi)))?
         .restrict_self()
 }

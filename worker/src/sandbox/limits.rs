@@ -17,6 +17,12 @@ const OWN_PROCESSES: u64 = 3;
 /// reserves without touching. Resident memory is what the parent watches; this is the backstop.
 const ADDRESS_SPACE_SLACK: u64 = 1 << 30;
 
+/// Threads that a driver may start.
+const DRIVER_THREADS: u64 = 64;
+
+/// Size of the nameless files of a driver, in bytes.
+const DRIVER_FILE_BYTES: u64 = 1 << 30;
+
 /// Address space of this process in bytes, 0 when it cannot be told.
 pub(super) fn address_space_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
@@ -42,17 +48,24 @@ pub(super) fn apply(
             .saturating_add(runner.arena_bytes())
             .saturating_add(ADDRESS_SPACE_SLACK),
     };
-    let mut wanted = vec![
-        (Resource::CORE, 0),
-        (Resource::CPU, limits.cpu_s),
-        (Resource::FSIZE, limits.file_bytes),
-        (Resource::NOFILE, OPEN_FILES),
-        (Resource::AS, address_space),
-    ];
-    let mut detail = "core, processor time, file size, open files, address space".to_owned();
+    let mut wanted =
+        vec![(Resource::CORE, 0), (Resource::CPU, limits.cpu_s), (Resource::NOFILE, OPEN_FILES)];
+    let mut detail = "core, processor time, open files".to_owned();
+    let mut processes = limits.processes.saturating_add(OWN_PROCESSES);
+    if plan.device.is_some() {
+        // A driver reserves address space for all memory of its devices and of the machine, and keeps memory in files
+        // that have no name. Resident memory is what the parent watches.
+        wanted.push((Resource::FSIZE, limits.file_bytes.max(DRIVER_FILE_BYTES)));
+        processes = processes.saturating_add(DRIVER_THREADS);
+        detail.push_str(", file size");
+    } else {
+        wanted.push((Resource::FSIZE, limits.file_bytes));
+        wanted.push((Resource::AS, address_space));
+        detail.push_str(", file size, address space");
+    }
     // Elsewhere the number counts every process of the user on this machine, which is none of this jail's business.
     if own_users {
-        wanted.push((Resource::NPROC, limits.processes.saturating_add(OWN_PROCESSES)));
+        wanted.push((Resource::NPROC, processes));
         detail.push_str(", processes");
     }
     for (resource, most) in wanted {

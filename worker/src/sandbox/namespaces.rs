@@ -1,16 +1,19 @@
 //! The namespaces road: own users, processes, network, and a private root that holds nothing but what is needed.
 
 use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::machine::SandboxMeans;
+use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsmount, fsopen, mount, mount_bind_recursive, mount_change, move_mount, unmount,
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use super::files::{DEVICES, Visible, visible};
+use super::files::{Visible, visible};
 use super::plan::JailPlan;
 use super::supervise::{in_force, not_in_force};
 
@@ -64,6 +67,22 @@ fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
     Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
+/// Lets the processes of this network namespace talk to each other. A new one has a loopback that is switched off.
+pub(super) fn switch_loopback_on() -> std::io::Result<()> {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    // SAFETY: an all-zero request is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::try_from(*from).unwrap_or(0);
+    }
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or(0);
+    // SAFETY: the request is initialized, and the call only reads it.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
 /// Leaves the users' namespace, and keeps its own user and group number in the new one.
 fn own_users() -> Result<(), String> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -83,10 +102,12 @@ pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
     unshare(UnshareFlags::NEWNS).map_err(|error| failed("leaving the mount namespace", &error))?;
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|error| failed("making mounts private", &error))?;
+    // Before anything covers the processes of outside: the kernel gives a new view only to those who have a whole one.
+    let processes = plan.device.is_some().then(own_processes).transpose()?;
     let options = CString::new("size=4m,mode=755").unwrap_or_default();
     mount("tmpfs", STAGING, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
         .map_err(|error| failed("mounting the private root", &error))?;
-    let built = build_root(plan).and_then(|()| {
+    let built = build_root(plan).and_then(|()| show_processes(processes)).and_then(|()| {
         let old = Path::new(STAGING).join(".old");
         std::fs::create_dir(&old).map_err(|error| failed("making a place for the old root", &error))?;
         rustix::process::pivot_root(STAGING, &old).map_err(|error| failed("changing the root", &error))
@@ -104,18 +125,35 @@ pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
 }
 
 fn build_root(plan: &JailPlan) -> Result<(), String> {
-    let Visible { read_only, scratch } = visible(plan)?;
+    let Visible { read_only, devices, scratch, .. } = visible(plan)?;
     let read_only_attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     for path in &read_only {
         show(path, read_only_attributes)?;
     }
-    for device in DEVICES.iter().map(Path::new).filter(|path| path.exists()) {
+    for device in &devices {
         show(device, libc::MOUNT_ATTR_NOSUID)?;
     }
     if let Some(path) = &scratch {
         show(path, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
     }
     Ok(())
+}
+
+/// A view of this process namespace, mounted nowhere yet.
+fn own_processes() -> Result<OwnedFd, String> {
+    let failed = |what: &str, error: rustix::io::Errno| format!("{what} the view of processes: {error}");
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| failed("opening", error))?;
+    fsconfig_create(&context).map_err(|error| failed("making", error))?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOSUID)
+        .map_err(|error| failed("mounting", error))
+}
+
+fn show_processes(processes: Option<OwnedFd>) -> Result<(), String> {
+    let Some(processes) = processes else { return Ok(()) };
+    let target = Path::new(STAGING).join("proc");
+    std::fs::create_dir_all(&target).map_err(|error| format!("making a place for the view of processes: {error}"))?;
+    move_mount(&processes, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .map_err(|error| format!("showing the processes: {error}"))
 }
 
 /// Makes one path visible in the private root, under the name that it has outside.

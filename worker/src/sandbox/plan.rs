@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nightshift_protocol::machine::SandboxReport;
 use serde::{Deserialize, Serialize};
 
+use super::device::DeviceAccess;
 use crate::process::{JAIL_ARGUMENT, Limits, RUNNER_ARGUMENT, RawEnd, SandboxChoice};
 use crate::runner::RunnerPlan;
 
@@ -23,6 +24,8 @@ pub(crate) struct JailPlan {
     pub(crate) limits: Limits,
     /// Which means of isolation are tried.
     pub(crate) means: SandboxChoice,
+    /// The GPU that it may use.
+    pub(crate) device: Option<DeviceAccess>,
 }
 
 /// What a jailed child becomes.

@@ -44,6 +44,7 @@ pub fn probe(host: &JailHost) -> Result<SandboxReport, ProcessError> {
         read_only: Vec::new(),
         limits: LIMITS,
         means: host.means,
+        device: None,
     };
     let (mut report, outcome) = run(host, &plan)?;
     let wrote = outcome.wrote_outside || outside.exists();

@@ -10,7 +10,7 @@ use rustix::process::{
     set_parent_process_death_signal, setpgid, wait,
 };
 
-use super::namespaces::{enter_private_root, leave_namespaces};
+use super::namespaces::{enter_private_root, leave_namespaces, switch_loopback_on};
 use super::plan::{ControlMessage, JailPlan, Work};
 use super::probe::try_to_break_out;
 use super::system_calls::{Strictness, filter_system_calls};
@@ -44,6 +44,12 @@ pub(crate) fn supervise() -> i32 {
         means.push(not_in_force("user_namespace", "not asked for"));
         super::namespaces::Namespaces::default()
     };
+    if namespaces.network && speaks_to_itself(&plan) {
+        match switch_loopback_on() {
+            Ok(()) => means.push(in_force("loopback", "within the own network")),
+            Err(error) => means.push(not_in_force("loopback", &error.to_string())),
+        }
+    }
     // Orphans of the program become ours, so that none is left without a parent that collects it.
     let _ = set_child_subreaper(Pid::from_raw(1));
     // SAFETY: this process has one thread, so the child may go on with any code.
@@ -61,6 +67,11 @@ pub(crate) fn supervise() -> i32 {
     watch(&control, init);
     kill_all(init);
     0
+}
+
+/// Whether the processes of this jail may speak to each other over a network of their own.
+fn speaks_to_itself(plan: &JailPlan) -> bool {
+    plan.device.is_some() && !matches!(plan.work, Work::Runner(_))
 }
 
 /// Moves the control socket away from standard input and closes everything else that was inherited.
@@ -198,7 +209,10 @@ impl Init {
         limits::apply(&self.plan, self.base_bytes, self.namespaces.user, &mut self.means)?;
         limits::drop_privileges(&mut self.means)?;
         let landlock = match self.plan.means {
-            SandboxChoice::Best | SandboxChoice::Landlock => files::restrict_files(&self.plan, &mut self.means)?,
+            SandboxChoice::Best | SandboxChoice::Landlock => {
+                let own_network = self.namespaces.network && speaks_to_itself(&self.plan);
+                files::restrict_files(&self.plan, own_network, &mut self.means)?
+            },
             SandboxChoice::Namespaces | SandboxChoice::None => {
                 self.means.push(not_in_force("landlock", "not asked for"));
                 false
@@ -208,9 +222,13 @@ impl Init {
             self.means.push(not_in_force("seccomp", "not asked for"));
             false
         } else {
-            let strictness = match &self.plan.work {
-                Work::Command { .. } | Work::Probe(_) => Strictness::Command,
-                Work::Runner(_) => Strictness::Runner,
+            let strictness = match (&self.plan.work, &self.plan.device) {
+                (Work::Command { .. } | Work::Probe(_), None) => Strictness::Command,
+                (Work::Command { .. } | Work::Probe(_), Some(_)) => {
+                    Strictness::DeviceCommand { own_network: self.namespaces.network }
+                }
+                (Work::Runner(_), None) => Strictness::Runner,
+                (Work::Runner(_), Some(_)) => Strictness::DeviceRunner,
             };
             filter_system_calls(strictness, &mut self.means)
         };

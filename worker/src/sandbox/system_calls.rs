@@ -14,8 +14,15 @@ use super::supervise::{in_force, not_in_force};
 pub(super) enum Strictness {
     /// A compiler: it may start processes.
     Command,
+    /// A command on a GPU: tools that look into programs speak to them over sockets, in a network of their own.
+    DeviceCommand {
+        /// Whether there is such a network.
+        own_network: bool,
+    },
     /// A loaded library: it may start neither threads nor processes.
     Runner,
+    /// A loaded library on a GPU: the driver starts threads and keeps nameless files.
+    DeviceRunner,
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -116,6 +123,26 @@ const REFUSED_TO_RUNNERS_HERE: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_TO_RUNNERS_HERE: &[i64] = &[];
 
+/// The calls around sockets.
+const SOCKETS: [i64; 7] = [
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+];
+
+/// The calls around sockets that a driver makes when it starts, for sockets within the machine: it looks for a service
+/// that shares devices, and names a place where others may ask it for memory.
+const LOCAL_SOCKETS: [i64; 4] = [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen];
+
+/// What a driver needs of the calls that are refused to runners: threads (processes are refused by their flags), nameless
+/// files, its limits, and the processor that it runs on.
+const NEEDED_BY_DRIVERS: [i64; 4] =
+    [libc::SYS_clone, libc::SYS_memfd_create, libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
+
 /// Bit that marks a call of the 32-bit-pointer interface of 64-bit x86. Kernels that have it would otherwise take the
 /// same call under a second number.
 const OTHER_INTERFACE: i64 = 0x4000_0000;
@@ -136,21 +163,32 @@ pub(super) fn filter_system_calls(strictness: Strictness, means: &mut Vec<Sandbo
 
 fn install(strictness: Strictness) -> Result<usize, String> {
     let mut refused: Rules = BTreeMap::new();
-    for call in REFUSED.iter().chain(REFUSED_HERE) {
+    let allowed: &[i64] = match strictness {
+        Strictness::DeviceCommand { own_network: true } => &SOCKETS,
+        Strictness::DeviceRunner => &LOCAL_SOCKETS,
+        _ => &[],
+    };
+    for call in REFUSED.iter().chain(REFUSED_HERE).filter(|call| !allowed.contains(call)) {
         refuse(&mut refused, *call, &[]);
     }
     // The signal that ends a program with its parent may not be called off.
     refuse(&mut refused, libc::SYS_prctl, &[argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
     match strictness {
-        Strictness::Command => {
+        Strictness::Command | Strictness::DeviceCommand { .. } => {
             for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
                 let mask = u64::from(flag.unsigned_abs());
                 refuse(&mut refused, libc::SYS_clone, &[argument(0, SeccompCmpOp::MaskedEq(mask), flag)?]);
             }
         }
-        Strictness::Runner => {
-            for call in REFUSED_TO_RUNNERS.iter().chain(REFUSED_TO_RUNNERS_HERE) {
+        Strictness::Runner | Strictness::DeviceRunner => {
+            let driver = strictness == Strictness::DeviceRunner;
+            let calls = REFUSED_TO_RUNNERS.iter().chain(REFUSED_TO_RUNNERS_HERE);
+            for call in calls.filter(|call| !(driver && NEEDED_BY_DRIVERS.contains(call))) {
                 refuse(&mut refused, *call, &[]);
+            }
+            if driver {
+                refuse_processes(&mut refused)?;
+                refuse(&mut refused, libc::SYS_socket, &[argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?]);
             }
             // A program may only signal itself: that is how `abort` works.
             let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
@@ -162,6 +200,28 @@ fn install(strictness: Strictness) -> Result<usize, String> {
             }
         }
     }
+    put_in_force(refused)
+}
+
+/// What a driver needs to start, and a program has no use for. Threads and timers could do a call's work between calls,
+/// where nobody looks at the clock.
+const REFUSED_AFTER_START: [i64; 5] =
+    [libc::SYS_clone, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_setitimer, libc::SYS_timerfd_create];
+
+/// Refuses this process what the driver needed to start: called between taking hold of a device
+/// and loading a program.
+pub(crate) fn refuse_after_start() -> Result<(), String> {
+    let mut refused: Rules = BTreeMap::new();
+    for call in SOCKETS.iter().chain(&REFUSED_AFTER_START) {
+        refuse(&mut refused, *call, &[]);
+    }
+    #[cfg(target_arch = "x86_64")]
+    refuse(&mut refused, libc::SYS_alarm, &[]);
+    // For every thread: the driver calls functions of the program from its own.
+    seccompiler::apply_filter_all_threads(&compile(refused, libc::EPERM)?).map_err(|error| error.to_string())
+}
+
+fn put_in_force(refused: Rules) -> Result<usize, String> {
     // The C library falls back from `clone3`, whose flags a filter cannot see, to `clone`, whose flags it can.
     let mut unknown: Rules = BTreeMap::new();
     refuse(&mut unknown, libc::SYS_clone3, &[]);
@@ -171,6 +231,19 @@ fn install(strictness: Strictness) -> Result<usize, String> {
         seccompiler::apply_filter(program).map_err(|error| error.to_string())?;
     }
     Ok(count)
+}
+
+/// Refuses new processes, but not threads, and new limits, but not the reading of old ones.
+fn refuse_processes(rules: &mut Rules) -> Result<(), String> {
+    let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
+    refuse(rules, libc::SYS_clone, &[argument(0, SeccompCmpOp::MaskedEq(thread), 0)?]);
+    refuse(rules, libc::SYS_prlimit64, &[pointer(2, SeccompCmpOp::Ne)?]);
+    Ok(())
+}
+
+/// An argument that is a pointer, against the null pointer.
+fn pointer(index: u8, operator: SeccompCmpOp) -> Result<SeccompCondition, String> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Qword, operator, 0).map_err(|error| error.to_string())
 }
 
 /// Adds one refusal; without conditions the call is always refused.

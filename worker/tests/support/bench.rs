@@ -13,7 +13,9 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use nightshift_worker::artifacts::{ArtifactError, ArtifactStore, Transfer};
 use nightshift_worker::execute::Workbench;
+use nightshift_worker::gpu::{Absence, Gpus};
 use nightshift_worker::lease::WorkerConfig;
+use nightshift_worker::nvcc::NvccChoice;
 use nightshift_worker::process::CancelFlag;
 
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_nightshift_child");
@@ -113,10 +115,14 @@ pub(crate) fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfi
         cache_dir: folder.join("cache"),
         executable: PathBuf::from(CHILD),
         cpp_compiler,
+        nvcc: NvccChoice::default(),
         cpu_slots: 1,
         labels: BTreeSet::new(),
         search_path: Vec::new(),
         drain_timeout: Duration::from_secs(1),
+        gpus: Gpus::none(Absence::NoGpu),
+        gpu_contexts: None,
+        profilers: true,
     }
 }
 

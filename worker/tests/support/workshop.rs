@@ -140,6 +140,8 @@ pub fn machine() -> MachineFacts {
         memory_bytes: 1 << 30,
         last_level_cache_bytes: Some(4 << 20),
         cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     }
 }

@@ -85,6 +85,7 @@ pub(crate) fn offers() -> Offers {
             compute_capability: None,
             memory_bytes: 1 << 30,
             shared_slots: 2,
+            quarantine: None,
         }],
         tools: BTreeSet::new(),
         labels: BTreeSet::new(),

@@ -203,6 +203,8 @@ pub(super) fn machine() -> MachineFacts {
         memory_bytes: 1 << 30,
         last_level_cache_bytes: None,
         cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     }
 }
@@ -226,6 +228,7 @@ fn prepared() -> PreparedTask {
             cached: false,
             duration_ms: 1,
             report: CompilerReport::default(),
+            cuda: None,
             sandbox: SandboxReport::default(),
         },
         reference_library: hash.clone(),
@@ -234,6 +237,7 @@ fn prepared() -> PreparedTask {
         reference_normalized_error: 0.0,
         warnings: Vec::new(),
         machine: machine(),
+        profile: None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    Claim, Claimed, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, RegisterWorker, Report, ReportReply,
-    ReportResult, TryOutcome, WorkerRegistered,
+    Claim, Claimed, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, QuarantinedDevice, RegisterWorker, Report,
+    ReportReply, ReportResult, TryOutcome, WorkerRegistered,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
@@ -15,6 +15,7 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::Target;
 use uuid::Uuid;
 
+use crate::gpu::Ward;
 use crate::lease::{Stop, Work, WorkerError, work};
 use crate::port::{Port, PortError, UNKNOWN_WORKER};
 use crate::process::CancelFlag;
@@ -58,6 +59,12 @@ pub(super) struct ServerState {
     pub(super) report_answers_lost: u32,
     pub(super) refuse_reports_of_completion: bool,
     pub(super) refuse_registration: bool,
+    /// How devices were offered last.
+    pub(super) offered: Vec<DeviceOffer>,
+    /// What heartbeats told of devices, when they told something.
+    pub(super) told: Vec<Vec<QuarantinedDevice>>,
+    /// Devices that an operator released.
+    pub(super) released: Vec<u32>,
 }
 
 pub(super) fn failure(code: &str, transient: bool) -> PortError {
@@ -158,8 +165,9 @@ impl FakeServer {
 }
 
 impl Port for FakeServer {
-    async fn register(&self, _: &RegisterWorker) -> Result<WorkerRegistered, PortError> {
+    async fn register(&self, request: &RegisterWorker) -> Result<WorkerRegistered, PortError> {
         self.change(|state| {
+            state.offered.clone_from(&request.offers.devices);
             if state.refuse_registration {
                 return Err(failure("auth.invalid_token", false));
             }
@@ -190,6 +198,9 @@ impl Port for FakeServer {
         heartbeat: &Heartbeat,
         _within: Duration,
     ) -> Result<HeartbeatReply, PortError> {
+        if let Some(told) = &heartbeat.quarantined {
+            self.change(|state| state.told.push(told.clone()));
+        }
         let state = self.state();
         if state.heartbeats_fail {
             return Err(failure("server.unreachable", true));
@@ -205,6 +216,7 @@ impl Port for FakeServer {
         Ok(HeartbeatReply {
             lost: lost.map(|(step, _)| step.clone()).collect(),
             cancelled: cancelled.map(|(step, _)| step.clone()).collect(),
+            released: state.released.clone(),
         })
     }
 
@@ -248,6 +260,8 @@ pub(super) struct FakeWork {
 pub(super) struct WorkState {
     pub(super) let_go: bool,
     pub(super) panic: bool,
+    /// It goes on although it is killed.
+    pub(super) deaf: bool,
     pub(super) running: HashSet<StepId>,
     pub(super) most_running: usize,
     pub(super) killed: HashSet<StepId>,
@@ -308,7 +322,7 @@ impl Work for FakeWork {
             }
         });
         let mut state = self.state();
-        while !state.let_go && !cancel.is_cancelled() && !state.panic {
+        while !state.let_go && (state.deaf || !cancel.is_cancelled()) && !state.panic {
             // The flag is polled, as the watcher of a process does.
             let Ok((next, _)) = self.changed.wait_timeout(state, Duration::from_millis(5)) else {
                 panic!("a test panicked with the work's state in hand")
@@ -351,6 +365,8 @@ pub(super) fn introduction_with_devices(embedded: bool, cpu_slots: u32, devices:
         memory_bytes: 0,
         last_level_cache_bytes: None,
         cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
         sandbox: SandboxReport::default(),
     };
     let device = |index| DeviceOffer {
@@ -361,6 +377,7 @@ pub(super) fn introduction_with_devices(embedded: bool, cpu_slots: u32, devices:
         compute_capability: None,
         memory_bytes: 0,
         shared_slots: 2,
+        quarantine: None,
     };
     let offers = Offers {
         targets: vec![Target::Cpu],
@@ -395,8 +412,27 @@ pub(super) fn start_draining_within(
     introduction: RegisterWorker,
     drain_timeout: Duration,
 ) -> Running {
+    start_in(server, played, introduction, None, drain_timeout)
+}
+
+pub(super) fn start_with_gpus(
+    server: FakeServer,
+    played: FakeWork,
+    introduction: RegisterWorker,
+    ward: Arc<Ward>,
+) -> Running {
+    start_in(server, played, introduction, Some(ward), PATIENCE)
+}
+
+fn start_in(
+    server: FakeServer,
+    played: FakeWork,
+    introduction: RegisterWorker,
+    ward: Option<Arc<Ward>>,
+    drain_timeout: Duration,
+) -> Running {
     let (server, played, stop) = (Arc::new(server), Arc::new(played), Stop::default());
-    let life = work(Arc::clone(&server), Arc::clone(&played), introduction, stop.clone(), drain_timeout);
+    let life = work(Arc::clone(&server), Arc::clone(&played), introduction, ward, stop.clone(), drain_timeout);
     Running { server, work: played, stop, worker: tokio::spawn(life) }
 }
 

@@ -1,0 +1,50 @@
+//! Where the time of a step goes.
+
+use std::time::Instant;
+
+use nightshift_protocol::measurement::CostPart;
+
+/// Takes the time of one part after another.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    parts: Vec<CostPart>,
+    since: Instant,
+}
+
+impl Cost {
+    /// From now on.
+    pub(crate) fn start() -> Self {
+        Self { parts: Vec::new(), since: Instant::now() }
+    }
+
+    /// Ends a part. Parts of the same name are added up.
+    pub(crate) fn part(&mut self, name: &str) {
+        let now = Instant::now();
+        let ms = now.duration_since(self.since).as_secs_f64() * 1e3;
+        self.since = now;
+        match self.parts.iter_mut().find(|part| part.name == name) {
+            Some(part) => part.ms += ms,
+            None => self.parts.push(CostPart { name: name.to_owned(), ms }),
+        }
+    }
+
+    /// Every part so far.
+    pub(crate) fn parts(&self) -> Vec<CostPart> {
+        self.parts.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_same_name_are_one() {
+        let mut cost = Cost::start();
+        for name in ["contexts", "samples", "contexts"] {
+            cost.part(name);
+        }
+        let names: Vec<String> = cost.parts().into_iter().map(|part| part.name).collect();
+        assert_eq!(names, ["contexts", "samples"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! What a machine needs for steps on the `cuda` target, and how such a step gets to its device.
+
+use std::path::{Path, PathBuf};
+use std::sync::RwLock;
+
+use nightshift_protocol::machine::GpuFacts;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+
+use crate::build::disk_failure;
+use crate::gpu::{Gpu, Gpus, Watch};
+use crate::inputs::{InputKind, SecretSeeds, generate_all};
+use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
+use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
+use crate::profilers::Profilers;
+use crate::runner::{DeviceUse, write_replay};
+use crate::sandbox::{DeviceAccess, DeviceMissing};
+use crate::toolchain::Run;
+
+/// Compiler, devices and profilers.
+#[derive(Debug)]
+pub(super) struct CudaBench {
+    pub(super) nvcc: Nvcc,
+    pub(super) profilers: Profilers,
+    gpus: Gpus,
+    /// One for each device, in the order of their numbers: see [`Grounds::gate`](crate::runner::Grounds).
+    gates: Vec<RwLock<()>>,
+}
+
+/// Finds what steps on the `cuda` target need; says why there is nothing to find. A machine without a GPU builds for
+/// others.
+pub(super) fn find(
+    jail: &JailHost,
+    gpus: &Gpus,
+    choice: &NvccChoice,
+    search_path: &[PathBuf],
+    host_compiler: Option<&Path>,
+    os: &str,
+    scratch: &Path,
+) -> Result<CudaBench, String> {
+    let never = CancelFlag::default();
+    let run = |command: &JailedCommand| run_jailed(jail, command, &never);
+    let device = gpus.usable().first().map(|gpu| gpu.facts.compute_capability);
+    let search = Search {
+        configured: choice.nvcc.as_deref(),
+        search_path,
+        system_root: Path::new("/"),
+        install_folder: choice.install_folder.as_deref(),
+        arch: choice.arch(device).map_err(|error| error.to_string())?,
+        host_compiler,
+        os,
+    };
+    let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
+    let mut tools: Vec<PathBuf> = search_path.to_vec();
+    tools.push(nvcc.program_folder().to_path_buf());
+    let profilers = Profilers::find(&tools, nvcc.library_folders(), scratch, &run as &Run<'_>);
+    let gates = gpus.usable().iter().map(|_| RwLock::new(())).collect();
+    Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), gates })
+}
+
+/// The device of one step.
+pub(super) struct StepDevice<'a> {
+    pub(super) facts: &'a GpuFacts,
+    pub(super) device: DeviceUse,
+    pub(super) watch: Option<Watch>,
+    pub(super) gate: &'a RwLock<()>,
+}
+
+impl CudaBench {
+    /// The same for a worker that is not to profile.
+    pub(super) fn without_profilers(mut self) -> Self {
+        self.profilers = self.profilers.switched_off();
+        self
+    }
+
+    /// The device that was granted to a step, by its number in this machine's offers; the first one for a step that names
+    /// none. `libraries` are the built libraries that will run on it.
+    pub(super) fn device(
+        &self,
+        number: Option<u32>,
+        spec: &TaskSpec,
+        libraries: &[&Path],
+    ) -> Result<StepDevice<'_>, StepFailure> {
+        let (gpu, gate) = self.gpu(number)?;
+        let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(missing)?;
+        let mut wanted: Vec<PathBuf> = Vec::new();
+        for library in libraries {
+            let bytes = std::fs::read(library).map_err(|error| disk_failure(library, &error))?;
+            for path in self.needed(&bytes, spec)? {
+                if !wanted.contains(&path) {
+                    wanted.push(path);
+                }
+            }
+        }
+        if !wanted.is_empty() {
+            for folder in self.nvcc.library_folders() {
+                access = access.with_libraries(folder.clone());
+            }
+        }
+        let watch = self.gpus.watch(gpu);
+        Ok(StepDevice { facts: &gpu.facts, device: DeviceUse { access, libraries: wanted }, watch, gate })
+    }
+
+    fn gpu(&self, number: Option<u32>) -> Result<(&Gpu, &RwLock<()>), StepFailure> {
+        let mut numbered = self.gpus.numbered().zip(&self.gates);
+        let found = numbered.find(|((device, _), _)| number.is_none_or(|number| number == *device));
+        found.map(|((_, gpu), gate)| (gpu, gate)).ok_or_else(|| {
+            let why = self.gpus.absence().map_or_else(
+                || "this worker offers no device of that number".to_owned(),
+                ToString::to_string,
+            );
+            StepFailure::retriable("gpu.unusable", format!("there is no GPU for this step: {why}"))
+        })
+    }
+
+    /// The toolkit's libraries that a built library leaves to its loader.
+    fn needed(&self, library: &[u8], spec: &TaskSpec) -> Result<Vec<PathBuf>, StepFailure> {
+        let names = needed_libraries(library, &spec.libraries, self.nvcc.library_versions())
+            .map_err(|message| StepFailure::fatal("worker.internal", message))?;
+        let found = names.into_iter().map(|name| {
+            let at = self.nvcc.library_folders().iter().map(|folder| folder.join(&name)).find(|path| path.is_file());
+            // Where the toolkit does not have it, the loader may know it.
+            at.unwrap_or_else(|| PathBuf::from(name))
+        });
+        Ok(found.collect())
+    }
+}
+
+fn missing(error: DeviceMissing) -> StepFailure {
+    StepFailure::retriable("gpu.unusable", error.to_string())
+}
+
+/// One call of a program, written down for tools that repeat it: at the smallest of its shapes, or at the default one.
+pub(super) fn replay_plan(
+    folder: &Path,
+    library: &Path,
+    device: &DeviceUse,
+    shapes: &ConcreteShapes,
+    seeds: &mut SecretSeeds,
+) -> Result<PathBuf, StepFailure> {
+    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+    let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
+    write_replay(folder, library, device, shapes, &params, &inputs).map_err(|error| disk_failure(folder, &error))
+}

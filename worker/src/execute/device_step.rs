@@ -1,0 +1,199 @@
+//! The steps that run programs: on the host, or on the device that was granted.
+
+use std::path::Path;
+
+use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::profile::Profile;
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
+
+use super::cuda::{StepDevice, replay_plan};
+use super::{Step, secret_seeds};
+use crate::check::{Libraries, check_on};
+use crate::measure::{
+    DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device,
+};
+use crate::prepare::{ReferenceFacts, ReferenceLibraries};
+use crate::process::{JailedCommand, run_jailed_on_device};
+use crate::profilers::{self, Profilers, Replay, Subject};
+use crate::runner::Grounds;
+
+impl Step<'_> {
+    /// The device of this step; none on the host.
+    pub(super) fn device(
+        &self,
+        task: &TaskBundle,
+        libraries: &[&Path],
+    ) -> Result<Option<StepDevice<'_>>, StepFailure> {
+        match task.spec.target {
+            Target::Cpu => Ok(None),
+            Target::Cuda => self.cuda()?.device(self.device, &task.spec, libraries).map(Some),
+        }
+    }
+
+    /// Where sessions of this step are started.
+    pub(super) fn grounds<'b>(&'b self, device: Option<&'b StepDevice<'_>>) -> Grounds<'b> {
+        let gate = device.map(|device| device.gate);
+        Grounds { host: &self.bench.jail, device: device.map(|device| &device.device), cancel: self.cancel, gate }
+    }
+
+    pub(super) fn check(
+        &self,
+        task: &TaskBundle,
+        libraries: &Libraries,
+        sandbox_required: bool,
+    ) -> Result<StepOutput, StepFailure> {
+        let device = self.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
+        let mut seeds = secret_seeds()?;
+        let grounds = self.grounds(device.as_ref());
+        let report = check_on(&grounds, &task.spec, libraries, sandbox_required, &mut seeds)?;
+        Ok(StepOutput::Checked { report: Box::new(report) })
+    }
+
+    pub(super) fn measure(
+        &self,
+        task: &TaskBundle,
+        libraries: &Libraries,
+        sandbox_required: bool,
+    ) -> Result<StepOutput, StepFailure> {
+        let label = format!("{}, built with the flags of the candidate", task.spec.reference);
+        let Some(device) = self.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])? else {
+            let output = measure(
+                &self.bench.jail,
+                &task.spec,
+                &libraries.candidate,
+                &libraries.reference,
+                &libraries.truth,
+                &self.bench.machine,
+                &label,
+                sandbox_required,
+                &MeasureOptions::default(),
+                self.cancel,
+            )?;
+            return Ok(self.with_roofline(&task.spec, output));
+        };
+        let programs = Programs {
+            candidate: &libraries.candidate,
+            baseline: &libraries.reference,
+            truth: &libraries.truth,
+            baseline_label: &label,
+        };
+        let mut output = measure_on_device(
+            &self.grounds(Some(&device)),
+            &task.spec,
+            &programs,
+            &self.bench.machine,
+            device.watch.as_ref(),
+            sandbox_required,
+            &DeviceMeasureOptions::default(),
+        )?;
+        add_floor(&mut output, floor_ns(device.facts, &task.spec));
+        Ok(output)
+    }
+
+    /// Looks for errors of memory and for races, at the smallest shape: the tools slow programs down a hundredfold.
+    pub(super) fn sanitize(
+        &self,
+        task: &TaskBundle,
+        library: &Path,
+        thorough: bool,
+    ) -> Result<StepOutput, StepFailure> {
+        let shapes = task.spec.all_shapes().map_err(not_usable)?;
+        let bytes = |shapes: &ConcreteShapes| {
+            let tensors = shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs);
+            tensors.map(nightshift_protocol::task::ConcreteTensor::size_bytes).sum::<u64>()
+        };
+        let smallest = shapes.into_iter().min_by_key(bytes).ok_or_else(|| no_device(task))?;
+        let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
+        let report = self.replayed(library, &device, &smallest, |profilers, replay| {
+            profilers::sanitize(profilers, replay, thorough)
+        })?;
+        Ok(StepOutput::Sanitized { report: Box::new(report) })
+    }
+
+    /// Profiles a candidate at the default shape.
+    pub(super) fn profile_on_device(
+        &self,
+        task: &TaskBundle,
+        library: &Path,
+        build: &BuildReport,
+        measurement: &Measurement,
+    ) -> Result<StepOutput, StepFailure> {
+        let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
+        let profile = self.profiled(task, library, &device, build, Some(measurement.candidate_median_ns))?;
+        Ok(StepOutput::Profiled { profile: Box::new(profile) })
+    }
+
+    /// Profiles the reference, for the Planner.
+    pub(super) fn profile_reference(
+        &self,
+        task: &TaskBundle,
+        libraries: &ReferenceLibraries,
+        device: &StepDevice<'_>,
+        build: &BuildReport,
+        facts: &ReferenceFacts,
+    ) -> Result<Profile, StepFailure> {
+        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns))
+    }
+
+    fn profiled(
+        &self,
+        task: &TaskBundle,
+        library: &Path,
+        device: &StepDevice<'_>,
+        build: &BuildReport,
+        median_ns: Option<f64>,
+    ) -> Result<Profile, StepFailure> {
+        let shapes = task.spec.default_shapes().map_err(not_usable)?;
+        let subject = Subject {
+            compiler: &build.report,
+            cuda: build.cuda.as_ref(),
+            gpu: Some(device.facts),
+            flops: task.spec.flops,
+            bytes: task.spec.bytes,
+            median_ns,
+        };
+        self.replayed(library, device, &shapes, |profilers, replay| profilers::profile(profilers, replay, &subject))
+    }
+
+    /// Writes one call of a program down, and lets tools repeat it in the jail, on the device.
+    fn replayed<T>(
+        &self,
+        library: &Path,
+        device: &StepDevice<'_>,
+        shapes: &ConcreteShapes,
+        examine: impl FnOnce(&Profilers, &Replay<'_>) -> Result<T, StepFailure>,
+    ) -> Result<T, StepFailure> {
+        let folder = tempfile::Builder::new()
+            .prefix("replay-")
+            .tempdir_in(self.folder)
+            .map_err(|error| crate::build::disk_failure(self.folder, &error))?;
+        let plan = replay_plan(folder.path(), library, &device.device, shapes, &mut secret_seeds()?)?;
+        let access = &device.device.access;
+        let _beside = self.grounds(Some(device)).beside_others();
+        let run = |command: &JailedCommand| run_jailed_on_device(&self.bench.jail, command, access, self.cancel);
+        let replay = Replay {
+            run: &run,
+            executable: &self.bench.jail.executable,
+            plan: &plan,
+            readable: &[folder.path().to_path_buf(), library.to_path_buf()],
+            library_path: &access.library_folders,
+            env: &access.environment(),
+            scratch: self.folder,
+            put: &|bytes| self.artifacts.put(bytes),
+        };
+        examine(&self.cuda()?.profilers, &replay)
+    }
+}
+
+fn not_usable(error: ShapeError) -> StepFailure {
+    StepFailure::fatal("task.shape_not_usable", error.to_string())
+}
+
+fn no_device(task: &TaskBundle) -> StepFailure {
+    StepFailure::fatal(
+        "worker.unsupported_step",
+        format!("a step of this kind needs a GPU, and `{}` is a task for the `cpu` target", task.spec.name),
+    )
+}

@@ -1,0 +1,36 @@
+//! The GPUs of this machine: which there are, which of them this worker may use, how they are, and whether they still
+//! work.
+//!
+//! The driver's management library is loaded when the program runs. A machine without GPU or driver is nothing unusual:
+//! that there is none, and why, is a value. Nothing here starts a kernel or holds a context in the worker's process.
+
+mod choice;
+mod discovery;
+#[cfg(test)]
+pub(crate) mod fake;
+mod health;
+mod management;
+#[expect(unsafe_code, reason = "two questions that the wrapper of the management library does not have")]
+mod nvml;
+#[expect(unsafe_code, reason = "calls the driver")]
+mod probe;
+mod processes;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;
+mod ward;
+mod watch;
+mod xid;
+
+pub use self::choice::{DeviceChoice, InvalidChoice};
+pub use self::discovery::{Absence, FIRST_DEVICE, Gpu, Gpus, Hidden};
+pub use self::health::{ChildProber, Health, Illness, LOST, PROBE_LIMIT, Prober, UNPROBED, WEDGED};
+pub use self::management::{
+    FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions,
+};
+pub use self::nvml::Nvml;
+pub use self::probe::CudaFacts;
+pub(crate) use self::probe::probe_main;
+pub use self::processes::{Kin, ProcessTable, Processes};
+pub use self::ward::{RETEST_INTERVAL, SURVIVOR_LIMIT, Ward};
+pub use self::watch::{Conditions, Watch};

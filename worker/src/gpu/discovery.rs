@@ -1,0 +1,243 @@
+//! Which GPUs there are and which of them this worker may use.
+
+use std::sync::Arc;
+
+use nightshift_protocol::machine::{ComputeMode, GpuFacts, Mig};
+
+use super::choice::DeviceChoice;
+use super::management::{FoundGpu, Management, ManagementError, Unreadable, Versions};
+use super::nvml::Nvml;
+use super::probe::CudaFacts;
+use super::processes::{ProcessTable, Processes};
+use super::watch::Watch;
+
+/// Number under which the first GPU of a worker is offered: the machine itself is a device too, of the `cpu` target.
+pub const FIRST_DEVICE: u32 = 1;
+
+/// Why no GPU can be used here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Absence {
+    /// No driver, or none that answers.
+    #[error(transparent)]
+    Driver(#[from] ManagementError),
+    /// The driver knows no GPU.
+    #[error("the driver knows no GPU")]
+    NoGpu,
+    /// There are GPUs, and none may be used.
+    #[error("none of {0} GPUs may be used: {1}")]
+    AllHidden(usize, String),
+}
+
+/// A device that is there and is not offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// What to call it: its name, or its number when it has none.
+    pub device: String,
+    /// Why it is not offered.
+    pub reason: String,
+}
+
+/// One device that this worker may use: a GPU, or an instance of a partitioned one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Facts.
+    pub facts: GpuFacts,
+    /// Number of its device node.
+    pub minor: Option<u32>,
+}
+
+impl Gpu {
+    /// Variables under which a child sees this device and no other: as its device 0.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        vec![
+            ("CUDA_VISIBLE_DEVICES".to_owned(), self.facts.uuid.clone()),
+            ("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()),
+        ]
+    }
+
+    /// The name under which the driver tells events: that of the whole card.
+    #[must_use]
+    pub fn card_uuid(&self) -> &str {
+        match &self.facts.mig {
+            Some(Mig::Instance { parent_uuid, .. }) => parent_uuid,
+            _ => &self.facts.uuid,
+        }
+    }
+}
+
+/// The GPUs of this machine. That there are none is a value with its reason.
+#[derive(Debug, Clone)]
+pub struct Gpus {
+    management: Option<Arc<dyn Management>>,
+    gpus: Vec<Gpu>,
+    hidden: Vec<Hidden>,
+    absence: Option<Absence>,
+}
+
+impl Gpus {
+    /// All GPUs of this machine.
+    #[must_use]
+    pub fn open() -> Self {
+        Self::open_with(&DeviceChoice::default())
+    }
+
+    /// The GPUs of this machine that are chosen.
+    #[must_use]
+    pub fn open_with(choice: &DeviceChoice) -> Self {
+        match Nvml::open() {
+            Ok(nvml) => Self::of(Arc::new(nvml), choice),
+            Err(error) => Self::none(Absence::Driver(error)),
+        }
+    }
+
+    /// No GPU.
+    #[must_use]
+    pub fn none(absence: Absence) -> Self {
+        Self { management: None, gpus: Vec::new(), hidden: Vec::new(), absence: Some(absence) }
+    }
+
+    /// Those that this driver has and that are chosen.
+    #[must_use]
+    pub fn of(management: Arc<dyn Management>, choice: &DeviceChoice) -> Self {
+        let (versions, found) = match management.versions().and_then(|versions| Ok((versions, management.gpus()?))) {
+            Ok(answers) => answers,
+            Err(error) => return Self::none(Absence::Driver(error)),
+        };
+        let (mut gpus, mut hidden) = (Vec::new(), Vec::new());
+        let mut instances = 0;
+        for found in found {
+            match found {
+                Ok(found) => {
+                    let instance = matches!(found.mig, Some(Mig::Instance { .. })).then_some(instances);
+                    instances = instance.map_or(0, |number| number + 1);
+                    match unusable(&found).or_else(|| choice.hides(&found, instance)) {
+                        Some(reason) => hidden.push(Hidden { device: found.uuid, reason: reason.to_owned() }),
+                        None => gpus.push(Gpu { minor: found.minor, facts: facts(found, &versions) }),
+                    }
+                }
+                Err(Unreadable { index, uuid, why }) => {
+                    let device = uuid.unwrap_or_else(|| format!("GPU {index}"));
+                    hidden.push(Hidden { device, reason: why.to_string() });
+                }
+            }
+        }
+        let absence = gpus.is_empty().then(|| match hidden.first() {
+            None => Absence::NoGpu,
+            Some(first) => Absence::AllHidden(hidden.len(), format!("{}: {}", first.device, first.reason)),
+        });
+        Self { management: Some(management), gpus, hidden, absence }
+    }
+
+    /// Those that may be used, in the order of the bus.
+    #[must_use]
+    pub fn usable(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// Those that may be used, with the numbers under which they are offered.
+    pub fn numbered(&self) -> impl Iterator<Item = (u32, &Gpu)> {
+        (FIRST_DEVICE..).zip(&self.gpus)
+    }
+
+    /// The GPU that is offered under this number.
+    #[must_use]
+    pub fn device(&self, number: u32) -> Option<&Gpu> {
+        self.numbered().find(|(device, _)| *device == number).map(|(_, gpu)| gpu)
+    }
+
+    /// Takes in what only CUDA tells of a device.
+    pub(super) fn complete(&mut self, number: u32, told: &CudaFacts) {
+        let Some(gpu) = number.checked_sub(FIRST_DEVICE).and_then(|place| self.gpus.get_mut(place as usize)) else {
+            return;
+        };
+        let facts = &mut gpu.facts;
+        facts.multiprocessors = told.multiprocessors.or(facts.multiprocessors);
+        facts.l2_bytes = told.l2_bytes.or(facts.l2_bytes);
+        if facts.memory_bytes_per_s.is_none() && facts.mig.is_none() {
+            facts.memory_bytes_per_s =
+                told.memory_clock_khz.zip(told.memory_bus_bits).map(|(khz, bits)| khz * 1_000 * 2 * bits / 8);
+        }
+    }
+
+    /// Those that are there and are not offered.
+    #[must_use]
+    pub fn hidden(&self) -> &[Hidden] {
+        &self.hidden
+    }
+
+    /// Why there is none, when there is none.
+    #[must_use]
+    pub fn absence(&self) -> Option<&Absence> {
+        self.absence.as_ref()
+    }
+
+    /// Their facts.
+    #[must_use]
+    pub fn facts(&self) -> Vec<GpuFacts> {
+        self.gpus.iter().map(|gpu| gpu.facts.clone()).collect()
+    }
+
+    /// Watches how a device is, telling this worker's own processes from others by the system's table of processes.
+    #[must_use]
+    pub fn watch(&self, gpu: &Gpu) -> Option<Watch> {
+        self.watch_among(gpu, Arc::new(ProcessTable::of_this_process()))
+    }
+
+    /// Like [`Self::watch`], with another table of processes.
+    #[must_use]
+    pub fn watch_among(&self, gpu: &Gpu, processes: Arc<dyn Processes>) -> Option<Watch> {
+        let management = self.management.clone()?;
+        Some(Watch::new(management, gpu.facts.uuid.clone(), processes))
+    }
+
+    /// The driver's management library, when there is one.
+    #[must_use]
+    pub fn management(&self) -> Option<&Arc<dyn Management>> {
+        self.management.as_ref()
+    }
+}
+
+/// Why no program can run on it, whoever may use it.
+fn unusable(found: &FoundGpu) -> Option<&'static str> {
+    if found.mig == Some(Mig::Parent) {
+        return Some("it is partitioned: its instances are devices of their own");
+    }
+    match found.compute_mode {
+        Some(ComputeMode::Prohibited) => Some("its compute mode prohibits contexts (`nvidia-smi -c 0` permits them)"),
+        // Candidate and baseline take turns on it, each in its own process.
+        Some(ComputeMode::ExclusiveProcess) => {
+            Some("its compute mode allows one process at a time, and a step needs several (`nvidia-smi -c 0`)")
+        }
+        Some(ComputeMode::Shared) | None => None,
+    }
+}
+
+fn facts(found: FoundGpu, versions: &Versions) -> GpuFacts {
+    // Memory transfers on both edges of its clock.
+    let memory_bytes_per_s = found
+        .memory_clock_max_mhz
+        .zip(found.memory_bus_bits)
+        .map(|(mhz, bits)| u64::from(mhz) * 1_000_000 * 2 * u64::from(bits) / 8);
+    GpuFacts {
+        index: found.index,
+        name: found.name,
+        uuid: found.uuid,
+        compute_capability: found.compute_capability,
+        memory_bytes: found.memory_bytes,
+        driver_version: versions.driver.clone(),
+        cuda_driver_version: format!("{}.{}", versions.cuda.0, versions.cuda.1),
+        ecc: found.ecc,
+        ecc_uncorrected: found.ecc_uncorrected,
+        mig: found.mig,
+        sm_clock_max_mhz: found.sm_clock_max_mhz,
+        memory_clock_max_mhz: found.memory_clock_max_mhz,
+        multiprocessors: found.multiprocessors,
+        l2_bytes: None,
+        memory_bytes_per_s,
+        power_limit_w: found.power_limit_w,
+        persistence: found.persistence,
+        compute_mode: found.compute_mode,
+        pci_bus_id: found.pci_bus_id,
+    }
+}

@@ -1,0 +1,181 @@
+//! Whether a GPU can be used, judged by a fresh process.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::discovery::Gpu;
+use super::probe::{CudaFacts, Line, Stage};
+use crate::process::{PROBE_ARGUMENT, TwinEnd, run_twin};
+use crate::sandbox::DeviceAccess;
+
+/// How long a probe may take. A busy GPU lets a new context wait; a wedged one for ever.
+pub const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
+/// The driver's numbers of errors that say nothing about the health of a device: memory that others hold, a library
+/// that is not there, a driver that is too old for this program.
+const NOT_THE_DEVICE: [u32; 4] = [2, 3, 35, 36];
+/// Those that say that a device is gone: unavailable, none, an invalid one, and a system that is not ready for it.
+const GONE: [u32; 5] = [46, 79, 100, 101, 802];
+
+/// How a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It works.
+    Well(CudaFacts),
+    /// It does not work.
+    Ill(Illness),
+    /// It could not be found out, for reasons that need not lie with the device.
+    Unclear(String),
+}
+
+/// What is wrong with a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Illness {
+    /// `gpu.lost` or `gpu.wedged`.
+    pub code: &'static str,
+    /// What was seen.
+    pub reason: String,
+}
+
+/// The device is not there any more.
+pub const LOST: &str = "gpu.lost";
+/// The device is there and carries nothing out.
+pub const WEDGED: &str = "gpu.wedged";
+/// Nobody knows whether the device can be used.
+pub const UNPROBED: &str = "gpu.unprobed";
+
+/// Finds out how a device is. Blocks.
+pub trait Prober: Send + Sync + fmt::Debug + 'static {
+    /// Finds it out.
+    fn probe(&self, gpu: &Gpu) -> Health;
+}
+
+/// Probes in a process of its own, which is this binary once more.
+#[derive(Debug, Clone)]
+pub struct ChildProber {
+    executable: PathBuf,
+    limit: Duration,
+}
+
+impl ChildProber {
+    /// `executable` is our own binary: its `main` calls [`crate::process::child_main`] first.
+    #[must_use]
+    pub fn new(executable: PathBuf) -> Self {
+        Self { executable, limit: PROBE_LIMIT }
+    }
+
+    /// With another limit.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+impl Prober for ChildProber {
+    fn probe(&self, gpu: &Gpu) -> Health {
+        // As steps reach it; where they cannot, the probe says what is missing.
+        let access = DeviceAccess::find(&gpu.facts.uuid).map(|access| access.environment());
+        let environment = access.unwrap_or_else(|_| gpu.environment());
+        match run_twin(&self.executable, PROBE_ARGUMENT, &environment, self.limit) {
+            Ok(end) => judge(&end, self.limit),
+            Err(error) => Health::Unclear(format!("the probe could not be started: {error}")),
+        }
+    }
+}
+
+/// What the end of a probe says about its device.
+fn judge(end: &TwinEnd, limit: Duration) -> Health {
+    let text = String::from_utf8_lossy(&end.stdout);
+    let lines: Vec<Line> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let at = lines.iter().rev().find_map(|line| match line {
+        Line::At { stage } | Line::Failed { stage, .. } => Some(*stage),
+        Line::Well(_) => None,
+    });
+    match lines.last() {
+        Some(Line::Well(facts)) if !end.timed_out => Health::Well(*facts),
+        Some(Line::Failed { stage, code, name }) if !end.timed_out => failed(*stage, *code, name),
+        _ if end.outlives => Health::Ill(Illness {
+            code: WEDGED,
+            reason: format!("a test process hangs while {} and cannot be killed", doing(at)),
+        }),
+        _ if end.timed_out => Health::Ill(Illness {
+            code: WEDGED,
+            reason: format!("a test process was still {} after {} s", doing(at), limit.as_secs()),
+        }),
+        // A driver that takes its own process down: seen with broken devices, and with broken installations.
+        Some(_) => Health::Ill(Illness { code: WEDGED, reason: format!("a test process died while {}", doing(at)) }),
+        None => Health::Unclear("the probe ended without a word".to_owned()),
+    }
+}
+
+fn doing(stage: Option<Stage>) -> &'static str {
+    stage.map_or("starting", Stage::describe)
+}
+
+fn failed(stage: Stage, code: u32, name: &str) -> Health {
+    let seen = format!("{name} while {}", stage.describe());
+    if stage == Stage::Load || NOT_THE_DEVICE.contains(&code) {
+        return Health::Unclear(seen);
+    }
+    let code = if GONE.contains(&code) { LOST } else { WEDGED };
+    Health::Ill(Illness { code, reason: format!("a fresh process gets {seen}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(lines: &[&str]) -> TwinEnd {
+        let stdout = lines.join("\n").into_bytes();
+        TwinEnd { stdout, status: Some(1), timed_out: false, outlives: false }
+    }
+
+    fn code(health: &Health) -> &str {
+        match health {
+            Health::Well(_) => "well",
+            Health::Ill(illness) => illness.code,
+            Health::Unclear(_) => "unclear",
+        }
+    }
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_probe_that_came_through_gives_facts() {
+        let well = r#"{"line":"well","multiprocessors":132,"l2_bytes":62914560,"memory_clock_khz":null,"memory_bus_bits":6144}"#;
+        let Health::Well(facts) = judge(&end(&[r#"{"line":"at","stage":"release"}"#, well]), LIMIT) else {
+            panic!("it is well");
+        };
+        assert_eq!((facts.multiprocessors, facts.l2_bytes), (Some(132), Some(62_914_560)));
+    }
+
+    #[test]
+    fn an_error_of_the_driver_in_a_fresh_context_is_an_illness() {
+        for (number, expected) in [(46, LOST), (79, LOST), (100, LOST), (700, WEDGED), (719, WEDGED), (999, WEDGED)] {
+            let line = format!(r#"{{"line":"failed","stage":"context","code":{number},"name":"CUDA_ERROR"}}"#);
+            assert_eq!(code(&judge(&end(&[&line]), LIMIT)), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn memory_that_others_hold_and_a_missing_library_are_no_illness() {
+        let full = r#"{"line":"failed","stage":"allocate","code":2,"name":"CUDA_ERROR_OUT_OF_MEMORY"}"#;
+        let missing = r#"{"line":"failed","stage":"load","code":0,"name":"libcuda.so.1 cannot be loaded"}"#;
+        for line in [full, missing, ""] {
+            assert_eq!(code(&judge(&end(&[line]), LIMIT)), "unclear", "{line}");
+        }
+    }
+
+    #[test]
+    fn one_that_hangs_is_wedged_and_it_is_said_where() {
+        let mut hanging = end(&[r#"{"line":"at","stage":"context"}"#]);
+        hanging.timed_out = true;
+        let Health::Ill(illness) = judge(&hanging, LIMIT) else { panic!("it is ill") };
+        assert_eq!((illness.code, illness.reason.contains("creating a context")), (WEDGED, true), "{}", illness.reason);
+        hanging.outlives = true;
+        let Health::Ill(illness) = judge(&hanging, LIMIT) else { panic!("it is ill") };
+        assert!(illness.reason.contains("cannot be killed"), "{}", illness.reason);
+    }
+}

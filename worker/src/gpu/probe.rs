@@ -1,0 +1,180 @@
+//! Whether a GPU still works, found out in a fresh process of ours: a context, a little memory that is filled and
+//! copied back. No kernel and nothing foreign is involved, so that what goes wrong here is the GPU's doing.
+//!
+//! This is also where those facts come from that only CUDA tells.
+
+use std::io::Write as _;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute, CUresult};
+use serde::{Deserialize, Serialize};
+
+/// Memory that is filled and copied, in bytes.
+const SCRATCH_BYTES: usize = 1 << 20;
+/// What it is filled with.
+const FILL: u8 = 0xA5;
+
+/// What the child is doing, printed before it does it: the last line of one that hangs says where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stage {
+    /// Loading the driver's library.
+    Load,
+    /// Initializing it.
+    Initialize,
+    /// Looking the device up.
+    Find,
+    /// Creating a context.
+    Context,
+    /// Allocating memory.
+    Allocate,
+    /// Filling it.
+    Fill,
+    /// Copying it back.
+    Copy,
+    /// Giving everything back.
+    Release,
+}
+
+impl Stage {
+    /// In words, behind "while".
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Load => "loading the driver's library",
+            Self::Initialize => "initializing the driver",
+            Self::Find => "looking the device up",
+            Self::Context => "creating a context",
+            Self::Allocate => "allocating memory",
+            Self::Fill => "filling memory",
+            Self::Copy => "copying memory",
+            Self::Release => "giving the context back",
+        }
+    }
+}
+
+/// One line of the child's output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub(super) enum Line {
+    /// It begins with this.
+    At {
+        /// With what.
+        stage: Stage,
+    },
+    /// The driver refused something.
+    Failed {
+        /// What.
+        stage: Stage,
+        /// The driver's number of the error; 0 where there is none.
+        code: u32,
+        /// The driver's name of the error, or what was seen.
+        name: String,
+    },
+    /// The device works.
+    Well(CudaFacts),
+}
+
+/// What only CUDA tells about a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CudaFacts {
+    /// Multiprocessors.
+    pub multiprocessors: Option<u32>,
+    /// Second-level cache in bytes.
+    pub l2_bytes: Option<u64>,
+    /// Highest clock of the memory in kHz.
+    pub memory_clock_khz: Option<u64>,
+    /// Width of the memory's bus in bits.
+    pub memory_bus_bits: Option<u64>,
+}
+
+/// The child's side: tries device 0 of what it is shown, and says on standard output how it goes. Returns the exit
+/// status.
+pub(crate) fn probe_main() -> i32 {
+    // Whoever asked is gone: nobody needs the answer.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let mut stage = Stage::Load;
+    let line = match examine(&mut stage) {
+        Ok(facts) => Line::Well(facts),
+        Err(Trouble::Driver(error)) => Line::Failed { stage, code: number(error.0), name: name(error) },
+        Err(Trouble::Seen(what)) => Line::Failed { stage, code: 0, name: what.to_owned() },
+    };
+    say(&line);
+    i32::from(!matches!(line, Line::Well(_)))
+}
+
+enum Trouble {
+    Driver(DriverError),
+    Seen(&'static str),
+}
+
+impl From<DriverError> for Trouble {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+fn examine(stage: &mut Stage) -> Result<CudaFacts, Trouble> {
+    let mut enter = |next: Stage| {
+        *stage = next;
+        say(&Line::At { stage: next });
+    };
+    enter(Stage::Load);
+    // SAFETY: loads the driver's own library, as every CUDA program does.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Trouble::Seen("libcuda.so.1 cannot be loaded"));
+    }
+    enter(Stage::Initialize);
+    result::init()?;
+    enter(Stage::Find);
+    let device = result::device::get(0)?;
+    let attribute = |attribute| {
+        // SAFETY: the device was just given by the driver.
+        let value = unsafe { result::device::get_attribute(device, attribute) };
+        value.ok().and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0)
+    };
+    let facts = CudaFacts {
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .and_then(|count| u32::try_from(count).ok()),
+        l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        memory_clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+        memory_bus_bits: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+    };
+    enter(Stage::Context);
+    // SAFETY: the device was just given by the driver; the context is current on this thread until the process ends.
+    unsafe { result::ctx::set_current(result::primary_ctx::retain(device)?)? };
+    enter(Stage::Allocate);
+    // SAFETY: a context is current. The memory lives until it is freed below, and is not used afterwards.
+    let memory = unsafe { result::malloc_sync(SCRATCH_BYTES)? };
+    enter(Stage::Fill);
+    // SAFETY: the memory was just allocated with this size.
+    unsafe { result::memset_d8_sync(memory, FILL, SCRATCH_BYTES)? };
+    enter(Stage::Copy);
+    let mut back = vec![0_u8; SCRATCH_BYTES];
+    // SAFETY: both sides are of this size.
+    unsafe { result::memcpy_dtoh_sync(&mut back, memory)? };
+    if back.iter().any(|byte| *byte != FILL) {
+        return Err(Trouble::Seen("memory of the device gave back what was not written to it"));
+    }
+    enter(Stage::Release);
+    // SAFETY: allocated above, and not used any more; so is the context.
+    unsafe {
+        result::free_sync(memory)?;
+        result::primary_ctx::release(device)?;
+    }
+    Ok(facts)
+}
+
+fn say(line: &Line) {
+    let mut stdout = std::io::stdout().lock();
+    // Whoever listens judges by what arrives.
+    let _ = serde_json::to_writer(&mut stdout, line);
+    let _ = stdout.write_all(b"\n").and_then(|()| stdout.flush());
+}
+
+fn number(result: CUresult) -> u32 {
+    result as u32
+}
+
+fn name(error: DriverError) -> String {
+    error.error_name().map_or_else(|_| format!("error {}", number(error.0)), |name| name.to_string_lossy().into_owned())
+}

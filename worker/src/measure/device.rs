@@ -1,0 +1,528 @@
+//! How fast is a program on a device? Everything that can be done before is done before: contexts, libraries and inputs
+//! are in place when the device is asked for alone. What came out of the timed calls stays on the device, and some of it,
+//! drawn at random, is compared afterwards.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::measurement::{DeviceConditions, DeviceMeasurement, Interval, Measurement, TimePair};
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
+use nightshift_protocol::verdict::Finding;
+
+use super::rows::{RowTimes, time_rows};
+use super::samples::{float, inside};
+use super::witness::Witness;
+use super::{CONFIDENCE, PATIENCE, Side, failed, mutual, violation, whole};
+use crate::compare::count_wrong;
+use crate::cost::Cost;
+use crate::gpu::{Conditions, Watch};
+use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
+use crate::runner::{Call, CallTime, Draw, Grounds, Launched, Session, SessionError, SessionOptions, note};
+use crate::statistics::{as_float, bootstrap_ratio, coefficient_of_variation, median, trimmed_mean};
+
+/// Sets of inputs that every timed call draws from.
+const SETS: usize = 3;
+
+/// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
+/// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200 scattered by about
+/// this share, and by about so many nanoseconds, which is more for short calls. The interval that is reported is wider by
+/// both on both sides.
+const BETWEEN_PROCESSES: f64 = 0.001;
+const BETWEEN_PROCESSES_NS: f64 = 170.0;
+
+/// Share of the samples that is left out at either end.
+const TRIMMED: f64 = 0.1;
+
+/// Half the width of the calls' own interval by the estimate up to which a measurement counts as precise.
+const PRECISE: f64 = 0.01;
+
+/// Samples that are judged by the device's conditions together.
+const BLOCK: usize = 10;
+
+/// Blocks that may be rejected; then samples count as they are, and the measurement does not count as precise.
+const MAX_REJECTED_BLOCKS: usize = 6;
+
+/// Resamples of the interval that is reported.
+const RESAMPLES: usize = 1_000;
+
+/// Most kept calls that are compared afterwards, and what they may take on the device.
+const MAX_KEPT: usize = 8;
+const MAX_KEPT_BYTES: u64 = 64 << 20;
+
+/// Time that the device was at work beyond what the events around the calls showed, beyond the same for the baseline,
+/// before it is counted: nanoseconds.
+const HIDDEN_NS: f64 = 3_000.0;
+
+/// The same before it is held against the program: nanoseconds, and share of the call.
+const MISMATCH_NS: f64 = 5_000.0;
+const MISMATCH_SHARE: f64 = 0.25;
+
+/// Launches of a recorded graph.
+const GRAPH_LAUNCHES: usize = 20;
+
+/// The programs of a measurement.
+#[derive(Debug, Clone, Copy)]
+pub struct Programs<'a> {
+    /// The program in question.
+    pub candidate: &'a Path,
+    /// What it is compared with.
+    pub baseline: &'a Path,
+    /// The reference in double precision.
+    pub truth: &'a Path,
+    /// What the baseline is and how it was built.
+    pub baseline_label: &'a str,
+}
+
+/// How long and how precisely to measure on a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceMeasureOptions {
+    /// Wall time of warming up, in milliseconds: clocks go up only when there is work.
+    pub warm_up_ms: u64,
+    /// Samples that are taken even when the precision is reached before.
+    pub min_samples: usize,
+    /// Most samples.
+    pub max_samples: usize,
+    /// Half the width of the calls' own interval by the estimate, at which sampling ends.
+    pub wanted_relative_half_width: f64,
+    /// Wall time of the sampling in milliseconds; the smallest number of samples may overrun it up to threefold.
+    pub max_wall_ms: u64,
+    /// Whether programs are also timed as recorded graphs.
+    pub graphs: bool,
+}
+
+impl Default for DeviceMeasureOptions {
+    fn default() -> Self {
+        Self {
+            warm_up_ms: 30,
+            min_samples: 60,
+            max_samples: 600,
+            wanted_relative_half_width: 0.003,
+            max_wall_ms: 250,
+            graphs: true,
+        }
+    }
+}
+
+/// Times a program against a baseline on a device, at the default shape. Gives `Measured`, or `MeasureFailed` when the
+/// program does not survive. `watch` tells how the device is. Blocks: call it from a dedicated thread.
+pub fn measure_on_device(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    programs: &Programs<'_>,
+    machine: &MachineFacts,
+    watch: Option<&Watch>,
+    require_sandbox: bool,
+    options: &DeviceMeasureOptions,
+) -> Result<StepOutput, StepFailure> {
+    let mut cost = Cost::start();
+    let shapes =
+        spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    let seeds = SecretSeeds::from_os()
+        .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
+    let beside = grounds.beside_others();
+    cost.part("waiting");
+    let mut race = match prepare(grounds, spec, &shapes, programs, seeds, require_sandbox, &mut cost) {
+        Ok(race) => race,
+        Err(side) => return failed(side, Vec::new()),
+    };
+    drop(beside);
+    let alone = grounds.alone();
+    cost.part("waiting");
+    let timed = race.alone(watch, options, &mut cost);
+    drop(alone);
+    let _beside = grounds.beside_others();
+    cost.part("waiting");
+    let timed = match timed {
+        Ok(timed) => timed,
+        Err(side) => return failed(side, race.findings),
+    };
+    if let Err(side) = race.compare_kept() {
+        return failed(side, race.findings);
+    }
+    cost.part("comparison");
+    let mut measurement = race.measurement(spec, &timed, programs.baseline_label, machine);
+    cost.part("statistics");
+    let Race { candidate, baseline, witness, findings, .. } = race;
+    Session::end_all([candidate, baseline, witness.into_session()]);
+    cost.part("ends");
+    measurement.cost = cost.parts();
+    Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
+}
+
+/// Starts everything, side by side where it takes its time, and puts inputs in place.
+fn prepare<'a>(
+    grounds: &Grounds<'_>,
+    spec: &'a TaskSpec,
+    shapes: &'a ConcreteShapes,
+    programs: &Programs<'_>,
+    mut seeds: SecretSeeds,
+    require_sandbox: bool,
+    cost: &mut Cost,
+) -> Result<Race<'a>, Side> {
+    let launch = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
+        let options = SessionOptions {
+            library,
+            shapes: std::slice::from_ref(shapes),
+            double,
+            memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
+            call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
+            core: None,
+            require_sandbox,
+            device: grounds.device,
+        };
+        Session::launch(grounds.host, &options, grounds.cancel)
+    };
+    let candidate = launch(programs.candidate, false, 1, require_sandbox);
+    let baseline = launch(programs.baseline, false, PATIENCE, false);
+    let truth = launch(programs.truth, true, PATIENCE, false);
+    cost.part("processes");
+    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+    let sets: Vec<Vec<TensorData>> =
+        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+    cost.part("inputs");
+    let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
+    let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
+    let truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
+    cost.part("contexts");
+    let mut witness = Witness::new(truth, spec, shapes);
+    candidate.init(&params).map_err(Side::Candidate)?;
+    baseline.init(&params).map_err(Side::Baseline)?;
+    witness.init(&params).map_err(Side::Baseline)?;
+    cost.part("libraries");
+    let mut findings = Vec::new();
+    // The first call finds out what every first call has to, and puts poison and guards in place.
+    if let Some(first) = sets.first() {
+        for breach in &candidate.run(first).map_err(Side::Candidate)?.breaches {
+            note(&mut findings, breach.finding());
+        }
+        baseline.run(first).map_err(Side::Baseline)?;
+    }
+    for (number, set) in sets.iter().enumerate() {
+        candidate.stage(number, set).map_err(Side::Candidate)?;
+        baseline.stage(number, set).map_err(Side::Baseline)?;
+    }
+    cost.part("first_calls");
+    Ok(Race {
+        candidate,
+        baseline,
+        witness,
+        tolerance: mutual(spec.tolerance),
+        sets,
+        seeds,
+        kept: Vec::new(),
+        findings,
+    })
+}
+
+/// Inputs on the device to draw from, the same for every session that is given the same seeds.
+pub(crate) fn stage_sets(
+    session: &mut Session,
+    shapes: &ConcreteShapes,
+    seeds: &mut SecretSeeds,
+) -> Result<Vec<Vec<TensorData>>, SessionError> {
+    let sets: Vec<Vec<TensorData>> =
+        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+    if let Some(first) = sets.first() {
+        session.run(first)?;
+    }
+    for (number, set) in sets.iter().enumerate() {
+        session.stage(number, set)?;
+    }
+    Ok(sets)
+}
+
+/// A timed call whose outcome is still on the device.
+struct Kept {
+    slot: usize,
+    draw: Draw,
+    candidate: CallTime,
+    baseline: CallTime,
+}
+
+/// What was timed while the device was ours alone.
+struct Timed {
+    candidate: Vec<CallTime>,
+    baseline: Vec<CallTime>,
+    rows: RowTimes,
+    graph: Option<TimePair>,
+    conditions: Option<Conditions>,
+    rejected: u32,
+    rejected_because: Vec<String>,
+    steady: bool,
+    alone: Duration,
+    options: DeviceMeasureOptions,
+}
+
+/// Two programs, side by side on one device.
+struct Race<'a> {
+    candidate: Session,
+    baseline: Session,
+    witness: Witness<'a>,
+    tolerance: Tolerance,
+    sets: Vec<Vec<TensorData>>,
+    seeds: SecretSeeds,
+    kept: Vec<Kept>,
+    findings: Vec<Finding>,
+}
+
+impl Race<'_> {
+    /// The part for which nothing else may run on the device.
+    fn alone(
+        &mut self,
+        watch: Option<&Watch>,
+        options: &DeviceMeasureOptions,
+        cost: &mut Cost,
+    ) -> Result<Timed, Side> {
+        let started = Instant::now();
+        let warm_up = Duration::from_millis(options.warm_up_ms);
+        let mut warmed = 0;
+        while warmed < 3 || started.elapsed() < warm_up {
+            self.pair(0)?;
+            warmed += 1;
+        }
+        cost.part("warm_up");
+        let mut timed = self.samples(watch, options)?;
+        cost.part("samples");
+        let first_slot = self.kept.len() + 1;
+        timed.rows = {
+            let call_ns = median(&timed.baseline_ns());
+            time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, first_slot, call_ns)?
+        };
+        // One of the last calls of a row is looked at, too; which one is secret.
+        let random = usize::try_from(self.seeds.draw() >> 32).unwrap_or(0);
+        let row_calls = &timed.rows.kept;
+        if let Some((slot, draw)) = row_calls.get(random % row_calls.len().max(1)).copied() {
+            let untimed = CallTime { inside_ns: 0, outside_ns: 0, processor_ns: None };
+            self.kept.push(Kept { slot, draw, candidate: untimed, baseline: untimed });
+        }
+        cost.part("rows");
+        if options.graphs {
+            timed.graph = self.graphs();
+            cost.part("graphs");
+        }
+        timed.alone = started.elapsed();
+        Ok(timed)
+    }
+
+    fn samples(&mut self, watch: Option<&Watch>, options: &DeviceMeasureOptions) -> Result<Timed, Side> {
+        let look = || watch.and_then(|watch| watch.sample().ok());
+        let mut before = look();
+        let mut timed = Timed {
+            candidate: Vec::new(),
+            baseline: Vec::new(),
+            rows: RowTimes::default(),
+            graph: None,
+            conditions: before.clone(),
+            rejected: 0,
+            rejected_because: Vec::new(),
+            steady: true,
+            alone: Duration::ZERO,
+            options: options.clone(),
+        };
+        let room = usize::try_from(MAX_KEPT_BYTES / self.candidate.slot_bytes().max(1)).unwrap_or(MAX_KEPT);
+        let most_kept = room.clamp(2, MAX_KEPT);
+        let limit = Duration::from_millis(options.max_wall_ms);
+        let started = Instant::now();
+        let mut rejected_blocks = 0;
+        loop {
+            let kept_before = self.kept.len();
+            let mut block = Vec::with_capacity(BLOCK);
+            for _ in 0..BLOCK {
+                let slot = self.kept.len();
+                let (draw, candidate, baseline) = self.pair(slot)?;
+                block.push((candidate, baseline));
+                // Decided after the call: no program can tell which of its calls will be looked at.
+                if slot < most_kept && self.seeds.draw().is_multiple_of(4) {
+                    self.kept.push(Kept { slot, draw, candidate, baseline });
+                }
+            }
+            let after = look();
+            let moved = after.as_ref().zip(before.as_ref()).and_then(|(after, before)| after.moved_since(before));
+            before = after;
+            if let Some(reason) = moved.filter(|_| rejected_blocks < MAX_REJECTED_BLOCKS) {
+                rejected_blocks += 1;
+                timed.steady = rejected_blocks < MAX_REJECTED_BLOCKS;
+                timed.rejected += u32::try_from(block.len()).unwrap_or(u32::MAX);
+                if !timed.rejected_because.contains(&reason) {
+                    timed.rejected_because.push(reason);
+                }
+                self.kept.truncate(kept_before);
+                continue;
+            }
+            timed.candidate.extend(block.iter().map(|(candidate, _)| *candidate));
+            timed.baseline.extend(block.iter().map(|(_, baseline)| *baseline));
+            let (count, elapsed) = (timed.candidate.len(), started.elapsed());
+            let enough = count >= options.min_samples;
+            if count >= options.max_samples || (enough && elapsed > limit) || elapsed > limit * super::OVERTIME {
+                break;
+            }
+            if enough && timed.standard_half_width() <= options.wanted_relative_half_width {
+                break;
+            }
+        }
+        Ok(timed)
+    }
+
+    /// One call of each on the same fresh inputs, in random order.
+    fn pair(&mut self, slot: usize) -> Result<(Draw, CallTime, CallTime), Side> {
+        let draw = Draw::new(self.sets.len(), self.seeds.draw());
+        let (candidate, baseline);
+        if self.seeds.flip() {
+            candidate = self.candidate.sample(draw, slot).map_err(Side::Candidate)?;
+            baseline = self.baseline.sample(draw, slot).map_err(Side::Baseline)?;
+        } else {
+            baseline = self.baseline.sample(draw, slot).map_err(Side::Baseline)?;
+            candidate = self.candidate.sample(draw, slot).map_err(Side::Candidate)?;
+        }
+        Ok((draw, candidate, baseline))
+    }
+
+    /// Programs that wait or allocate cannot be recorded. That breaks nothing but the recording.
+    fn graphs(&mut self) -> Option<TimePair> {
+        let baseline_ns = self.baseline.graph(GRAPH_LAUNCHES).ok().flatten()?;
+        let candidate_ns = self.candidate.graph(GRAPH_LAUNCHES).ok().flatten()?;
+        Some(TimePair { baseline_ns, candidate_ns })
+    }
+
+    /// Looks at what some timed calls left behind.
+    fn compare_kept(&mut self) -> Result<(), Side> {
+        for kept in std::mem::take(&mut self.kept) {
+            let inputs = kept.draw.inputs(&self.sets);
+            let candidate =
+                self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate)?;
+            let baseline = self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline)?;
+            self.judge(&inputs, &candidate, &baseline)?;
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, inputs: &[TensorData], candidate: &Call, baseline: &Call) -> Result<(), Side> {
+        for breach in &candidate.breaches {
+            note(&mut self.findings, breach.finding());
+        }
+        let wrong = count_wrong(&candidate.outputs, &baseline.outputs, &self.tolerance);
+        if wrong > 0 {
+            let message = format!("a timed call gave {wrong} wrong elements");
+            note(&mut self.findings, violation("timed_output_wrong", message));
+        }
+        let imprecise = self.witness.look(&mut self.seeds, inputs, candidate, baseline).map_err(Side::Baseline)?;
+        if let Some(finding) = imprecise {
+            note(&mut self.findings, finding);
+        }
+        Ok(())
+    }
+
+    fn measurement(
+        &mut self,
+        spec: &TaskSpec,
+        timed: &Timed,
+        baseline_label: &str,
+        machine: &MachineFacts,
+    ) -> Measurement {
+        if let Some(finding) = timed.mismatch() {
+            note(&mut self.findings, finding);
+        }
+        let (candidate, baseline) = (timed.candidate_ns(), timed.baseline_ns());
+        let own = bootstrap_ratio(&baseline, &candidate, TRIMMED, CONFIDENCE, RESAMPLES);
+        let precise = timed.steady
+            && candidate.len() >= timed.options.min_samples
+            && own.relative_half_width() <= PRECISE;
+        let candidate_median_ns = median(&candidate);
+        let between = BETWEEN_PROCESSES + BETWEEN_PROCESSES_NS / candidate_median_ns.max(BETWEEN_PROCESSES_NS);
+        let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
+        let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
+        let outside_to_inside: Vec<f64> =
+            timed.candidate.iter().map(|time| float(time.outside_ns) / inside(*time)).collect();
+        Measurement {
+            speedup,
+            confidence: CONFIDENCE,
+            baseline_median_ns: median(&baseline),
+            candidate_median_ns,
+            baseline_cv: coefficient_of_variation(&baseline),
+            candidate_cv: coefficient_of_variation(&candidate),
+            baseline_samples_ns: baseline.iter().map(|time| whole(*time)).collect(),
+            candidate_samples_ns: candidate.iter().map(|time| whole(*time)).collect(),
+            outside_to_inside_time: median(&outside_to_inside),
+            achieved_flops_per_s: spec.flops.map(by_second),
+            achieved_bytes_per_s: spec.bytes.map(by_second),
+            precise,
+            baseline: baseline_label.to_owned(),
+            sandbox: self.candidate.sandbox().clone(),
+            machine: machine.clone(),
+            device: Some(Box::new(DeviceMeasurement {
+                exclusive_ms: timed.alone.as_secs_f64() * 1e3,
+                rows: timed.rows.pair(),
+                graph: timed.graph,
+                floor_ns: None,
+                rejected_samples: timed.rejected,
+                rejected_because: timed.rejected_because.clone(),
+                conditions: timed.conditions.as_ref().map(|conditions| DeviceConditions {
+                    sm_clock_mhz: conditions.sm_clock_mhz,
+                    memory_clock_mhz: conditions.memory_clock_mhz,
+                    temperature_c: conditions.temperature_c,
+                    power_w: conditions.power_w,
+                }),
+            })),
+            cost: Vec::new(),
+        }
+    }
+}
+
+impl Timed {
+    fn baseline_ns(&self) -> Vec<f64> {
+        self.baseline.iter().copied().map(inside).collect()
+    }
+
+    /// Times of the candidate, with what the events around its calls did not show: work on other streams, by the clock
+    /// around the device's coming to rest, and whatever else, by the parent's clock around long rows of calls.
+    fn candidate_ns(&self) -> Vec<f64> {
+        let hidden = self.hidden_ns();
+        let counted = if hidden > HIDDEN_NS { hidden } else { 0.0 };
+        self.candidate.iter().map(|time| inside(*time) + counted).collect()
+    }
+
+    /// Half the width of the interval of the ratio by the spread of both: quick enough to be asked again and again.
+    fn standard_half_width(&self) -> f64 {
+        let spread = |times: Vec<f64>| {
+            let middle = trimmed_mean(&times, TRIMMED);
+            let within: Vec<f64> = times.into_iter().filter(|time| (time / middle - 1.0).abs() < 0.25).collect();
+            coefficient_of_variation(&within).powi(2)
+        };
+        let both = spread(self.baseline_ns()) + spread(self.candidate.iter().copied().map(inside).collect());
+        1.96 * (both / as_float(self.candidate.len().max(1))).sqrt()
+    }
+
+    /// What the events around the calls did not show, beyond the same for the baseline: on other streams, by the clock
+    /// around the device's coming to rest, or in whatever way, by the parent's clock around long rows of calls.
+    fn hidden_ns(&self) -> f64 {
+        let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
+        let unshown = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
+        let on_other_streams = unshown(&self.candidate) - unshown(&self.baseline);
+        let rows = self.rows.pair().map_or(0.0, |rows| {
+            // A row's calls are launched ahead of time, so that honest ones take less there, never more.
+            let baseline = (rows.baseline_ns - shown(&self.baseline)).max(0.0);
+            rows.candidate_ns - shown(&self.candidate) - baseline
+        });
+        on_other_streams.max(rows)
+    }
+
+    fn mismatch(&self) -> Option<Finding> {
+        let hidden = self.hidden_ns();
+        let shown = median(&self.candidate.iter().copied().map(inside).collect::<Vec<_>>());
+        (hidden > MISMATCH_NS.max((shown + hidden) * MISMATCH_SHARE)).then(|| {
+            let message = format!(
+                "a call takes {:.1} microseconds of the device, {:.1} more than the events around it showed",
+                (shown + hidden) / 1e3,
+                hidden / 1e3
+            );
+            violation("timing_mismatch", message)
+        })
+    }
+}
+
+/// What the clock around a call saw and its events did not.
+fn unshown(time: &CallTime) -> f64 {
+    float(time.processor_ns.unwrap_or(time.inside_ns)) - float(time.inside_ns)
+}

@@ -1,0 +1,77 @@
+//! Long rows of calls, timed by the parent's clock alone. A program can reach the clocks of its own process and the
+//! events of its own context; it cannot make the work of many calls fit into less time than they take.
+
+use nightshift_protocol::measurement::TimePair;
+
+use super::Side;
+use super::samples::float;
+use crate::inputs::SecretSeeds;
+use crate::runner::{Burst, Draw, ROW_SLOTS, Session};
+use crate::statistics::median;
+
+/// Calls of a row, unless they take long.
+const CALLS: usize = 64;
+const FEWEST_CALLS: usize = 4;
+
+/// Rows of each program, with and without calls.
+const ROWS: usize = 7;
+
+/// How long a row may take, in nanoseconds, judged by the baseline.
+const ROW_NS: f64 = 6e6;
+
+/// Sets of inputs that the calls of a row draw from.
+const SETS: usize = 3;
+
+/// Times of the rows of both programs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RowTimes {
+    /// Where the outcome of the last calls is kept, and what they were given.
+    pub(super) kept: Vec<(usize, Draw)>,
+    baseline_ns: Option<f64>,
+    candidate_ns: Option<f64>,
+}
+
+impl RowTimes {
+    /// Times of one call, without what is done around it.
+    pub(super) fn pair(&self) -> Option<TimePair> {
+        let (baseline_ns, candidate_ns) = self.baseline_ns.zip(self.candidate_ns)?;
+        Some(TimePair { baseline_ns, candidate_ns })
+    }
+}
+
+/// Times rows of both programs, in turn.
+pub(super) fn time_rows(
+    candidate: &mut Session,
+    baseline: &mut Session,
+    seeds: &mut SecretSeeds,
+    first_slot: usize,
+    call_ns: f64,
+) -> Result<RowTimes, Side> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+    let by_time = (ROW_NS / call_ns.max(1.0)) as usize;
+    let calls = CALLS.min(by_time).max(FEWEST_CALLS);
+    let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, first_slot, empty).map(by_call);
+    let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
+    // The first ones make room for what is kept.
+    row(baseline, &draws, true).map_err(Side::Baseline)?;
+    row(candidate, &draws, true).map_err(Side::Candidate)?;
+    let (mut baseline_ns, mut candidate_ns) = (Vec::with_capacity(ROWS), Vec::with_capacity(ROWS));
+    for _ in 0..ROWS {
+        let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
+        let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
+        draws = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
+        baseline_ns.push(row(baseline, &draws, false).map_err(Side::Baseline)? - empty);
+        candidate_ns.push(row(candidate, &draws, false).map_err(Side::Candidate)? - empty_candidate);
+    }
+    let kept = draws.iter().enumerate().skip(calls.saturating_sub(ROW_SLOTS));
+    let kept = kept.map(|(position, draw)| (first_slot + position % ROW_SLOTS, *draw)).collect();
+    Ok(RowTimes {
+        kept,
+        baseline_ns: Some(median(&baseline_ns).max(0.0)),
+        candidate_ns: Some(median(&candidate_ns).max(0.0)),
+    })
+}
+
+fn by_call(row: Burst) -> f64 {
+    float(row.outside_ns) / crate::statistics::as_float(row.calls.max(1))
+}

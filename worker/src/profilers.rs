@@ -1,0 +1,123 @@
+//! Profilers and sanitizers in front of a program: nsys for the timeline, ncu for the kernels, compute-sanitizer for
+//! memory and races.
+//!
+//! Each tool runs the replay of a program (`nightshift __replay PLAN WARMUPS CALLS`) in a jail with a cleaned
+//! environment, within a limit of its own. A tool that is missing, refused, too slow or broken lowers the tier of the
+//! result, with the reason and what an operator can do; it never fails the step, and it never makes a program look
+//! better than it was seen to be.
+
+mod activity;
+mod bound;
+mod chrome;
+mod ncu;
+mod nsys;
+mod peaks;
+mod replay;
+mod roofline;
+mod sanitizer;
+mod tier;
+mod timeline;
+mod tools;
+
+use nightshift_protocol::cuda_build::CudaBuild;
+use nightshift_protocol::machine::GpuFacts;
+use nightshift_protocol::measurement::CompilerReport;
+use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerTool, TierPurpose, TierReport};
+use nightshift_protocol::step::StepFailure;
+
+use self::bound::bound_of_program;
+use self::roofline::place;
+use self::tier::unused;
+
+pub use self::peaks::DevicePeaks;
+pub use self::replay::{REPLAY_ARGUMENT, Replay};
+pub use self::tools::{MissingTool, Profilers, TimeLimits, Tool};
+
+/// What is known of the program that is profiled.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The compiler's report.
+    pub compiler: &'a CompilerReport,
+    /// What nvcc and the disassembly of its kernels tell.
+    pub cuda: Option<&'a CudaBuild>,
+    /// The device that it runs on.
+    pub gpu: Option<&'a GpuFacts>,
+    /// Floating-point operations of one call, when the task says them.
+    pub flops: Option<f64>,
+    /// Compulsory bytes of one call, when the task says them.
+    pub bytes: Option<f64>,
+    /// Median time of one call without any tool, in nanoseconds.
+    pub median_ns: Option<f64>,
+}
+
+/// Looks for errors of memory, for races, and, when `thorough`, for reads of memory that nobody wrote. The replay should
+/// be that of a small shape: the tools slow a program down up to a hundred times.
+pub fn sanitize(profilers: &Profilers, replay: &Replay<'_>, thorough: bool) -> Result<SanitizeReport, StepFailure> {
+    let mut wanted = vec![SanitizerTool::Memcheck, SanitizerTool::Racecheck];
+    if thorough {
+        wanted.push(SanitizerTool::Initcheck);
+    }
+    sanitizer::sanitize(profilers, replay, &wanted)
+}
+
+/// Profiles a program at its default shape, by the best tools that can be had.
+pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>) -> Result<Profile, StepFailure> {
+    let (timeline_tier, mut traced) = nsys::trace(profilers, replay)?;
+    let capability = subject.gpu.map(|gpu| gpu.compute_capability);
+    let (kernel_tier, kernels) = ncu::count(profilers, replay, traced.as_ref(), capability)?;
+    let mut profile = Profile { compiler: subject.compiler.clone(), kernels, ..Profile::default() };
+    profile.tiers.push(timeline_tier);
+    if traced.is_none() {
+        profile.tiers.push(without_cupti());
+    }
+    profile.tiers.push(kernel_tier);
+    if let Some(traced) = &mut traced {
+        profile.trace = Some((replay.put)(&std::mem::take(&mut traced.trace))?);
+    }
+    profile.timeline = traced.map(|traced| traced.timeline);
+    profile.tiers.push(compiler_tier(subject));
+    let roofline_tier = place(&mut profile, subject);
+    profile.tiers.push(roofline_tier);
+    profile.bound = bound_of_program(profile.timeline.as_ref(), &profile.kernels, subject.median_ns);
+    let used: Vec<&str> = profile.tiers.iter().filter(|tier| tier.used).map(|tier| tier.tool.as_str()).collect();
+    profile.tier = if used.is_empty() { "none".to_owned() } else { used.join("+") };
+    profile.missing = profile.tiers.iter().filter_map(missing).collect();
+    Ok(profile)
+}
+
+/// The tier between nsys and nothing: a library of ours that the driver loads into the program.
+fn without_cupti() -> TierReport {
+    TierReport {
+        code: Some("profile.tool_missing".to_owned()),
+        reason: Some("this worker carries no tracing library of its own to load into programs".to_owned()),
+        remedy: Some("install Nsight Systems: its timeline says the same and more".to_owned()),
+        ..unused(TierPurpose::Timeline, "cupti")
+    }
+}
+
+fn compiler_tier(subject: &Subject<'_>) -> TierReport {
+    let tier = unused(TierPurpose::Code, "compiler_report");
+    match subject.cuda {
+        Some(cuda) if !cuda.kernels.is_empty() => TierReport { used: true, reason: cuda.uncounted.clone(), ..tier },
+        Some(_) => TierReport { reason: Some("the library holds no kernels of its own".to_owned()), ..tier },
+        None => TierReport { reason: Some("the build left no report of its kernels".to_owned()), ..tier },
+    }
+}
+
+/// What a tier that is not there, or not whole, would have added.
+fn missing(tier: &TierReport) -> Option<String> {
+    let reason = tier.reason.as_deref()?;
+    let what = match tier.purpose {
+        TierPurpose::Timeline => "what ran when",
+        TierPurpose::Kernels => "what limits each kernel",
+        TierPurpose::Code => "what the compiler made of the source",
+        TierPurpose::Roofline => "the place under the roofline",
+    };
+    let how = if tier.used { "in part" } else { "not available" };
+    let remedy = tier.remedy.as_deref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    Some(format!("{what} by {} ({how}): {reason}{remedy}", tier.tool))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

@@ -1,0 +1,71 @@
+//! What a trace holds: the device's work and the host's calls, each with its beginning and its end.
+
+use std::sync::Arc;
+
+use nightshift_protocol::profile::CopyDirection;
+
+/// Everything that was traced, in the order of its beginnings. Times are nanoseconds since the beginning of the trace.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Activity {
+    /// Kernels.
+    pub(super) kernels: Vec<Kernel>,
+    /// Copies and sets.
+    pub(super) copies: Vec<Transfer>,
+    /// Calls of the CUDA interfaces.
+    pub(super) api: Vec<ApiCall>,
+    /// Whether there was more than is read.
+    pub(super) cut: bool,
+}
+
+/// From when to when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Span {
+    /// Beginning.
+    pub(super) start_ns: u64,
+    /// End, not before the beginning.
+    pub(super) end_ns: u64,
+}
+
+impl Span {
+    pub(super) fn duration_ns(self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+}
+
+/// One run of a kernel.
+#[derive(Debug, Clone)]
+pub(super) struct Kernel {
+    pub(super) span: Span,
+    pub(super) stream: u64,
+    /// Ties it to the call that launched it.
+    pub(super) correlation: u64,
+    /// With its parameters.
+    pub(super) name: Arc<str>,
+    /// Without its parameters: what ncu selects by.
+    pub(super) short: Arc<str>,
+    pub(super) mangled: Option<Arc<str>>,
+    pub(super) grid: [u64; 3],
+    pub(super) block: [u64; 3],
+    pub(super) registers: u64,
+    pub(super) shared_bytes: u64,
+}
+
+/// One copy or set.
+#[derive(Debug, Clone)]
+pub(super) struct Transfer {
+    pub(super) span: Span,
+    pub(super) stream: u64,
+    pub(super) correlation: u64,
+    pub(super) direction: CopyDirection,
+    pub(super) bytes: u64,
+}
+
+/// One call of a CUDA interface.
+#[derive(Debug, Clone)]
+pub(super) struct ApiCall {
+    pub(super) span: Span,
+    /// Without a version.
+    pub(super) name: Arc<str>,
+    pub(super) thread: u64,
+    pub(super) correlation: u64,
+}

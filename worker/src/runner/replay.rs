@@ -1,0 +1,94 @@
+//! One call of a program, repeated in a process of its own without a parent, so that a tool can be put in front of it:
+//! `EXECUTABLE __replay PLAN WARMUPS CALLS`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use nightshift_protocol::task::ConcreteShapes;
+use serde::{Deserialize, Serialize};
+
+use super::arena::{fill_file, map_private};
+use super::message::{Reply, Request};
+use super::plan::RunnerPlan;
+use super::serve::Runner;
+use super::session::DeviceUse;
+use crate::inputs::TensorData;
+
+/// What outputs and scratch memory are filled with before the call: no number in any format.
+const POISON: u32 = 0x7FFC_A5A5;
+
+/// What is repeated.
+#[derive(Debug, Serialize, Deserialize)]
+struct ReplayPlan {
+    runner: RunnerPlan,
+    /// The file with the inputs and the weights, where the plan says.
+    tensors: PathBuf,
+}
+
+/// Writes the plan of a call, and the tensors beside it, into a folder. Gives the path of the plan.
+pub fn write_replay(
+    folder: &Path,
+    library: &Path,
+    device: &DeviceUse,
+    shapes: &ConcreteShapes,
+    params: &[TensorData],
+    inputs: &[TensorData],
+) -> std::io::Result<PathBuf> {
+    let mut runner = RunnerPlan::new(library.to_path_buf(), std::slice::from_ref(shapes), false, None);
+    runner.on_device = true;
+    runner.libraries.clone_from(&device.libraries);
+    let tensors = folder.join("tensors.bin");
+    let layout = &runner.layouts[0];
+    let placed = layout.params.iter().zip(params).chain(layout.inputs.iter().zip(inputs));
+    let placed: Vec<_> = placed.map(|(placed, data)| (placed.region, data)).collect();
+    fill_file(&File::create_new(&tensors)?, runner.total_bytes, &placed)?;
+    let path = folder.join("replay.json");
+    let plan = ReplayPlan { runner, tensors };
+    std::fs::write(&path, serde_json::to_vec(&plan).map_err(std::io::Error::other)?)?;
+    Ok(path)
+}
+
+/// The life of a replay, from its arguments to its exit status.
+pub(crate) fn replay(args: &[OsString]) -> i32 {
+    let Err(message) = try_to_replay(args) else { return 0 };
+    let _ = writeln!(std::io::stderr(), "replay: {message}");
+    1
+}
+
+fn try_to_replay(args: &[OsString]) -> Result<(), String> {
+    let [_, _, path, warmups, calls] = args else { return Err("expected: PLAN WARMUPS CALLS".to_owned()) };
+    let number = |text: &OsString| {
+        text.to_str().and_then(|text| text.parse::<u32>().ok()).ok_or_else(|| format!("{} is no number", text.display()))
+    };
+    let (warmups, calls) = (number(warmups)?, number(calls)?);
+    let unreadable = |error: &dyn std::fmt::Display| format!("the plan cannot be read: {error}");
+    let text = std::fs::read(path).map_err(|error| unreadable(&error))?;
+    let plan: ReplayPlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
+    let file = File::open(&plan.tensors).map_err(|error| unreadable(&error))?;
+    let mut arena = map_private(&file, plan.runner.total_bytes).map_err(|error| unreadable(&error))?;
+    let mut runner = Runner::alone(&plan.runner, arena.as_mut_ptr());
+    for request in [Request::Open { nonce: 0 }, Request::Load { nonce: 0 }] {
+        done(runner.answer(request))?;
+    }
+    done(runner.answer(Request::Init { nonce: 0 }))?;
+    for _ in 0..=warmups {
+        done(runner.answer(Request::Run { nonce: 0, poison: POISON, weights: false }))?;
+    }
+    for _ in 0..calls {
+        done(runner.call_marked())?;
+    }
+    Ok(())
+}
+
+fn done(reply: Option<Reply>) -> Result<(), String> {
+    let reply = reply.ok_or("the runner could not follow its plan")?;
+    if let Some(message) = reply.load_error {
+        return Err(format!("the library cannot be loaded: {message}"));
+    }
+    if let Some(fault) = reply.fault {
+        return Err(format!("the GPU reported {} ({})", fault.error, fault.during));
+    }
+    if reply.status == 0 { Ok(()) } else { Err(format!("the program returned the error status {}", reply.status)) }
+}

@@ -1,0 +1,362 @@
+//! Programs on a GPU: right and wrong ones, fast and slow ones, and those that attack the machine, the clock or their
+//! contract. Each test needs a GPU with its driver and nvcc; without them it says so and tests nothing.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/cuda.rs"]
+#[expect(unreachable_pub, reason = "each test file uses a part of it")]
+mod cuda;
+
+use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_worker::check::{Libraries, check_on};
+use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
+use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
+use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_worker::runner::Grounds;
+
+use crate::cuda::{Gpu, REFERENCE, Workshop, gpu, host, machine, program, task};
+
+/// What every test works with.
+struct Bench {
+    gpu: &'static Gpu,
+    workshop: Workshop,
+    reference: PathBuf,
+    truth: PathBuf,
+    host: JailHost,
+    cancel: CancelFlag,
+    /// Programs that are timed would time each other.
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// The reference, built once.
+static BUILT: LazyLock<Option<(Workshop, PathBuf, PathBuf)>> = LazyLock::new(|| {
+    let workshop = Workshop::new(gpu("the reference")?);
+    let reference = workshop.library("reference", REFERENCE, &[]);
+    let truth = workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]);
+    Some((workshop, reference, truth))
+});
+
+fn bench(test: &str) -> Option<Bench> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpu = gpu(test)?;
+    let (_, reference, truth) = BUILT.as_ref()?;
+    Some(Bench {
+        gpu,
+        workshop: Workshop::new(gpu),
+        reference: reference.clone(),
+        truth: truth.clone(),
+        host: host(SandboxChoice::Best),
+        cancel: CancelFlag::default(),
+        _alone: alone,
+    })
+}
+
+impl Bench {
+    fn grounds(&self) -> Grounds<'_> {
+        Grounds { host: &self.host, device: Some(&self.gpu.device), cancel: &self.cancel, gate: None }
+    }
+
+    fn check(&self, preamble: &str, body: &str) -> CheckReport {
+        let candidate = self.workshop.library("candidate", &program(preamble, body), &[]);
+        self.check_library(candidate)
+    }
+
+    fn check_library(&self, candidate: PathBuf) -> CheckReport {
+        let libraries = Libraries { candidate, reference: self.reference.clone(), truth: self.truth.clone() };
+        check_on(&self.grounds(), &task(64, 96), &libraries, true, &mut SecretSeeds::from_os().unwrap()).unwrap()
+    }
+
+    fn end(&self, preamble: &str, body: &str) -> ProcessEnd {
+        self.check(preamble, body).end
+    }
+
+    fn race(&self, preamble: &str, body: &str) -> (Measurement, Vec<Finding>) {
+        let candidate = self.workshop.library("candidate", &program(preamble, body), &[]);
+        self.race_of(&candidate, 1024)
+    }
+
+    fn race_of(&self, candidate: &std::path::Path, rows: u64) -> (Measurement, Vec<Finding>) {
+        match self.try_race(candidate, rows) {
+            StepOutput::Measured { measurement, findings } => (*measurement, findings),
+            other => panic!("not measured: {other:?}"),
+        }
+    }
+
+    fn try_race(&self, candidate: &std::path::Path, rows: u64) -> StepOutput {
+        let programs =
+            Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "the reference" };
+        let (spec, options) = (task(rows, 1024), DeviceMeasureOptions::default());
+        measure_on_device(&self.grounds(), &spec, &programs, &machine(), None, true, &options).unwrap()
+    }
+}
+
+fn codes(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|finding| finding.code.as_str()).collect()
+}
+
+/// Work that takes a known number of cycles and depends on nothing.
+const BUSY: &str = "__global__ void busy(long long cycles, float *y) { long long start = clock64(); \
+                    while (clock64() - start < cycles) {} if (cycles < 0) y[0] = 0; }";
+
+#[test]
+fn an_honest_program_passes_at_every_shape_in_the_sandbox() {
+    let Some(bench) = bench("an_honest_program_passes_at_every_shape_in_the_sandbox") else { return };
+    let report = bench.check("", "HONEST;");
+    assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
+    assert!(report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
+    assert!(report.cases.iter().any(|case| case.shape == "odd") && report.cases.iter().any(|case| case.shape == "default"));
+    assert_eq!(report.deterministic, Some(true));
+    assert_eq!(codes(&report.findings), [""; 0]);
+    assert!(report.cost.iter().any(|part| part.name == "calls"), "{:?}", report.cost);
+}
+
+#[test]
+fn every_road_of_isolation_leads_to_the_device() {
+    let Some(mut bench) = bench("every_road_of_isolation_leads_to_the_device") else { return };
+    for means in [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::Namespaces] {
+        bench.host = host(means);
+        let report = bench.check("", "HONEST;");
+        assert_eq!(report.end, ProcessEnd::Finished, "{means:?}: {}", report.printed);
+    }
+}
+
+#[test]
+fn what_a_program_does_to_its_context_is_reported_by_the_drivers_name() {
+    let Some(bench) = bench("what_a_program_does_to_its_context_is_reported_by_the_drivers_name") else { return };
+    let fault = |body: &str| match bench.end("#include <cassert>", body) {
+        ProcessEnd::DeviceFault { error, .. } => error,
+        other => panic!("{body}: {other:?}"),
+    };
+    assert_eq!(fault("honest<<<1, 32, 0, stream>>>((float *)16, w, b, y, n, columns);"), "CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_eq!(fault("honest<<<1, 32, 0, stream>>>((float *)((char *)x + 1), w, b, y, n, columns);"), "CUDA_ERROR_MISALIGNED_ADDRESS");
+    assert_eq!(fault("void *p = nullptr; int e = cudaMalloc(&p, 1ull << 44); if (e) return e;"), "CUDA_ERROR_OUT_OF_MEMORY");
+}
+
+#[test]
+fn a_kernel_that_never_ends_is_ended_with_its_process() {
+    let Some(bench) = bench("a_kernel_that_never_ends_is_ended_with_its_process") else { return };
+    let spin = "__global__ void spin(volatile float *y) { while (y[0] != 12345.f) asm volatile(\"nanosleep.u32 100;\"); }";
+    assert_eq!(bench.end(spin, "spin<<<1, 1, 0, stream>>>(y);"), ProcessEnd::TimedOut { limit_ms: 2_000 });
+    // The device works on as before.
+    assert_eq!(bench.end("", "HONEST;"), ProcessEnd::Finished);
+}
+
+#[test]
+fn the_machine_is_out_of_reach() {
+    let Some(bench) = bench("the_machine_is_out_of_reach") else { return };
+    let search = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <cstring>
+extern char **environ;
+static int reach() {
+    if (fork() >= 0) return 1;
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0 || socket(AF_INET6, SOCK_DGRAM, 0) >= 0) return 2;
+    if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) return 3;
+    for (const char *path : {"/tmp/left", "/dev/shm/left", "/var/tmp/left", "/left", "/root/left", "left"})
+        if (open(path, O_CREAT | O_RDWR, 0600) >= 0) return 4;
+    for (const char *path : {"/etc/passwd", "/root/.bashrc", "/proc/1/environ", "/proc/1/mem"})
+        if (open(path, O_RDONLY) >= 0) return 5;
+    for (char **entry = environ; *entry; entry++)
+        if (strncmp(*entry, "CUDA_", 5) != 0 && strncmp(*entry, "LD_LIBRARY_PATH=", 16) != 0) return 6;
+    itimerval soon = {{0, 0}, {0, 1000}};
+    if (setitimer(ITIMER_REAL, &soon, nullptr) == 0) return 7;
+    char *argv[] = {nullptr};
+    if (execve("/bin/true", argv, argv) >= 0) return 8;
+    return 0;
+}
+"#;
+    let report = bench.check(search, "if (int found = reach()) return found; HONEST;");
+    assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
+    assert!(report.cases.iter().all(|case| case.passed));
+}
+
+#[test]
+fn a_program_starts_no_threads_from_wherever_it_is_called() {
+    let Some(bench) = bench("a_program_starts_no_threads_from_wherever_it_is_called") else { return };
+    let attempt = "#include <pthread.h>\nstatic void *nothing(void *) { return nullptr; }\n\
+                   static int started() { pthread_t t; return pthread_create(&t, nullptr, nothing, nullptr) == 0; }\n\
+                   static int from_callback; static void callback(void *) { from_callback = started(); }";
+    let body = "if (started()) return 90; HONEST; cudaLaunchHostFunc(stream, callback, nullptr); \
+                int e = cudaStreamSynchronize(stream); if (e) return e; if (from_callback) return 91;";
+    let report = bench.check(attempt, body);
+    assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
+}
+
+#[test]
+fn the_rules_of_the_contract_are_watched_on_the_device() {
+    let Some(bench) = bench("the_rules_of_the_contract_are_watched_on_the_device") else { return };
+    let found = |preamble: &str, body: &str| {
+        let report = bench.check(preamble, body);
+        assert_eq!(report.end, ProcessEnd::Finished, "{body}: {}", report.printed);
+        report.findings.into_iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    let expect = |body: &str, code: &str| {
+        let codes = found("__global__ void put(float *p) { *p = 1; }", body);
+        assert!(codes.iter().any(|found| found == code), "{body}: {codes:?}");
+    };
+    expect("HONEST; put<<<1, 1, 0, stream>>>(x + 1);", "input_modified");
+    expect("HONEST; put<<<1, 1, 0, stream>>>(w + 1);", "input_modified");
+    expect("HONEST; put<<<1, 1, 0, stream>>>(y - 1);", "canary_overwritten");
+    expect("HONEST; put<<<1, 1, 0, stream>>>(y + n);", "canary_overwritten");
+    expect("HONEST; put<<<1, 1, 0, stream>>>((float *)workspace + NS_WORKSPACE_BYTES / 4);", "canary_overwritten");
+    expect("n -= 1; HONEST;", "output_not_written");
+    expect("cudaMemsetAsync(y, 0, n * 4, stream);", "stale_output");
+}
+
+#[test]
+fn results_that_are_kept_for_the_same_pointers_are_found() {
+    let Some(bench) = bench("results_that_are_kept_for_the_same_pointers_are_found") else { return };
+    let memo = "static float *memo; static int64_t size;";
+    let body = "if (!memo || size != n) { HONEST; cudaMalloc(&memo, n * 4); size = n; \
+                cudaMemcpyAsync(memo, y, n * 4, cudaMemcpyDeviceToDevice, stream); } \
+                else cudaMemcpyAsync(y, memo, n * 4, cudaMemcpyDeviceToDevice, stream);";
+    let report = bench.check(memo, body);
+    assert!(codes(&report.findings).contains(&"stale_output"), "{:?} {:?}", report.end, report.findings);
+}
+
+#[test]
+fn a_program_against_itself_is_neither_faster_nor_slower() {
+    let Some(bench) = bench("a_program_against_itself_is_neither_faster_nor_slower") else { return };
+    for rows in [8, 1024] {
+        let (measurement, findings) = bench.race_of(&bench.reference, rows);
+        let speedup = measurement.speedup;
+        assert!((0.97..1.03).contains(&speedup.estimate), "{rows}: {speedup:?}");
+        assert!(speedup.high / speedup.low < 1.08, "{rows}: {speedup:?}");
+        assert_eq!(codes(&findings), [""; 0], "{findings:?}");
+        let device = measurement.device.unwrap();
+        assert!(device.exclusive_ms < 2_000.0, "{:?}", measurement.cost);
+        assert!(device.graph.is_some() && device.rows.is_some());
+    }
+}
+
+#[test]
+fn a_program_that_is_a_little_slower_is_found_slower() {
+    let Some(bench) = bench("a_program_that_is_a_little_slower_is_found_slower") else { return };
+    let (same, _) = bench.race_of(&bench.reference, 1024);
+    // A fifth of the call more, whatever the device's clock is.
+    let clock_ghz = 1.0;
+    let cycles = same.baseline_median_ns * 0.2 * clock_ghz;
+    let body = format!("HONEST; busy<<<1, 1, 0, stream>>>({}ll, y);", cycles.round());
+    let (slower, findings) = bench.race(BUSY, &body);
+    assert!(slower.speedup.high < 1.0, "{:?}", slower.speedup);
+    assert_eq!(codes(&findings), [""; 0], "{findings:?}");
+}
+
+#[test]
+fn work_on_other_streams_is_counted_or_wrong() {
+    let Some(bench) = bench("work_on_other_streams_is_counted_or_wrong") else { return };
+    let stream = "static cudaStream_t other; static void make() { if (!other) cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking); }";
+    // Left behind for others to wait for: the device has to be at rest before a call counts as done.
+    let preamble = format!("{BUSY}\n{stream}");
+    let (late, findings) = bench.race(&preamble, "make(); HONEST; busy<<<1, 1, 0, other>>>(400000ll, y);");
+    assert!(codes(&findings).contains(&"timing_mismatch"), "{findings:?} {:?}", late.speedup);
+    assert!(late.speedup.high < 0.5, "{:?}", late.speedup);
+    // Done before its turn, on inputs that are not there yet.
+    let (_, findings) = bench.race(stream, "make(); HONEST_ON(other);");
+    assert!(codes(&findings).contains(&"timed_output_wrong"), "{findings:?}");
+}
+
+#[test]
+fn events_that_lie_are_found_out_by_the_clock_outside() {
+    let Some(bench) = bench("events_that_lie_are_found_out_by_the_clock_outside") else { return };
+    // Overwrites the driver's function that tells the time between two events, and the clock of the process.
+    let forge = r#"
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include <cstdint>
+#include <cstring>
+static int forged(float *ms, void *, void *) { *ms = 0.001f; return 0; }
+static int forged_clock(clockid_t, struct timespec *now) { static long t; now->tv_sec = 0; now->tv_nsec = t += 100; return 0; }
+static void detour(void *function, void *to) {
+    if (!function) return;
+    unsigned char jump[12] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0};
+    memcpy(jump + 2, &to, 8);
+    uintptr_t page = (uintptr_t)function & ~(uintptr_t)4095;
+    if (mprotect((void *)page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC) == 0) memcpy(function, jump, sizeof jump);
+}
+static void forge() {
+    static bool done; if (done) return; done = true;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    detour(dlsym(driver, "cuEventElapsedTime_v2"), (void *)forged);
+    detour(dlsym(driver, "cuEventElapsedTime"), (void *)forged);
+    detour(dlsym(RTLD_DEFAULT, "clock_gettime"), (void *)forged_clock);
+}
+"#;
+    let (measurement, findings) =
+        bench.race(&format!("{BUSY}\n{forge}"), "forge(); HONEST; busy<<<1, 1, 0, stream>>>(100000ll, y);");
+    assert!(codes(&findings).contains(&"timing_mismatch"), "{findings:?} {:?}", measurement.speedup);
+    assert!(measurement.speedup.high < 1.0, "{:?}", measurement.speedup);
+}
+
+#[test]
+fn a_program_that_stops_working_once_it_is_timed_is_found() {
+    let Some(bench) = bench("a_program_that_stops_working_once_it_is_timed_is_found") else { return };
+    let (_, findings) = bench.race("static int calls;", "if (calls++ < 3) { HONEST; }");
+    assert!(codes(&findings).contains(&"output_not_written"), "{findings:?}");
+    // Keeps results by what the inputs begin with.
+    let memo = r#"
+#include <map>
+static std::map<unsigned, float *> known;
+"#;
+    let body = "unsigned key; cudaMemcpyAsync(&key, x, 4, cudaMemcpyDeviceToHost, stream); cudaStreamSynchronize(stream); \
+                float *&kept = known[key]; \
+                if (kept) { cudaMemcpyAsync(y, kept, n * 4, cudaMemcpyDeviceToDevice, stream); } \
+                else { HONEST; cudaMalloc(&kept, n * 4); cudaMemcpyAsync(kept, y, n * 4, cudaMemcpyDeviceToDevice, stream); }";
+    let (measurement, _) = bench.race(memo, body);
+    // No two calls have the same inputs, so that it never pays.
+    assert!(measurement.speedup.high < 1.0, "{:?}", measurement.speedup);
+}
+
+#[test]
+fn a_program_that_dies_while_it_is_timed_is_reported() {
+    let Some(bench) = bench("a_program_that_dies_while_it_is_timed_is_reported") else { return };
+    let body = "static int calls; if (calls++ > 5) honest<<<1, 32, 0, stream>>>((float *)16, w, b, y, n, columns); HONEST;";
+    let candidate = bench.workshop.library("dies", &program("", body), &[]);
+    match bench.try_race(&candidate, 64) {
+        StepOutput::MeasureFailed { end: ProcessEnd::DeviceFault { error, .. }, .. } => {
+            assert_eq!(error, "CUDA_ERROR_ILLEGAL_ADDRESS");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_reference_is_examined_on_the_device() {
+    let Some(bench) = bench("a_reference_is_examined_on_the_device") else { return };
+    let examine = |reference: PathBuf, truth: PathBuf| {
+        let libraries = ReferenceLibraries { reference, truth };
+        let mut seeds = SecretSeeds::from_os().unwrap();
+        prepare_on(&bench.grounds(), &task(64, 96), &libraries, &machine(), &mut seeds).unwrap()
+    };
+    match examine(bench.reference.clone(), bench.truth.clone()) {
+        Examined::Usable(facts) => {
+            assert!(facts.baseline_median_ns > 100.0 && facts.baseline_median_ns < 1e6, "{facts:?}");
+            assert!(facts.warnings.is_empty(), "{facts:?}");
+        }
+        rejected @ Examined::Rejected { .. } => panic!("{rejected:?}"),
+    }
+    let constant = program("", "cudaMemsetAsync(y, 0, n * sizeof(*y), stream);").replace("float", "ns_real");
+    let reference = bench.workshop.library("constant", &constant, &[]);
+    let truth = bench.workshop.library("constant-truth", &constant, &["-DNS_REAL=double"]);
+    match examine(reference, truth) {
+        Examined::Usable(facts) => {
+            assert!(codes(&facts.warnings).contains(&"constant_output"), "{facts:?}");
+            assert!(codes(&facts.warnings).contains(&"input_has_no_effect"), "{facts:?}");
+        }
+        rejected @ Examined::Rejected { .. } => panic!("{rejected:?}"),
+    }
+}

@@ -1,0 +1,156 @@
+//! What the tests on a GPU have in common: whether there is one, programs built by nvcc, and a small task.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use nightshift_protocol::machine::{MachineFacts, SandboxReport};
+use nightshift_protocol::task::TaskSpec;
+use nightshift_worker::process::{JailHost, SandboxChoice};
+use nightshift_worker::runner::DeviceUse;
+use nightshift_worker::sandbox::DeviceAccess;
+
+/// A machine on which these tests can run.
+pub struct Gpu {
+    pub device: DeviceUse,
+    pub nvcc: PathBuf,
+}
+
+static GPU: LazyLock<Result<Gpu, String>> = LazyLock::new(|| {
+    let access = DeviceAccess::find("0").map_err(|error| error.to_string())?;
+    let nvcc = nvcc().ok_or_else(|| "there is no nvcc on the search path or in /usr/local/cuda/bin".to_owned())?;
+    Ok(Gpu { device: DeviceUse { access, libraries: Vec::new() }, nvcc })
+});
+
+/// The GPU of this machine; none, and said why, when there is nothing to test with.
+pub fn gpu(test: &str) -> Option<&'static Gpu> {
+    match &*GPU {
+        Ok(gpu) => Some(gpu),
+        Err(reason) => {
+            println!("skipped `{test}`: {reason}");
+            None
+        }
+    }
+}
+
+fn nvcc() -> Option<PathBuf> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&search).collect();
+    folders.push(PathBuf::from("/usr/local/cuda/bin"));
+    folders.into_iter().map(|folder| folder.join("nvcc")).find(|path| path.exists())
+}
+
+pub fn host(means: SandboxChoice) -> JailHost {
+    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means }
+}
+
+/// A folder with programs.
+pub struct Workshop {
+    folder: tempfile::TempDir,
+    nvcc: PathBuf,
+}
+
+impl Workshop {
+    pub fn new(gpu: &Gpu) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), nvcc: gpu.nvcc.clone() }
+    }
+
+    /// A built library.
+    #[expect(clippy::disallowed_methods, reason = "a test builds its own programs")]
+    pub fn library(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+        let (input, output) = (self.folder.path().join(format!("{name}.cu")), self.folder.path().join(format!("{name}.so")));
+        std::fs::write(&input, source).unwrap();
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+        let built = std::process::Command::new(&self.nvcc)
+            .args(["-O3", "-std=c++20", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-I"])
+            .arg(include)
+            .args(flags)
+            .arg(&input)
+            .arg("-o")
+            .arg(&output)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{name}: {}", String::from_utf8_lossy(&built.stderr));
+        output
+    }
+}
+
+/// `y = x * w + b`, row by row.
+pub const REFERENCE: &str = r#"
+#include "nightshift.h"
+__global__ void kernel(const ns_real *x, const ns_real *w, const ns_real *b, ns_real *y, int64_t rows, int64_t columns) {
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i < rows * columns) y[i] = x[i] * w[i % columns] + b[i % columns];
+}
+int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *, void *stream) {
+    int64_t rows = in[0].shape[0], columns = in[0].shape[1], n = rows * columns;
+    kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>((const ns_real *)in[0].data, (const ns_real *)in[1].data,
+        (const ns_real *)in[2].data, (ns_real *)out[0].data, rows, columns);
+    return (int)cudaGetLastError();
+}
+"#;
+
+/// A program whose host code is `body`: sees `x`, `w`, `b`, `y` on the device, `rows`, `columns`, `n`, `workspace`,
+/// `stream`, and the honest kernel as `HONEST`.
+pub fn program(preamble: &str, body: &str) -> String {
+    format!(
+        r#"
+#include "nightshift.h"
+#include <cstdio>
+#include <cstdlib>
+__global__ void honest(const float *x, const float *w, const float *b, float *y, int64_t n, int64_t columns) {{
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * w[i % columns] + b[i % columns];
+}}
+#define HONEST_ON(s) honest<<<(n + 255) / 256, 256, 0, s>>>(x, w, b, y, n, columns)
+#define HONEST HONEST_ON(stream)
+{preamble}
+int ns_run(void *state, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *workspace, void *s) {{
+    float *x = (float *)in[0].data, *w = (float *)in[1].data, *b = (float *)in[2].data, *y = (float *)out[0].data;
+    int64_t rows = in[0].shape[0], columns = in[0].shape[1], n = rows * columns;
+    cudaStream_t stream = (cudaStream_t)s;
+    (void)state; (void)x; (void)w; (void)b; (void)y; (void)rows; (void)n; (void)workspace; (void)stream;
+    {body}
+    return (int)cudaGetLastError();
+}}
+"#
+    )
+}
+
+/// The task that [`REFERENCE`] is the reference of.
+pub fn task(rows: u64, columns: u64) -> TaskSpec {
+    serde_json::from_value(serde_json::json!({
+        "schema": 1,
+        "name": "scale-shift",
+        "title": "Scale and shift",
+        "description": "y = x * w + b",
+        "target": "cuda",
+        "reference": "reference.cu",
+        "dims": {"rows": rows, "columns": columns},
+        "inputs": [{"name": "x", "dtype": "f32", "shape": ["rows", "columns"]}],
+        "params": [
+            {"name": "w", "dtype": "f32", "shape": ["columns"]},
+            {"name": "b", "dtype": "f32", "shape": ["columns"]},
+        ],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": ["rows", "columns"]}],
+        "tolerance": {"atol": 1e-4, "rtol": 1e-4},
+        "variants": [{"name": "odd", "dims": {"rows": 7, "columns": 13}}],
+        "limits": {"call_timeout_ms": 2000},
+    }))
+    .unwrap()
+}
+
+pub fn machine() -> MachineFacts {
+    MachineFacts {
+        host: "test".to_owned(),
+        os: "linux".to_owned(),
+        processor: "unknown".to_owned(),
+        cores: 1,
+        features: Vec::new(),
+        memory_bytes: 1 << 30,
+        last_level_cache_bytes: None,
+        cpp_toolchain: None,
+        cuda_toolchain: None,
+        gpus: Vec::new(),
+        sandbox: SandboxReport::default(),
+    }
+}
