@@ -159,8 +159,9 @@ impl Local {
             let stop = CancellationToken::new();
             let (tell, failed) = watch::channel(None);
             let stopped = stop.clone();
+            let otlp_endpoint = context.config().server.otlp_endpoint.clone();
             let task = tokio::spawn(async move {
-                if let Err(failure) = work(config, stopped.into()).await {
+                if let Err(failure) = work(config, stopped.into(), otlp_endpoint.as_deref()).await {
                     tell.send_replace(Some((failure.error.code, failure.error.message)));
                 }
             });

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use load::{Flags, Loaded, closest, load};
@@ -39,8 +40,23 @@ pub(crate) struct Config {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DatabaseSection {
     /// `postgres://…`; without it, SQLite in the data folder. May hold a password.
-    #[serde(default, deserialize_with = "secret")]
+    #[serde(default, deserialize_with = "database_url")]
     pub(crate) url: Option<SecretString>,
+}
+
+/// How an address of Postgres begins.
+const POSTGRES_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+/// Refuses the address of another kind of database, which would be looked for as a host of Postgres. It is not repeated:
+/// it may hold a password.
+fn database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    let url = Option::<String>::deserialize(deserializer)?;
+    match url {
+        Some(url) if !POSTGRES_SCHEMES.iter().any(|scheme| url.starts_with(scheme)) => Err(D::Error::custom(
+            "expected postgres://USER:PASSWORD@HOST:5432/DATABASE; without it, SQLite in the data folder is used",
+        )),
+        url => Ok(url.map(SecretString::from)),
+    }
 }
 
 /// The server: the one to be started, or the one to be spoken to.

@@ -18,6 +18,9 @@ const LOCK_TRIES: u32 = 20;
 /// Time between two such tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(150);
 
+/// Somebody else has the database.
+const LOCKED: &str = "store.locked";
+
 /// What a command wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -28,6 +31,16 @@ pub(crate) enum Purpose {
         /// Where a server of its own listens.
         bind: SocketAddr,
     },
+}
+
+/// What the local server says, if there is one.
+enum Answer {
+    /// It is there.
+    Well(Box<Session>),
+    /// It is there and cannot use its database.
+    Unwell(Failure),
+    /// Nobody is there, or somebody else.
+    Nothing,
 }
 
 /// A server to talk to.
@@ -51,26 +64,30 @@ impl Session {
         }
         let mut tries = 0;
         loop {
-            if let Some(found) = Self::running(context).await? {
-                return Ok(found);
-            }
+            let trouble = match Self::running(context).await? {
+                Answer::Well(found) => return Ok(*found),
+                Answer::Unwell(trouble) => Some(trouble),
+                Answer::Nothing => None,
+            };
             tries += 1;
             match Self::start(context, purpose).await {
                 // Another command may only look something up, or be on its way to write `server.json`.
-                Err(failure) if failure.error.code == "store.locked" && tries < LOCK_TRIES => {
+                Err(failure) if failure.error.code == LOCKED && tries < LOCK_TRIES => {
                     tokio::select! {
                         () = tokio::time::sleep(LOCK_PAUSE) => {}
                         () = context.interrupt.cancelled() => return Err(failure),
                     }
                 }
+                // Its server is there, and has said what is wrong: that tells more than that it is there.
+                Err(failure) if failure.error.code == LOCKED => return Err(trouble.unwrap_or(failure)),
                 other => return other,
             }
         }
     }
 
     /// The local server that runs already, if it answers.
-    async fn running(context: &Context) -> Result<Option<Self>> {
-        let Some(server) = server_file::read(&context.config().data_dir) else { return Ok(None) };
+    async fn running(context: &Context) -> Result<Answer> {
+        let Some(server) = server_file::read(&context.config().data_dir) else { return Ok(Answer::Nothing) };
         let client = Client::new(&server.address, Some(server.token))?;
         // The second call shows the token: after a crash, the port may belong to another server by now.
         let answer = async {
@@ -78,10 +95,11 @@ impl Session {
             client.workers().await?;
             Ok::<_, ClientError>(health)
         };
-        match tokio::time::timeout(LOCAL_ANSWER, answer).await {
-            Ok(Ok(health)) => Ok(Some(Self { client, health, own: None })),
-            Ok(Err(_)) | Err(_) => Ok(None),
-        }
+        Ok(match tokio::time::timeout(LOCAL_ANSWER, answer).await {
+            Ok(Ok(health)) => Answer::Well(Box::new(Self { client, health, own: None })),
+            Ok(Err(error)) if error.code().starts_with("store.") => Answer::Unwell(error.into()),
+            Ok(Err(_)) | Err(_) => Answer::Nothing,
+        })
     }
 
     async fn start(context: &Context, purpose: Purpose) -> Result<Self> {

@@ -38,15 +38,7 @@ impl Failure {
 
     /// The exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        let code = self.error.code.as_str();
-        match code.split_once('.') {
-            _ if code == INTERRUPTED => ExitCode::Interrupted,
-            // What was missing is a right, as with `auth.*`.
-            Some(("access", _) | ("token", "expired" | "revoked")) => ExitCode::Environment,
-            Some(("token" | "signal", rest)) if rest != "not_found" => ExitCode::InvalidInput,
-            Some(("run", "over")) => ExitCode::InvalidInput,
-            _ => ExitCode::for_error_code(code),
-        }
+        ExitCode::for_error_code(&self.error.code)
     }
 
     /// Whether the reader of our output went away: the command ends quietly.

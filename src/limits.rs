@@ -157,7 +157,7 @@ pub(crate) fn usd(text: &str) -> std::result::Result<u64, String> {
     let number: f64 =
         text.trim_start_matches('$').parse().map_err(|_| format!("`{text}` is no amount in US dollars"))?;
     if !(number.is_finite() && number > 0.0 && number <= MAX_USD) {
-        return Err(format!("`{text}` is not between 0 and {MAX_USD} US dollars"));
+        return Err(format!("`{text}` is not above 0 and at most {MAX_USD} US dollars"));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded and positive, see above")]
     let micro = (number * MICROUSD).round() as u64;

@@ -11,10 +11,15 @@ mod binary;
 mod tiny_task;
 
 use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
 
 use binary::{expect_exit, json_lines, nightshift};
 use nightshift_protocol::artifact::ArtifactHash;
 use serde_json::Value;
+
+/// Longest time that anything here is waited for.
+const LIMIT: Duration = Duration::from_mins(2);
 
 fn json(data_dir: &Path, args: &[&str], code: i32) -> Vec<Value> {
     json_lines(&expect_exit(nightshift(data_dir).args(args).arg("--json"), code))
@@ -153,6 +158,25 @@ fn an_ambiguous_id_lists_what_it_fits() {
     assert_eq!(error["details"]["matches"].as_array().unwrap().len(), 2);
 }
 
+/// The run of a command that goes on. Nobody asks before its server can be found: whoever asks earlier starts a server of
+/// their own for the question, and that one and the command's could take the database from each other for too long.
+fn its_run(child: &mut Child, data_dir: &Path) -> String {
+    let began = Instant::now();
+    loop {
+        assert!(child.try_wait().unwrap().is_none(), "it lasts long enough to be told something");
+        assert!(began.elapsed() < LIMIT, "it takes too long");
+        if !data_dir.join("server.json").is_file() {
+            std::thread::park_timeout(Duration::from_millis(5));
+            continue;
+        }
+        let listed = nightshift(data_dir).args(["list", "runs", "--json"]).output().unwrap();
+        let page = json_lines(&listed).pop().unwrap_or_default();
+        if let Some(id) = page["items"][0]["id"].as_str() {
+            return id.to_owned();
+        }
+    }
+}
+
 #[test]
 fn a_paused_run_stays_paused_until_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -162,14 +186,7 @@ fn a_paused_run_stays_paused_until_it_is_named() {
     started.arg("run").arg(&task).args(["--model", "scripted", "--exit"]);
     started.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut child = started.spawn().unwrap();
-    let id = loop {
-        assert!(child.try_wait().unwrap().is_none(), "it lasts long enough to be paused");
-        let listed = nightshift(&data_dir).args(["list", "runs", "--json"]).output().unwrap();
-        let page = json_lines(&listed).pop().unwrap_or_default();
-        if let Some(id) = page["items"][0]["id"].as_str() {
-            break id.to_owned();
-        }
-    };
+    let id = its_run(&mut child, &data_dir);
     let paused = json(&data_dir, &["pause", &id], 0).remove(0);
     assert_eq!(paused["runs"][0][1], "paused", "{paused}");
     assert_eq!(child.wait().unwrap().code(), Some(7), "what is left is paused");
@@ -187,16 +204,14 @@ fn a_cancelled_run_is_over_and_says_so() {
     broken.arg("run").arg(&task).args(["--model", "scripted", "--exit"]);
     broken.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut child = broken.spawn().unwrap();
-    let id = loop {
-        assert!(child.try_wait().unwrap().is_none(), "it lasts long enough to be cancelled");
-        let listed = nightshift(&data_dir).args(["list", "runs", "--json"]).output().unwrap();
-        let page = json_lines(&listed).pop().unwrap_or_default();
-        if let Some(id) = page["items"][0]["id"].as_str() {
-            break id.to_owned();
-        }
-    };
+    let id = its_run(&mut child, &data_dir);
     json(&data_dir, &["cancel", &id], 0);
     assert_eq!(child.wait().unwrap().code(), Some(7));
     assert_eq!(json(&data_dir, &["show", &id], 0)[0]["summary"]["status"], "cancelled");
     assert_eq!(json(&data_dir, &["watch", &id], 7).last().unwrap()["kind"], "run_cancelled");
+    let table = String::from_utf8_lossy(&expect_exit(nightshift(&data_dir).arg("list"), 0).stdout).into_owned();
+    let cells = |line: &str| line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = table.lines().map(cells).filter(|cells| cells.len() > 2).collect();
+    let of = |name: &str| &rows[1][rows[0].iter().position(|head| head == name).expect("the column")];
+    assert_eq!((of("cancelled").as_str(), of("failed").as_str()), ("1", "0"), "who cancels does not fail: {table}");
 }

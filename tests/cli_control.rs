@@ -153,8 +153,11 @@ fn a_fleet_is_steered(site: &Site) {
     assert!(log.contains("run_paused") && log.contains("by operator"), "{log}");
 
     assert_eq!(site.json(&["priority", &campaign, "-7"], 0)["priority"], -7);
+    assert_eq!(site.json(&["limits", &campaign], 0)["priority"], -7, "what was set is what is shown");
     assert_eq!(site.json(&["priority", &runs[0][runs[0].len() - 8..], "9"], 0)["id"], runs[0].as_str());
     assert_eq!(site.json(&["show", &runs[0]], 0)["summary"]["priority"], 9);
+    let text = site.text(&["limits", &campaign]);
+    assert!(text.contains("priority: -7 to 9"), "one run has its own: {text}");
     limits(site, &campaign);
 
     let cancelled = site.json(&["cancel", "--status", "paused", "--yes"], 0);
@@ -172,7 +175,10 @@ fn limits(site: &Site, campaign: &str) {
         let lines = answer["budget"].as_array().unwrap().clone();
         lines.into_iter().find(|line| line["resource"] == resource).expect("a line")["cap"].clone()
     };
-    assert_eq!(cap(&site.json(&["limits", campaign], 0), "cost_microusd"), 20_000_000);
+    let before = site.json(&["limits", campaign], 0);
+    assert_eq!(cap(&before, "cost_microusd"), 20_000_000);
+    let wall = before["budget"].as_array().unwrap().iter().find(|line| line["resource"] == "wall_ms").expect("a line");
+    assert!(wall["used"].as_u64().unwrap() > 0, "time passes: {wall}");
     let args = ["limits", campaign, "--max-tokens", "1000", "--window", "20:00-07:30", "--time-zone", "Europe/Berlin"];
     let changed = site.json(&args, 0);
     assert_eq!((cap(&changed, "cost_microusd"), cap(&changed, "tokens")), (json!(20_000_000), json!(1000)));
@@ -207,6 +213,8 @@ fn archive(site: &Site, campaign: &str, run: &str) {
         command.env_remove("DATABASE_URL").arg("import").arg(file).arg("--json");
         expect_exit(&mut command, code)
     };
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o077, 0, "it is for whoever asked for it");
     let imported = json_lines(&import(&file, 0)).remove(0);
     assert_eq!((&imported["campaign"], &imported["existed"]), (&json!(campaign), &json!(false)));
     let mut show = nightshift(&elsewhere);
@@ -337,6 +345,10 @@ fn with_postgres_the_data_folder_holds_no_database_and_doctor_looks_at_postgres(
     let found = doctor(url);
     assert_eq!(found["state"], "ok", "{found}");
     assert!(found["found"].as_str().unwrap().contains("Postgres"), "{found}");
+    let empty = Cluster::shared().create_database().expect("a database");
+    let new = doctor(&empty.url);
+    assert!(new["found"].as_str().unwrap().contains("is empty"), "{new}");
+    assert!(doctor(&empty.url)["found"].as_str().unwrap().contains("is empty"), "who looks makes nothing");
     let gone = doctor("postgres://nobody@127.0.0.1:1/nothing");
     assert_eq!(gone["state"], "problem");
     assert!(gone["found"].as_str().unwrap().contains("store.unreachable"), "{gone}");

@@ -13,6 +13,7 @@ mod tiny_task;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::Value;
@@ -79,6 +80,54 @@ fn a_campaign_is_carried_out_by_a_worker_elsewhere() {
 }
 
 #[test]
+fn a_worker_adds_its_part_to_the_trace_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = serve(&folder.path().join("server"));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let collector = listener.local_addr().unwrap();
+    let received: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let kept = received.clone();
+    runtime.spawn(async move {
+        let take = move |body: String| {
+            let spans = serde_json::from_str(&body).expect("OTLP in JSON");
+            kept.lock().expect("no test panicked with it").push(spans);
+            async { "{}" }
+        };
+        axum::serve(listener, axum::Router::new().fallback(take)).await.unwrap();
+    });
+    let mut worker = Running(
+        nightshift(&folder.path().join("worker"))
+            .args(["--server", &address, "work", "--name", "elsewhere"])
+            .env("NIGHTSHIFT_SERVER__WORKER_TOKEN", WORKER)
+            .env("NIGHTSHIFT_SERVER__OTLP_ENDPOINT", format!("http://{collector}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2, 8]);
+    let mut run = nightshift(&folder.path().join("client"));
+    run.args(["--server", &address, "--json", "run"]).arg(&task).args(["--model", "scripted"]);
+    let result = json_lines(&expect_exit(run.env("NIGHTSHIFT_SERVER__TOKEN", OPERATOR), 0)).remove(0);
+    let id = result["runs"][0]["summary"]["id"].as_str().unwrap();
+    // It sends what it has before it ends.
+    terminate(&worker.0);
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0));
+    let received = received.lock().unwrap();
+    let spans: Vec<&Value> = received
+        .iter()
+        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans"))
+        .collect();
+    for name in ["carry out prepare_task", "carry out build", "carry out measure"] {
+        let span = spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name} in {spans:?}"));
+        assert_eq!(span["traceId"].as_str(), id.strip_prefix("run_"), "the trace is the run's");
+        assert!(span["parentSpanId"].is_string(), "it is part of a try: {span}");
+    }
+    assert!(received[0]["resourceSpans"][0]["resource"].to_string().contains("nightshift-worker"));
+}
+
+#[test]
 fn a_workers_token_starts_no_campaign() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, address) = serve(&folder.path().join("server"));
@@ -100,6 +149,10 @@ fn a_workers_token_starts_no_campaign() {
     assert_eq!(json_lines(&refused)[0]["error"]["code"], "auth.wrong_token");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!said.contains("working for"), "it never worked: {said}");
+    worker = nightshift(&folder.path().join("worker"));
+    worker.args(["--server", &address, "work"]).env("NIGHTSHIFT_SERVER__WORKER_TOKEN", "wrong");
+    let said = String::from_utf8_lossy(&expect_exit(&mut worker, 6).stderr).into_owned();
+    assert!(said.contains("NIGHTSHIFT_SERVER__WORKER_TOKEN"), "a worker is told of the workers' token: {said}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ mod binary;
 #[path = "support/tiny_task.rs"]
 mod tiny_task;
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -115,6 +115,49 @@ fn a_command_finds_the_local_server_by_its_data_folder() {
     assert_eq!(error(&refused)["code"], "auth.wrong_token");
     assert_eq!(served.end(), Some(0), "a signal is how a server ends");
     assert!(!folder.path().join("server.json").exists(), "it takes its address with it");
+}
+
+#[test]
+fn a_server_that_cannot_use_its_database_tells_why_and_not_that_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::start(folder.path());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    runtime.spawn(async move {
+        let full = r#"{"error":{"code":"store.full","message":"no space is left"}}"#;
+        let json = [(axum::http::header::CONTENT_TYPE, "application/json")];
+        let refuse = move || async move { (axum::http::StatusCode::SERVICE_UNAVAILABLE, json, full) };
+        axum::serve(listener, axum::Router::new().fallback(refuse)).await.unwrap();
+    });
+    // What the server would say with a full disk, said by somebody else at the address that is remembered.
+    let file = folder.path().join("server.json");
+    let remembered = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, remembered.replace(&served.address, &address)).unwrap();
+    let refused = error(&expect_exit(nightshift(folder.path()).args(["list", "--json"]), 5));
+    assert_eq!(refused["code"], "store.full", "{refused}");
+}
+
+#[test]
+fn an_address_that_the_api_does_not_have_is_answered_by_the_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::start(folder.path());
+    let host = served.address.strip_prefix("http://").unwrap();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for path in ["/api/v1/nope", "/api/v1/runs/run_0/nope/nope"] {
+        let answer = get(path);
+        assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("request.no_such_call"), "{path}: {answer}");
+        assert!(answer.contains(&format!("no call GET {path}")), "it is named as it was asked for: {answer}");
+    }
+    assert!(get("/").starts_with("HTTP/1.1 200"), "the pages are where they were");
+    assert!(!get("/nope").contains("request.no_such_call"), "what is beside the API is no call of it");
 }
 
 #[test]

@@ -13,7 +13,7 @@
 # Measurements need the device, and best the node, for themselves.
 #SBATCH --exclusive
 #SBATCH --time=11:00:00
-# Ten minutes before the end the worker is asked to drain. What it cannot finish is leased again elsewhere.
+# Ten minutes before the end the worker is asked to drain. What it cannot finish in nine of them, it gives back.
 #SBATCH --signal=B:TERM@600
 #SBATCH --requeue
 set -euo pipefail
@@ -25,6 +25,7 @@ token_file="${NIGHTSHIFT_TOKEN_FILE:-$HOME/.config/nightshift/worker-token}"
 NIGHTSHIFT_SERVER__WORKER_TOKEN="$(cat "$token_file")"
 export NIGHTSHIFT_SERVER__WORKER_TOKEN
 export NIGHTSHIFT_WORKER__NAME="${SLURMD_NODENAME:-node}-${SLURM_JOB_ID:-0}"
+export NIGHTSHIFT_WORKER__DRAIN_TIMEOUT_S="${NIGHTSHIFT_WORKER__DRAIN_TIMEOUT_S:-540}"
 # Builds are cached beside the job: a shared home folder is too slow for them.
 export NIGHTSHIFT_WORKER__CACHE_DIR="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/nightshift-${SLURM_JOB_ID:-0}"
 mkdir -p "$NIGHTSHIFT_WORKER__CACHE_DIR"

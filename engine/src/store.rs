@@ -609,6 +609,12 @@ pub struct ArtifactProgress {
 pub struct StoreGauges {
     /// Ready steps by route.
     pub ready: Vec<(String, u64)>,
+    /// When the oldest of the ready steps was scheduled, by route.
+    pub oldest_ready: Vec<(String, TimestampMs)>,
+    /// Devices that a step has alone.
+    pub devices_alone: u64,
+    /// Devices that one or more steps share.
+    pub devices_shared: u64,
     /// Steps that wait for a timer.
     pub timers: u64,
     /// Steps that wait for a budget.

@@ -652,6 +652,9 @@ pub struct WorkerView {
     /// Whether it takes nothing new and will end.
     #[serde(default)]
     pub draining: bool,
+    /// Whether it was not heard of for so long that it has most likely ended.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 /// `POST /workers/{id}/drain`.

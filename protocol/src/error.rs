@@ -54,16 +54,21 @@ pub enum ExitCode {
 }
 
 impl ExitCode {
-    /// The exit code that belongs to an error code, by its first segment.
+    /// The exit code that belongs to an error code, by its first segment, and by the whole where that says more.
     #[must_use]
     pub fn for_error_code(code: &str) -> Self {
         let (area, rest) = code.split_once('.').unwrap_or((code, ""));
         match (area, rest) {
             (_, "not_found" | "ambiguous") => Self::NotFound,
+            ("command", "interrupted") => Self::Interrupted,
             ("usage" | "config", _) => Self::Usage,
-            ("task" | "request" | "campaign" | "archive", _) => Self::InvalidInput,
             ("store", _) => Self::Store,
-            ("server" | "model" | "toolchain" | "sandbox" | "worker" | "auth", _) => Self::Environment,
+            // With an expired token what is missing is a right, as with `auth.*`; other codes of tokens are about input.
+            ("token", "expired" | "revoked")
+            | ("server" | "model" | "toolchain" | "sandbox" | "worker" | "auth" | "access", _) => Self::Environment,
+            ("task" | "request" | "campaign" | "archive" | "token" | "signal", _) | ("run", "over") => {
+                Self::InvalidInput
+            }
             _ => Self::Internal,
         }
     }

@@ -19,6 +19,7 @@ use nightshift_protocol::access::Role;
 pub(crate) use keys::{Keys, new_secret, secret_hash};
 
 use crate::actor::Actor;
+use crate::api::PREFIX;
 use crate::app::App;
 use crate::error::ApiFailure;
 
@@ -154,7 +155,7 @@ const CSP: HeaderValue = HeaderValue::from_static(
 
 /// Adds the headers that keep every answer harmless in a browser. A handler may be stricter, never looser by accident.
 pub(crate) async fn safe_headers(request: Request, next: Next) -> Response {
-    let is_api = request.uri().path().starts_with(crate::api::PREFIX);
+    let is_api = request.uri().path().starts_with(PREFIX);
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: HeaderValue| {
@@ -174,7 +175,7 @@ pub(crate) async fn safe_headers(request: Request, next: Next) -> Response {
 pub(crate) async fn no_such_call(request: Request) -> Response {
     ApiFailure::not_found(
         "request.no_such_call",
-        format!("the API has no call {} {}", request.method(), request.uri().path()),
+        format!("the API has no call {} {}", request.method(), path_as_asked(&request)),
     )
     .into_response()
 }
@@ -184,9 +185,14 @@ pub(crate) async fn wrong_method(request: Request) -> Response {
     ApiFailure::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "request.method_not_allowed",
-        format!("{} does not take the method {}", request.uri().path(), request.method()),
+        format!("{} does not take the method {}", path_as_asked(&request), request.method()),
     )
     .into_response()
+}
+
+/// The path that was asked for: within the routes of the API, the request's own lacks their prefix.
+fn path_as_asked(request: &Request) -> String {
+    format!("{PREFIX}{}", request.uri().path())
 }
 
 #[cfg(test)]

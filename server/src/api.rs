@@ -31,7 +31,7 @@ use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{get, post, put};
+use axum::routing::{any, get, post, put};
 use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
 use tower_http::trace::TraceLayer;
 
@@ -141,6 +141,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .merge(artifacts)
         .merge(archives)
+        // A route, because what else is served may take every path: a fallback would come after it.
+        .route("/{*call}", any(access::no_such_call))
         .fallback(access::no_such_call)
         .method_not_allowed_fallback(access::wrong_method)
         .with_state(app.clone());

@@ -3,6 +3,7 @@
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{CampaignRecord, RunRecord, StepRecord, WorkerRecord};
 use nightshift_protocol::api::{CampaignSummary, EventView, RunDigest, RunSummary, StepView, WorkerView};
+use nightshift_protocol::budget::{BudgetLine, Resource};
 use nightshift_protocol::campaign::CampaignSpec;
 use nightshift_protocol::machine::Offers;
 use nightshift_protocol::run::RunStatus;
@@ -31,6 +32,14 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
         priority: record.priority,
         weight: record.weight,
     })
+}
+
+/// The budget with the time that has passed: nobody writes that down, because the clock knows it.
+pub(crate) fn with_wall_time(mut budget: Vec<BudgetLine>, elapsed_ms: u64) -> Vec<BudgetLine> {
+    for line in budget.iter_mut().filter(|line| line.resource == Resource::WallMs) {
+        line.used = elapsed_ms;
+    }
+    budget
 }
 
 /// A run in a list.
@@ -91,7 +100,7 @@ pub(crate) fn event_view(record: &EventRecord) -> Result<EventView, ApiFailure> 
 }
 
 /// A worker in a list.
-pub(crate) fn worker_view(record: WorkerRecord) -> Result<WorkerView, ApiFailure> {
+pub(crate) fn worker_view(record: WorkerRecord, silent: bool) -> Result<WorkerView, ApiFailure> {
     let offers: Offers = serde_json::from_value(record.offers)
         .map_err(|error| unreadable("worker.unreadable", "worker", record.id.as_str(), &error))?;
     Ok(WorkerView {
@@ -103,6 +112,7 @@ pub(crate) fn worker_view(record: WorkerRecord) -> Result<WorkerView, ApiFailure
         offers,
         version: record.version,
         draining: record.draining,
+        silent,
     })
 }
 

@@ -13,6 +13,6 @@ mod try_span;
 
 pub(crate) use exporter::SpanExport;
 pub use exporter::{MAX_QUEUED_SPANS, SpanExporter};
-pub(crate) use metrics::{BudgetLabels, Metrics, RouteLabels, StatusLabels, seconds};
+pub(crate) use metrics::{BudgetLabels, DeviceUseLabels, Metrics, RouteLabels, StatusLabels, TargetLabels, seconds};
 pub(crate) use observed_store::ObservedStore;
 pub(crate) use requests::observe_request;

@@ -35,12 +35,22 @@ pub(crate) struct Reasons {
 /// What the server knows about who could take a step.
 pub(crate) struct Surroundings<'a> {
     pub(crate) run: RunStatus,
-    /// Whether some server carries the run on: this one, or the one that owns it.
-    pub(crate) is_carried_on: bool,
+    pub(crate) carrier: Carrier,
     pub(crate) agent_slots: usize,
     pub(crate) lease_ms: u64,
     pub(crate) reasons: &'a Reasons,
     pub(crate) now: TimestampMs,
+}
+
+/// Who carries the run on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// A server that lives: this one, or the one that owns the run.
+    Alive,
+    /// The server of this name owned it and is gone. Another takes it over, when one lives.
+    Gone { server: String, another: bool },
+    /// Nobody: this server only reads.
+    Nobody,
 }
 
 /// What a run waits for that a person has to approve.
@@ -75,14 +85,25 @@ impl Surroundings<'_> {
         {
             return Some(self.moment(step, due));
         }
-        if !self.is_carried_on {
-            return Some("this server only reads: no server carries the run on".to_owned());
+        match &self.carrier {
+            Carrier::Nobody => Some("this server only reads: no server carries the run on".to_owned()),
+            Carrier::Gone { server, another: false } => {
+                Some(format!("its server {server} is gone, and no other lives: start one with `nightshift serve`"))
+            }
+            Carrier::Gone { server, another: true } => Some(format!(
+                "{}; its server {server} is gone, another one takes the run over within seconds",
+                self.whoever_takes(step)
+            )),
+            Carrier::Alive => Some(self.whoever_takes(step)),
         }
-        Some(match Needs::parse_route(&step.route) {
+    }
+
+    fn whoever_takes(&self, step: &StepRecord) -> String {
+        match Needs::parse_route(&step.route) {
             Ok(needs) if needs.executor == Executor::Agent => self.agents(),
             Ok(needs) => self.machines(&step.route, &needs),
             Err(error) => format!("nobody knows what it needs: {error}"),
-        })
+        }
     }
 
     fn budget(&self, resource: Resource) -> String {
@@ -142,14 +163,20 @@ impl Surroundings<'_> {
     /// Workers that were heard of lately. One that waits for work says nothing else meanwhile, and that it waits is
     /// written down once in a while; a busy one is heard of with every heartbeat.
     fn alive(&self) -> impl Iterator<Item = (&WorkerRecord, Offers)> {
-        let written_ms = u64::try_from(WRITE_EVERY.as_millis()).unwrap_or(u64::MAX);
-        let silent_ms = self.lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms);
+        let silent_ms = silent_after_ms(self.lease_ms);
         self.reasons.workers.iter().filter_map(move |worker| {
             let is_alive = self.now.since_ms(worker.last_seen_at) <= silent_ms;
             let offers = serde_json::from_value(worker.offers.clone()).ok().filter(|_| is_alive)?;
             Some((worker, offers))
         })
     }
+}
+
+/// After this time without a word, a worker has most likely ended: one that waits for work says nothing meanwhile, and
+/// that it waits is written down once in a while.
+pub(crate) fn silent_after_ms(lease_ms: u64) -> u64 {
+    let written_ms = u64::try_from(WRITE_EVERY.as_millis()).unwrap_or(u64::MAX);
+    lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms)
 }
 
 /// Nobody can take it: what those who are there lack, most frequent first.

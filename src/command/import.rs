@@ -1,5 +1,7 @@
 //! `nightshift import`: store a campaign from the file that `export` wrote.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use nightshift_protocol::archive::Manifest;
@@ -11,6 +13,9 @@ use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::present;
+
+/// Largest file that this command sends, in bytes: it is held in memory meanwhile.
+const MAX_IMPORT_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
     let file = args.file.clone();
@@ -30,16 +35,31 @@ pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
             output.text(&format!("{}  {state}: {runs}, as of {at}", created.campaign))?;
         }
         if !created.existed {
-            output.note("runs that were not over are paused: `nightshift resume ID` goes on with them");
+            let paused = session.client.campaign(&created.campaign).await?.summary.runs.paused;
+            if paused > 0 {
+                output.note(&format!(
+                    "runs that were not over are paused ({paused}): `nightshift resume {}` goes on with them",
+                    created.campaign.short()
+                ));
+            }
         }
         Ok(ExitCode::Ok)
     })
     .await
 }
 
+/// Takes the file into memory, where it stays until the server has it: hence the limit.
 fn read(file: &Path) -> Result<(Manifest, Vec<u8>)> {
-    let archive = std::fs::read(file).map_err(|error| {
+    let unread = |error: std::io::Error| {
         Failure::new("archive.not_read", format!("the file `{}` cannot be read: {error}", file.display()))
-    })?;
+    };
+    let opened = File::open(file).map_err(unread)?;
+    let mut archive = Vec::new();
+    let read_bytes = opened.take(MAX_IMPORT_BYTES + 1).read_to_end(&mut archive).map_err(unread)?;
+    if u64::try_from(read_bytes).unwrap_or(u64::MAX) > MAX_IMPORT_BYTES {
+        let message = format!("`{}` has more than {} MiB", file.display(), MAX_IMPORT_BYTES >> 20);
+        return Err(Failure::new("archive.too_large", message)
+            .hint("send it to POST /api/v1/import, which takes it as a stream: docs/operations.md shows how"));
+    }
     Ok((examine(archive.as_slice())?, archive))
 }

@@ -62,7 +62,16 @@ fn show(context: &Context, detail: &CampaignDetail) -> Result<()> {
     }
     output.text(&table.to_string())?;
     output.text(&printable(&format!("works: {}", words::schedule(summary.schedule.as_ref()))))?;
-    output.text(&format!("priority: {}, weight: {}", summary.priority, summary.weight))
+    output.text(&format!("priority: {}, weight: {}", priority(detail), summary.weight))
+}
+
+/// The head start of the campaign's steps. Runs can have one of their own each.
+fn priority(detail: &CampaignDetail) -> String {
+    let open = detail.runs.iter().filter(|run| !run.status.is_final()).map(|run| run.priority);
+    match (open.clone().min(), open.max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}, as its runs have it"),
+        _ => detail.summary.priority.to_string(),
+    }
 }
 
 /// The caps in force.

@@ -43,9 +43,9 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
         return output.json(page);
     }
     let mut table =
-        output.table(&["campaign", "name", "model", "created", "runs", "unfinished", "completed", "failed"]);
+        output.table(&["campaign", "name", "model", "created", "runs", "open", "completed", "failed", "cancelled"]);
     for campaign in &page.items {
-        let failed = campaign.runs.failed + campaign.runs.cancelled;
+        let (failed, cancelled) = (campaign.runs.failed, campaign.runs.cancelled);
         table.add_row([
             output.cell(campaign.id.short(), Tone::Plain),
             output.cell(printable(&campaign.name), Tone::Plain),
@@ -55,6 +55,7 @@ fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {
             output.cell(campaign.runs.unfinished(), Tone::Plain),
             output.cell(campaign.runs.completed, Tone::Plain),
             output.cell(failed, if failed > 0 { Tone::Bad } else { Tone::Plain }),
+            output.cell(cancelled, if cancelled > 0 { Tone::Caution } else { Tone::Plain }),
         ]);
     }
     output.text(&table.to_string())?;
@@ -113,14 +114,16 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
         let mut name = vec![worker.name.clone()];
         name.extend(worker.offers.labels.iter().cloned().map(String::from));
         let mut steps = vec![worker.leases.to_string()];
-        steps.extend(worker.draining.then(|| "draining".to_owned()));
+        // What was not heard of for long has most likely ended, drained or not.
+        let state = if worker.silent { Some("silent") } else { worker.draining.then_some("draining") };
+        steps.extend(state.map(str::to_owned));
         let mut facts = vec![format!("{}, {} cores", machine.processor, machine.cores)];
         facts.extend(machine.cpp_toolchain.as_ref().map(|toolchain| toolchain.version.clone()));
         table.add_row([
             output.cell(worker.id.short(), Tone::Plain),
             output.cell(printable(&name.join("\n")), Tone::Plain),
             output.cell(present::minute(worker.last_seen_at), Tone::Plain),
-            output.cell(steps.join("\n"), if worker.draining { Tone::Caution } else { Tone::Plain }),
+            output.cell(steps.join("\n"), if state.is_some() { Tone::Caution } else { Tone::Plain }),
             output.cell(printable(&devices(&worker.offers).join("\n")), Tone::Plain),
             output.cell(printable(&facts.join("\n")), Tone::Plain),
             output.cell(

@@ -22,6 +22,6 @@ pub(super) async fn run(context: &Context, args: Work) -> Result<ExitCode> {
         .output
         .note(&format!("starting a worker for {url} (Ctrl-C lets it finish what it holds, twice ends at once)"));
     let stop = Stop { drain: context.interrupt.clone(), shutdown: context.insist.clone() };
-    compose::work(worker, stop).await?;
+    compose::work(worker, stop, config.server.otlp_endpoint.as_deref()).await?;
     Ok(ExitCode::Ok)
 }

@@ -2,12 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use nightshift_engine::clock::Clock as _;
 use nightshift_protocol::needs::Label;
+use nightshift_server::{SpanExporter, SystemClock};
+use nightshift_worker::Spans;
 use nightshift_worker::lease::{self, Stop, WorkerConfig};
 use secrecy::SecretString;
 use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::describe;
 use crate::context::Context;
@@ -17,6 +23,11 @@ use crate::failure::{Failure, Result};
 const CACHE_FOLDER: &str = "cache";
 /// Where workers work, below their cache.
 const SCRATCH_FOLDER: &str = "scratch";
+/// Where a worker's token comes from, and how to get one.
+const WORKER_TOKEN_HINT: &str = "give a worker's token as NIGHTSHIFT_SERVER__WORKER_TOKEN; an administrator makes one \
+                                 with `nightshift token create NAME --role worker`";
+/// What a worker is called in traces.
+const SERVICE: &str = "nightshift-worker";
 /// How long a worker that was asked to end goes on with what it holds.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -47,6 +58,18 @@ pub(crate) fn worker_config(
         search_path: context.environment.search_path(),
         drain_timeout: section.drain_timeout_s.map_or(DRAIN_TIMEOUT, Duration::from_secs),
     })
+}
+
+/// Sends the spans of this process's worker until `ended`, and what is left then.
+fn send_spans_to(endpoint: &str, worker: &str, ended: CancellationToken) -> Result<JoinHandle<()>> {
+    let instance = format!("{worker} {}", std::process::id());
+    let (exporter, sending) = SpanExporter::start(endpoint, SERVICE, env!("CARGO_PKG_VERSION"), &instance, ended)
+        .map_err(|error| Failure::from(error.to_api_error()))?;
+    let spans = Spans { sink: Arc::new(exporter), now: || SystemClock.now(), worker: worker.to_owned() };
+    if nightshift_worker::send_spans(spans).is_err() {
+        tracing::warn!("another worker of this process sends its spans already");
+    }
+    Ok(sending)
 }
 
 /// What is in force for keys that are not set, where it is one value.
@@ -81,7 +104,21 @@ pub(super) fn host_name() -> String {
     nightshift_worker::machine::this_hardware().host
 }
 
-/// Works until it is stopped, or until it cannot go on.
-pub(crate) async fn work(config: WorkerConfig, stop: Stop) -> Result<()> {
-    lease::run(config, stop).await.map_err(|error| Failure::new(error.code(), describe(&error)))
+/// Works until it is stopped, or until it cannot go on. With `otlp_endpoint`, it sends its part of each run's trace there.
+pub(crate) async fn work(config: WorkerConfig, stop: Stop, otlp_endpoint: Option<&str>) -> Result<()> {
+    let ended = CancellationToken::new();
+    let sending = otlp_endpoint.map(|endpoint| send_spans_to(endpoint, &config.name, ended.clone())).transpose()?;
+    let worked = lease::run(config, stop).await;
+    ended.cancel();
+    if let Some(sending) = sending {
+        // It ends by itself within its own limits; how it ended changes nothing about the work.
+        let _ = sending.await;
+    }
+    worked.map_err(|error| {
+        let failure = Failure::new(error.code(), describe(&error));
+        match failure.error.code.as_str() {
+            "auth.required" | "auth.wrong_token" | "access.role_needed" => failure.hint(WORKER_TOKEN_HINT),
+            _ => failure,
+        }
+    })
 }

@@ -215,6 +215,28 @@ mod tests {
     }
 
     #[test]
+    fn the_address_of_another_kind_of_database_is_refused_and_not_repeated() {
+        for (url, accepted) in [
+            ("postgres://u:hunter2@h/d", true),
+            ("postgresql:///night", true),
+            ("mysql://u:hunter2@h/d", false),
+            ("sqlite:///hunter2.db", false),
+        ] {
+            let environment: Environment = [("HOME", "/home/someone"), ("DATABASE_URL", url)].into_iter().collect();
+            match load(&Flags::default(), &environment) {
+                Ok(loaded) => assert!(accepted && loaded.config.database.url.is_some(), "{url}"),
+                Err(failure) => {
+                    assert!(!accepted, "{url}");
+                    assert_eq!(failure.error.code, "config.invalid");
+                    let message = &failure.error.message;
+                    assert!(message.contains("database.url") && message.contains("DATABASE_URL"), "{message}");
+                    assert!(!message.contains("hunter2"), "{message}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn without_a_home_a_data_folder_has_to_be_named() {
         let Err(failure) = load(&Flags::default(), &Environment::default()) else { panic!("it was accepted") };
         assert_eq!(failure.error.code, "config.no_data_dir");

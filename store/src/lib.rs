@@ -38,6 +38,7 @@ pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
 pub use direct::MAX_PAGE;
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;
 pub use direct::lease::MAX_HEARTBEAT_LEASES;
+pub use postgres::look::{PostgresLook, look_at_postgres};
 pub use postgres::open::PostgresOptions;
 pub use sqlite::open::OpenOptions;
 pub use store::SqlStore;

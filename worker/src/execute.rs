@@ -31,6 +31,7 @@ use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::sandbox;
 use crate::scratch::Scratch;
+use crate::trace::Telling;
 
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
@@ -166,7 +167,10 @@ impl Workbench {
 
 impl Work for Workbench {
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
-        self.execute_in_trace(&step.input, step.traceparent.as_deref(), cancel)
+        let telling = Telling::begin(step);
+        let result = self.execute_in_trace(&step.input, step.traceparent.as_deref(), cancel);
+        telling.end(&result);
+        result
     }
 }
 

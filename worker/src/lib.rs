@@ -31,3 +31,4 @@ pub mod toolchain;
 mod trace;
 
 pub use execute::examine;
+pub use trace::{Spans, send_spans};

@@ -1,6 +1,70 @@
-//! Where a step belongs in the trace of its run.
+//! Where a step belongs in the trace of its run, and the spans that this machine adds to it.
+
+use std::sync::{Arc, OnceLock};
 
 use nightshift_protocol::api::LeasedStep;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::trace::{Span, SpanId, SpanKind, SpanSink, TraceParent};
+
+/// Where the spans of this process go. Like the log's, it is said once, by whoever puts the process together.
+static SPANS: OnceLock<Spans> = OnceLock::new();
+
+/// Where spans go, and whose they are.
+pub struct Spans {
+    /// Takes them.
+    pub sink: Arc<dyn SpanSink>,
+    /// The clock.
+    pub now: fn() -> TimestampMs,
+    /// Name of the worker for people.
+    pub worker: String,
+}
+
+/// Sends the spans of this process's steps there from now on. A second call changes nothing; it gives back what it was
+/// given.
+pub fn send_spans(spans: Spans) -> Result<(), Spans> {
+    SPANS.set(spans)
+}
+
+impl std::fmt::Debug for Spans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spans").field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+/// A span that is told when what it is about has ended, within the try that the server sees from claim to report: what
+/// lies between the two is the way to this machine and back.
+pub(crate) struct Telling<'a>(Option<(&'static Spans, &'a LeasedStep, TraceParent, TimestampMs)>);
+
+impl<'a> Telling<'a> {
+    /// Begins. Nobody is told of a step that belongs to no trace.
+    pub(crate) fn begin(step: &'a LeasedStep) -> Self {
+        let place = step.traceparent.as_deref().and_then(TraceParent::parse);
+        Self(SPANS.get().zip(place).map(|(spans, place)| (spans, step, place, (spans.now)())))
+    }
+
+    /// Ends it, with what became of the step.
+    pub(crate) fn end<T>(self, result: &Result<T, StepFailure>) {
+        let Some((spans, step, place, begin)) = self.0 else { return };
+        let kind = step.input.kind().as_str();
+        spans.sink.take(Span {
+            trace: place.trace,
+            id: SpanId::derived(&[step.step.as_str(), &step.epoch.to_string(), "carry out"]),
+            parent: Some(place.span),
+            name: format!("carry out {kind}"),
+            kind: SpanKind::Internal,
+            begin,
+            end: (spans.now)(),
+            attributes: vec![
+                ("worker.name", spans.worker.as_str().into()),
+                ("run.id", step.run.as_str().into()),
+                ("step.key", step.key.as_str().into()),
+                ("lease.epoch", step.epoch.into()),
+            ],
+            error: result.as_ref().err().map(|failure| failure.code.clone()),
+        });
+    }
+}
 
 /// The span of a step: what is logged within it carries these fields.
 pub(crate) fn step_span(step: &LeasedStep) -> tracing::Span {

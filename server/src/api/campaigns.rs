@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nightshift_engine::store::{PageRequest, StoreError};
+use nightshift_engine::store::{PageRequest, RunRecord, StoreError};
 use nightshift_protocol::api::{CampaignDetail, CampaignSummary, Control, Controlled, Page, SetPriority};
 use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::time::TimestampMs;
 use serde::Deserialize;
 
 use crate::actor::Actor;
@@ -17,7 +18,7 @@ use crate::api::run_control::{examine_priority, transition};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params};
-use crate::present::{campaign_spec, campaign_summary, run_summary};
+use crate::present::{campaign_spec, campaign_summary, run_summary, with_wall_time};
 
 /// The query of `GET /campaigns`.
 #[derive(Deserialize)]
@@ -45,12 +46,28 @@ pub(crate) async fn show(
 ) -> Result<Json<CampaignDetail>, ApiFailure> {
     let record = app.store.load_campaign(&id).await?;
     let runs = app.store.list_runs(Some(&id), None, all_runs()).await?;
+    let mut summary = campaign_summary(&record)?;
+    summary.priority = common_priority(&runs).unwrap_or(summary.priority);
+    let until = ended_at(&runs).unwrap_or_else(|| app.clock.now());
     Ok(Json(CampaignDetail {
-        summary: campaign_summary(&record)?,
+        summary,
         spec: campaign_spec(&record)?,
         runs: runs.into_iter().map(run_summary).collect::<Result<_, _>>()?,
-        budget: app.store.load_budget(&id).await?,
+        budget: with_wall_time(app.store.load_budget(&id).await?, until.since_ms(record.created_at)),
     }))
+}
+
+/// The priority of the runs that are not over, when it is one. It was the campaign's, until somebody changed it.
+fn common_priority(runs: &[RunRecord]) -> Option<i32> {
+    let mut open = runs.iter().filter(|run| !run.status.is_final()).map(|run| run.priority);
+    let first = open.next()?;
+    open.all(|priority| priority == first).then_some(first)
+}
+
+/// When the last run ended; none while one goes on.
+fn ended_at(runs: &[RunRecord]) -> Option<TimestampMs> {
+    let ends: Option<Vec<TimestampMs>> = runs.iter().map(|run| run.finished_at).collect();
+    ends?.into_iter().max()
 }
 
 /// Pauses, resumes or cancels every run that is not over.

@@ -1,5 +1,6 @@
 //! `GET /metrics`: the page for Prometheus. What the store knows is asked for once in a while, however often it is read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +9,17 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use nightshift_engine::store::{PageRequest, StoreError};
-use nightshift_protocol::api::{MAX_WAIT_MS, RunCounts};
+use nightshift_protocol::api::RunCounts;
+use nightshift_protocol::machine::Offers;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::api::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::roster_loop::WRITE_EVERY;
-use crate::telemetry::{BudgetLabels, RouteLabels, StatusLabels, seconds};
+use crate::present::with_wall_time;
+use crate::telemetry::{BudgetLabels, DeviceUseLabels, RouteLabels, StatusLabels, TargetLabels, seconds};
+use crate::waiting::silent_after_ms;
 
 /// Media type of the page.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -62,6 +65,13 @@ async fn refresh(app: &App) -> Result<(), StoreError> {
     for (route, steps) in gauges.ready {
         metrics.ready_steps.get_or_create(&RouteLabels { route }).set(whole(steps));
     }
+    metrics.oldest_ready.clear();
+    for (route, since) in gauges.oldest_ready {
+        metrics.oldest_ready.get_or_create(&RouteLabels { route }).set(seconds(now.since_ms(since)));
+    }
+    for (used, devices) in [("exclusive", gauges.devices_alone), ("shared", gauges.devices_shared)] {
+        metrics.devices_in_use.get_or_create(&DeviceUseLabels { used }).set(whole(devices));
+    }
     metrics.oldest_lease.clear();
     for (route, since) in gauges.oldest_lease {
         metrics.oldest_lease.get_or_create(&RouteLabels { route }).set(seconds(now.since_ms(since)));
@@ -88,15 +98,22 @@ fn by_status(runs: &RunCounts) -> [(&'static str, u64); 6] {
 }
 
 async fn count_workers(app: &App) -> Result<(), StoreError> {
-    // As for "no worker is alive": a waiting worker is written down only once in a while.
-    let written_ms = u64::try_from(WRITE_EVERY.as_millis()).unwrap_or(u64::MAX);
-    let silent_ms = app.config.lease_ms.saturating_add(MAX_WAIT_MS).saturating_add(written_ms);
+    let silent_ms = silent_after_ms(app.config.lease_ms);
     let now = app.clock.now();
     let (mut alive, mut draining, mut silent) = (0, 0, 0);
+    let mut devices: BTreeMap<&'static str, usize> = BTreeMap::new();
     for worker in app.store.list_workers(MAX_LISTED_WORKERS).await? {
         if now.since_ms(worker.last_seen_at) > silent_ms {
             silent += 1;
-        } else if worker.draining {
+            continue;
+        }
+        // What another release wrote may not be readable: then its devices are not counted.
+        if let Ok(offers) = serde_json::from_value::<Offers>(worker.offers) {
+            for device in offers.devices {
+                *devices.entry(device.target.as_str()).or_default() += 1;
+            }
+        }
+        if worker.draining {
             draining += 1;
         } else {
             alive += 1;
@@ -104,6 +121,10 @@ async fn count_workers(app: &App) -> Result<(), StoreError> {
     }
     for (status, workers) in [("alive", alive), ("draining", draining), ("silent", silent)] {
         app.metrics.workers.get_or_create(&StatusLabels { status }).set(workers);
+    }
+    app.metrics.devices.clear();
+    for (target, number) in devices {
+        app.metrics.devices.get_or_create(&TargetLabels { target }).set(i64::try_from(number).unwrap_or(i64::MAX));
     }
     Ok(())
 }
@@ -113,7 +134,8 @@ async fn show_budgets(app: &App) -> Result<(), StoreError> {
     let campaigns = app.store.list_campaigns(PageRequest { limit: MAX_LOOKED_AT, before: None }).await?;
     let mut lines = Vec::new();
     for campaign in campaigns.iter().filter(|campaign| campaign.runs.unfinished() > 0).take(MAX_CAMPAIGNS) {
-        for line in app.store.load_budget(&campaign.id).await? {
+        let elapsed_ms = app.clock.now().since_ms(campaign.created_at);
+        for line in with_wall_time(app.store.load_budget(&campaign.id).await?, elapsed_ms) {
             let labels = BudgetLabels { campaign: campaign.id.to_string(), resource: line.resource.as_str() };
             lines.push((labels, line));
         }

@@ -18,8 +18,8 @@ use crate::api::workers::MAX_LISTED_WORKERS;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{IdPath, Params};
-use crate::present::{event_view, run_summary, step_view};
-use crate::waiting::{Reasons, Surroundings};
+use crate::present::{event_view, run_summary, step_view, with_wall_time};
+use crate::waiting::{Carrier, Reasons, Surroundings};
 
 /// Events of one answer.
 pub const MAX_EVENTS_PER_PAGE: u32 = 500;
@@ -127,7 +127,7 @@ impl App {
         let reasons = if waits { self.reasons(run, &steps).await? } else { Reasons::default() };
         let around = Surroundings {
             run: run.status,
-            is_carried_on: self.config.drives || run.owner.is_some(),
+            carrier: if waits { self.carrier(run).await? } else { Carrier::Alive },
             agent_slots: self.config.agent_slots,
             lease_ms: self.config.lease_ms,
             reasons: &reasons,
@@ -142,13 +142,35 @@ impl App {
             .collect()
     }
 
+    /// Who carries the run on: as the lives of servers say, which outlast their servers by some pulses.
+    async fn carrier(&self, run: &RunRecord) -> Result<Carrier, ApiFailure> {
+        let Some(owner) = &run.owner else {
+            return Ok(if self.config.drives { Carrier::Alive } else { Carrier::Nobody });
+        };
+        if self.life.current().as_ref() == Some(owner) {
+            return Ok(Carrier::Alive);
+        }
+        let (now, servers) = (self.clock.now(), self.store.list_servers().await?);
+        if servers.iter().any(|server| server.id == *owner && now < server.expires_at) {
+            return Ok(Carrier::Alive);
+        }
+        let gone = servers.iter().find(|server| server.id == *owner);
+        let another = self.config.drives || servers.iter().any(|server| now < server.expires_at);
+        Ok(Carrier::Gone { server: gone.map_or_else(|| owner.to_string(), |gone| gone.name.clone()), another })
+    }
+
     async fn reasons(&self, run: &RunRecord, steps: &[StepRecord]) -> Result<Reasons, ApiFailure> {
         let blocked = steps.iter().any(|step| step.blocked_on.is_some());
         let timed = steps.iter().any(|step| step.not_before.is_some());
-        Ok(Reasons {
-            workers: self.store.list_workers(MAX_LISTED_WORKERS).await?,
-            budget: if blocked { self.store.load_budget(&run.campaign).await? } else { Vec::new() },
-            schedule: if timed { self.store.load_campaign(&run.campaign).await?.schedule } else { None },
-        })
+        let mut reasons = Reasons { workers: self.store.list_workers(MAX_LISTED_WORKERS).await?, ..Reasons::default() };
+        if blocked || timed {
+            let campaign = self.store.load_campaign(&run.campaign).await?;
+            if blocked {
+                let elapsed_ms = self.clock.now().since_ms(campaign.created_at);
+                reasons.budget = with_wall_time(self.store.load_budget(&run.campaign).await?, elapsed_ms);
+            }
+            reasons.schedule = campaign.schedule;
+        }
+        Ok(reasons)
     }
 }

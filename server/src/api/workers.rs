@@ -23,6 +23,7 @@ use crate::dispatch::Taker;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath};
 use crate::present::worker_view;
+use crate::waiting::silent_after_ms;
 
 /// Workers in a list.
 pub const MAX_LISTED_WORKERS: u32 = 1_000;
@@ -42,7 +43,12 @@ const MAX_LEASES: usize = 4_096;
 /// Workers, last heard of first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<WorkerView>>, ApiFailure> {
     let records = app.store.list_workers(MAX_LISTED_WORKERS).await?;
-    Ok(Json(Page { items: records.into_iter().map(worker_view).collect::<Result<_, _>>()?, next: None }))
+    let (now, silent_ms) = (app.clock.now(), silent_after_ms(app.config.lease_ms));
+    let view = |record: WorkerRecord| {
+        let silent = now.since_ms(record.last_seen_at) > silent_ms;
+        worker_view(record, silent)
+    };
+    Ok(Json(Page { items: records.into_iter().map(view).collect::<Result<_, _>>()?, next: None }))
 }
 
 /// Makes a worker known.

@@ -72,6 +72,16 @@ pub(crate) struct StatusLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct TargetLabels {
+    pub(crate) target: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct DeviceUseLabels {
+    pub(crate) used: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct BudgetLabels {
     pub(crate) campaign: String,
     pub(crate) resource: &'static str,
@@ -123,7 +133,10 @@ pub(crate) struct Metrics {
     model_cost: Family<ModelLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
     requests: Family<RequestLabels, Counter>,
     pub(crate) ready_steps: Family<RouteLabels, Gauge>,
+    pub(crate) oldest_ready: Family<RouteLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
     pub(crate) oldest_lease: Family<RouteLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    pub(crate) devices: Family<TargetLabels, Gauge>,
+    pub(crate) devices_in_use: Family<DeviceUseLabels, Gauge>,
     pub(crate) timers: Gauge,
     pub(crate) blocked_steps: Gauge,
     pub(crate) leases: Gauge,
@@ -185,7 +198,10 @@ impl Metrics {
             model_cost: Family::default(),
             requests: Family::default(),
             ready_steps: Family::default(),
+            oldest_ready: Family::default(),
             oldest_lease: Family::default(),
+            devices: Family::default(),
+            devices_in_use: Family::default(),
             timers: Gauge::default(),
             blocked_steps: Gauge::default(),
             leases: Gauge::default(),
@@ -219,11 +235,15 @@ impl Metrics {
     fn register_gauges(&mut self) {
         let r = &mut self.registry;
         r.register("ready_steps", "Steps that wait for a machine", self.ready_steps.clone());
+        let oldest = self.oldest_ready.clone();
+        r.register_with_unit("oldest_ready_age", "Age of the oldest step that is ready", Unit::Seconds, oldest);
         let oldest = self.oldest_lease.clone();
         r.register_with_unit("oldest_lease_age", "Age of the oldest lease", Unit::Seconds, oldest);
         r.register("waiting_steps", "Steps that wait for a moment", self.timers.clone());
         r.register("blocked_steps", "Steps that wait for a budget", self.blocked_steps.clone());
         r.register("leases", "Steps in somebody's hands", self.leases.clone());
+        r.register("devices", "Devices of workers that are heard of", self.devices.clone());
+        r.register("devices_in_use", "Devices that a step has alone, or steps share", self.devices_in_use.clone());
         r.register("runs", "Runs", self.runs.clone());
         r.register("workers", "Workers that are known", self.workers.clone());
         r.register("budget_used", "Used up, in the unit of the resource", self.budget_used.clone());

@@ -80,8 +80,11 @@ fn worker(target: Target, leases: u64, last_seen_at: TimestampMs) -> WorkerRecor
 }
 
 fn waits(run: RunStatus, reasons: &Reasons, step: &StepRecord) -> Option<String> {
-    let around = Surroundings { run, is_carried_on: true, agent_slots: 2, lease_ms: 15_000, reasons, now: NOW };
-    around.waiting_for(step)
+    carried_by(Carrier::Alive, run, reasons, step)
+}
+
+fn carried_by(carrier: Carrier, run: RunStatus, reasons: &Reasons, step: &StepRecord) -> Option<String> {
+    Surroundings { run, carrier, agent_slots: 2, lease_ms: 15_000, reasons, now: NOW }.waiting_for(step)
 }
 
 fn among(workers: Vec<WorkerRecord>, route: &str) -> String {
@@ -182,4 +185,18 @@ fn a_step_in_somebodys_hands_waits_for_nothing() {
     let mut leased = step("worker/cpu/none");
     leased.status = StepStatus::Leased;
     assert_eq!(waits(RunStatus::Running, &Reasons::default(), &leased), None);
+}
+
+#[test]
+fn a_run_whose_server_is_gone_says_who_takes_it_over() {
+    let carried =
+        |carrier| carried_by(carrier, RunStatus::Running, &Reasons::default(), &step("agent/-/none")).unwrap();
+    assert_eq!(carried(Carrier::Alive), "one of the 2 slots of the agents");
+    assert_eq!(carried(Carrier::Nobody), "this server only reads: no server carries the run on");
+    let gone = |another| Carrier::Gone { server: "alpha".to_owned(), another };
+    assert_eq!(
+        carried(gone(true)),
+        "one of the 2 slots of the agents; its server alpha is gone, another one takes the run over within seconds"
+    );
+    assert!(carried(gone(false)).contains("no other lives"));
 }

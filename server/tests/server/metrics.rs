@@ -46,6 +46,8 @@ async fn a_run_leaves_its_numbers() {
     assert_eq!(samples["nightshift_workers{status=\"alive\"}"], 2.0, "the machine, and the agents");
     let route = format!("nightshift_oldest_lease_age_seconds{{route=\"{}\"}}", step.route);
     assert!(samples[&route] >= 0.0);
+    assert!(samples["nightshift_devices{target=\"cpu\"}"] >= 1.0, "the machine has one");
+    assert_eq!(samples["nightshift_devices_in_use{used=\"exclusive\"}"], 1.0, "the step has it");
     let cap = format!("nightshift_budget_cap{{campaign=\"{}\",resource=\"tokens\"}}", created.campaign);
     assert_eq!(samples[&cap], 5_000.0);
 

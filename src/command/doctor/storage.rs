@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nightshift_client::Client;
-use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
+use nightshift_store::{OpenOptions, PostgresLook, SqlStore, look_at_postgres};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Check, State};
@@ -49,18 +49,23 @@ async fn database(data_dir: &Path, url: Option<&SecretString>) -> Check {
     }
 }
 
-/// Reaches the database and brings its schema up to date, as every command that uses it does.
+/// Reaches the database and looks at its tables, without making or changing any: that is for those who mean to use it.
 async fn postgres(url: &SecretString) -> Check {
-    let options = PostgresOptions { connections: 1, acquire_timeout_ms: POSTGRES_ANSWER_MS };
-    let opened = SqlStore::open_postgres(url.expose_secret(), options).await;
-    let checked = match opened {
-        Ok(store) => store.close().await,
-        Err(error) => Err(error),
-    };
-    match checked {
-        Ok(()) => Check::ok(
+    const RELEASE: &str = env!("CARGO_PKG_VERSION");
+    match look_at_postgres(url.expose_secret(), POSTGRES_ANSWER_MS).await {
+        Ok(PostgresLook { missing, .. }) if missing.is_empty() => {
+            Check::ok("database", format!("Postgres answers, and its tables are those of this release ({RELEASE})"))
+        }
+        Ok(PostgresLook { is_new: true, .. }) => {
+            Check::ok("database", "Postgres answers; the database is empty, and the first server makes its tables")
+        }
+        Ok(PostgresLook { missing, .. }) => Check::warning(
             "database",
-            format!("Postgres answers, and its tables are those of this release ({})", env!("CARGO_PKG_VERSION")),
+            format!(
+                "Postgres answers; its tables are of an older release than {RELEASE}, missing: {}",
+                missing.join(", ")
+            ),
+            "the first server of this release brings them up to date: back up before (docs/operations.md)",
         ),
         Err(error) => {
             let advice = match error.code() {

@@ -16,6 +16,8 @@ use crate::failure::{Failure, Result};
 
 /// What the name of a file ends with until it is whole.
 const PART: &str = "part";
+/// Permissions of the file.
+const OWNER_ONLY: u32 = 0o600;
 
 pub(super) async fn export(context: &Context, client: &Client, id: &CampaignId, out: &Path) -> Result<()> {
     let mut name = out.file_name().unwrap_or_default().to_owned();
@@ -61,7 +63,10 @@ pub(super) async fn export(context: &Context, client: &Client, id: &CampaignId, 
 async fn download(client: &Client, id: &CampaignId, part: &Path) -> Result<u64> {
     let failed = |error: std::io::Error| not_written(part, &error);
     let mut download = client.campaign_archive(id).await?;
-    let mut file = tokio::fs::File::create(part).await.map_err(failed)?;
+    let mut options = tokio::fs::OpenOptions::new();
+    // Prompts, sources and replies are for whoever asked for them, not for everybody on this machine.
+    options.write(true).create(true).truncate(true).mode(OWNER_ONLY);
+    let mut file = options.open(part).await.map_err(failed)?;
     let mut size_bytes = 0_u64;
     while let Some(bytes) = download.next().await? {
         file.write_all(&bytes).await.map_err(failed)?;

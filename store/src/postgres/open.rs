@@ -11,9 +11,9 @@ use super::failure::foreign;
 use crate::failure::{Failure, Place};
 
 /// A table that every database of ours has since the first migration.
-const OUR_TABLE: &str = "campaign_clock";
+pub(super) const OUR_TABLE: &str = "campaign_clock";
 /// The migrator's own table.
-const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
+pub(super) const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 /// How long a transaction of ours may sit idle: one whose process hangs must not hold its locks forever.
 const IDLE_IN_TRANSACTION_TIMEOUT: &str = "60s";
 /// Statements that a connection keeps prepared.
@@ -138,7 +138,7 @@ async fn prepare(connection: &mut PgConnection, place: &Place) -> Result<Prepare
     Ok(Prepared { durable, me })
 }
 
-async fn tables(connection: &mut PgConnection) -> Result<Vec<String>, Failure> {
+pub(super) async fn tables(connection: &mut PgConnection) -> Result<Vec<String>, Failure> {
     let sql = "SELECT c.relname::text FROM pg_class c WHERE c.relkind IN ('r', 'p') \
                 AND c.relnamespace = current_schema()::regnamespace ORDER BY c.relname";
     Ok(sqlx::query_scalar(sql).fetch_all(connection).await?)
@@ -149,7 +149,7 @@ async fn setting(connection: &mut PgConnection, show: &'static str) -> Result<St
 }
 
 /// The text of a wrong address is never repeated: it may hold a password.
-fn unconfigured(error: sqlx::Error) -> sqlx::Error {
+pub(super) fn unconfigured(error: sqlx::Error) -> sqlx::Error {
     match error {
         sqlx::Error::Configuration(inner) => sqlx::Error::Configuration(inner),
         other => sqlx::Error::Configuration(Box::new(other)),
@@ -157,7 +157,7 @@ fn unconfigured(error: sqlx::Error) -> sqlx::Error {
 }
 
 /// The server as messages name it: without the password.
-fn describe(connect: &PgConnectOptions) -> String {
+pub(super) fn describe(connect: &PgConnectOptions) -> String {
     let at = connect.get_socket().map_or_else(
         || format!("{}:{}", connect.get_host(), connect.get_port()),
         |socket| socket.display().to_string(),

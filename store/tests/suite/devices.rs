@@ -55,12 +55,19 @@ fn keys(steps: &[StepRecord]) -> Vec<&str> {
     steps.iter().map(|step| step.key.as_str()).collect()
 }
 
+/// Devices that a step has alone, and those that steps share.
+async fn in_use(bench: &Bench) -> (u64, u64) {
+    let gauges = bench.store.gauges().await.unwrap();
+    (gauges.devices_alone, gauges.devices_shared)
+}
+
 async fn what_ranks_first_decides_and_a_step_that_needs_the_device_alone_is_the_only_one(bench: Bench) {
     let (run, worker) = (bench.run().await, bench.worker().await);
     schedule(&bench, &run, &[("alone", DeviceUse::Exclusive), ("share", DeviceUse::Shared)]).await;
     let steps = claim(&bench, &worker, vec![lane(0, 4)]).await;
     assert_eq!(keys(&steps), ["alone"]);
     assert_eq!(steps[0].device, Some(0));
+    assert_eq!(in_use(&bench).await, (1, 0));
     assert_eq!(bench.store.load_step(&steps[0].id).await.unwrap(), steps[0]);
     bench.assert_sound().await;
 }
@@ -71,6 +78,7 @@ async fn steps_share_a_device_up_to_the_first_that_needs_it_alone(bench: Bench) 
     schedule(&bench, &run, &[("s1", share), ("s2", share), ("alone", alone), ("s3", share)]).await;
     let steps = claim(&bench, &worker, vec![lane(0, 4)]).await;
     assert_eq!(keys(&steps), ["s1", "s2"], "who waits for the device alone is not passed by");
+    assert_eq!(in_use(&bench).await, (0, 1), "one device, however many share it");
     // While others are on it the worker offers it to nobody alone, and the first in line still holds back the rest.
     assert_eq!(keys(&claim(&bench, &worker, vec![lane(0, 2)]).await), [""; 0]);
     for step in &steps {

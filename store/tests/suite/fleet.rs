@@ -131,6 +131,7 @@ async fn gauges_count_what_is_there(bench: Bench) {
     bench.clock.forward(1);
     let gauges = bench.store.gauges().await.unwrap();
     assert_eq!(gauges.ready, [(route(), 1)]);
+    assert_eq!(gauges.oldest_ready, [(route(), began)]);
     assert_eq!((gauges.timers, gauges.blocked, gauges.leases), (1, 1, 1));
     assert_eq!(gauges.oldest_lease, [(route(), began)]);
     assert_eq!((gauges.runs.running, gauges.runs.paused, gauges.runs.total()), (1, 1, 2));
