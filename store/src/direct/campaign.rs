@@ -47,6 +47,12 @@ macro_rules! campaign_query {
 /// A page of the list.
 pub(crate) const LIST: &str = campaign_query!("WHERE c.id < $1 ORDER BY c.id DESC LIMIT $2");
 
+/// Stores what a campaign may use up.
+const INSERT_BUDGET: Sql = from_rows!(
+    "INSERT INTO budget (campaign_id, resource, cap) SELECT $2, d.value ->> 0, CAST(d.value ->> 1 AS BIGINT) FROM ",
+    " WHERE true"
+);
+
 /// Stores runs, in their order.
 const INSERT_RUNS: Sql = from_rows!(
     "INSERT INTO run (public_id, campaign_id, status, priority, owner_id, owner_epoch, last_seq, wake_seq, digest, \
@@ -125,14 +131,9 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
 
 /// One line per resource, with a cap or without: what is used up is counted in any case.
 async fn insert_budget(connection: &mut Connection, campaign_id: i64, caps: &BudgetCaps) -> Result<(), Failure> {
-    for resource in Resource::ALL {
-        connection
-            .execute(
-                "INSERT INTO budget (campaign_id, resource, cap) VALUES ($1, $2, $3)",
-                values![campaign_id, resource.as_str(), caps.of(resource).map(to_stored)],
-            )
-            .await?;
-    }
+    let lines: Vec<(&str, Option<i64>)> =
+        Resource::ALL.into_iter().map(|resource| (resource.as_str(), caps.of(resource).map(to_stored))).collect();
+    connection.execute(INSERT_BUDGET, values![serde_json::to_string(&lines)?, campaign_id]).await?;
     Ok(())
 }
 
