@@ -17,8 +17,8 @@ use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepOutput
 use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use object::ReadCache;
 
-pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::cuda::CudaBench;
+pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::build::{Builder, Compiler, Role, build, disk_failure};
@@ -70,7 +70,15 @@ impl Workbench {
         let cuda = {
             // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
             let host = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
-            let cuda = cuda::find(&jail, &config.gpus, &config.nvcc, &config.search_path, host, &hardware.os, scratch.folder());
+            let cuda = cuda::find(
+                &jail,
+                &config.gpus,
+                &config.nvcc,
+                &config.search_path,
+                host,
+                &hardware.os,
+                scratch.folder(),
+            );
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
         if let Err(reason) = &cuda {
@@ -240,7 +248,12 @@ impl Step<'_> {
         })
     }
 
-    fn build_as(&self, role: Role, source: &str, task: &TaskBundle) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+    fn build_as(
+        &self,
+        role: Role,
+        source: &str,
+        task: &TaskBundle,
+    ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
         let builder = Builder {
             jail: &self.bench.jail,
             compiler: self.compiler(&task.spec)?,
@@ -369,20 +382,22 @@ impl Step<'_> {
         match prepare_on(&grounds, &task.spec, &libraries, &bench.machine, &mut seeds)? {
             Examined::Usable(facts) => {
                 let profile = match &device {
-                    Some(device) => Some(Box::new(self.profile_reference(task, &libraries, device, &reference, &facts)?)),
+                    Some(device) => {
+                        Some(Box::new(self.profile_reference(task, &libraries, device, &reference, &facts)?))
+                    }
                     None => None,
                 };
                 Ok(StepOutput::TaskPrepared {
-                prepared: Box::new(PreparedTask {
-                    reference,
-                    reference_library,
-                    truth_library,
-                    baseline_median_ns: facts.baseline_median_ns,
-                    reference_normalized_error: facts.reference_normalized_error,
-                    warnings: facts.warnings,
-                    machine: bench.machine.clone(),
-                    profile,
-                }),
+                    prepared: Box::new(PreparedTask {
+                        reference,
+                        reference_library,
+                        truth_library,
+                        baseline_median_ns: facts.baseline_median_ns,
+                        reference_normalized_error: facts.reference_normalized_error,
+                        warnings: facts.warnings,
+                        machine: bench.machine.clone(),
+                        profile,
+                    }),
                 })
             }
             Examined::Rejected { code, message, printed } => {

@@ -206,9 +206,9 @@ pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorDa
     let floats = |random: &mut ChaCha8Rng, count| floats(random, &tensor.distribution, count, kind);
     match tensor.dtype {
         DType::F32 => TensorData::F32(in_parts(seed, count, floats)),
-        DType::F64 => {
-            TensorData::F64(in_parts(seed, count, |random, count| floats(random, count).into_iter().map(f64::from).collect()))
-        }
+        DType::F64 => TensorData::F64(in_parts(seed, count, |random, count| {
+            floats(random, count).into_iter().map(f64::from).collect()
+        })),
         // Integers are counts or indices: a scaled index would point outside.
         DType::I32 => {
             TensorData::I32(in_parts(seed, count, |random, count| integers(random, &tensor.distribution, count)))

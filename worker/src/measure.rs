@@ -19,8 +19,8 @@ use nightshift_protocol::verdict::{Finding, Severity};
 
 pub(crate) use self::conditions::{CacheSweep, OneCore};
 pub(crate) use self::device::stage_sets;
-pub(crate) use self::floor::{add_floor, floor_ns};
 pub use self::device::{DeviceMeasureOptions, Programs, measure_on_device};
+pub(crate) use self::floor::{add_floor, floor_ns};
 use self::samples::{Samples, float, inside};
 use self::witness::Witness;
 use crate::compare::count_wrong;

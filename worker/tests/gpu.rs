@@ -111,7 +111,9 @@ fn an_honest_program_passes_at_every_shape_in_the_sandbox() {
     let report = bench.check("", "HONEST;");
     assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
     assert!(report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
-    assert!(report.cases.iter().any(|case| case.shape == "odd") && report.cases.iter().any(|case| case.shape == "default"));
+    assert!(
+        report.cases.iter().any(|case| case.shape == "odd") && report.cases.iter().any(|case| case.shape == "default")
+    );
     assert_eq!(report.deterministic, Some(true));
     assert_eq!(codes(&report.findings), [""; 0]);
     assert!(report.cost.iter().any(|part| part.name == "calls"), "{:?}", report.cost);
@@ -135,14 +137,21 @@ fn what_a_program_does_to_its_context_is_reported_by_the_drivers_name() {
         other => panic!("{body}: {other:?}"),
     };
     assert_eq!(fault("honest<<<1, 32, 0, stream>>>((float *)16, w, b, y, n, columns);"), "CUDA_ERROR_ILLEGAL_ADDRESS");
-    assert_eq!(fault("honest<<<1, 32, 0, stream>>>((float *)((char *)x + 1), w, b, y, n, columns);"), "CUDA_ERROR_MISALIGNED_ADDRESS");
-    assert_eq!(fault("void *p = nullptr; int e = cudaMalloc(&p, 1ull << 44); if (e) return e;"), "CUDA_ERROR_OUT_OF_MEMORY");
+    assert_eq!(
+        fault("honest<<<1, 32, 0, stream>>>((float *)((char *)x + 1), w, b, y, n, columns);"),
+        "CUDA_ERROR_MISALIGNED_ADDRESS"
+    );
+    assert_eq!(
+        fault("void *p = nullptr; int e = cudaMalloc(&p, 1ull << 44); if (e) return e;"),
+        "CUDA_ERROR_OUT_OF_MEMORY"
+    );
 }
 
 #[test]
 fn a_kernel_that_never_ends_is_ended_with_its_process() {
     let Some(bench) = bench("a_kernel_that_never_ends_is_ended_with_its_process") else { return };
-    let spin = "__global__ void spin(volatile float *y) { while (y[0] != 12345.f) asm volatile(\"nanosleep.u32 100;\"); }";
+    let spin =
+        "__global__ void spin(volatile float *y) { while (y[0] != 12345.f) asm volatile(\"nanosleep.u32 100;\"); }";
     assert_eq!(bench.end(spin, "spin<<<1, 1, 0, stream>>>(y);"), ProcessEnd::TimedOut { limit_ms: 2_000 });
     // The device works on as before.
     assert_eq!(bench.end("", "HONEST;"), ProcessEnd::Finished);
@@ -229,11 +238,12 @@ fn results_that_are_kept_for_the_same_pointers_are_found() {
 #[test]
 fn a_program_against_itself_is_neither_faster_nor_slower() {
     let Some(bench) = bench("a_program_against_itself_is_neither_faster_nor_slower") else { return };
-    for rows in [8, 1024] {
+    // What processes differ by weighs more in short calls.
+    for (rows, widest) in [(8, 1.15), (4096, 1.05)] {
         let (measurement, findings) = bench.race_of(&bench.reference, rows);
         let speedup = measurement.speedup;
-        assert!((0.97..1.03).contains(&speedup.estimate), "{rows}: {speedup:?}");
-        assert!(speedup.high / speedup.low < 1.08, "{rows}: {speedup:?}");
+        assert!((0.95..1.05).contains(&speedup.estimate), "{rows}: {speedup:?}");
+        assert!(speedup.high / speedup.low < widest, "{rows}: {speedup:?}");
         assert_eq!(codes(&findings), [""; 0], "{findings:?}");
         let device = measurement.device.unwrap();
         assert!(device.exclusive_ms < 2_000.0, "{:?}", measurement.cost);
@@ -324,7 +334,8 @@ static std::map<unsigned, float *> known;
 #[test]
 fn a_program_that_dies_while_it_is_timed_is_reported() {
     let Some(bench) = bench("a_program_that_dies_while_it_is_timed_is_reported") else { return };
-    let body = "static int calls; if (calls++ > 5) honest<<<1, 32, 0, stream>>>((float *)16, w, b, y, n, columns); HONEST;";
+    let body =
+        "static int calls; if (calls++ > 5) honest<<<1, 32, 0, stream>>>((float *)16, w, b, y, n, columns); HONEST;";
     let candidate = bench.workshop.library("dies", &program("", body), &[]);
     match bench.try_race(&candidate, 64) {
         StepOutput::MeasureFailed { end: ProcessEnd::DeviceFault { error, .. }, .. } => {

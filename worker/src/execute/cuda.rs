@@ -105,10 +105,10 @@ impl CudaBench {
         let mut numbered = self.gpus.numbered().zip(&self.gates);
         let found = numbered.find(|((device, _), _)| number.is_none_or(|number| number == *device));
         found.map(|((_, gpu), gate)| (gpu, gate)).ok_or_else(|| {
-            let why = self.gpus.absence().map_or_else(
-                || "this worker offers no device of that number".to_owned(),
-                ToString::to_string,
-            );
+            let why = self
+                .gpus
+                .absence()
+                .map_or_else(|| "this worker offers no device of that number".to_owned(), ToString::to_string);
             StepFailure::retriable("gpu.unusable", format!("there is no GPU for this step: {why}"))
         })
     }

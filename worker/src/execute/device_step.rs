@@ -11,9 +11,7 @@ use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
 use super::cuda::{StepDevice, replay_plan};
 use super::{Step, secret_seeds};
 use crate::check::{Libraries, check_on};
-use crate::measure::{
-    DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device,
-};
+use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::{JailedCommand, run_jailed_on_device};
 use crate::profilers::{self, Profilers, Replay, Subject};
@@ -21,11 +19,7 @@ use crate::runner::Grounds;
 
 impl Step<'_> {
     /// The device of this step; none on the host.
-    pub(super) fn device(
-        &self,
-        task: &TaskBundle,
-        libraries: &[&Path],
-    ) -> Result<Option<StepDevice<'_>>, StepFailure> {
+    pub(super) fn device(&self, task: &TaskBundle, libraries: &[&Path]) -> Result<Option<StepDevice<'_>>, StepFailure> {
         match task.spec.target {
             Target::Cpu => Ok(None),
             Target::Cuda => self.cuda()?.device(self.device, &task.spec, libraries).map(Some),

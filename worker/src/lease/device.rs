@@ -26,7 +26,8 @@ impl<P: Port, W: Work> Life<P, W> {
             ward.never_ends(device);
             self.keep_off_the_ill(&ward);
             let quarantine = ward.quarantine_of(device)?;
-            let message = format!("the step was killed and does not end ({}): it is tried again elsewhere", quarantine.reason);
+            let message =
+                format!("the step was killed and does not end ({}): it is tried again elsewhere", quarantine.reason);
             return Some(Err(StepFailure::retriable(WEDGED, message)));
         };
         let suspicion = match hold.cause() {
@@ -134,9 +135,8 @@ pub(super) fn mark_quarantined(offers: &mut Offers, ward: Option<&Ward>) {
 pub(super) fn keep_watch(ward: &Arc<Ward>, gpus: Gpus) -> Result<DropGuard, WorkerError> {
     let stop = CancellationToken::new();
     let (ward, until) = (Arc::clone(ward), stop.clone());
-    let started = std::thread::Builder::new()
-        .name("GPU watch".to_owned())
-        .spawn(move || ward.keep_watch(&gpus, &until));
+    let started =
+        std::thread::Builder::new().name("GPU watch".to_owned()).spawn(move || ward.keep_watch(&gpus, &until));
     started.map_err(|error| {
         let message = format!("no thread could be started to watch the GPUs: {error}");
         WorkerError::Refused(PortError { code: "worker.overloaded".to_owned(), message, transient: false })

@@ -119,13 +119,17 @@ impl Table {
             Place::Shared(index) => {
                 let Some(device) = self.device(index) else { return false };
                 match device.held {
-                    Held::Shared(held) if held < device.places && !device.withdrawn => device.held = Held::Shared(held + 1),
+                    Held::Shared(held) if held < device.places && !device.withdrawn => {
+                        device.held = Held::Shared(held + 1)
+                    }
                     _ => return false,
                 }
                 true
             }
             Place::Exclusive(index) => {
-                let Some(device) = self.device(index).filter(|device| device.is_idle() && !device.withdrawn) else { return false };
+                let Some(device) = self.device(index).filter(|device| device.is_idle() && !device.withdrawn) else {
+                    return false;
+                };
                 device.held = Held::Exclusive;
                 true
             }

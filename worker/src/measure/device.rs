@@ -99,7 +99,7 @@ impl Default for DeviceMeasureOptions {
             min_samples: 60,
             max_samples: 600,
             wanted_relative_half_width: 0.003,
-            max_wall_ms: 250,
+            max_wall_ms: 200,
             graphs: true,
         }
     }
@@ -269,12 +269,7 @@ struct Race<'a> {
 
 impl Race<'_> {
     /// The part for which nothing else may run on the device.
-    fn alone(
-        &mut self,
-        watch: Option<&Watch>,
-        options: &DeviceMeasureOptions,
-        cost: &mut Cost,
-    ) -> Result<Timed, Side> {
+    fn alone(&mut self, watch: Option<&Watch>, options: &DeviceMeasureOptions, cost: &mut Cost) -> Result<Timed, Side> {
         let started = Instant::now();
         let warm_up = Duration::from_millis(options.warm_up_ms);
         let mut warmed = 0;
@@ -390,8 +385,7 @@ impl Race<'_> {
     fn compare_kept(&mut self) -> Result<(), Side> {
         for kept in std::mem::take(&mut self.kept) {
             let inputs = kept.draw.inputs(&self.sets);
-            let candidate =
-                self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate)?;
+            let candidate = self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate)?;
             let baseline = self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline)?;
             self.judge(&inputs, &candidate, &baseline)?;
         }
@@ -426,9 +420,8 @@ impl Race<'_> {
         }
         let (candidate, baseline) = (timed.candidate_ns(), timed.baseline_ns());
         let own = bootstrap_ratio(&baseline, &candidate, TRIMMED, CONFIDENCE, RESAMPLES);
-        let precise = timed.steady
-            && candidate.len() >= timed.options.min_samples
-            && own.relative_half_width() <= PRECISE;
+        let precise =
+            timed.steady && candidate.len() >= timed.options.min_samples && own.relative_half_width() <= PRECISE;
         let candidate_median_ns = median(&candidate);
         let between = BETWEEN_PROCESSES + BETWEEN_PROCESSES_NS / candidate_median_ns.max(BETWEEN_PROCESSES_NS);
         let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };

@@ -14,7 +14,7 @@ const CALLS: usize = 64;
 const FEWEST_CALLS: usize = 4;
 
 /// Rows of each program, with and without calls.
-const ROWS: usize = 7;
+const ROWS: usize = 5;
 
 /// How long a row may take, in nanoseconds, judged by the baseline.
 const ROW_NS: f64 = 6e6;

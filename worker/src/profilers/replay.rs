@@ -19,6 +19,12 @@ use crate::toolchain::Run;
 /// First argument of our own binary that makes it a replay.
 pub const REPLAY_ARGUMENT: &str = "__replay";
 
+/// Where a tool keeps what it wants to remember: nowhere.
+const HOME: &str = "HOME";
+
+/// Where the loader looks first.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
 /// One call of a program, and where and how to repeat it.
 ///
 /// The command line is `EXECUTABLE __replay PLAN WARMUPS CALLS`. The replay loads the library, calls `ns_init`, makes the
@@ -38,8 +44,8 @@ pub struct Replay<'a> {
     pub readable: &'a [PathBuf],
     /// Folders for `LD_LIBRARY_PATH`: the driver and the libraries of CUDA, where the system does not know them.
     pub library_path: &'a [PathBuf],
-    /// Variables that the replay needs, for example `CUDA_VISIBLE_DEVICES`. Nothing else is passed on: reports store the
-    /// whole environment.
+    /// Variables that the replay needs, for example `CUDA_VISIBLE_DEVICES`; `HOME` and `LD_LIBRARY_PATH` are made here.
+    /// Nothing else is passed on: reports store the whole environment.
     pub env: &'a [(String, String)],
     /// An existing folder in which each tool gets an empty one.
     pub scratch: &'a Path,
@@ -108,9 +114,10 @@ impl Replay<'_> {
                 read_only.push(path);
             }
         }
-        let mut env = vec![("HOME".to_owned(), folder.to_string_lossy().into_owned())];
-        env.extend(library_path_variable(&libraries).map(|value| ("LD_LIBRARY_PATH".to_owned(), value)));
-        env.extend(self.env.iter().cloned());
+        let mut env: Vec<(String, String)> =
+            self.env.iter().filter(|(name, _)| name != LIBRARY_PATH && name != HOME).cloned().collect();
+        env.push((HOME.to_owned(), folder.to_string_lossy().into_owned()));
+        env.extend(library_path_variable(&libraries).map(|value| (LIBRARY_PATH.to_owned(), value)));
         JailedCommand { program: tool.path.clone(), args, read_only, scratch: folder.to_path_buf(), env, limits }
     }
 }

@@ -25,7 +25,9 @@ impl Setup {
         Self {
             scratch: tempfile::tempdir().unwrap(),
             library_path: vec![PathBuf::from("/usr/lib")],
-            env: vec![("CUDA_VISIBLE_DEVICES".to_owned(), "1".to_owned())],
+            env: [("CUDA_VISIBLE_DEVICES", "1"), ("LD_LIBRARY_PATH", "/of/the/device")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
         }
     }
 
@@ -176,19 +178,24 @@ fn an_unknown_device_has_no_roof() {
 fn tools_see_nothing_of_the_workers_environment() {
     let setup = Setup::new();
     let seen = std::cell::RefCell::new(Vec::new());
+    let mut tools = tools();
+    tools.nsys.as_mut().unwrap().library_path.push(PathBuf::from("/of/nsys"));
     let run = |command: &JailedCommand| {
         seen.borrow_mut().push(command.clone());
         Ok(ended(ProcessEnd::Finished, "", ""))
     };
     let (compiler, gpu) = (CompilerReport::default(), h200());
-    let _ = profile(&tools(), &setup.replay(&run), &subject(&compiler, &gpu)).unwrap();
-    let _ = sanitize(&tools(), &setup.replay(&run), true).unwrap();
+    let _ = profile(&tools, &setup.replay(&run), &subject(&compiler, &gpu)).unwrap();
+    let _ = sanitize(&tools, &setup.replay(&run), true).unwrap();
     let seen = seen.borrow();
     assert_eq!(seen.len(), 5);
     for command in seen.iter() {
         let mut names: Vec<&str> = command.env.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         assert_eq!(names, ["CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH"]);
+        let libraries = command.env.iter().find(|(name, _)| name == "LD_LIBRARY_PATH").map(|(_, value)| value.as_str());
+        let is_nsys = command.program.ends_with("nsys");
+        assert_eq!(libraries, Some(if is_nsys { "/usr/lib:/of/nsys" } else { "/usr/lib" }));
         assert!(command.scratch.starts_with(setup.scratch.path()) && command.limits.wall_ms > 0);
     }
 }

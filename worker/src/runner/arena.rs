@@ -77,7 +77,8 @@ impl Arena {
                 self.bytes(guard).iter().any(|byte| *byte != stream.next())
             })
         };
-        layout.regions()
+        layout
+            .regions()
             .enumerate()
             .filter(|(number, (_, region))| broken(*number, *region))
             .map(|(_, (name, _))| name.to_owned())

@@ -13,7 +13,11 @@ use super::message::Fault;
 type Outcome<T> = Result<T, Fault>;
 
 fn checked(result: CUresult, during: &str) -> Outcome<()> {
-    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(Fault { during: during.to_owned(), error: name(result) }) }
+    if result == CUresult::CUDA_SUCCESS {
+        Ok(())
+    } else {
+        Err(Fault { during: during.to_owned(), error: name(result) })
+    }
 }
 
 fn name(result: CUresult) -> String {

@@ -104,7 +104,6 @@ impl Layout {
         let tensors = self.inputs.iter().chain(&self.params).chain(&self.outputs);
         tensors.map(|placed| (placed.name.as_str(), placed.region)).chain([("workspace", self.workspace)])
     }
-
 }
 
 impl RunnerPlan {

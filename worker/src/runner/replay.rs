@@ -60,7 +60,9 @@ pub(crate) fn replay(args: &[OsString]) -> i32 {
 fn try_to_replay(args: &[OsString]) -> Result<(), String> {
     let [_, _, path, warmups, calls] = args else { return Err("expected: PLAN WARMUPS CALLS".to_owned()) };
     let number = |text: &OsString| {
-        text.to_str().and_then(|text| text.parse::<u32>().ok()).ok_or_else(|| format!("{} is no number", text.display()))
+        text.to_str()
+            .and_then(|text| text.parse::<u32>().ok())
+            .ok_or_else(|| format!("{} is no number", text.display()))
     };
     let (warmups, calls) = (number(warmups)?, number(calls)?);
     let unreadable = |error: &dyn std::fmt::Display| format!("the plan cannot be read: {error}");

@@ -29,11 +29,7 @@ impl Draw {
     #[must_use]
     pub fn inputs(self, sets: &[Vec<TensorData>]) -> Vec<TensorData> {
         let (Some(first), Some(second)) = (sets.get(self.0.first), sets.get(self.0.second)) else { return Vec::new() };
-        first
-            .iter()
-            .zip(second)
-            .map(|(first, second)| first.spliced(second, self.0.skipped(first.len())))
-            .collect()
+        first.iter().zip(second).map(|(first, second)| first.spliced(second, self.0.skipped(first.len()))).collect()
     }
 }
 

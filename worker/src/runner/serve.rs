@@ -225,12 +225,10 @@ impl<'a> Runner<'a> {
                 None => self.run().map(|(status, elapsed_ns)| Ok(Reply { status, elapsed_ns, ..Reply::default() })),
                 Some(_) => self.run_on_device(poison, weights),
             },
-            Request::Stage { set, .. } => {
-                Some(self.device.as_mut()?.stage(set).map(|()| Reply::default()))
+            Request::Stage { set, .. } => Some(self.device.as_mut()?.stage(set).map(|()| Reply::default())),
+            Request::Sample { poison, mix, slot, .. } => {
+                self.on_device(false, |device, call| device.sample(mix, poison, slot, call))
             }
-            Request::Sample { poison, mix, slot, .. } => self.on_device(false, |device, call| {
-                device.sample(mix, poison, slot, call)
-            }),
             Request::Burst { poison, mixes, first_slot, empty, .. } => self.on_device(empty, |device, call| {
                 device.burst(&mixes, poison, first_slot, call).map(|status| (status, DeviceTime::default()))
             }),
@@ -247,8 +245,7 @@ impl<'a> Runner<'a> {
     fn open(&mut self) -> Result<(), Fault> {
         self.device = Some(Device::open(self.arena)?);
         if self.plan.filtered {
-            refuse_after_start()
-                .map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
+            refuse_after_start().map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
         }
         self.take_shape(0)
     }
@@ -289,7 +286,9 @@ impl<'a> Runner<'a> {
 
     fn init(&mut self) -> Answer {
         self.free();
-        if let Some(Err(fault)) = self.device.as_ref().map(|device| device.upload_weights().and_then(|()| device.settle())) {
+        if let Some(Err(fault)) =
+            self.device.as_ref().map(|device| device.upload_weights().and_then(|()| device.settle()))
+        {
             return Some(Err(fault));
         }
         let (program, shape) = (self.program.as_ref()?, self.shape.as_ref()?);

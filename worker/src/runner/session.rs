@@ -16,7 +16,8 @@ use super::message::{Fault, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{
-    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, classify, pair, receive, send,
+    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, classify, pair,
+    receive, send,
 };
 use crate::sandbox::{DeviceAccess, JailPlan, Work};
 
@@ -256,7 +257,11 @@ impl Session {
     }
 
     /// Starts the process, and lets it get ready by itself: what takes its time, on a device, can be done side by side.
-    pub fn launch(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Launched, SessionError> {
+    pub fn launch(
+        host: &JailHost,
+        options: &SessionOptions<'_>,
+        cancel: &CancelFlag,
+    ) -> Result<Launched, SessionError> {
         let os = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;

@@ -46,7 +46,9 @@ pub enum DeviceMissing {
         reason: String,
     },
     /// The driver has no devices.
-    #[error("there is no device node /dev/nvidia*: the kernel module is not loaded, or this container was given no GPU")]
+    #[error(
+        "there is no device node /dev/nvidia*: the kernel module is not loaded, or this container was given no GPU"
+    )]
     Nodes,
 }
 
@@ -173,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_process_on_a_device_sees_it_alone_and_keeps_nothing() {
-        let access = DeviceAccess { visible: "GPU-1".to_owned(), nodes: Vec::new(), library_folders: vec!["/a".into()] };
+        let access =
+            DeviceAccess { visible: "GPU-1".to_owned(), nodes: Vec::new(), library_folders: vec!["/a".into()] };
         let variables = access.with_libraries("/b".into()).environment();
         let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some("GPU-1"));

@@ -75,8 +75,7 @@ pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
         }
     }
     read_only.extend(plan.read_only.iter().cloned());
-    let mut devices: Vec<PathBuf> =
-        DEVICES.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
+    let mut devices: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
     if let Some(device) = &plan.device {
         // The driver's own folder may be a link, and a machine may lack what another one has.
         let views = KERNEL_VIEWS.iter().map(PathBuf::from);

@@ -48,8 +48,7 @@ pub(super) fn apply(
             .saturating_add(runner.arena_bytes())
             .saturating_add(ADDRESS_SPACE_SLACK),
     };
-    let mut wanted =
-        vec![(Resource::CORE, 0), (Resource::CPU, limits.cpu_s), (Resource::NOFILE, OPEN_FILES)];
+    let mut wanted = vec![(Resource::CORE, 0), (Resource::CPU, limits.cpu_s), (Resource::NOFILE, OPEN_FILES)];
     let mut detail = "core, processor time, open files".to_owned();
     let mut processes = limits.processes.saturating_add(OWN_PROCESSES);
     if plan.device.is_some() {

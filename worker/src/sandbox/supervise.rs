@@ -212,7 +212,7 @@ impl Init {
             SandboxChoice::Best | SandboxChoice::Landlock => {
                 let own_network = self.namespaces.network && speaks_to_itself(&self.plan);
                 files::restrict_files(&self.plan, own_network, &mut self.means)?
-            },
+            }
             SandboxChoice::Namespaces | SandboxChoice::None => {
                 self.means.push(not_in_force("landlock", "not asked for"));
                 false

@@ -57,7 +57,8 @@ impl Workshop {
     /// A built library.
     #[expect(clippy::disallowed_methods, reason = "a test builds its own programs")]
     pub fn library(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let (input, output) = (self.folder.path().join(format!("{name}.cu")), self.folder.path().join(format!("{name}.so")));
+        let (input, output) =
+            (self.folder.path().join(format!("{name}.cu")), self.folder.path().join(format!("{name}.so")));
         std::fs::write(&input, source).unwrap();
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
         let built = std::process::Command::new(&self.nvcc)

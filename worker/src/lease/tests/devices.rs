@@ -138,9 +138,7 @@ async fn a_released_gpu_that_passes_its_test_is_offered_again() -> Outcome {
     running.server.until("the server knows that it is well", |state| known(state) == Some(Vec::new())).await;
     running
         .server
-        .until("it is stated to be free", |state| {
-            state.on_their_way.iter().any(|free| devices(free).contains(&3))
-        })
+        .until("it is stated to be free", |state| state.on_their_way.iter().any(|free| devices(free).contains(&3)))
         .await;
     running.end().await
 }
@@ -148,7 +146,10 @@ async fn a_released_gpu_that_passes_its_test_is_offered_again() -> Outcome {
 #[tokio::test]
 async fn a_step_that_comes_for_a_gpu_that_fell_ill_meanwhile_is_given_back_unbegun() -> Outcome {
     let (running, ward, _) = three_gpus(FakeWork::free_running());
-    running.server.until("all are stated", |state| state.on_their_way.iter().any(|free| devices(free).len() == 3)).await;
+    running
+        .server
+        .until("all are stated", |state| state.on_their_way.iter().any(|free| devices(free).len() == 3))
+        .await;
     for index in 0..3 {
         ward.told(&lost(index));
     }

@@ -1,0 +1,163 @@
+//! The real profilers and sanitizers on a real device, in the jail. Where there is no GPU, or a tool is missing, a test says
+//! what it could not try.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+#[path = "support/cuda.rs"]
+#[expect(dead_code, unreachable_pub, clippy::print_stdout, reason = "each test file uses a part of it")]
+mod cuda;
+
+use std::path::{Path, PathBuf};
+
+use cuda::{Gpu, Workshop, gpu, host, program, task};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::measurement::CompilerReport;
+use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
+use nightshift_protocol::verdict::Answer;
+use nightshift_worker::artifacts::ArtifactError;
+use nightshift_worker::inputs::{InputKind, generate_all};
+use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed, run_jailed_on_device};
+use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile, sanitize};
+use nightshift_worker::runner::write_replay;
+
+/// A kernel that keeps the device busy for a while, one that waits for shared memory, and copies.
+const BUSY: &str = r"
+__global__ void multiply(const float *x, float *y, int64_t n, int rounds) {
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    for (int r = 0; r < rounds; r++) v = v * 1.0001f + 0.5f;
+    if (v == -1.f) y[i] = v;
+}
+";
+
+const RACE: &str = r"
+__global__ void race(const float *x, float *y, int64_t n) {
+    __shared__ float s[256];
+    s[threadIdx.x] = x[threadIdx.x % n];
+    if (blockIdx.x == 0 && threadIdx.x < n) y[threadIdx.x] = s[255 - threadIdx.x];
+}
+";
+
+/// A place with the tools of this machine.
+struct Place<'a> {
+    gpu: &'a Gpu,
+    shop: Workshop,
+    folder: tempfile::TempDir,
+    tools: Profilers,
+}
+
+impl<'a> Place<'a> {
+    fn new(gpu: &'a Gpu) -> Self {
+        let split = |name: &str| -> Vec<PathBuf> {
+            std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let run = |command: &JailedCommand| run_jailed(&host(SandboxChoice::Best), command, &CancelFlag::default());
+        let tools = Profilers::find(&split("PATH"), &split("LD_LIBRARY_PATH"), folder.path(), &run);
+        Self { gpu, shop: Workshop::new(gpu), folder, tools }
+    }
+
+    fn replayed<T>(&self, name: &str, source: &str, work: impl FnOnce(&Replay<'_>) -> T) -> T {
+        let library = self.shop.library(name, source, &["-lineinfo"]);
+        let shapes = task(512, 1024).default_shapes().unwrap();
+        let params = generate_all(&shapes.params, 1, InputKind::Declared);
+        let inputs = generate_all(&shapes.inputs, 2, InputKind::Declared);
+        let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
+        let plan = write_replay(folder.path(), &library, &self.gpu.device, &shapes, &params, &inputs).unwrap();
+        let access = &self.gpu.device.access;
+        let host = host(SandboxChoice::Best);
+        let run = |command: &JailedCommand| run_jailed_on_device(&host, command, access, &CancelFlag::default());
+        let kept = |bytes: &[u8]| -> Result<ArtifactHash, ArtifactError> { Ok(ArtifactHash::of(bytes)) };
+        work(&Replay {
+            run: &run,
+            executable: &host.executable,
+            plan: &plan,
+            readable: &[folder.path().to_path_buf(), library.parent().unwrap().to_path_buf()],
+            library_path: &access.library_folders,
+            env: &access.environment(),
+            scratch: self.folder.path(),
+            put: &kept,
+        })
+    }
+
+    fn profile(&self, name: &str, source: &str) -> Profile {
+        let compiler = CompilerReport::default();
+        let subject = Subject { compiler: &compiler, cuda: None, gpu: None, flops: None, bytes: None, median_ns: None };
+        self.replayed(name, source, |replay| profile(&self.tools, replay, &subject)).unwrap()
+    }
+
+    fn sanitize(&self, name: &str, source: &str) -> SanitizeReport {
+        self.replayed(name, source, |replay| sanitize(&self.tools, replay, true)).unwrap()
+    }
+}
+
+fn without<T>(test: &str, tool: &Result<T, MissingTool>) -> bool {
+    if let Err(missing) = tool {
+        println!("skipped `{test}`: {}", missing.reason);
+    }
+    tool.is_err()
+}
+
+#[test]
+fn a_program_on_a_device_is_profiled_by_every_tool_that_is_there() {
+    let test = "a_program_on_a_device_is_profiled_by_every_tool_that_is_there";
+    let Some(gpu) = gpu(test) else { return };
+    let place = Place::new(gpu);
+    let body = "multiply<<<(n + 255) / 256, 256, 0, stream>>>(x, y, n, 4096); HONEST;";
+    let profile = place.profile("busy", &program(BUSY, body));
+    println!("{}", serde_json::to_string_pretty(&profile).unwrap());
+    if !without(test, &place.tools.nsys) {
+        let timeline = profile.timeline.as_ref().unwrap();
+        assert_eq!(timeline.calls, 5, "{:#?}", profile.tiers);
+        assert_eq!(timeline.kernels.iter().map(|kernel| kernel.times.count).collect::<Vec<_>>(), [5, 5]);
+        assert!(timeline.kernels[0].name.starts_with("multiply"));
+        assert!(timeline.launches.host.count == 10 && timeline.launches.until_start.count == 10);
+    }
+    if !without(test, &place.tools.ncu) {
+        // Whether counters may be read is the operator's decision; then the tier says how to permit it.
+        let tier = profile.tiers.iter().find(|tier| tier.tool == "ncu").unwrap();
+        assert!(tier.used || tier.code.as_deref() == Some("profile.counters_not_permitted"), "{tier:?}");
+        if tier.used {
+            assert!(profile.kernels[0].name.starts_with("multiply"));
+            assert!(profile.kernels[0].bound.bound.is_some());
+        }
+    }
+}
+
+#[test]
+fn a_sound_program_is_clean_and_an_unsound_one_is_not() {
+    let test = "a_sound_program_is_clean_and_an_unsound_one_is_not";
+    let Some(gpu) = gpu(test) else { return };
+    let place = Place::new(gpu);
+    if without(test, &place.tools.compute_sanitizer) {
+        return;
+    }
+    let sound = place.sanitize("sound", &program("", "HONEST;"));
+    assert_eq!(sound.answer(), Answer::Pass, "{}", serde_json::to_string_pretty(&sound).unwrap());
+    let body = "honest<<<(n + 255) / 256, 256, 0, stream>>>(x, w, b, y + n, 100000, columns); HONEST;";
+    let beyond = place.sanitize("beyond", &program("", body));
+    println!("{}", serde_json::to_string_pretty(&beyond).unwrap());
+    assert_eq!(beyond.tools[0].outcome, SanitizerOutcome::Errors);
+    assert_eq!(beyond.tools[0].issues[0].file.as_deref(), Some("beyond.cu"));
+    let racy = place.sanitize("racy", &program(RACE, "race<<<4, 256, 0, stream>>>(x, y, n);"));
+    println!("{}", serde_json::to_string_pretty(&racy).unwrap());
+    assert_eq!(racy.tools[1].outcome, SanitizerOutcome::Errors);
+    let unwritten = "float *t; cudaMalloc(&t, n * 4); HONEST; honest<<<1, 256, 0, stream>>>(t, w, b, y, 256, columns); \
+                     cudaFreeAsync(t, stream);";
+    let unread = place.sanitize("unwritten", &program("", unwritten));
+    println!("{}", serde_json::to_string_pretty(&unread).unwrap());
+    assert_eq!(unread.tools[2].outcome, SanitizerOutcome::Errors);
+}
+
+#[test]
+fn the_paths_of_the_tools_are_told() {
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |command: &JailedCommand| run_jailed(&host(SandboxChoice::Best), command, &CancelFlag::default());
+    let found = Profilers::find(&[], &[], scratch.path(), &run);
+    for tool in [&found.nsys, &found.ncu, &found.compute_sanitizer] {
+        match tool {
+            Ok(tool) => assert!(tool.path.is_absolute() && tool.path != Path::new("/") && !tool.version.is_empty()),
+            Err(missing) => assert!(!missing.reason.is_empty() && !missing.remedy.is_empty()),
+        }
+    }
+}
