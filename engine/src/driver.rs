@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::clock::{Clock, Random};
 use crate::event::Event;
-use crate::store::{Advance, Advanced, OwnerFence, RunRecord, Store, StoreError};
+use crate::store::{Advance, Advanced, CreatedRun, OwnerFence, RunRecord, Store, StoreError};
 use crate::workflow::{Command, StepOrder, Workflow, WorkflowError};
 
 mod foresight;
@@ -78,10 +78,27 @@ impl Driver {
 
     /// Moves one run as far as its log allows. With a fence, only as long as the run belongs to that server.
     pub async fn drive(&self, run: &RunId, fence: Option<&OwnerFence>) -> Result<Driven, DriveError> {
+        self.drive_on(run, fence, None).await
+    }
+
+    /// As [`Self::drive`], for a run that this process has just created: nothing is read for its first decision. Should
+    /// it have changed meanwhile, the decision does not commit, and what is stored is read.
+    pub async fn drive_created(&self, run: CreatedRun, fence: Option<&OwnerFence>) -> Result<Driven, DriveError> {
+        let id = run.run.id.clone();
+        self.drive_on(&id, fence, Some(run)).await
+    }
+
+    async fn drive_on(
+        &self,
+        run: &RunId,
+        fence: Option<&OwnerFence>,
+        mut created: Option<CreatedRun>,
+    ) -> Result<Driven, DriveError> {
         let mut driven = Driven::Idle;
         let mut conflicts = 0;
         loop {
-            let Some(Next { mut advance, ledger }) = self.next_advance(run).await? else { return Ok(driven) };
+            let next = self.next_advance(run, created.take()).await?;
+            let Some(Next { mut advance, ledger }) = next else { return Ok(driven) };
             advance.fence = fence.cloned();
             let ends = advance.end.is_some();
             // What is remembered once it is committed; the store takes the rest.
@@ -136,16 +153,22 @@ impl Driver {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn next_advance(&self, run: &RunId) -> Result<Option<Next>, DriveError> {
-        let record = self.store.load_run(run).await?;
-        if record.status.is_final() {
-            return Ok(None);
-        }
-        let folded = match self.fold(&record).await {
-            Err(DriveError::Workflow(_)) if record.status == RunStatus::Cancelling => {
-                return self.end_unreadable(record).await;
+    async fn next_advance(&self, run: &RunId, created: Option<CreatedRun>) -> Result<Option<Next>, DriveError> {
+        let is_created = created.is_some();
+        let (record, folded) = if let Some(CreatedRun { run, input }) = created {
+            (run, self.fold_first(input)?)
+        } else {
+            let record = self.store.load_run(run).await?;
+            if record.status.is_final() {
+                return Ok(None);
             }
-            folded => folded?,
+            let folded = match self.fold(&record).await {
+                Err(DriveError::Workflow(_)) if record.status == RunStatus::Cancelling => {
+                    return self.end_unreadable(record).await;
+                }
+                folded => folded?,
+            };
+            (record, folded)
         };
         if !folded.asks_for_a_decision && record.status != RunStatus::Cancelling {
             return Ok(None);
@@ -164,7 +187,8 @@ impl Driver {
         } else {
             decision = self.decide(&state, folded.failed)?;
             if decision.end.is_none() && decision.awaits.is_empty() {
-                let steps = Ledger::of(self.store.list_step_heads(run).await?);
+                let heads = if is_created { Vec::new() } else { self.store.list_step_heads(run).await? };
+                let steps = Ledger::of(heads);
                 decision.end = dead_end(&steps, &decision.schedule);
                 if decision.end.is_some() {
                     // A step may have ended after the log was read: its event comes with the next look, and if it comes
@@ -239,6 +263,13 @@ impl Driver {
                 return Ok(folded);
             }
         }
+    }
+
+    /// The state after the creation alone.
+    fn fold_first(&self, input: Value) -> Result<Folded, DriveError> {
+        let event = Event::RunCreated { input };
+        let state = Some(self.workflow.apply(None, &event)?);
+        Ok(Folded { state, seq: 1, asks_for_a_decision: event.asks_for_a_decision(), failed: None })
     }
 
     /// The end of a cancelled run whose history this release cannot read: it must not stand in the way forever. State

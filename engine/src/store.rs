@@ -216,6 +216,15 @@ pub struct RunRecord {
     pub finished_at: Option<TimestampMs>,
 }
 
+/// A run that this process created, as it stood right after: one event in its log, no state, no steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreatedRun {
+    /// The run.
+    pub run: RunRecord,
+    /// The workflow's input, from the only event.
+    pub input: Value,
+}
+
 /// A step as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRecord {
@@ -827,6 +836,12 @@ pub trait Store: Send + Sync {
 
     /// As [`Store::acquire_runs`], for one run that may wait for a decision.
     async fn acquire_run(&self, server: &ServerId, run: &RunId, at: TimestampMs) -> Result<Ownership, StoreError>;
+
+    /// What this process still knows of a run that it created, given once: whoever makes the first decision need not
+    /// read. It may be out of date by now, which the commit of the decision finds out. None is always right.
+    fn take_created(&self, _: &RunId) -> Option<CreatedRun> {
+        None
+    }
 
     /// What commits bring about, in this process and in others on the same database. Sent after the commit, outside of
     /// any transaction, bundled; whoever is too slow gets [`Notice::Unknown`] for what was dropped.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -26,8 +26,6 @@ use crate::dispatch::Taker;
 
 /// How long one wait for steps lasts; then another begins.
 const WAIT: Duration = Duration::from_mins(1);
-/// Runs whose inputs are remembered: the first event of a run never changes.
-const MAX_INPUTS: usize = 2_048;
 /// Name of this worker in lists.
 const WORKER_NAME: &str = "agents";
 
@@ -51,31 +49,11 @@ struct Held {
     stop: Option<oneshot::Sender<Stop>>,
 }
 
-/// A step that this loop is to begin, and where its run's input is remembered.
+/// A step that this loop is to begin.
 struct Carried {
     app: Arc<App>,
     worker: WorkerId,
-    inputs: Arc<RunInputs>,
     step: StepRecord,
-}
-
-/// What runs were created with.
-#[derive(Default)]
-struct RunInputs(Mutex<HashMap<RunId, Arc<RunInput>>>);
-
-impl RunInputs {
-    fn get(&self, run: &RunId) -> Option<Arc<RunInput>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned()
-    }
-
-    fn keep(&self, run: RunId, input: Arc<RunInput>) {
-        let mut inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inputs.len() >= MAX_INPUTS {
-            // Most of them are over: those that are not are read once more.
-            inputs.clear();
-        }
-        inputs.insert(run, input);
-    }
 }
 
 /// The loop. Ends with the server; steps that are in the works then keep their leases, which are freed with its life.
@@ -103,7 +81,6 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
     let mut held: HashMap<StepId, Held> = HashMap::new();
     // Dropping the set aborts what is in the works.
     let mut tasks: JoinSet<Vec<StepRecord>> = JoinSet::new();
-    let inputs = Arc::new(RunInputs::default());
     let mut steps_of: HashMap<Id, StepId> = HashMap::new();
     let mut heartbeat = tokio::time::interval(Duration::from_millis(app.config.heartbeat_ms));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -119,8 +96,8 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
             let (stop, stopped) = oneshot::channel();
             let id = step.id.clone();
             held.insert(id.clone(), Held { epoch: step.epoch, stop: Some(stop) });
-            let (app, worker, inputs) = (app.clone(), worker.clone(), inputs.clone());
-            steps_of.insert(tasks.spawn(carry(Carried { app, worker, inputs, step }, stopped)).id(), id);
+            let (app, worker) = (app.clone(), worker.clone());
+            steps_of.insert(tasks.spawn(carry(Carried { app, worker, step }, stopped)).id(), id);
         }
     };
     loop {
@@ -257,10 +234,10 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
 
 /// Carries one step out and reports it. Its place is free then: what can begin there comes with the report.
 async fn carry(carried: Carried, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
-    let Carried { app, worker, inputs, step } = carried;
+    let Carried { app, worker, step } = carried;
     let started = Instant::now();
     let outcome = {
-        let work = AssertUnwindSafe(execute(&app, &inputs, &step)).catch_unwind();
+        let work = AssertUnwindSafe(execute(&app, &step)).catch_unwind();
         tokio::select! {
             biased;
             Ok(reason) = &mut stopped => match reason {
@@ -310,7 +287,7 @@ async fn lost(stopped: &mut oneshot::Receiver<Stop>) {
     std::future::pending::<()>().await;
 }
 
-async fn execute(app: &App, inputs: &RunInputs, step: &StepRecord) -> Result<StepOutput, StepFailure> {
+async fn execute(app: &App, step: &StepRecord) -> Result<StepOutput, StepFailure> {
     let unreadable = |error: serde_json::Error| {
         StepFailure::fatal("step.unreadable_input", format!("the step's input cannot be read: {error}"))
     };
@@ -318,11 +295,11 @@ async fn execute(app: &App, inputs: &RunInputs, step: &StepRecord) -> Result<Ste
     if input.kind().as_str() != step.kind {
         return Err(StepFailure::fatal("step.unreadable_input", "the step's input belongs to another kind of step"));
     }
-    let run_input = if let Some(run_input) = inputs.get(&step.run) {
+    let run_input = if let Some(run_input) = app.inputs.get(&step.run) {
         run_input
     } else {
         let run_input = Arc::new(read_run_input(app, &step.run).await?);
-        inputs.keep(step.run.clone(), run_input.clone());
+        app.inputs.keep(step.run.clone(), run_input.clone());
         run_input
     };
     let ports =

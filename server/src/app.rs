@@ -22,6 +22,7 @@ use crate::fences::Fences;
 use crate::leases::Leases;
 use crate::life::Life;
 use crate::roster::Roster;
+use crate::run_inputs::RunInputs;
 use crate::telemetry::{Metrics, ObservedStore, SpanExporter};
 use crate::trouble::Trouble;
 use crate::wake::Wake;
@@ -50,6 +51,7 @@ pub(crate) struct App {
     pub(crate) fences: Fences,
     pub(crate) leases: Leases,
     pub(crate) roster: Roster,
+    pub(crate) inputs: RunInputs,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) agenda: Agenda,
     pub(crate) wake: Wake,
@@ -83,6 +85,7 @@ impl App {
             fences: Fences::default(),
             leases: Leases::default(),
             roster: Roster::default(),
+            inputs: RunInputs::default(),
             dispatcher: Dispatcher::default(),
             agenda: Agenda::default(),
             wake: Wake::new(),

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use nightshift_engine::driver::{DriveError, Driven};
 use nightshift_engine::ownership::{Load, runs_to_acquire};
-use nightshift_engine::store::{OwnerFence, Ownership, StoreError};
+use nightshift_engine::store::{CreatedRun, OwnerFence, Ownership, StoreError};
+use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::RunId;
+use serde::Deserialize as _;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -120,11 +122,45 @@ async fn fence_of(app: &App, run: &RunId) -> Result<Option<OwnerFence>, StoreErr
     }
 }
 
+/// A run that this process has just created for this server, and the fence that it was created under.
+fn created(app: &App, run: &RunId) -> Option<(CreatedRun, OwnerFence)> {
+    let created = app.store.take_created(run)?;
+    let server = app.life.current()?;
+    if created.run.owner.as_ref() != Some(&server) {
+        return None;
+    }
+    if app.config.agent_slots > 0
+        && let Ok(input) = RunInput::deserialize(&created.input)
+    {
+        app.inputs.keep(run.clone(), Arc::new(input));
+    }
+    let fence = OwnerFence { server, epoch: created.run.owner_epoch };
+    app.fences.keep(run.clone(), fence.clone());
+    Some((created, fence))
+}
+
+/// Drives a run. The notice of its own decision is no news to it.
 async fn drive(app: Arc<App>, run: RunId) -> Result<Driven, DriveError> {
-    let Some(fence) = fence_of(&app, &run).await? else { return Ok(Driven::NotOwner) };
-    let driven = app.driver.drive(&run, Some(&fence)).await?;
+    app.wake.deciding(&run);
+    let driven = drive_once(&app, &run).await;
+    if matches!(driven, Ok(Driven::Advanced | Driven::Ended)) {
+        app.wake.decided(&run, true);
+    } else {
+        app.wake.left(&run);
+    }
+    driven
+}
+
+async fn drive_once(app: &App, run: &RunId) -> Result<Driven, DriveError> {
+    let driven = match created(app, run) {
+        Some((created, fence)) => app.driver.drive_created(created, Some(&fence)).await?,
+        None => {
+            let Some(fence) = fence_of(app, run).await? else { return Ok(Driven::NotOwner) };
+            app.driver.drive(run, Some(&fence)).await?
+        }
+    };
     if matches!(driven, Driven::NotOwner | Driven::Ended) {
-        app.fences.give_up(&run);
+        app.fences.give_up(run);
     }
     Ok(driven)
 }
@@ -226,7 +262,11 @@ impl State {
                     self.app.complaints.worked(DRIVING);
                 }
             }
-            Err(message) => self.rest(&run, message),
+            Err(message) => {
+                // Once more: after a panic nobody said so.
+                self.app.wake.left(&run);
+                self.rest(&run, message);
+            }
         }
         if self.again.remove(&run) {
             self.pending.insert(run);

@@ -33,6 +33,7 @@ mod pulse_loop;
 mod retention_loop;
 mod roster;
 mod roster_loop;
+mod run_inputs;
 mod running;
 mod sweeper_loop;
 mod telemetry;

@@ -25,11 +25,27 @@ const MAX_INBOX: usize = 10_000;
 pub(crate) struct Wake {
     inbox: Mutex<Inbox>,
     /// Runs that this server decides for right now, with a report: the notice says nothing new to the driver.
-    echoes: Mutex<HashMap<RunId, Option<Instant>>>,
+    echoes: Mutex<HashMap<RunId, Echo>>,
     decided: Notify,
     driver: Notify,
     pulse: Notify,
     bells: Vec<Notify>,
+}
+
+/// A decision of ours.
+struct Echo {
+    /// Until when its notice may come; none while it is being made.
+    until: Option<Instant>,
+    /// Whether a notice came while it was being made.
+    heard: bool,
+}
+
+impl Echo {
+    const BEING_MADE: Self = Self { until: None, heard: false };
+
+    fn lasts(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
 }
 
 #[derive(Default)]
@@ -78,11 +94,16 @@ impl Wake {
     pub(crate) fn noticed(&self, run: &RunId) {
         let is_echo = {
             let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_echo = echoes.get(run).is_some_and(|until| until.is_none_or(|until| Instant::now() < until));
-            if !is_echo {
-                echoes.remove(run);
+            match echoes.get_mut(run).filter(|echo| echo.lasts()) {
+                Some(echo) => {
+                    echo.heard = true;
+                    true
+                }
+                None => {
+                    echoes.remove(run);
+                    false
+                }
             }
-            is_echo
         };
         if is_echo { self.ring(run) } else { self.run_changed(run) }
     }
@@ -91,11 +112,10 @@ impl Wake {
     pub(crate) fn deciding(&self, run: &RunId) {
         let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
         if echoes.len() >= MAX_ECHOES {
-            let now = Instant::now();
-            echoes.retain(|_, until| until.is_none_or(|until| now < until));
+            echoes.retain(|_, echo| echo.lasts());
         }
         if echoes.len() < MAX_ECHOES {
-            echoes.insert(run.clone(), None);
+            echoes.insert(run.clone(), Echo::BEING_MADE);
         }
     }
 
@@ -104,7 +124,7 @@ impl Wake {
         {
             let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
             match echoes.get_mut(run) {
-                Some(until) if is_committed => *until = Some(Instant::now() + ECHO),
+                Some(echo) if is_committed => echo.until = Some(Instant::now() + ECHO),
                 _ => {
                     echoes.remove(run);
                 }
@@ -112,6 +132,16 @@ impl Wake {
         }
         self.decided.notify_waiters();
         if !is_committed {
+            self.run_changed(run);
+        }
+    }
+
+    /// The driver, which said [`Self::deciding`], found nothing to decide, or could not: what it was told meanwhile is
+    /// news to it.
+    pub(crate) fn left(&self, run: &RunId) {
+        let left = self.echoes.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        self.decided.notify_waiters();
+        if left.is_some_and(|echo| echo.heard) {
             self.run_changed(run);
         }
     }
@@ -134,7 +164,7 @@ impl Wake {
     }
 
     fn is_deciding(&self, run: &RunId) -> bool {
-        self.echoes.lock().unwrap_or_else(PoisonError::into_inner).get(run).is_some_and(Option::is_none)
+        self.echoes.lock().unwrap_or_else(PoisonError::into_inner).get(run).is_some_and(|echo| echo.until.is_none())
     }
 
     /// Some runs wait for a decision, it is not known which.
@@ -236,6 +266,20 @@ mod tests {
         let wake = Wake::new();
         wake.deciding(&run(1));
         wake.decided(&run(1), false);
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
+        wake.noticed(&run(1));
+        assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
+    }
+
+    #[tokio::test]
+    async fn what_the_driver_was_told_while_it_found_nothing_is_news_to_it() {
+        let wake = Wake::new();
+        wake.deciding(&run(1));
+        wake.left(&run(1));
+        assert!(wake.take_mail().runs.is_empty());
+        wake.deciding(&run(1));
+        wake.noticed(&run(1));
+        wake.left(&run(1));
         assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));
         wake.noticed(&run(1));
         assert_eq!(wake.take_mail().runs, HashSet::from([run(1)]));

@@ -12,6 +12,7 @@
 mod admit;
 mod batch;
 mod connection;
+mod created;
 mod direct;
 mod failure;
 pub mod fault;

@@ -7,6 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use tokio::sync::Mutex;
 
 use crate::connection::{Backend, Connection};
+use crate::created::CreatedRuns;
 use crate::failure::Failure;
 use crate::value::values;
 
@@ -20,6 +21,8 @@ pub(crate) struct Memory {
     counter: AtomicU64,
     step_ids: Mutex<StepIds>,
     routes: RwLock<HashMap<String, i64>>,
+    /// Runs that nobody has decided for yet.
+    pub(crate) created: CreatedRuns,
 }
 
 /// Ids that were taken from the database and given to no step yet: from the first, before the last.

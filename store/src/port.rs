@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
     QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
     TokenRecord, TryEnd, WorkerRecord,
@@ -94,6 +94,10 @@ impl Store for SqlStore {
 
     async fn events_after(&self, run: &RunId, after: u64, limit: u32) -> Result<Vec<EventRecord>, StoreError> {
         read!(self, |connection| event::after(connection, run, after, limit))
+    }
+
+    fn take_created(&self, run: &RunId) -> Option<CreatedRun> {
+        self.around.memory.created.take(run)
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Changed>, StoreError> {

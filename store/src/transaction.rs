@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use nightshift_engine::store::Notice;
 
 use crate::connection::Connection;
+use crate::created::Created;
 use crate::memory::Memory;
 use crate::writer::Surroundings;
 
@@ -20,12 +21,21 @@ pub(crate) struct Transaction<'c> {
     pub(crate) routes: Vec<(String, i64)>,
     /// The highest rank that was claimed: the virtual time after the commit.
     pub(crate) claimed_rank: Option<i64>,
+    /// Runs that were created: remembered after the commit.
+    pub(crate) created: Vec<Created>,
 }
 
 impl<'c> Transaction<'c> {
     /// Over a connection on which a transaction is open.
     pub(crate) fn new(connection: &'c mut Connection, memory: &'c Memory) -> Self {
-        Self { connection, memory, notices: HashSet::new(), routes: Vec::new(), claimed_rank: None }
+        Self {
+            connection,
+            memory,
+            notices: HashSet::new(),
+            routes: Vec::new(),
+            claimed_rank: None,
+            created: Vec::new(),
+        }
     }
 
     /// Notes what the commit brings about; the same thing once.
@@ -36,6 +46,8 @@ impl<'c> Transaction<'c> {
     /// Tells what its commit brought about, which is done.
     pub(crate) fn tell(self, around: &Surroundings) {
         around.memory.remember(self.routes, self.claimed_rank);
+        // Before the notices: whoever hears of a run asks for it at once.
+        around.memory.created.keep(self.created);
         around.notices.send(self.notices);
     }
 
@@ -45,6 +57,7 @@ impl<'c> Transaction<'c> {
             notices: std::mem::take(&mut self.notices),
             routes: std::mem::take(&mut self.routes),
             claimed_rank: self.claimed_rank.take(),
+            created: std::mem::take(&mut self.created),
         }
     }
 
@@ -53,6 +66,7 @@ impl<'c> Transaction<'c> {
         self.notices.extend(effects.notices);
         self.routes.extend(effects.routes);
         self.claimed_rank = self.claimed_rank.max(effects.claimed_rank);
+        self.created.extend(effects.created);
     }
 }
 
@@ -61,4 +75,5 @@ pub(crate) struct Effects {
     notices: HashSet<Notice>,
     routes: Vec<(String, i64)>,
     claimed_rank: Option<i64>,
+    created: Vec<Created>,
 }

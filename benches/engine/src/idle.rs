@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
     QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
     TokenRecord, TryEnd, WorkerRecord,
@@ -49,6 +49,10 @@ macro_rules! counted {
                     self.inner.$name($($argument),*).await
                 }
             )*
+
+            fn take_created(&self, run: &RunId) -> Option<CreatedRun> {
+                self.inner.take_created(run)
+            }
 
             fn notices(&self) -> BoxStream<'static, Notice> {
                 self.inner.notices()

@@ -73,12 +73,13 @@ impl Watch {
         }
     }
 
-    /// A run changed. Each of its steps changes it at least once, so there is nothing to read before the last of them.
+    /// A run changed. Its creation, the first decision and each of its steps are commits of their own, so there is nothing
+    /// to read before the last of them.
     fn heard(self: &Arc<Self>, run: RunId) {
         let is_near_its_end = match self.awaited().get_mut(&run) {
             Some(awaited) => {
                 awaited.heard += 1;
-                awaited.heard > self.steps
+                awaited.heard >= self.steps + 2
             }
             None => false,
         };

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
-    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, ExpiredLease,
+    ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
     QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
     TokenRecord, TryEnd, WorkerRecord,
@@ -97,6 +97,10 @@ impl Store for ObservedStore {
         self.inner.record_model_call(call, artifacts).await?;
         self.model_called(&noted);
         Ok(())
+    }
+
+    fn take_created(&self, run: &RunId) -> Option<CreatedRun> {
+        self.inner.take_created(run)
     }
 
     fn notices(&self) -> BoxStream<'static, Notice> {

@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{CampaignRecord, CreatedCampaign, NewCampaign, NewRun, Notice, PageRequest};
+use nightshift_engine::store::{CampaignRecord, CreatedCampaign, NewCampaign, NewRun, Notice, PageRequest, RunRecord};
 use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
+use serde_json::Value;
 
 use super::idempotency::Key;
 use super::{MAX_PAGE, public_id, server};
 use crate::batch::event_text::artifact_hashes;
 use crate::connection::{Connection, Sql};
+use crate::created::Created;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::{from_stored, to_stored};
@@ -120,7 +122,8 @@ pub(crate) async fn create(transaction: &mut Transaction<'_>, new: &NewCampaign)
         Some(server) => Some(server::key_of(connection, server).await?),
     };
     for runs in new.runs.chunks(RUNS_PER_STATEMENT) {
-        create_runs(connection, campaign_id, owner_id, new, runs).await?;
+        let created = create_runs(connection, campaign_id, owner_id, new, runs).await?;
+        transaction.created.extend(created);
     }
     for run in &new.runs {
         transaction.notice(Notice::RunChanged(run.id.clone()));
@@ -143,16 +146,17 @@ async fn create_runs(
     owner_id: Option<i64>,
     new: &NewCampaign,
     runs: &[NewRun],
-) -> Result<(), Failure> {
-    let mut rows = Vec::with_capacity(runs.len());
-    let mut events = Vec::with_capacity(runs.len());
+) -> Result<Vec<Created>, Failure> {
+    let mut created = Vec::with_capacity(runs.len());
     let mut uses = BTreeSet::new();
     for run in runs {
-        rows.push((run.id.as_str(), json::write(&run.digest)?));
+        let digest = json::write(&run.digest)?;
         let body = json::write(&Event::RunCreated { input: run.input.clone() })?;
         uses.extend(artifact_hashes(&body).map(|hash| (run.id.as_str(), hash)));
-        events.push((run.id.as_str(), body));
+        created.push(Created { run: as_created(new, run), digest, body });
     }
+    let rows: Vec<(&str, &str)> = created.iter().map(|run| (run.run.id.as_str(), run.digest.as_str())).collect();
+    let events: Vec<(&str, &str)> = created.iter().map(|run| (run.run.id.as_str(), run.body.as_str())).collect();
     let epoch = i64::from(owner_id.is_some());
     connection
         .execute(
@@ -164,7 +168,28 @@ async fn create_runs(
     if !uses.is_empty() {
         connection.execute(INSERT_USES, values![serde_json::to_string(&uses)?]).await?;
     }
-    Ok(())
+    Ok(created)
+}
+
+/// A run as [`INSERT_RUNS`] stores it; its digest is kept as text.
+fn as_created(new: &NewCampaign, run: &NewRun) -> RunRecord {
+    RunRecord {
+        id: run.id.clone(),
+        campaign: new.id.clone(),
+        status: RunStatus::Running,
+        revision: 0,
+        state: None,
+        folded_seq: 0,
+        last_seq: 1,
+        digest: Value::Null,
+        failure: None,
+        owner: new.owner.clone(),
+        owner_epoch: u64::from(new.owner.is_some()),
+        priority: new.priority,
+        awaits: Vec::new(),
+        created_at: new.at,
+        finished_at: None,
+    }
 }
 
 async fn existed(connection: &mut Connection, id: &str) -> Result<CreatedCampaign, Failure> {

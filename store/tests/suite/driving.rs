@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use nightshift_engine::driver::{Driven, MAX_EVENTS_PER_READ};
 use nightshift_engine::event::Event;
-use nightshift_engine::store::{NewCampaign, Store, StoreError, TryEnd};
+use nightshift_engine::store::{NewCampaign, OwnerFence, Ownership, Store, StoreError, TryEnd};
 use nightshift_engine::workflow::Workflow;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
 use nightshift_store::fault::{FaultPoint, FaultyStore};
+use serde_json::json;
 
 use crate::bench::{Bench, events};
 use crate::toy::{Party, Stranger, Toy};
 
 crate::bench::on_both!(
     a_run_of_two_steps_goes_from_creation_to_its_end,
+    what_is_kept_of_a_created_run_is_what_is_stored_and_is_given_once,
+    a_created_run_is_driven_as_one_that_was_read,
+    a_created_run_that_changed_meanwhile_is_read_again,
+    a_created_run_of_another_server_is_left_alone,
     driving_a_run_that_waits_for_its_steps_writes_nothing,
     a_run_goes_on_where_it_was_after_each_restart,
     a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledged,
@@ -29,6 +35,68 @@ crate::bench::on_both!(
     a_run_that_this_release_cannot_read_can_still_be_cancelled,
     the_heads_of_steps_are_the_steps_without_input_and_output,
 );
+
+async fn what_is_kept_of_a_created_run_is_what_is_stored_and_is_given_once(bench: Bench) {
+    let server = bench.server().await;
+    let mut new = NewCampaign { owner: Some(server), priority: 7, ..bench.new_campaign(2) };
+    new.runs[1].input = json!({ "text": "a\0b \\u0000", "number": 0.1 });
+    new.runs[1].digest = json!({ "text": "\0" });
+    let created = bench.create(new.clone()).await;
+    for run in &created.runs {
+        let kept = bench.store.take_created(run).unwrap();
+        assert_eq!(kept.run, bench.store.load_run(run).await.unwrap());
+        assert_eq!(bench.events(run).await, [Event::RunCreated { input: kept.input }]);
+        assert!(bench.store.take_created(run).is_none());
+    }
+    assert!(bench.store.create_campaign(new).await.unwrap().existed);
+    assert!(bench.store.take_created(&created.runs[0]).is_none(), "what existed was not created");
+}
+
+async fn a_created_run_is_driven_as_one_that_was_read(bench: Bench) {
+    let party = party(&bench, Toy::sequence());
+    party.register().await;
+    let run = bench.run().await;
+    let created = bench.store.take_created(&run).unwrap();
+    assert_eq!(party.driver.drive_created(created, None).await.unwrap(), Driven::Advanced);
+    assert_eq!(party.driver.drive(&run, None).await.unwrap(), Driven::Idle);
+    party.finish(&run).await;
+    party.assert_folds(&run).await;
+    bench.assert_sound().await;
+    assert_eq!(bench.log(&run).await.len(), 6);
+}
+
+async fn a_created_run_that_changed_meanwhile_is_read_again(bench: Bench) {
+    let party = party(&bench, Toy::sequence());
+    party.register().await;
+    let cancelled = bench.run().await;
+    let created = bench.store.take_created(&cancelled).unwrap();
+    bench.store.control_run(&cancelled, RunTransition::Cancel, None, bench.now()).await.unwrap();
+    assert_eq!(party.driver.drive_created(created, None).await.unwrap(), Driven::Ended);
+    assert_eq!(bench.store.load_run(&cancelled).await.unwrap().status, RunStatus::Cancelled);
+
+    let told = bench.run().await;
+    let created = bench.store.take_created(&told).unwrap();
+    let hint = Signal::Hint { text: "tiles".to_owned() };
+    bench.store.signal_run(&told, hint, None, None, bench.now()).await.unwrap();
+    party.driver.drive_created(created, None).await.unwrap();
+    let run = bench.store.load_run(&told).await.unwrap();
+    assert!(run.folded_seq >= 2, "the signal is folded, too");
+    bench.assert_sound().await;
+}
+
+async fn a_created_run_of_another_server_is_left_alone(bench: Bench) {
+    let party = party(&bench, Toy::sequence());
+    let first = bench.server().await;
+    let created = bench.create(NewCampaign { owner: Some(first.clone()), ..bench.new_campaign(1) }).await;
+    let run = bench.store.take_created(&created.runs[0]).unwrap();
+    let fence = OwnerFence { server: first.clone(), epoch: run.run.owner_epoch };
+    bench.store.retire_server(&first, bench.now()).await.unwrap();
+    let second = bench.server().await;
+    let taken = bench.store.acquire_run(&second, &created.runs[0], bench.now()).await.unwrap();
+    assert!(matches!(taken, Ownership::Mine(_)), "{taken:?}");
+    assert_eq!(party.driver.drive_created(run, Some(&fence)).await.unwrap(), Driven::NotOwner);
+    assert_eq!(bench.log(&created.runs[0]).await, ["run_created"]);
+}
 
 /// How long a test waits for a file to be given free.
 const PATIENCE: Duration = Duration::from_secs(20);
