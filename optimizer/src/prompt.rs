@@ -9,8 +9,8 @@ mod gpu;
 mod library;
 mod view;
 
-pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
 pub(crate) use self::gpu::GpuProfileView;
+pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};
 
 /// Text of the native contract, which every author of a program is shown.

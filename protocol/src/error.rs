@@ -65,7 +65,9 @@ impl ExitCode {
             ("store", _) => Self::Store,
             // With an expired token what is missing is a right, as with `auth.*`; other codes of tokens are about input.
             ("token", "expired" | "revoked")
-            | ("server" | "model" | "toolchain" | "sandbox" | "worker" | "gpu" | "auth" | "access", _) => Self::Environment,
+            | ("server" | "model" | "toolchain" | "sandbox" | "worker" | "gpu" | "auth" | "access", _) => {
+                Self::Environment
+            }
             ("task" | "request" | "campaign" | "archive" | "token" | "signal", _) | ("run", "over") => {
                 Self::InvalidInput
             }

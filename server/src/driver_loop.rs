@@ -152,12 +152,11 @@ async fn drive(app: Arc<App>, run: RunId) -> Result<Driven, DriveError> {
 }
 
 async fn drive_once(app: &App, run: &RunId) -> Result<Driven, DriveError> {
-    let driven = match created(app, run) {
-        Some((created, fence)) => app.driver.drive_created(created, Some(&fence)).await?,
-        None => {
-            let Some(fence) = fence_of(app, run).await? else { return Ok(Driven::NotOwner) };
-            app.driver.drive(run, Some(&fence)).await?
-        }
+    let driven = if let Some((created, fence)) = created(app, run) {
+        app.driver.drive_created(created, Some(&fence)).await?
+    } else {
+        let Some(fence) = fence_of(app, run).await? else { return Ok(Driven::NotOwner) };
+        app.driver.drive(run, Some(&fence)).await?
     };
     if matches!(driven, Driven::NotOwner | Driven::Ended) {
         app.fences.give_up(run);

@@ -94,15 +94,12 @@ impl Wake {
     pub(crate) fn noticed(&self, run: &RunId) {
         let is_echo = {
             let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
-            match echoes.get_mut(run).filter(|echo| echo.lasts()) {
-                Some(echo) => {
-                    echo.heard = true;
-                    true
-                }
-                None => {
-                    echoes.remove(run);
-                    false
-                }
+            if let Some(echo) = echoes.get_mut(run).filter(|echo| echo.lasts()) {
+                echo.heard = true;
+                true
+            } else {
+                echoes.remove(run);
+                false
             }
         };
         if is_echo { self.ring(run) } else { self.run_changed(run) }

@@ -78,6 +78,8 @@ mod tests {
             memory_bytes: 1,
             last_level_cache_bytes: None,
             cpp_toolchain: None,
+            cuda_toolchain: None,
+            gpus: Vec::new(),
             sandbox: SandboxReport::default(),
         };
         WorkerView {

@@ -24,6 +24,6 @@ pub(crate) use device::ROW_SLOTS;
 pub(crate) use plan::RunnerPlan;
 pub(crate) use replay::replay;
 pub use replay::write_replay;
-pub(crate) use serve::serve;
 pub use sampling::{Burst, Draw};
+pub(crate) use serve::serve;
 pub use session::{Call, CallTime, DeviceUse, Grounds, Launched, Session, SessionError, SessionOptions};

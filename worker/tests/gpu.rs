@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "support/cuda.rs"]
-#[expect(unreachable_pub, reason = "each test file uses a part of it")]
+#[expect(unreachable_pub, clippy::print_stdout, reason = "each test file uses a part of it; it says what it skips")]
 mod cuda;
 
 use std::path::PathBuf;
@@ -318,10 +318,10 @@ fn a_program_that_stops_working_once_it_is_timed_is_found() {
     let (_, findings) = bench.race("static int calls;", "if (calls++ < 3) { HONEST; }");
     assert!(codes(&findings).contains(&"output_not_written"), "{findings:?}");
     // Keeps results by what the inputs begin with.
-    let memo = r#"
+    let memo = r"
 #include <map>
 static std::map<unsigned, float *> known;
-"#;
+";
     let body = "unsigned key; cudaMemcpyAsync(&key, x, 4, cudaMemcpyDeviceToHost, stream); cudaStreamSynchronize(stream); \
                 float *&kept = known[key]; \
                 if (kept) { cudaMemcpyAsync(y, kept, n * 4, cudaMemcpyDeviceToDevice, stream); } \

@@ -1,5 +1,6 @@
 //! GPUs of this machine, with the real driver. Without one, the tests are reported as skipped, with the reason.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "plays programs whose output the tests read")]
 #![expect(unsafe_code, reason = "plays a program that uses the GPU, and one that crashes on it")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -30,6 +31,9 @@ const BAD_STORE: &std::ffi::CStr = c".version 7.0
 }
 ";
 
+/// A test on the GPUs, with its name.
+type GpuTest = (&'static str, fn(&Gpus));
+
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         // `ChildProber` starts its own executable: here that is this file.
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
     if let Some(absence) = gpus.absence() {
         eprintln!("skipped: tests with a GPU: {absence}");
     }
-    let tests: [(&str, fn(&Gpus)); 5] = [
+    let tests: [GpuTest; 5] = [
         ("each_gpu_is_described_whole", each_gpu_is_described_whole),
         ("each_gpu_passes_its_test", each_gpu_passes_its_test),
         ("conditions_are_read_and_a_quiet_gpu_does_not_move", conditions_are_read_and_a_quiet_gpu_does_not_move),
@@ -131,7 +135,9 @@ fn a_crash_of_a_program_is_told_and_leaves_the_gpu_well(gpus: &Gpus) {
         let over = &over;
         scope.spawn(move || {
             let listened = driver.listen(&cards, &mut |event| {
-                event.into_iter().for_each(|event| said.send(event).unwrap());
+                if let Some(event) = event {
+                    said.send(event).unwrap();
+                }
                 if over.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             eprintln!("listening ended with {listened:?}");

@@ -82,7 +82,7 @@ impl CudaBench {
         libraries: &[&Path],
     ) -> Result<StepDevice<'_>, StepFailure> {
         let (gpu, gate) = self.gpu(number)?;
-        let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(missing)?;
+        let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(|error| missing(&error))?;
         let mut wanted: Vec<PathBuf> = Vec::new();
         for library in libraries {
             let bytes = std::fs::read(library).map_err(|error| disk_failure(library, &error))?;
@@ -126,7 +126,7 @@ impl CudaBench {
     }
 }
 
-fn missing(error: DeviceMissing) -> StepFailure {
+fn missing(error: &DeviceMissing) -> StepFailure {
     StepFailure::retriable("gpu.unusable", error.to_string())
 }
 

@@ -93,7 +93,7 @@ impl Step<'_> {
         library: &Path,
         thorough: bool,
     ) -> Result<StepOutput, StepFailure> {
-        let shapes = task.spec.all_shapes().map_err(not_usable)?;
+        let shapes = task.spec.all_shapes().map_err(|error| not_usable(&error))?;
         let bytes = |shapes: &ConcreteShapes| {
             let tensors = shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs);
             tensors.map(nightshift_protocol::task::ConcreteTensor::size_bytes).sum::<u64>()
@@ -139,7 +139,7 @@ impl Step<'_> {
         build: &BuildReport,
         median_ns: Option<f64>,
     ) -> Result<Profile, StepFailure> {
-        let shapes = task.spec.default_shapes().map_err(not_usable)?;
+        let shapes = task.spec.default_shapes().map_err(|error| not_usable(&error))?;
         let subject = Subject {
             compiler: &build.report,
             cuda: build.cuda.as_ref(),
@@ -181,7 +181,7 @@ impl Step<'_> {
     }
 }
 
-fn not_usable(error: ShapeError) -> StepFailure {
+fn not_usable(error: &ShapeError) -> StepFailure {
     StepFailure::fatal("task.shape_not_usable", error.to_string())
 }
 

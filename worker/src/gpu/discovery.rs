@@ -70,7 +70,7 @@ impl Gpu {
 #[derive(Debug, Clone)]
 pub struct Gpus {
     management: Option<Arc<dyn Management>>,
-    gpus: Vec<Gpu>,
+    usable: Vec<Gpu>,
     hidden: Vec<Hidden>,
     absence: Option<Absence>,
 }
@@ -94,7 +94,7 @@ impl Gpus {
     /// No GPU.
     #[must_use]
     pub fn none(absence: Absence) -> Self {
-        Self { management: None, gpus: Vec::new(), hidden: Vec::new(), absence: Some(absence) }
+        Self { management: None, usable: Vec::new(), hidden: Vec::new(), absence: Some(absence) }
     }
 
     /// Those that this driver has and that are chosen.
@@ -104,7 +104,7 @@ impl Gpus {
             Ok(answers) => answers,
             Err(error) => return Self::none(Absence::Driver(error)),
         };
-        let (mut gpus, mut hidden) = (Vec::new(), Vec::new());
+        let (mut usable, mut hidden) = (Vec::new(), Vec::new());
         let mut instances = 0;
         for found in found {
             match found {
@@ -113,7 +113,7 @@ impl Gpus {
                     instances = instance.map_or(0, |number| number + 1);
                     match unusable(&found).or_else(|| choice.hides(&found, instance)) {
                         Some(reason) => hidden.push(Hidden { device: found.uuid, reason: reason.to_owned() }),
-                        None => gpus.push(Gpu { minor: found.minor, facts: facts(found, &versions) }),
+                        None => usable.push(Gpu { minor: found.minor, facts: facts(found, &versions) }),
                     }
                 }
                 Err(Unreadable { index, uuid, why }) => {
@@ -122,22 +122,22 @@ impl Gpus {
                 }
             }
         }
-        let absence = gpus.is_empty().then(|| match hidden.first() {
+        let absence = usable.is_empty().then(|| match hidden.first() {
             None => Absence::NoGpu,
             Some(first) => Absence::AllHidden(hidden.len(), format!("{}: {}", first.device, first.reason)),
         });
-        Self { management: Some(management), gpus, hidden, absence }
+        Self { management: Some(management), usable, hidden, absence }
     }
 
     /// Those that may be used, in the order of the bus.
     #[must_use]
     pub fn usable(&self) -> &[Gpu] {
-        &self.gpus
+        &self.usable
     }
 
     /// Those that may be used, with the numbers under which they are offered.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &Gpu)> {
-        (FIRST_DEVICE..).zip(&self.gpus)
+        (FIRST_DEVICE..).zip(&self.usable)
     }
 
     /// The GPU that is offered under this number.
@@ -148,7 +148,7 @@ impl Gpus {
 
     /// Takes in what only CUDA tells of a device.
     pub(super) fn complete(&mut self, number: u32, told: &CudaFacts) {
-        let Some(gpu) = number.checked_sub(FIRST_DEVICE).and_then(|place| self.gpus.get_mut(place as usize)) else {
+        let Some(gpu) = number.checked_sub(FIRST_DEVICE).and_then(|place| self.usable.get_mut(place as usize)) else {
             return;
         };
         let facts = &mut gpu.facts;
@@ -175,7 +175,7 @@ impl Gpus {
     /// Their facts.
     #[must_use]
     pub fn facts(&self) -> Vec<GpuFacts> {
-        self.gpus.iter().map(|gpu| gpu.facts.clone()).collect()
+        self.usable.iter().map(|gpu| gpu.facts.clone()).collect()
     }
 
     /// Watches how a device is, telling this worker's own processes from others by the system's table of processes.

@@ -51,7 +51,7 @@ impl Nvml {
                 match nvml_wrapper::Nvml::builder().lib_path(path.as_os_str()).init() {
                     Ok(nvml) => return Ok(Self(nvml)),
                     Err(error) => {
-                        tracing::debug!(path = %path.display(), error = %error, "a management library is of no use")
+                        tracing::debug!(path = %path.display(), error = %error, "a management library is of no use");
                     }
                 }
             }
@@ -59,7 +59,7 @@ impl Nvml {
         Err(error)
     }
 
-    fn found(&self, index: u32, device: &Device<'_>, mig: Option<Mig>) -> Result<FoundGpu, NvmlError> {
+    fn found(index: u32, device: &Device<'_>, mig: Option<Mig>) -> Result<FoundGpu, NvmlError> {
         let of_instance = matches!(mig, Some(Mig::Instance { .. }));
         // What belongs to the whole card is asked of the whole card.
         let parent = if of_instance { device.mig_parent_device().ok() } else { None };
@@ -103,7 +103,7 @@ impl Nvml {
                     gpu_instance: self.instance_number(&device, Level::Gpu),
                     compute_instance: self.instance_number(&device, Level::Compute),
                 };
-                self.found(index, &device, Some(mig)).map_err(|error| unreadable(index, device.uuid().ok(), error))
+                Self::found(index, &device, Some(mig)).map_err(|error| unreadable(index, device.uuid().ok(), error))
             })
             .collect()
     }
@@ -130,7 +130,7 @@ impl Nvml {
             Err(error) => return vec![Err(unreadable(index, None, error))],
         };
         let partitioned = device.mig_mode().is_ok_and(|mode| mode.current != 0);
-        let card = self.found(index, &device, partitioned.then_some(Mig::Parent));
+        let card = Self::found(index, &device, partitioned.then_some(Mig::Parent));
         let card = card.map_err(|error| unreadable(index, device.uuid().ok(), error));
         let instances = match &card {
             Ok(card) if partitioned => self.instances(index, &device, &card.uuid),

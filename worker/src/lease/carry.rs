@@ -95,20 +95,20 @@ impl<P: Port, W: Work> Life<P, W> {
             let message = format!("no thread could be started for the step: {error}");
             return (Some(Err(StepFailure::retriable("worker.overloaded", message))), Vec::new());
         }
-        let taken = |received: Result<(Result<StepOutput, StepFailure>, Vec<Survivor>), oneshot::error::RecvError>| {
-            let (result, survivors) = received.unwrap_or_else(|_| (Err(panicked()), Vec::new()));
+        let taken = |sent: Result<(Result<StepOutput, StepFailure>, Vec<Survivor>), oneshot::error::RecvError>| {
+            let (result, survivors) = sent.unwrap_or_else(|_| (Err(panicked()), Vec::new()));
             (Some(result), survivors)
         };
         tokio::select! {
-            received = &mut receiver => return taken(received),
+            sent = &mut receiver => return taken(sent),
             () = hold.stopped.cancelled() => {}
             () = tokio::time::sleep(Duration::from_millis(step.timeout_ms)) => hold.stop(StopCause::TimedOut),
         }
-        let Ok(received) = tokio::time::timeout(KILL_GRACE, receiver).await else {
+        let Ok(sent) = tokio::time::timeout(KILL_GRACE, receiver).await else {
             tracing::error!(step.id = %step.step, "the thread of a killed step does not end");
             return (None, Vec::new());
         };
-        taken(received)
+        taken(sent)
     }
 
     /// What is to be reported; nothing when nobody would take it.

@@ -153,7 +153,7 @@ ptxas info    : Used 255 registers, used 0 barriers, 2096 bytes cumulative stack
 
     #[test]
     fn a_flood_of_kernels_is_cut_and_the_last_kept_one_is_not_overwritten() {
-        let output: String = (0..MAX_KERNELS + 10)
+        let outputs: Vec<String> = (0..MAX_KERNELS + 10)
             .map(|n| {
                 format!(
                     "ptxas info    : Compiling entry function 'k{n}' for 'sm_90'\n\
@@ -161,7 +161,7 @@ ptxas info    : Used 255 registers, used 0 barriers, 2096 bytes cumulative stack
                 )
             })
             .collect();
-        let kernels = kernels(&output);
+        let kernels = kernels(&outputs.concat());
         assert_eq!(kernels.len(), MAX_KERNELS);
         assert_eq!(kernels.last().map(|k| k.registers as usize), Some(MAX_KERNELS - 1));
     }

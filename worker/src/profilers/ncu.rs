@@ -218,4 +218,5 @@ fn caution(result: &ProcessResult, selection: &Selection, launches: &[Launch]) -
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

@@ -3,6 +3,7 @@
 mod text;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use nightshift_protocol::profile::{SanitizeReport, SanitizerIssue, SanitizerOutcome, SanitizerRun, SanitizerTool};
@@ -59,7 +60,7 @@ pub(super) fn sanitize(
         };
         report.findings.extend(findings(&run));
         if run.outcome != SanitizerOutcome::Clean && !printed.is_empty() {
-            log.push_str(&format!("# {}\n", tool.as_str()));
+            let _ = writeln!(log, "# {}", tool.as_str());
             log.push_str(beginning(&printed, MAX_KEPT_BYTES));
             log.push('\n');
         }
@@ -223,21 +224,25 @@ fn findings(run: &SanitizerRun) -> Vec<Finding> {
 fn describe(issue: &SanitizerIssue) -> String {
     let mut said = issue.kind.clone();
     if let Some(size_bytes) = issue.size_bytes {
-        said.push_str(&format!(" of {size_bytes} bytes"));
+        let _ = write!(said, " of {size_bytes} bytes");
     }
     if let Some(kernel) = &issue.kernel {
-        said.push_str(&format!(" in {kernel}"));
+        let _ = write!(said, " in {kernel}");
     }
     match (&issue.file, issue.line) {
-        (Some(file), Some(line)) => said.push_str(&format!(" at {file}:{line}")),
-        (Some(file), None) => said.push_str(&format!(" at {file}")),
+        (Some(file), Some(line)) => {
+            let _ = write!(said, " at {file}:{line}");
+        }
+        (Some(file), None) => {
+            let _ = write!(said, " at {file}");
+        }
         (None, _) => {}
     }
     if issue.count > 1 {
-        said.push_str(&format!(", {} times", issue.count));
+        let _ = write!(said, ", {} times", issue.count);
     }
     if let (Some([x, y, z]), Some([bx, by, bz])) = (issue.thread, issue.block) {
-        said.push_str(&format!(", first in thread ({x},{y},{z}) of block ({bx},{by},{bz})"));
+        let _ = write!(said, ", first in thread ({x},{y},{z}) of block ({bx},{by},{bz})");
     }
     for detail in &issue.details {
         said.push_str("; ");

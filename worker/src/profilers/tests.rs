@@ -9,7 +9,6 @@ use nightshift_protocol::verdict::{Answer, ProcessEnd};
 use tempfile::TempDir;
 
 use super::*;
-use crate::artifacts::ArtifactError;
 use crate::process::{JailedCommand, ProcessError, ProcessResult};
 use crate::toolchain::Run;
 
@@ -40,13 +39,9 @@ impl Setup {
             library_path: &self.library_path,
             env: &self.env,
             scratch: self.scratch.path(),
-            put: &keep,
+            put: &|bytes| Ok(ArtifactHash::of(bytes)),
         }
     }
-}
-
-fn keep(bytes: &[u8]) -> Result<ArtifactHash, ArtifactError> {
-    Ok(ArtifactHash::of(bytes))
 }
 
 pub(super) fn tools() -> Profilers {
@@ -87,6 +82,7 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 /// The tools as they are on a machine that has them all, for the program of the fixtures.
+#[expect(clippy::unnecessary_wraps, reason = "it stands in for what runs programs, which can fail")]
 fn real(command: &JailedCommand) -> Result<ProcessResult, ProcessError> {
     let (file, name) = match command.program.file_name().unwrap().to_str().unwrap() {
         "nsys" => ("timeline.sqlite", "nsys_saxpy_matmul.sqlite"),

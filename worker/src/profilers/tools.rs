@@ -140,7 +140,7 @@ impl Profilers {
         scratch: &Path,
         run: &Run<'_>,
     ) -> Self {
-        let search = Search { root, search_path, library_path, scratch, run };
+        let search = Search { root, programs: search_path, library_path, scratch, run };
         Self {
             nsys: search.find(Wanted::Nsys),
             ncu: search.find(Wanted::Ncu),
@@ -153,7 +153,7 @@ impl Profilers {
 /// Where and how to look.
 struct Search<'a> {
     root: &'a Path,
-    search_path: &'a [PathBuf],
+    programs: &'a [PathBuf],
     library_path: &'a [PathBuf],
     scratch: &'a Path,
     run: &'a Run<'a>,
@@ -163,7 +163,7 @@ impl Search<'_> {
     /// The first program that answers; else what is wrong with the first one.
     fn find(&self, wanted: Wanted) -> Result<Tool, MissingTool> {
         let mut first = None;
-        for program in candidates(self.root, wanted, self.search_path) {
+        for program in candidates(self.root, wanted, self.programs) {
             match self.ask(wanted, &program) {
                 Ok(tool) => return Ok(tool),
                 Err(missing) => {

@@ -251,8 +251,8 @@ impl Device {
     /// Copies everything that the parent compares to the arena.
     pub(super) fn download(&self) -> Outcome<()> {
         let tensors = self.tensors()?;
-        let whole = tensors.outputs.iter().chain(&tensors.inputs).chain(&tensors.params);
-        whole.map(|mirror| mirror.download(self.arena)).collect::<Outcome<()>>()?;
+        let mut whole = tensors.outputs.iter().chain(&tensors.inputs).chain(&tensors.params);
+        whole.try_for_each(|mirror| mirror.download(self.arena))?;
         tensors.workspace.download_guards(self.arena)
     }
 

@@ -50,7 +50,7 @@ impl Session {
             self.arena.write(placed.region, data);
         }
         let nonce = self.nonces.draw();
-        self.ask(Request::Stage { nonce, set }, self.call_timeout_ms + AROUND_CALL_MS)?;
+        self.ask(&Request::Stage { nonce, set }, self.call_timeout_ms + AROUND_CALL_MS)?;
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl Session {
     pub fn sample(&mut self, draw: Draw, slot: usize) -> Result<CallTime, SessionError> {
         let nonce = self.nonces.draw();
         let request = Request::Sample { nonce, poison: self.poison_word(), mix: draw.0, slot };
-        let (reply, outside) = self.ask(request, self.call_timeout_ms + AROUND_CALL_MS)?;
+        let (reply, outside) = self.ask(&request, self.call_timeout_ms + AROUND_CALL_MS)?;
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns() })
@@ -70,7 +70,7 @@ impl Session {
         let mixes = draws.iter().map(|draw| draw.0).collect();
         let request = Request::Burst { nonce, poison: self.poison_word(), mixes, first_slot, empty };
         let calls = u64::try_from(draws.len()).unwrap_or(u64::MAX);
-        let (reply, outside) = self.ask(request, self.call_timeout_ms.saturating_mul(calls) + AROUND_CALL_MS)?;
+        let (reply, outside) = self.ask(&request, self.call_timeout_ms.saturating_mul(calls) + AROUND_CALL_MS)?;
         self.succeeded("ns_run", &reply)?;
         Ok(Burst { outside_ns: u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX), calls: draws.len() })
     }
@@ -81,7 +81,7 @@ impl Session {
         let nonce = self.nonces.draw();
         let count = u64::try_from(launches.max(1)).unwrap_or(1);
         let limit_ms = self.call_timeout_ms.saturating_mul(count) + AROUND_CALL_MS;
-        let (reply, _) = self.ask(Request::Graph { nonce, launches }, limit_ms)?;
+        let (reply, _) = self.ask(&Request::Graph { nonce, launches }, limit_ms)?;
         self.succeeded("ns_run", &reply)?;
         #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
         Ok((reply.elapsed_ns > 0).then(|| reply.elapsed_ns as f64 / count as f64))
@@ -91,7 +91,7 @@ impl Session {
     pub fn fetch(&mut self, slot: usize, inputs: Vec<TensorData>, time: CallTime) -> Result<Call, SessionError> {
         let nonce = self.nonces.draw();
         self.inputs = inputs;
-        self.ask(Request::Fetch { nonce, slot }, self.call_timeout_ms + AROUND_CALL_MS)?;
+        self.ask(&Request::Fetch { nonce, slot }, self.call_timeout_ms + AROUND_CALL_MS)?;
         Ok(self.collect(time))
     }
 

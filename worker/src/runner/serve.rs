@@ -218,7 +218,7 @@ impl<'a> Runner<'a> {
                 let opened = self.opened.take().unwrap_or_else(|| self.open());
                 Some(opened.map(|()| Reply::default()))
             }
-            Request::Load { .. } => self.load(),
+            Request::Load { .. } => Some(Ok(self.load())),
             Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
             Request::Init { .. } => self.init(),
             Request::Run { poison, weights, .. } => match &self.device {
@@ -250,7 +250,7 @@ impl<'a> Runner<'a> {
         self.take_shape(0)
     }
 
-    fn load(&mut self) -> Answer {
+    fn load(&mut self) -> Reply {
         let load_error = match load(self.plan) {
             Ok(program) => {
                 self.program = Some(program);
@@ -258,7 +258,7 @@ impl<'a> Runner<'a> {
             }
             Err(message) => Some(message),
         };
-        Some(Ok(Reply { load_error, ..Reply::default() }))
+        Reply { load_error, ..Reply::default() }
     }
 
     fn take_shape(&mut self, number: usize) -> Result<(), Fault> {

@@ -338,7 +338,7 @@ impl Session {
 
     fn open_device(&mut self) -> Result<(), SessionError> {
         let nonce = self.nonces.draw();
-        match self.ask(Request::Open { nonce }, OPEN_LIMIT_MS) {
+        match self.ask(&Request::Open { nonce }, OPEN_LIMIT_MS) {
             Ok(_) => Ok(()),
             Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
                 Err(SessionError::Device { error, during })
@@ -360,7 +360,7 @@ impl Session {
 
     fn shape(&mut self, shape: usize) -> Result<(), SessionError> {
         let nonce = self.nonces.draw();
-        self.ask(Request::Shape { nonce, layout: shape }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        self.ask(&Request::Shape { nonce, layout: shape }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
         self.shape = shape;
         self.remember_outputs();
         Ok(())
@@ -401,7 +401,7 @@ impl Session {
         self.params = params.to_vec();
         self.weights_stale = false;
         let nonce = self.nonces.draw();
-        let (reply, _) = self.ask(Request::Init { nonce }, self.call_timeout_ms)?;
+        let (reply, _) = self.ask(&Request::Init { nonce }, self.call_timeout_ms)?;
         self.succeeded("ns_init", &reply)
     }
 
@@ -411,7 +411,7 @@ impl Session {
             return Ok(());
         }
         let nonce = self.nonces.draw();
-        let (reply, _) = self.ask(Request::Load { nonce }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        let (reply, _) = self.ask(&Request::Load { nonce }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
         if let Some(message) = reply.load_error {
             return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
         }
@@ -448,7 +448,7 @@ impl Session {
         let before_ns = self.settled_ns;
         let weights = std::mem::take(&mut self.weights_stale);
         let request = Request::Run { nonce, poison: self.poison_word(), weights };
-        let (reply, outside) = self.ask(request, self.call_timeout_ms)?;
+        let (reply, outside) = self.ask(&request, self.call_timeout_ms)?;
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
@@ -514,14 +514,14 @@ impl Session {
     }
 
     /// Sends a request and waits for its answer, watching time, memory and output.
-    pub(super) fn ask(&mut self, request: Request, limit_ms: u64) -> Result<(Reply, Duration), SessionError> {
+    pub(super) fn ask(&mut self, request: &Request, limit_ms: u64) -> Result<(Reply, Duration), SessionError> {
         let nonce = request.nonce();
         if self.channel_has_something()? {
             return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
         }
         let started = Instant::now();
         let deadline = started + Duration::from_millis(limit_ms);
-        if send(&self.channel, &request, &[]).is_err() {
+        if send(&self.channel, request, &[]).is_err() {
             return Err(self.find_out_how_it_ended());
         }
         loop {

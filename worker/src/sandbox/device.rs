@@ -103,7 +103,7 @@ fn driver_folder() -> Result<PathBuf, DeviceMissing> {
                 if let Some(folder) = folder {
                     return Ok(folder);
                 }
-                reason = "it was loaded from an unknown place".to_owned();
+                "it was loaded from an unknown place".clone_into(&mut reason);
             }
             Err(error) if reason.is_empty() => reason = error,
             Err(_) => {}

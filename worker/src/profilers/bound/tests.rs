@@ -143,7 +143,7 @@ fn else_the_kernels_with_most_of_the_time_decide() {
 #[test]
 fn without_a_timeline_a_lone_kernel_decides_and_several_do_not() {
     let lone = KernelProfile { time_share: None, ..with_bound(Bound::Latency, 0.0) };
-    assert_eq!(bound_of_program(None, &[lone.clone()], None).and_then(|b| b.bound), Some(Bound::Latency));
+    assert_eq!(bound_of_program(None, std::slice::from_ref(&lone), None).and_then(|b| b.bound), Some(Bound::Latency));
     assert!(bound_of_program(None, &[lone.clone(), lone], None).is_none());
     assert!(bound_of_program(None, &[], Some(1.0)).is_none());
 }

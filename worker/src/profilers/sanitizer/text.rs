@@ -168,13 +168,13 @@ fn head(said: &mut Said, line: &str) -> Option<Issue> {
     let mut issue = Issue { is_error: true, records: 1, ..Issue::default() };
     if line.starts_with("Program hit ") {
         issue.is_api = true;
-        issue.kind = "failed call of an interface".to_owned();
+        "failed call of an interface".clone_into(&mut issue.kind);
         issue.details.push(line.to_owned());
         return Some(issue);
     }
     match line.split_once(" of size ") {
         Some((kind, size)) => {
-            issue.kind = kind.to_owned();
+            kind.clone_into(&mut issue.kind);
             issue.size_bytes = first_number(size);
         }
         None => issue.kind = without_numbers(line),
@@ -200,7 +200,8 @@ fn detail(issue: &mut Issue, line: &str) {
     } else if let Some(rest) = line.strip_prefix("Access to ").or_else(|| line.strip_prefix("Address ")) {
         issue.address = rest.split(' ').next().filter(|word| word.starts_with("0x")).map(str::to_owned);
         if let Some((_, what)) = rest.split_once(" is ") {
-            issue.kind.push_str(&format!(", {what}"));
+            issue.kind.push_str(", ");
+            issue.kind.push_str(what);
         }
     } else if issue.details.len() < MAX_DETAILS {
         if let Some((access, count)) =

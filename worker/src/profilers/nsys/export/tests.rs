@@ -30,6 +30,8 @@ fn changed(statements: &str) -> (TempDir, PathBuf) {
 
 #[test]
 fn a_real_export_is_read_to_the_last_number() {
+    use CopyDirection::{DeviceToHost, HostToDevice};
+
     let activity = read(&fixture()).unwrap();
     assert_eq!((activity.kernels.len(), activity.copies.len(), activity.api.len(), activity.cut), (6, 3, 23, false));
     let first = &activity.kernels[0];
@@ -39,7 +41,6 @@ fn a_real_export_is_read_to_the_last_number() {
     assert_eq!((first.grid, first.block, first.registers, first.stream), ([16384, 1, 1], [256, 1, 1], 16, 7));
     assert_eq!(activity.kernels[1].shared_bytes, 2176);
     let copies: Vec<_> = activity.copies.iter().map(|copy| (copy.direction, copy.bytes)).collect();
-    use CopyDirection::{DeviceToHost, HostToDevice};
     assert_eq!(copies, [(HostToDevice, 16_777_216), (HostToDevice, 16_777_216), (DeviceToHost, 16_777_216)]);
     assert_eq!(activity.api[1].name.as_ref(), "cudaMalloc", "versions are cut off");
     assert_eq!(activity.api.iter().filter(|call| call.name.starts_with("cuda")).count(), 13);
