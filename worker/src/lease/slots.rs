@@ -120,7 +120,7 @@ impl Table {
                 let Some(device) = self.device(index) else { return false };
                 match device.held {
                     Held::Shared(held) if held < device.places && !device.withdrawn => {
-                        device.held = Held::Shared(held + 1)
+                        device.held = Held::Shared(held + 1);
                     }
                     _ => return false,
                 }
