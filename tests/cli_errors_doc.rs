@@ -46,9 +46,10 @@ const AREAS: [&str; 33] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 35] = [
+const NO_CODES: [&str; 37] = [
     "campaign.id",
     "config.toml",
+    "device.index",
     "model.price_microusd",
     "model.turn",
     "output.closed",
@@ -82,6 +83,7 @@ const NO_CODES: [&str; 35] = [
     "worker.labels",
     "worker.name",
     "worker.nvcc",
+    "worker.profilers",
 ];
 
 /// Whether a file holds tests, which name codes that do not exist.

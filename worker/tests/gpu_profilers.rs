@@ -14,6 +14,7 @@ use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
 use nightshift_protocol::verdict::Answer;
 use nightshift_worker::artifacts::ArtifactError;
+use nightshift_worker::gpu::Gpus;
 use nightshift_worker::inputs::{InputKind, generate_all};
 use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed, run_jailed_on_device};
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile, sanitize};
@@ -82,7 +83,9 @@ impl<'a> Place<'a> {
 
     fn profile(&self, name: &str, source: &str) -> Profile {
         let compiler = CompilerReport::default();
-        let subject = Subject { compiler: &compiler, cuda: None, gpu: None, flops: None, bytes: None, median_ns: None };
+        let facts = Gpus::open().facts();
+        let subject =
+            Subject { compiler: &compiler, cuda: None, gpu: facts.first(), flops: None, bytes: None, median_ns: None };
         self.replayed(name, source, |replay| profile(&self.tools, replay, &subject)).unwrap()
     }
 

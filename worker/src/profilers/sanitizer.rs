@@ -3,7 +3,6 @@
 mod text;
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::Path;
 
 use nightshift_protocol::profile::{SanitizeReport, SanitizerIssue, SanitizerOutcome, SanitizerRun, SanitizerTool};
@@ -60,9 +59,7 @@ pub(super) fn sanitize(
         };
         report.findings.extend(findings(&run));
         if run.outcome != SanitizerOutcome::Clean && !printed.is_empty() {
-            let _ = writeln!(log, "# {}", tool.as_str());
-            log.push_str(beginning(&printed, MAX_KEPT_BYTES));
-            log.push('\n');
+            log.extend(["# ", tool.as_str(), "\n", beginning(&printed, MAX_KEPT_BYTES), "\n"]);
         }
         report.tools.push(run);
     }
@@ -209,11 +206,15 @@ fn findings(run: &SanitizerRun) -> Vec<Finding> {
             line: issue.line.filter(|_| is_own(issue.file.as_deref())),
         })
         .collect();
-    if run.outcome == SanitizerOutcome::Errors && findings.is_empty() {
+    if run.not_listed > 0 {
         findings.push(Finding {
             code: run.tool.as_str().to_owned(),
             severity: Severity::Violation,
-            message: format!("{}: {} errors, none of them described", run.tool.as_str(), run.errors),
+            message: format!(
+                "{}: {} more errors, which the tool counted and did not describe",
+                run.tool.as_str(),
+                run.not_listed
+            ),
             line: None,
         });
     }
@@ -222,33 +223,23 @@ fn findings(run: &SanitizerRun) -> Vec<Finding> {
 
 /// One thing that was found, in one sentence.
 fn describe(issue: &SanitizerIssue) -> String {
-    let mut said = issue.kind.clone();
-    if let Some(size_bytes) = issue.size_bytes {
-        let _ = write!(said, " of {size_bytes} bytes");
-    }
-    if let Some(kernel) = &issue.kernel {
-        let _ = write!(said, " in {kernel}");
-    }
-    match (&issue.file, issue.line) {
-        (Some(file), Some(line)) => {
-            let _ = write!(said, " at {file}:{line}");
-        }
-        (Some(file), None) => {
-            let _ = write!(said, " at {file}");
-        }
-        (None, _) => {}
-    }
-    if issue.count > 1 {
-        let _ = write!(said, ", {} times", issue.count);
-    }
-    if let (Some([x, y, z]), Some([bx, by, bz])) = (issue.thread, issue.block) {
-        let _ = write!(said, ", first in thread ({x},{y},{z}) of block ({bx},{by},{bz})");
-    }
-    for detail in &issue.details {
-        said.push_str("; ");
-        said.push_str(detail);
-    }
-    said
+    let (what, how) = issue.kind.split_once(", ").unwrap_or((&issue.kind, ""));
+    let how = if how.is_empty() { String::new() } else { format!(", {how},") };
+    let size = issue.size_bytes.map(|size_bytes| format!(" of {size_bytes} bytes")).unwrap_or_default();
+    let kernel = issue.kernel.as_deref().map(|kernel| format!(" in {kernel}")).unwrap_or_default();
+    let place = match (&issue.file, issue.line) {
+        (Some(file), Some(line)) => format!(" at {file}:{line}"),
+        (Some(file), None) => format!(" at {file}"),
+        (None, _) => String::new(),
+    };
+    let times = if issue.count > 1 { format!(", {} times", issue.count) } else { String::new() };
+    let first = match (issue.thread, issue.block) {
+        (Some([x, y, z]), Some([bx, by, bz])) => format!(", first in thread ({x},{y},{z}) of block ({bx},{by},{bz})"),
+        _ => String::new(),
+    };
+    let mut said = vec![format!("{what}{size}{how}{kernel}{place}{times}{first}")];
+    said.extend(issue.details.iter().cloned());
+    said.join("; ")
 }
 
 /// The beginning of a text, so many bytes at most.

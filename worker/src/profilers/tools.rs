@@ -140,7 +140,7 @@ impl Profilers {
         scratch: &Path,
         run: &Run<'_>,
     ) -> Self {
-        let search = Search { root, programs: search_path, library_path, scratch, run };
+        let search = Search { root, programs: search_path, libraries: library_path, scratch, run };
         Self {
             nsys: search.find(Wanted::Nsys),
             ncu: search.find(Wanted::Ncu),
@@ -154,7 +154,7 @@ impl Profilers {
 struct Search<'a> {
     root: &'a Path,
     programs: &'a [PathBuf],
-    library_path: &'a [PathBuf],
+    libraries: &'a [PathBuf],
     scratch: &'a Path,
     run: &'a Run<'a>,
 }
@@ -188,12 +188,16 @@ impl Search<'_> {
         let folder = tempfile::Builder::new().prefix("tool-").tempdir_in(self.scratch);
         let folder = folder.map_err(|error| missing(format!("a folder for it cannot be made: {error}")))?;
         let folders = installation_folders(program);
+        // Tools find their own libraries beside themselves, by a path that the loader takes from `/proc`, which this jail does
+        // not show.
         let command = JailedCommand {
             program: program.to_path_buf(),
             args: vec!["--version".into()],
             read_only: folders.clone(),
             scratch: folder.path().to_path_buf(),
-            env: vec![("HOME".to_owned(), folder.path().to_string_lossy().into_owned())],
+            env: [("HOME", folder.path()), ("LD_LIBRARY_PATH", program.parent().unwrap_or(program))]
+                .map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned()))
+                .to_vec(),
             limits: VERSION_LIMITS,
         };
         let result = (self.run)(&command).map_err(|error| missing(error.to_string()))?;
@@ -221,7 +225,7 @@ impl Search<'_> {
         if system.chain(own).any(|folder| folder.join(library).exists()) {
             return Some(Vec::new());
         }
-        let folder = self.library_path.iter().find(|folder| folder.join(library).exists())?;
+        let folder = self.libraries.iter().find(|folder| folder.join(library).exists())?;
         Some(vec![folder.clone()])
     }
 }

@@ -96,7 +96,7 @@ fn a_finding_says_what_where_and_how_often() {
     let findings = findings(&judged(Memcheck, log, ProcessEnd::Exited { status: 77 }));
     assert_eq!(
         findings[0].message,
-        "memcheck: Invalid __global__ write, out of bounds of 4 bytes in oob(float *, int) at oob.cu:3, 100 times, first in \
+        "memcheck: Invalid __global__ write of 4 bytes, out of bounds, in oob(float *, int) at oob.cu:3, 100 times, first in \
          thread (96,0,0) of block (0,0,0); and is 385 bytes after the nearest allocation at 0x7f8568800000 of size 1,024 \
          bytes"
     );
@@ -106,7 +106,7 @@ fn a_finding_says_what_where_and_how_often() {
 fn errors_that_are_counted_and_not_described_are_a_finding_too() {
     let run = judged(Memcheck, "========= ERROR SUMMARY: 5 errors\n", ProcessEnd::Exited { status: 77 });
     assert_eq!((run.outcome, run.errors, run.not_listed), (SanitizerOutcome::Errors, 5, 5));
-    assert!(findings(&run)[0].message.contains("5 errors"));
+    assert!(findings(&run)[0].message.contains("5 more errors"));
 }
 
 #[test]

@@ -200,8 +200,7 @@ fn detail(issue: &mut Issue, line: &str) {
     } else if let Some(rest) = line.strip_prefix("Access to ").or_else(|| line.strip_prefix("Address ")) {
         issue.address = rest.split(' ').next().filter(|word| word.starts_with("0x")).map(str::to_owned);
         if let Some((_, what)) = rest.split_once(" is ") {
-            issue.kind.push_str(", ");
-            issue.kind.push_str(what);
+            issue.kind.extend([", ", what]);
         }
     } else if issue.details.len() < MAX_DETAILS {
         if let Some((access, count)) =

@@ -21,7 +21,7 @@ fn system(programs: &[&str], libraries: &[&str]) -> TempDir {
     root
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands in for what runs programs, which can fail")]
+#[expect(clippy::unnecessary_wraps, reason = "it stands for something that can fail")]
 fn says(command: &JailedCommand) -> Result<ProcessResult, ProcessError> {
     let printed = match command.program.file_name().unwrap().to_str().unwrap() {
         "nsys" => "NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0\n",
