@@ -1,6 +1,5 @@
 //! The export of a real program, and what damage does to it.
 
-use CopyDirection::{DeviceToHost, HostToDevice};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
