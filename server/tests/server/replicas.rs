@@ -143,9 +143,12 @@ async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_stalled_decides_nothing_when_it_comes_back() {
     on_both(async |shared| {
+        // Created elsewhere: a server that stands still does not even answer who creates.
+        let creator = shared.server(Wish { drives: false, ..replica() }).await;
+        let (_, run) = creator.campaign().await;
+        creator.stop().await;
         let stall = Arc::new(Stall::default());
         let stalled = shared.doomed(Wish { stall: Some(stall.clone()), agent_slots: 0, ..replica() });
-        let (_, run) = stalled.campaign();
         until("the stall", || async { stall.is_stuck().then_some(()) }).await;
         // Everything of the first server stands still in the middle of a decision; the second one takes the run over.
         let other = shared.server(replica()).await;
