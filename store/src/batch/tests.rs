@@ -146,7 +146,7 @@ async fn a_decision_conflicts_when_anything_else_came_first() {
         assert!(bench.advance(advance(&run, 1, vec![order("a")])).await.is_committed(), "a key may be repeated");
         assert_eq!(bench.number("SELECT COUNT(*) FROM step").await, 1);
         let mut foreign = advance(&run, 2, Vec::new());
-        foreign.fence = Some(OwnerFence { server: ServerId::from_uuid(Uuid::from_u128(9)), epoch: 0 });
+        foreign.fence = Some(OwnerFence { server: ServerId::from_uuid(Uuid::from_u128(u128::MAX)), epoch: 0 });
         assert_eq!(bench.advance(foreign).await, Advanced::NotOwner);
     }
 }
@@ -179,7 +179,7 @@ async fn a_group_that_cannot_be_carried_out_fails_alone_and_as_a_whole() {
         bench.sql("UPDATE run SET status = 'cancelling'", values![]).await;
         let other = bench.run(campaign).await;
         let illegal = vec![Change::Report(completed(&step)), Change::Advance(Box::new(ending(&run, 1)))];
-        let unknown = vec![Change::Claim(claim(&WorkerId::from_uuid(Uuid::from_u128(77)), 1))];
+        let unknown = vec![Change::Claim(claim(&WorkerId::from_uuid(Uuid::from_u128(u128::MAX)), 1))];
         let good =
             vec![Change::Advance(Box::new(advance(&other, 0, vec![order("z")]))), Change::Claim(claim(&worker, 1))];
         let answers = bench.flush(&[illegal, unknown, good]).await;
@@ -191,11 +191,11 @@ async fn a_group_that_cannot_be_carried_out_fails_alone_and_as_a_whole() {
             0,
             "nothing is half done"
         );
-        let missing = StepId::from_uuid(Uuid::from_u128(5));
+        let missing = StepId::from_uuid(Uuid::from_u128(u128::MAX));
         let mut late = completed(&step);
         late.step = missing;
         assert!(bench.flush(&[vec![Change::Report(late)]]).await[0].is_err());
-        let gone = RunId::from_uuid(Uuid::from_u128(5));
+        let gone = RunId::from_uuid(Uuid::from_u128(u128::MAX));
         assert!(bench.flush(&[vec![Change::Advance(Box::new(advance(&gone, 0, Vec::new())))]]).await[0].is_err());
     }
 }
