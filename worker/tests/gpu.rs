@@ -1,5 +1,5 @@
 //! Programs on a GPU: right and wrong ones, fast and slow ones, and those that attack the machine, the clock or their
-//! contract. Each test needs a GPU with its driver and nvcc; without them it says so and tests nothing.
+//! contract. Each test needs a GPU with its driver and nvcc; without them all are reported as skipped, with the reason.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "support/cuda.rs"]
@@ -7,8 +7,10 @@
 mod cuda;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use libtest_mimic::{Arguments, Trial};
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::StepOutput;
@@ -21,6 +23,58 @@ use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
 use nightshift_worker::runner::Grounds;
 
 use crate::cuda::{Gpu, REFERENCE, Workshop, gpu, host, machine, program, task};
+
+/// A test on the GPU, with its name.
+type GpuTest = (&'static str, fn());
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Where there is no GPU it says why, once.
+    let is_missing = gpu("tests with a GPU").is_none();
+    let tests: [GpuTest; 15] = [
+        (
+            "an_honest_program_passes_at_every_shape_in_the_sandbox",
+            an_honest_program_passes_at_every_shape_in_the_sandbox,
+        ),
+        ("every_road_of_isolation_leads_to_the_device", every_road_of_isolation_leads_to_the_device),
+        (
+            "what_a_program_does_to_its_context_is_reported_by_the_drivers_name",
+            what_a_program_does_to_its_context_is_reported_by_the_drivers_name,
+        ),
+        ("a_kernel_that_never_ends_is_ended_with_its_process", a_kernel_that_never_ends_is_ended_with_its_process),
+        ("the_machine_is_out_of_reach", the_machine_is_out_of_reach),
+        (
+            "a_program_starts_no_threads_from_wherever_it_is_called",
+            a_program_starts_no_threads_from_wherever_it_is_called,
+        ),
+        ("the_rules_of_the_contract_are_watched_on_the_device", the_rules_of_the_contract_are_watched_on_the_device),
+        (
+            "results_that_are_kept_for_the_same_pointers_are_found",
+            results_that_are_kept_for_the_same_pointers_are_found,
+        ),
+        (
+            "a_program_against_itself_is_neither_faster_nor_slower",
+            a_program_against_itself_is_neither_faster_nor_slower,
+        ),
+        ("a_program_that_is_a_little_slower_is_found_slower", a_program_that_is_a_little_slower_is_found_slower),
+        ("work_on_other_streams_is_counted_or_wrong", work_on_other_streams_is_counted_or_wrong),
+        ("events_that_lie_are_found_out_by_the_clock_outside", events_that_lie_are_found_out_by_the_clock_outside),
+        (
+            "a_program_that_stops_working_once_it_is_timed_is_found",
+            a_program_that_stops_working_once_it_is_timed_is_found,
+        ),
+        ("a_program_that_dies_while_it_is_timed_is_reported", a_program_that_dies_while_it_is_timed_is_reported),
+        ("a_reference_is_examined_on_the_device", a_reference_is_examined_on_the_device),
+    ];
+    let trials = tests.map(|(name, test)| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(is_missing)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}
 
 /// What every test works with.
 struct Bench {
@@ -105,7 +159,6 @@ fn codes(findings: &[Finding]) -> Vec<&str> {
 const BUSY: &str = "__global__ void busy(long long cycles, float *y) { long long start = clock64(); \
                     while (clock64() - start < cycles) {} if (cycles < 0) y[0] = 0; }";
 
-#[test]
 fn an_honest_program_passes_at_every_shape_in_the_sandbox() {
     let Some(bench) = bench("an_honest_program_passes_at_every_shape_in_the_sandbox") else { return };
     let report = bench.check("", "HONEST;");
@@ -119,7 +172,6 @@ fn an_honest_program_passes_at_every_shape_in_the_sandbox() {
     assert!(report.cost.iter().any(|part| part.name == "calls"), "{:?}", report.cost);
 }
 
-#[test]
 fn every_road_of_isolation_leads_to_the_device() {
     let Some(mut bench) = bench("every_road_of_isolation_leads_to_the_device") else { return };
     for means in [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::Namespaces] {
@@ -129,7 +181,6 @@ fn every_road_of_isolation_leads_to_the_device() {
     }
 }
 
-#[test]
 fn what_a_program_does_to_its_context_is_reported_by_the_drivers_name() {
     let Some(bench) = bench("what_a_program_does_to_its_context_is_reported_by_the_drivers_name") else { return };
     let fault = |body: &str| match bench.end("#include <cassert>", body) {
@@ -147,7 +198,6 @@ fn what_a_program_does_to_its_context_is_reported_by_the_drivers_name() {
     );
 }
 
-#[test]
 fn a_kernel_that_never_ends_is_ended_with_its_process() {
     let Some(bench) = bench("a_kernel_that_never_ends_is_ended_with_its_process") else { return };
     let spin =
@@ -157,7 +207,6 @@ fn a_kernel_that_never_ends_is_ended_with_its_process() {
     assert_eq!(bench.end("", "HONEST;"), ProcessEnd::Finished);
 }
 
-#[test]
 fn the_machine_is_out_of_reach() {
     let Some(bench) = bench("the_machine_is_out_of_reach") else { return };
     let search = r#"
@@ -191,7 +240,6 @@ static int reach() {
     assert!(report.cases.iter().all(|case| case.passed));
 }
 
-#[test]
 fn a_program_starts_no_threads_from_wherever_it_is_called() {
     let Some(bench) = bench("a_program_starts_no_threads_from_wherever_it_is_called") else { return };
     let attempt = "#include <pthread.h>\nstatic void *nothing(void *) { return nullptr; }\n\
@@ -203,7 +251,6 @@ fn a_program_starts_no_threads_from_wherever_it_is_called() {
     assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
 }
 
-#[test]
 fn the_rules_of_the_contract_are_watched_on_the_device() {
     let Some(bench) = bench("the_rules_of_the_contract_are_watched_on_the_device") else { return };
     let found = |preamble: &str, body: &str| {
@@ -224,7 +271,6 @@ fn the_rules_of_the_contract_are_watched_on_the_device() {
     expect("cudaMemsetAsync(y, 0, n * 4, stream);", "stale_output");
 }
 
-#[test]
 fn results_that_are_kept_for_the_same_pointers_are_found() {
     let Some(bench) = bench("results_that_are_kept_for_the_same_pointers_are_found") else { return };
     let memo = "static float *memo; static int64_t size;";
@@ -235,7 +281,6 @@ fn results_that_are_kept_for_the_same_pointers_are_found() {
     assert!(codes(&report.findings).contains(&"stale_output"), "{:?} {:?}", report.end, report.findings);
 }
 
-#[test]
 fn a_program_against_itself_is_neither_faster_nor_slower() {
     let Some(bench) = bench("a_program_against_itself_is_neither_faster_nor_slower") else { return };
     // What processes differ by weighs more in short calls.
@@ -251,7 +296,6 @@ fn a_program_against_itself_is_neither_faster_nor_slower() {
     }
 }
 
-#[test]
 fn a_program_that_is_a_little_slower_is_found_slower() {
     let Some(bench) = bench("a_program_that_is_a_little_slower_is_found_slower") else { return };
     let (same, _) = bench.race_of(&bench.reference, 1024);
@@ -264,7 +308,6 @@ fn a_program_that_is_a_little_slower_is_found_slower() {
     assert_eq!(codes(&findings), [""; 0], "{findings:?}");
 }
 
-#[test]
 fn work_on_other_streams_is_counted_or_wrong() {
     let Some(bench) = bench("work_on_other_streams_is_counted_or_wrong") else { return };
     let stream = "static cudaStream_t other; static void make() { if (!other) cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking); }";
@@ -278,7 +321,6 @@ fn work_on_other_streams_is_counted_or_wrong() {
     assert!(codes(&findings).contains(&"timed_output_wrong"), "{findings:?}");
 }
 
-#[test]
 fn events_that_lie_are_found_out_by_the_clock_outside() {
     let Some(bench) = bench("events_that_lie_are_found_out_by_the_clock_outside") else { return };
     // Overwrites the driver's function that tells the time between two events, and the clock of the process.
@@ -312,7 +354,6 @@ static void forge() {
     assert!(measurement.speedup.high < 1.0, "{:?}", measurement.speedup);
 }
 
-#[test]
 fn a_program_that_stops_working_once_it_is_timed_is_found() {
     let Some(bench) = bench("a_program_that_stops_working_once_it_is_timed_is_found") else { return };
     let (_, findings) = bench.race("static int calls;", "if (calls++ < 3) { HONEST; }");
@@ -331,7 +372,6 @@ static std::map<unsigned, float *> known;
     assert!(measurement.speedup.high < 1.0, "{:?}", measurement.speedup);
 }
 
-#[test]
 fn a_program_that_dies_while_it_is_timed_is_reported() {
     let Some(bench) = bench("a_program_that_dies_while_it_is_timed_is_reported") else { return };
     let body =
@@ -345,7 +385,6 @@ fn a_program_that_dies_while_it_is_timed_is_reported() {
     }
 }
 
-#[test]
 fn a_reference_is_examined_on_the_device() {
     let Some(bench) = bench("a_reference_is_examined_on_the_device") else { return };
     let examine = |reference: PathBuf, truth: PathBuf| {

@@ -7,8 +7,10 @@
 mod cuda;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use cuda::{Gpu, Workshop, gpu, host, program, task};
+use libtest_mimic::{Arguments, Trial};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
@@ -19,6 +21,31 @@ use nightshift_worker::inputs::{InputKind, generate_all};
 use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed, run_jailed_on_device};
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile, sanitize};
 use nightshift_worker::runner::write_replay;
+
+/// A test on the GPU, with its name.
+type GpuTest = (&'static str, fn());
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Where there is no GPU it says why, once.
+    let is_missing = gpu("tests with a GPU").is_none();
+    let tests: [GpuTest; 3] = [
+        (
+            "a_program_on_a_device_is_profiled_by_every_tool_that_is_there",
+            a_program_on_a_device_is_profiled_by_every_tool_that_is_there,
+        ),
+        ("a_sound_program_is_clean_and_an_unsound_one_is_not", a_sound_program_is_clean_and_an_unsound_one_is_not),
+        ("the_paths_of_the_tools_are_told", the_paths_of_the_tools_are_told),
+    ];
+    let trials = tests.map(|(name, test)| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(is_missing)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}
 
 /// A kernel that keeps the device busy for a while, one that waits for shared memory, and copies.
 const BUSY: &str = r"
@@ -101,7 +128,6 @@ fn without<T>(test: &str, tool: &Result<T, MissingTool>) -> bool {
     tool.is_err()
 }
 
-#[test]
 fn a_program_on_a_device_is_profiled_by_every_tool_that_is_there() {
     let test = "a_program_on_a_device_is_profiled_by_every_tool_that_is_there";
     let Some(gpu) = gpu(test) else { return };
@@ -127,7 +153,6 @@ fn a_program_on_a_device_is_profiled_by_every_tool_that_is_there() {
     }
 }
 
-#[test]
 fn a_sound_program_is_clean_and_an_unsound_one_is_not() {
     let test = "a_sound_program_is_clean_and_an_unsound_one_is_not";
     let Some(gpu) = gpu(test) else { return };
@@ -152,7 +177,6 @@ fn a_sound_program_is_clean_and_an_unsound_one_is_not() {
     assert_eq!(unread.tools[2].outcome, SanitizerOutcome::Errors);
 }
 
-#[test]
 fn the_paths_of_the_tools_are_told() {
     let scratch = tempfile::tempdir().unwrap();
     let run = |command: &JailedCommand| run_jailed(&host(SandboxChoice::Best), command, &CancelFlag::default());
