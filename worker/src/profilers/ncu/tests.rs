@@ -56,7 +56,7 @@ fn the_command_names_the_kernels_alone_and_leaves_the_clocks_alone() {
     let run = writes("");
     let replay = setup.replay(&run);
     let selection = Selection { names: vec!["a".to_owned(), "f<int>::operator()".to_owned()], launches: 3 };
-    let args = arguments(Path::new("/work/x"), &replay, &selection, &["gpu__time_duration.sum", "b__c"]);
+    let args = arguments(Path::new("/scratch/x"), &replay, &selection, &["gpu__time_duration.sum", "b__c"]);
     let args: Vec<String> = args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
     let value = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1).cloned();
     assert_eq!(value("--kernel-name").as_deref(), Some(r"regex:^(a|f\<int\>\:\:operator\(\))$"));
@@ -64,7 +64,7 @@ fn the_command_names_the_kernels_alone_and_leaves_the_clocks_alone() {
     assert_eq!(value("--clock-control").as_deref(), Some("none"));
     assert_eq!(value("--profile-from-start").as_deref(), Some("off"));
     assert_eq!(value("--metrics").as_deref(), Some("gpu__time_duration.sum,b__c"));
-    assert_eq!(value("--log-file").as_deref(), Some("/work/x/kernels.csv"));
+    assert_eq!(value("--log-file").as_deref(), Some("/scratch/x/kernels.csv"));
     // The replay comes last, and nothing of it is taken for an option of the tool.
     assert_eq!(args.iter().rev().take(4).map(String::as_str).collect::<Vec<_>>(), ["1", "1", "/plan.json", "__replay"]);
 }

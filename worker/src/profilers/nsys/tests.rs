@@ -16,9 +16,9 @@ fn text(args: &[OsString]) -> Vec<String> {
 fn the_command_traces_the_device_alone() {
     let setup = Setup::new();
     let run = |_: &JailedCommand| Ok(ended(ProcessEnd::Finished, "", ""));
-    let args = text(&profile_arguments(Path::new("/work/x"), &setup.replay(&run)));
+    let args = text(&profile_arguments(Path::new("/scratch/x"), &setup.replay(&run)));
     for wanted in
-        ["profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none", "--export=sqlite", "--output=/work/x/timeline"]
+        ["profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none", "--export=sqlite", "--output=/scratch/x/timeline"]
     {
         assert!(args.iter().any(|arg| arg == wanted), "{wanted}");
     }
