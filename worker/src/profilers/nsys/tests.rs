@@ -17,9 +17,14 @@ fn the_command_traces_the_device_alone() {
     let setup = Setup::new();
     let run = |_: &JailedCommand| Ok(ended(ProcessEnd::Finished, "", ""));
     let args = text(&profile_arguments(Path::new("/scratch/x"), &setup.replay(&run)));
-    for wanted in
-        ["profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none", "--export=sqlite", "--output=/scratch/x/timeline"]
-    {
+    for wanted in [
+        "profile",
+        "--trace=cuda",
+        "--sample=none",
+        "--cpuctxsw=none",
+        "--export=sqlite",
+        "--output=/scratch/x/timeline",
+    ] {
         assert!(args.iter().any(|arg| arg == wanted), "{wanted}");
     }
     assert!(args.join(" ").ends_with("/bin/sh __replay /plan.json 2 5"));
