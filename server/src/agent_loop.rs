@@ -17,6 +17,7 @@ use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 use crate::agent_ports::StorePorts;
 use crate::app::App;
@@ -47,6 +48,8 @@ enum Stop {
 struct Held {
     epoch: u64,
     stop: Option<oneshot::Sender<Stop>>,
+    /// Cancelled when this try is over.
+    over: CancellationToken,
 }
 
 /// A step that this loop is to begin.
@@ -54,6 +57,8 @@ struct Carried {
     app: Arc<App>,
     worker: WorkerId,
     step: StepRecord,
+    /// An earlier try that still goes on here under a lease that it lost.
+    earlier: Option<CancellationToken>,
 }
 
 /// The loop. Ends with the server; steps that are in the works then keep their leases, which are freed with its life.
@@ -81,7 +86,7 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
     let mut held: HashMap<StepId, Held> = HashMap::new();
     // Dropping the set aborts what is in the works.
     let mut tasks: JoinSet<Vec<StepRecord>> = JoinSet::new();
-    let mut steps_of: HashMap<Id, StepId> = HashMap::new();
+    let mut tries: HashMap<Id, (StepId, u64)> = HashMap::new();
     let mut heartbeat = tokio::time::interval(Duration::from_millis(app.config.heartbeat_ms));
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut backoff = Backoff::default();
@@ -90,14 +95,20 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
     let mut claim_at = Instant::now();
     let begin = |steps: Vec<StepRecord>,
                  held: &mut HashMap<StepId, Held>,
-                 steps_of: &mut HashMap<Id, StepId>,
+                 tries: &mut HashMap<Id, (StepId, u64)>,
                  tasks: &mut JoinSet<Vec<StepRecord>>| {
         for step in steps {
             let (stop, stopped) = oneshot::channel();
-            let id = step.id.clone();
-            held.insert(id.clone(), Held { epoch: step.epoch, stop: Some(stop) });
-            let (app, worker) = (app.clone(), worker.clone());
-            steps_of.insert(tasks.spawn(carry(Carried { app, worker, step }, stopped)).id(), id);
+            let (id, epoch, over) = (step.id.clone(), step.epoch, CancellationToken::new());
+            let earlier = held.insert(id.clone(), Held { epoch, stop: Some(stop), over: over.clone() });
+            let earlier = earlier.map(|earlier| earlier.over);
+            let carried = Carried { app: app.clone(), worker: worker.clone(), step, earlier };
+            let over = over.drop_guard();
+            let task = tasks.spawn(async move {
+                let _over = over;
+                carry(carried, stopped).await
+            });
+            tries.insert(task.id(), (id, epoch));
         }
     };
     loop {
@@ -116,10 +127,12 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
                         (error.id(), Vec::new())
                     }
                 };
-                if let Some(step) = steps_of.remove(&task) {
+                if let Some((step, epoch)) = tries.remove(&task)
+                    && held.get(&step).is_some_and(|held| held.epoch == epoch)
+                {
                     held.remove(&step);
                 }
-                begin(next, &mut held, &mut steps_of, &mut tasks);
+                begin(next, &mut held, &mut tries, &mut tasks);
             }
             _ = heartbeat.tick() => beat(app, worker, &mut held).await,
             Some(claimed) = claims.join_next(), if !claims.is_empty() => {
@@ -129,7 +142,7 @@ async fn work(app: &Arc<App>, worker: &WorkerId) {
                         backoff.succeeded();
                         app.complaints.worked(CLAIMING);
                         claim_at = Instant::now();
-                        begin(steps, &mut held, &mut steps_of, &mut tasks);
+                        begin(steps, &mut held, &mut tries, &mut tasks);
                     }
                     Err(error) => {
                         app.trouble.note_error::<()>(&Err(error.clone()));
@@ -234,10 +247,17 @@ async fn beat(app: &App, worker: &WorkerId, held: &mut HashMap<StepId, Held>) {
 
 /// Carries one step out and reports it. Its place is free then: what can begin there comes with the report.
 async fn carry(carried: Carried, mut stopped: oneshot::Receiver<Stop>) -> Vec<StepRecord> {
-    let Carried { app, worker, step } = carried;
+    let Carried { app, worker, step, earlier } = carried;
     let started = Instant::now();
     let outcome = {
-        let work = AssertUnwindSafe(execute(&app, &step)).catch_unwind();
+        let work = AssertUnwindSafe(async {
+            if let Some(earlier) = earlier {
+                // It may be about to commit an answer that was paid for, and this try finds it then.
+                earlier.cancelled().await;
+            }
+            execute(&app, &step).await
+        })
+        .catch_unwind();
         tokio::select! {
             biased;
             Ok(reason) = &mut stopped => match reason {

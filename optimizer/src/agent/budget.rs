@@ -1,17 +1,22 @@
 //! What a live call may cost at most, set aside before it is made and settled when it is over.
 
+use std::sync::{Mutex, PoisonError};
+
 use async_trait::async_trait;
 use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
 
-use super::AgentPorts;
+use super::{AgentPorts, AgentStep};
 use crate::model::{Meter, ModelError, ModelRequest, PriceTable};
 
 /// Code of the fatal failure of a step whose campaign cannot afford its call. The run ends with its best result.
 pub const BUDGET_EXHAUSTED: &str = "budget.exhausted";
 /// Code of the passing failure of a step while parallel work has set aside what is left.
 pub const BUDGET_WAIT: &str = "budget.wait";
+
+/// Code of the failure that keeps a try from beginning when its answer is there already. No step fails of it.
+const ANSWERED_MEANWHILE: &str = "agent.answered_meanwhile";
 
 /// When a step asks again for what parallel work has set aside, in milliseconds: about as long as a call takes.
 const WAIT_MS: u64 = 15_000;
@@ -95,25 +100,61 @@ fn most_tokens(text: &str) -> u64 {
     u64::try_from(alone + joined.div_ceil(2)).unwrap_or(u64::MAX)
 }
 
-/// Sets the estimate aside before each try of a call. The try that is answered leaves it set aside: it is settled when
-/// the answer is committed.
+/// Sets the estimate aside before each try of a call, and looks once more whether the request was answered by then:
+/// by an earlier try of the step, which may finish under a lease that it lost. The try that is answered leaves the
+/// estimate set aside: it is settled when the answer is committed.
 pub(super) struct CallBudget<'a> {
     pub(super) ports: &'a dyn AgentPorts,
+    pub(super) step: AgentStep<'a>,
+    pub(super) turn: u32,
+    pub(super) request_hash: &'a str,
     pub(super) estimate: &'a [Amount],
+    found: Mutex<Option<ModelCallSummary>>,
+}
+
+impl<'a> CallBudget<'a> {
+    pub(super) fn new(
+        ports: &'a dyn AgentPorts,
+        step: AgentStep<'a>,
+        (turn, request_hash): (u32, &'a str),
+        estimate: &'a [Amount],
+    ) -> Self {
+        Self { ports, step, turn, request_hash, estimate, found: Mutex::default() }
+    }
+
+    /// The committed answer, when one was found in place of a try.
+    pub(super) fn into_found(self) -> Option<ModelCallSummary> {
+        self.found.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn settle(&self, used: &[Amount]) {
+        if let Err(failure) = self.ports.settle_call(self.estimate, used).await {
+            // It stays set aside until the try of the step ends, and counts as used then.
+            tracing::warn!(error.code = failure.code, error = %failure, "a model call could not be settled");
+        }
+    }
 }
 
 #[async_trait]
 impl Meter for CallBudget<'_> {
     async fn begin(&self) -> Result<(), StepFailure> {
-        self.ports.reserve_call(self.estimate).await
+        self.ports.reserve_call(self.estimate).await?;
+        let AgentStep { run, step_key, .. } = self.step;
+        let why_not = match self.ports.find_call(run, step_key, self.turn, self.request_hash).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(answered)) => {
+                *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
+                StepFailure::retriable(ANSWERED_MEANWHILE, "the request was answered meanwhile: nothing is asked")
+            }
+            Err(failure) => failure,
+        };
+        self.settle(&[]).await;
+        Err(why_not)
     }
 
     async fn failed(&self, error: &ModelError) {
         let used = if error.may_be_billed() { self.estimate } else { &[] };
-        if let Err(failure) = self.ports.settle_call(self.estimate, used).await {
-            // It stays set aside until the try of the step ends, and counts as used then.
-            tracing::warn!(error.code = failure.code, error = %failure, "a model call could not be settled");
-        }
+        self.settle(used).await;
     }
 }
 

@@ -82,15 +82,13 @@ struct Turn {
     fresh: bool,
 }
 
-/// A question that was answered.
+/// A question.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     request: &'a ModelRequest,
     rendered: &'a Rendered,
     turn: u32,
     request_hash: &'a str,
-    /// What was set aside for it.
-    estimate: &'a [Amount],
 }
 
 impl<'a> Conversation<'a> {
@@ -200,26 +198,15 @@ impl<'a> Conversation<'a> {
     ) -> Result<Turn, NoReply> {
         let request_hash = request_hash(&model.label(), request, turn);
         let AgentStep { run, step_key, run_input, .. } = self.step;
-        let found = self.ports.find_call(run, step_key, turn, &request_hash).await?;
-        let fresh = found.is_none();
-        let (stop, reply) = if let Some(summary) = found {
-            let (stop, reply) = (summary.stop, summary.reply.clone());
-            self.calls.push(summary);
-            (stop, super::load_text(self.ports, &reply).await?)
-        } else {
-            // Nobody is paid for a file.
-            let estimate = if model.is_scripted() {
-                Vec::new()
-            } else {
-                budget::estimate(&self.agents.config.prices, &model.label(), request)
-            };
-            let meter = budget::CallBudget { ports: self.ports, estimate: &estimate };
-            let answer = model.call(request, &meter).await.map_err(typed)?;
-            let asked = Asked { request, rendered, turn, request_hash: &request_hash, estimate: &estimate };
-            let summary = self.commit(model, asked, &answer).await?;
-            let stop = summary.stop;
-            self.calls.push(summary);
-            (stop, answer.text)
+        let (summary, fresh_reply) = match self.ports.find_call(run, step_key, turn, &request_hash).await? {
+            Some(found) => (found, None),
+            None => self.answer(model, Asked { request, rendered, turn, request_hash: &request_hash }).await?,
+        };
+        let (stop, reply, fresh) = (summary.stop, summary.reply.clone(), fresh_reply.is_some());
+        self.calls.push(summary);
+        let reply = match fresh_reply {
+            Some(reply) => reply,
+            None => super::load_text(self.ports, &reply).await?,
         };
         // After the commit, and again when the reply is found: the file follows the store, whenever it was lost.
         if let Some(recorder) = &self.agents.config.recorder {
@@ -231,13 +218,40 @@ impl<'a> Conversation<'a> {
         Ok(Turn { reply, stop, fresh })
     }
 
+    /// Asks, and commits the reply; or finds that somebody did both before the question was on its way.
+    async fn answer(
+        &self,
+        model: &Arc<dyn Model>,
+        asked: Asked<'_>,
+    ) -> Result<(ModelCallSummary, Option<String>), NoReply> {
+        // Nobody is paid for a file.
+        let estimate = if model.is_scripted() {
+            Vec::new()
+        } else {
+            budget::estimate(&self.agents.config.prices, &model.label(), asked.request)
+        };
+        let question = (asked.turn, asked.request_hash);
+        let meter = budget::CallBudget::new(self.ports, self.step, question, &estimate);
+        match model.call(asked.request, &meter).await {
+            Ok(answer) => {
+                let summary = self.commit(model, asked, &estimate, &answer).await?;
+                Ok((summary, Some(answer.text)))
+            }
+            Err(error) => match meter.into_found() {
+                Some(found) => Ok((found, None)),
+                None => Err(typed(error)),
+            },
+        }
+    }
+
     async fn commit(
         &self,
         model: &Arc<dyn Model>,
         asked: Asked<'_>,
+        estimate: &[Amount],
         answer: &ModelReply,
     ) -> Result<ModelCallSummary, StepFailure> {
-        let Asked { request, rendered, turn, request_hash, estimate } = asked;
+        let Asked { request, rendered, turn, request_hash } = asked;
         let label = model.label();
         let prompt = transcript(request).into_bytes();
         let reply = answer.text.clone().into_bytes();
@@ -289,7 +303,7 @@ fn typed(error: ModelError) -> NoReply {
     let code = match &error {
         ModelError::Refused { .. } => "reply.refused",
         ModelError::TooLarge { .. } => "reply.too_large",
-        ModelError::NoBudget(failure) => return NoReply::Step(failure.clone()),
+        ModelError::NotBegun(failure) => return NoReply::Step(failure.clone()),
         _ => return NoReply::Model(error),
     };
     NoReply::Unusable { what: Unusable { code, message: error.describe() }, may_ask_again: false }

@@ -160,9 +160,10 @@ pub enum ModelError {
         /// What the endpoint said, bounded.
         excerpt: String,
     },
-    /// The campaign's budget does not allow the call; the failure of the step says which and what to do.
+    /// The meter did not let the try begin: the campaign's budget does not allow it, the step is somebody else's by now,
+    /// or the request was answered meanwhile. The failure of the step says which and what to do.
     #[error(transparent)]
-    NoBudget(StepFailure),
+    NotBegun(StepFailure),
     /// The script holds no reply of this name.
     #[error("the script has no reply for this call: expected the file `{file}` beside the other replies")]
     ScriptEnded {
@@ -195,7 +196,7 @@ impl ModelError {
             Self::Refused { .. } => "model.refused",
             Self::BadRequest { .. } => "model.bad_request",
             Self::ServerError { .. } => "model.server_error",
-            Self::NoBudget(failure) => &failure.code,
+            Self::NotBegun(failure) => &failure.code,
             Self::ScriptEnded { .. } => "model.script_ended",
             Self::NoScript { .. } => "model.no_script",
         }
@@ -211,7 +212,7 @@ impl ModelError {
             | Self::Truncated { .. }
             | Self::Malformed { .. }
             | Self::ServerError { .. } => true,
-            Self::NoBudget(failure) => failure.class == FailureClass::Retriable,
+            Self::NotBegun(failure) => failure.class == FailureClass::Retriable,
             Self::NoKey { .. }
             | Self::Auth { .. }
             | Self::UnknownEndpoint { .. }
@@ -231,7 +232,7 @@ impl ModelError {
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_ms, .. } => *retry_after_ms,
-            Self::NoBudget(failure) => failure.retry_after_ms,
+            Self::NotBegun(failure) => failure.retry_after_ms,
             _ => None,
         }
     }
@@ -255,7 +256,7 @@ impl ModelError {
             | Self::UnknownEndpoint { .. }
             | Self::Misconfigured { .. }
             | Self::NotFound { .. }
-            | Self::NoBudget(_)
+            | Self::NotBegun(_)
             | Self::ScriptEnded { .. }
             | Self::NoScript { .. } => false,
         }
@@ -277,7 +278,7 @@ impl ModelError {
 
 impl From<&ModelError> for StepFailure {
     fn from(error: &ModelError) -> Self {
-        if let ModelError::NoBudget(failure) = error {
+        if let ModelError::NotBegun(failure) = error {
             return failure.clone();
         }
         let mut failure = if error.is_retriable() {

@@ -28,7 +28,7 @@ impl LiveModel {
         if let Some(limiter) = &self.endpoint.limiter {
             limiter.until_ready().await;
         }
-        meter.begin().await.map_err(ModelError::NoBudget)?;
+        meter.begin().await.map_err(ModelError::NotBegun)?;
         let reply = self.ask(request).await;
         if let Err(error) = &reply {
             meter.failed(error).await;

@@ -19,9 +19,9 @@ fn may_pass_soon(error: &ModelError) -> bool {
         ModelError::RateLimited { retry_after_ms, .. } => {
             retry_after_ms.is_none_or(|wait_ms| Duration::from_millis(wait_ms) <= MAX_IN_CALL_WAIT)
         }
-        // A timeout has already cost its whole limit: the step's own retry decides about another one. And parallel work that
-        // holds the budget takes longer than a call may wait.
-        ModelError::Timeout { .. } | ModelError::NoBudget(_) => false,
+        // A timeout has already cost its whole limit: the step's own retry decides about another one. And what keeps a try
+        // from beginning, such as parallel work that holds the budget, takes longer than a call may wait.
+        ModelError::Timeout { .. } | ModelError::NotBegun(_) => false,
         other => other.is_retriable(),
     }
 }

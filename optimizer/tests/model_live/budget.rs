@@ -3,6 +3,7 @@
 use nightshift_optimizer::agent::Agents;
 use nightshift_optimizer::model::{Catalog, EndpointConfig, IN_CALL_TRIES, PriceTable, WireFormat};
 use nightshift_protocol::budget::Resource;
+use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -43,6 +44,41 @@ async fn an_answered_call_counts_what_it_took_and_gives_the_rest_back() {
     assert_eq!(bench.memory.spent(Resource::CostMicrousd), (11 + 220, 0));
     planned(&bench, &agents).await.unwrap();
     assert_eq!(bench.memory.spent(Resource::Tokens), (11 + 22, 0), "what was answered is not paid for again");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_committed_while_the_budget_was_waited_for_is_used_and_not_paid_again() {
+    let server = Server::start(Vec::new()).await;
+    let bench = Bench::live();
+    let reply = bench.memory.keep(good_plan().as_bytes());
+    bench.memory.answer_elsewhere(ModelCallSummary {
+        model: format!("fake/{MODEL}"),
+        scripted: false,
+        prompt_version: "1".to_owned(),
+        prompt: reply.clone(),
+        reply,
+        input_tokens: Some(11),
+        output_tokens: Some(22),
+        price_microusd: None,
+        latency_ms: 1,
+        turn: 1,
+        stop: StopCause::End,
+    });
+    let output = planned(&bench, &priced(server.catalog(KIND))).await.unwrap();
+    assert!(matches!(output, StepOutput::Planned { .. }), "{output:?}");
+    assert_eq!(server.requests(), 0, "nobody is asked");
+    assert_eq!(bench.memory.spent(Resource::Tokens), NOTHING, "what was set aside is given back");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_when_it_cannot_be_known_whether_the_question_was_answered() {
+    let server = Server::start(Vec::new()).await;
+    let bench = Bench::live();
+    bench.memory.fail_once_reserved("find_call");
+    let failure = planned(&bench, &priced(server.catalog(KIND))).await.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.class), ("store.failed", FailureClass::Retriable));
+    assert_eq!(server.requests(), 0);
+    assert_eq!(bench.memory.spent(Resource::Tokens), NOTHING);
 }
 
 #[tokio::test]

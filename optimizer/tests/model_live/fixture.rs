@@ -28,6 +28,12 @@ struct Kept {
     purse: Purse,
     /// Names of the next operations that fail, each once.
     failing: Vec<&'static str>,
+    /// The same, from the next reservation on.
+    failing_once_reserved: Vec<&'static str>,
+    /// What was looked for last.
+    looked_for: Option<(String, u32, String)>,
+    /// The answer that somebody else commits while the next reservation is made.
+    answered_elsewhere: Option<ModelCallSummary>,
 }
 
 /// What a campaign has: no caps unless a test sets them.
@@ -104,6 +110,15 @@ impl Memory {
         self.0.lock().unwrap().failing.push(operation);
     }
 
+    /// Lets somebody else commit this answer to the question while the next reservation is made.
+    pub(crate) fn answer_elsewhere(&self, answer: ModelCallSummary) {
+        self.0.lock().unwrap().answered_elsewhere = Some(answer);
+    }
+
+    pub(crate) fn fail_once_reserved(&self, operation: &'static str) {
+        self.0.lock().unwrap().failing_once_reserved.push(operation);
+    }
+
     fn fault(&self, operation: &'static str) -> Result<(), StepFailure> {
         let mut kept = self.0.lock().unwrap();
         match kept.failing.iter().position(|failing| *failing == operation) {
@@ -138,7 +153,10 @@ impl AgentPorts for Memory {
     ) -> Result<Option<ModelCallSummary>, StepFailure> {
         self.fault("find_call")?;
         let key = (step_key.to_owned(), turn, request_hash.to_owned());
-        Ok(self.0.lock().unwrap().calls.get(&key).cloned())
+        let mut kept = self.0.lock().unwrap();
+        let found = kept.calls.get(&key).cloned();
+        kept.looked_for = Some(key);
+        Ok(found)
     }
 
     async fn record_call(&self, call: AnsweredCall<'_>) -> Result<(), StepFailure> {
@@ -154,7 +172,14 @@ impl AgentPorts for Memory {
 
     async fn reserve_call(&self, estimate: &[Amount]) -> Result<(), StepFailure> {
         self.fault("reserve_call")?;
-        self.0.lock().unwrap().purse.reserve(estimate)
+        let mut kept = self.0.lock().unwrap();
+        let failing = std::mem::take(&mut kept.failing_once_reserved);
+        kept.failing.extend(failing);
+        if let Some(answer) = kept.answered_elsewhere.take() {
+            let question = kept.looked_for.clone().unwrap();
+            kept.calls.insert(question, answer);
+        }
+        kept.purse.reserve(estimate)
     }
 
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure> {

@@ -11,7 +11,7 @@ use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_server::AgentExecutor;
 use serde_json::json;
 
-use super::log::{Line, Log, What};
+use super::log::{Line, Log, What, now_us};
 use super::values::{seed_in, value_of};
 
 /// Tokens that a call may use up at most.
@@ -50,8 +50,17 @@ impl ToyAgents {
         step: &AgentStep<'_>,
         seed: &ArtifactHash,
     ) -> Result<ModelCallSummary, StepFailure> {
-        ports.reserve_call(&[Amount { resource: Resource::Tokens, amount: RESERVED_TOKENS }]).await?;
-        self.write(step, What::CallAsked)?;
+        let reserved = [Amount { resource: Resource::Tokens, amount: RESERVED_TOKENS }];
+        ports.reserve_call(&reserved).await?;
+        let looked_us = now_us();
+        let looked = ports.find_call(step.run, step.step_key, 1, REQUEST).await;
+        if !matches!(looked, Ok(None)) {
+            ports.settle_call(&reserved, &[]).await?;
+        }
+        if let Some(answered) = looked? {
+            return Ok(answered);
+        }
+        self.write_line(Line { looked_us: Some(looked_us), ..line(step, What::CallAsked) })?;
         tokio::time::sleep(LATENCY).await;
         let (prompt, reply) = (format!("prompt {seed}").into_bytes(), format!("reply {seed}").into_bytes());
         let summary: ModelCallSummary = serde_json::from_value(json!({
@@ -74,7 +83,7 @@ impl ToyAgents {
             summary: &summary,
             prompt,
             reply,
-            released: vec![Amount { resource: Resource::Tokens, amount: RESERVED_TOKENS }],
+            released: reserved.to_vec(),
             used: vec![Amount { resource: Resource::Tokens, amount: CALL_TOKENS }],
         };
         ports.record_call(call).await?;
@@ -83,16 +92,25 @@ impl ToyAgents {
     }
 
     fn write(&self, step: &AgentStep<'_>, what: What) -> Result<(), StepFailure> {
-        let line = Line {
-            at_us: 0,
-            process: 0,
-            what,
-            run: step.run.to_string(),
-            key: step.step_key.to_owned(),
-            epoch: None,
-            device: None,
-            exclusive: false,
-        };
+        self.write_line(line(step, what))
+    }
+
+    fn write_line(&self, line: Line) -> Result<(), StepFailure> {
         self.log.write(line).map_err(|error| StepFailure::retriable("toy.log", error.to_string()))
+    }
+}
+
+/// A line about a step, without its time.
+fn line(step: &AgentStep<'_>, what: What) -> Line {
+    Line {
+        at_us: 0,
+        process: 0,
+        what,
+        run: step.run.to_string(),
+        key: step.step_key.to_owned(),
+        epoch: None,
+        device: None,
+        exclusive: false,
+        looked_us: None,
     }
 }

@@ -41,6 +41,9 @@ pub(crate) struct Line {
     pub(crate) epoch: Option<u64>,
     pub(crate) device: Option<u32>,
     pub(crate) exclusive: bool,
+    /// When a model is asked: when the last look for a committed answer began, by the same clock.
+    #[serde(default)]
+    pub(crate) looked_us: Option<i64>,
 }
 
 /// The machine's monotonic clock, in microseconds.

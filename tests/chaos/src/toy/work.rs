@@ -36,6 +36,7 @@ impl Work for ToyWork {
                 epoch: Some(step.epoch),
                 device: step.device,
                 exclusive: needs.device == DeviceUse::Exclusive,
+                looked_us: None,
             };
             self.log.write(line).map_err(|error| StepFailure::retriable("toy.log", error.to_string()))
         };

@@ -46,11 +46,12 @@ fn leases(run: &str, key: &str, lines: &[&Line], violations: &mut Vec<Violation>
     }
 }
 
-/// Nobody pays twice for an answer that was committed.
+/// Nobody pays for an answer that was committed before they looked for one. What is committed between the look and the
+/// question, by a try that lost its lease on the way, nobody can see in time.
 fn calls(run: &str, key: &str, lines: &[&Line], violations: &mut Vec<Violation>) {
     let committed = lines.iter().find(|line| line.what == What::CallCommitted);
     let Some(committed) = committed else { return };
-    if let Some(again) = lines.iter().find(|line| line.what == What::CallAsked && line.at_us > committed.at_us) {
+    if let Some(again) = lines.iter().find(|line| line.what == What::CallAsked && line.looked_us > Some(committed.at_us)) {
         let told = format!("{run} `{key}`: the model was asked again: {committed:?}, {again:?}");
         violations.push(Violation::new("an answered call is not paid again", told));
     }
