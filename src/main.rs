@@ -37,6 +37,11 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::Manners;
 use crate::output::Output;
 
+/// The engine allocates many small texts on one thread and frees them on another; the system's allocator takes a sixth
+/// of the time of a step for that (`docs/evidence/engine-notes.md`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     // A sandboxed child of a worker: it has to be alone in its process, before any thread starts.

@@ -1,5 +1,6 @@
 //! Opening: look before touching, lock, connect with the settings that durability rests on, migrate.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,7 +68,12 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     if !options.create && !database.exists() {
         return Err(StoreError::NotFound { noun: "database", id: database.display().to_string() });
     }
-    std::fs::create_dir_all(data_dir).map_err(|error| tell_io(&error, data_dir, "cannot create"))?;
+    // Sources and replies lie there: a new folder is its owner's alone. One that exists stays as it is.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)
+        .map_err(|error| tell_io(&error, data_dir, "cannot create"))?;
     let lock = ProcessLock::take(data_dir)?;
     if database.exists() {
         examine(&database).await?;

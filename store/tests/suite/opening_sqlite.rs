@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nightshift_engine::store::{Store, StoreError};
@@ -49,6 +50,19 @@ async fn closing_leaves_one_file_and_the_lock_s() {
     assert_eq!(names, [DATABASE_FILE, LOCK_FILE]);
     let error = bench.store.create_campaign(bench.new_campaign(1)).await.unwrap_err();
     assert!(error.to_string().contains("closed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_new_folder_is_its_owners_alone_and_an_old_one_stays_as_it_is() {
+    let outer = tempfile::tempdir().unwrap();
+    let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+    let (fresh, old) = (outer.path().join("fresh/data"), outer.path().join("old"));
+    fs::create_dir(&old).unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o750)).unwrap();
+    for folder in [&fresh, &old] {
+        SqlStore::open_sqlite(folder, OpenOptions::default()).await.unwrap().close().await.unwrap();
+    }
+    assert_eq!((mode(&fresh), mode(&old)), (0o700, 0o750));
 }
 
 #[tokio::test]

@@ -51,7 +51,9 @@ fn leases(run: &str, key: &str, lines: &[&Line], violations: &mut Vec<Violation>
 fn calls(run: &str, key: &str, lines: &[&Line], violations: &mut Vec<Violation>) {
     let committed = lines.iter().find(|line| line.what == What::CallCommitted);
     let Some(committed) = committed else { return };
-    if let Some(again) = lines.iter().find(|line| line.what == What::CallAsked && line.looked_us > Some(committed.at_us)) {
+    if let Some(again) =
+        lines.iter().find(|line| line.what == What::CallAsked && line.looked_us > Some(committed.at_us))
+    {
         let told = format!("{run} `{key}`: the model was asked again: {committed:?}, {again:?}");
         violations.push(Violation::new("an answered call is not paid again", told));
     }
