@@ -66,9 +66,9 @@ pub struct Advance {
     /// [`Advanced::Conflict`]. Asked for by a decision that was made before the event that it folds was committed, and by
     /// one that nothing may come before. None: events after `folded_seq` are left to the next decision.
     ///
-    /// When the change right before it in the same commit is a [`super::Change::Report`], that report has to have appended this
-    /// very event, now and not by an earlier copy; else it is a conflict too: without that, the end of a lost lease that
-    /// put another event in this place would be taken for the report that it made late.
+    /// When the change right before it in the same commit is a [`super::Change::Report`], that report has to have
+    /// appended this very event, now and not by an earlier copy; else it is a conflict too: without that, the end of a
+    /// lost lease that put another event in this place would be taken for the report that it made late.
     pub expects_last_seq: Option<u64>,
     /// The new state.
     pub state: Value,
