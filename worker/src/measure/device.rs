@@ -2,28 +2,31 @@
 //! are in place when the device is asked for alone. What came out of the timed calls stays on the device, and some of it,
 //! drawn at random, is compared afterwards.
 
+mod start;
+mod timed;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{DeviceConditions, DeviceMeasurement, Interval, Measurement, TimePair};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
+use nightshift_protocol::task::{TaskSpec, Tolerance};
 use nightshift_protocol::verdict::Finding;
 
+use self::start::prepare;
+pub(crate) use self::start::stage_sets;
+use self::timed::Timed;
 use super::rows::{RowTimes, time_rows};
 use super::samples::{float, inside};
 use super::witness::Witness;
-use super::{CONFIDENCE, PATIENCE, Side, failed, mutual, violation, whole};
+use super::{CONFIDENCE, Side, failed, violation, whole};
 use crate::compare::count_wrong;
 use crate::cost::Cost;
-use crate::gpu::{Conditions, Watch};
-use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
-use crate::runner::{Call, CallTime, Draw, Grounds, Launched, Session, SessionError, SessionOptions, note};
-use crate::statistics::{as_float, bootstrap_ratio, coefficient_of_variation, median, trimmed_mean};
-
-/// Sets of inputs that every timed call draws from.
-const SETS: usize = 3;
+use crate::gpu::Watch;
+use crate::inputs::{SecretSeeds, TensorData};
+use crate::runner::{Call, CallTime, Draw, Grounds, Session, note};
+use crate::statistics::{bootstrap_ratio, coefficient_of_variation, median};
 
 /// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
 /// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200 scattered by about
@@ -50,14 +53,6 @@ const RESAMPLES: usize = 1_000;
 /// Most kept calls that are compared afterwards, and what they may take on the device.
 const MAX_KEPT: usize = 8;
 const MAX_KEPT_BYTES: u64 = 64 << 20;
-
-/// Time that the device was at work beyond what the events around the calls showed, beyond the same for the baseline,
-/// before it is counted: nanoseconds.
-const HIDDEN_NS: f64 = 3_000.0;
-
-/// The same before it is held against the program: nanoseconds, and share of the call.
-const MISMATCH_NS: f64 = 5_000.0;
-const MISMATCH_SHARE: f64 = 0.25;
 
 /// Launches of a recorded graph.
 const GRAPH_LAUNCHES: usize = 20;
@@ -151,108 +146,12 @@ pub fn measure_on_device(
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
 }
 
-/// Starts everything, side by side where it takes its time, and puts inputs in place.
-fn prepare<'a>(
-    grounds: &Grounds<'_>,
-    spec: &'a TaskSpec,
-    shapes: &'a ConcreteShapes,
-    programs: &Programs<'_>,
-    mut seeds: SecretSeeds,
-    require_sandbox: bool,
-    cost: &mut Cost,
-) -> Result<Race<'a>, Side> {
-    let launch = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
-        let options = SessionOptions {
-            library,
-            shapes: std::slice::from_ref(shapes),
-            double,
-            memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
-            call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
-            core: None,
-            require_sandbox,
-            device: grounds.device,
-        };
-        Session::launch(grounds.host, &options, grounds.cancel)
-    };
-    let candidate = launch(programs.candidate, false, 1, require_sandbox);
-    let baseline = launch(programs.baseline, false, PATIENCE, false);
-    let truth = launch(programs.truth, true, PATIENCE, false);
-    cost.part("processes");
-    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
-    let sets: Vec<Vec<TensorData>> =
-        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
-    cost.part("inputs");
-    let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
-    let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
-    let truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
-    cost.part("contexts");
-    let mut witness = Witness::new(truth, spec, shapes);
-    candidate.init(&params).map_err(Side::Candidate)?;
-    baseline.init(&params).map_err(Side::Baseline)?;
-    witness.init(&params).map_err(Side::Baseline)?;
-    cost.part("libraries");
-    let mut findings = Vec::new();
-    // The first call finds out what every first call has to, and puts poison and guards in place.
-    if let Some(first) = sets.first() {
-        for breach in &candidate.run(first).map_err(Side::Candidate)?.breaches {
-            note(&mut findings, breach.finding());
-        }
-        baseline.run(first).map_err(Side::Baseline)?;
-    }
-    for (number, set) in sets.iter().enumerate() {
-        candidate.stage(number, set).map_err(Side::Candidate)?;
-        baseline.stage(number, set).map_err(Side::Baseline)?;
-    }
-    cost.part("first_calls");
-    Ok(Race {
-        candidate,
-        baseline,
-        witness,
-        tolerance: mutual(spec.tolerance),
-        sets,
-        seeds,
-        kept: Vec::new(),
-        findings,
-    })
-}
-
-/// Inputs on the device to draw from, the same for every session that is given the same seeds.
-pub(crate) fn stage_sets(
-    session: &mut Session,
-    shapes: &ConcreteShapes,
-    seeds: &mut SecretSeeds,
-) -> Result<Vec<Vec<TensorData>>, SessionError> {
-    let sets: Vec<Vec<TensorData>> =
-        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
-    if let Some(first) = sets.first() {
-        session.run(first)?;
-    }
-    for (number, set) in sets.iter().enumerate() {
-        session.stage(number, set)?;
-    }
-    Ok(sets)
-}
-
 /// A timed call whose outcome is still on the device.
 struct Kept {
     slot: usize,
     draw: Draw,
     candidate: CallTime,
     baseline: CallTime,
-}
-
-/// What was timed while the device was ours alone.
-struct Timed {
-    candidate: Vec<CallTime>,
-    baseline: Vec<CallTime>,
-    rows: RowTimes,
-    graph: Option<TimePair>,
-    conditions: Option<Conditions>,
-    rejected: u32,
-    rejected_because: Vec<String>,
-    steady: bool,
-    alone: Duration,
-    options: DeviceMeasureOptions,
 }
 
 /// Two programs, side by side on one device.
@@ -461,61 +360,4 @@ impl Race<'_> {
             cost: Vec::new(),
         }
     }
-}
-
-impl Timed {
-    fn baseline_ns(&self) -> Vec<f64> {
-        self.baseline.iter().copied().map(inside).collect()
-    }
-
-    /// Times of the candidate, with what the events around its calls did not show: work on other streams, by the clock
-    /// around the device's coming to rest, and whatever else, by the parent's clock around long rows of calls.
-    fn candidate_ns(&self) -> Vec<f64> {
-        let hidden = self.hidden_ns();
-        let counted = if hidden > HIDDEN_NS { hidden } else { 0.0 };
-        self.candidate.iter().map(|time| inside(*time) + counted).collect()
-    }
-
-    /// Half the width of the interval of the ratio by the spread of both: quick enough to be asked again and again.
-    fn standard_half_width(&self) -> f64 {
-        let spread = |times: Vec<f64>| {
-            let middle = trimmed_mean(&times, TRIMMED);
-            let within: Vec<f64> = times.into_iter().filter(|time| (time / middle - 1.0).abs() < 0.25).collect();
-            coefficient_of_variation(&within).powi(2)
-        };
-        let both = spread(self.baseline_ns()) + spread(self.candidate.iter().copied().map(inside).collect());
-        1.96 * (both / as_float(self.candidate.len().max(1))).sqrt()
-    }
-
-    /// What the events around the calls did not show, beyond the same for the baseline: on other streams, by the clock
-    /// around the device's coming to rest, or in whatever way, by the parent's clock around long rows of calls.
-    fn hidden_ns(&self) -> f64 {
-        let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
-        let unshown = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
-        let on_other_streams = unshown(&self.candidate) - unshown(&self.baseline);
-        let rows = self.rows.pair().map_or(0.0, |rows| {
-            // A row's calls are launched ahead of time, so that honest ones take less there, never more.
-            let baseline = (rows.baseline_ns - shown(&self.baseline)).max(0.0);
-            rows.candidate_ns - shown(&self.candidate) - baseline
-        });
-        on_other_streams.max(rows)
-    }
-
-    fn mismatch(&self) -> Option<Finding> {
-        let hidden = self.hidden_ns();
-        let shown = median(&self.candidate.iter().copied().map(inside).collect::<Vec<_>>());
-        (hidden > MISMATCH_NS.max((shown + hidden) * MISMATCH_SHARE)).then(|| {
-            let message = format!(
-                "a call takes {:.1} microseconds of the device, {:.1} more than the events around it showed",
-                (shown + hidden) / 1e3,
-                hidden / 1e3
-            );
-            violation("timing_mismatch", message)
-        })
-    }
-}
-
-/// What the clock around a call saw and its events did not.
-fn unshown(time: &CallTime) -> f64 {
-    float(time.processor_ns.unwrap_or(time.inside_ns)) - float(time.inside_ns)
 }

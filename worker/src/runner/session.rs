@@ -1,40 +1,29 @@
 //! The parent's side: one library, one shape, one process.
 
+mod error;
+mod grounds;
+mod watch;
+
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::ConcreteShapes;
 use nightshift_protocol::verdict::ProcessEnd;
 
+pub use self::error::SessionError;
+pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
+use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;
 use super::breach::Breach;
-use super::message::{Fault, Reply, Request};
+use super::message::{Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::process::{
-    CancelFlag, EndLimits, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, classify, pair,
-    receive, send,
-};
-use crate::sandbox::{DeviceAccess, JailPlan, Work};
-
-/// Captured output of a runner in bytes; more ends it.
-const OUTPUT_BYTES: usize = 256 * 1024;
-
-/// Printed lines that a report keeps.
-const PRINTED_LINES: usize = 20;
-
-/// Printed bytes that a report keeps.
-const PRINTED_BYTES: usize = 4096;
+use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
+use crate::sandbox::{JailPlan, Work};
 
 /// How long a runner may take to restrict itself.
 const START_LIMIT: Duration = Duration::from_secs(10);
-
-/// How long a program whose socket can be read without a question may take to turn out to have ended.
-const ENDING_LIMIT: Duration = Duration::from_millis(100);
 
 /// How long the taking hold of a device may take, in milliseconds: a machine with many devices takes its time.
 const OPEN_LIMIT_MS: u64 = 30_000;
@@ -44,127 +33,6 @@ const LOAD_EXTRA_MS: u64 = 2_000;
 
 /// Processor time of a runner in seconds: a backstop behind the time limit of each call.
 const CPU_LIMIT_S: u64 = 3_600;
-
-/// What a session is made of.
-#[derive(Debug, Clone)]
-pub struct SessionOptions<'a> {
-    /// The library.
-    pub library: &'a Path,
-    /// The tensors of a call: the shapes that it will be called with, the first one first.
-    pub shapes: &'a [ConcreteShapes],
-    /// Widen 32-bit floats to 64 bits: the library gives the truth.
-    pub double: bool,
-    /// Memory beside the tensors, in bytes.
-    pub memory_bytes: u64,
-    /// Wall time of one call in milliseconds.
-    pub call_timeout_ms: u64,
-    /// Processor core to stay on.
-    pub core: Option<usize>,
-    /// Load nothing unless files and network are out of reach.
-    pub require_sandbox: bool,
-    /// The GPU that tensors live on; none for the host.
-    pub device: Option<&'a DeviceUse>,
-}
-
-/// Where sessions are started.
-#[derive(Debug, Clone, Copy)]
-pub struct Grounds<'a> {
-    /// The binary of the children, and how they are isolated.
-    pub host: &'a JailHost,
-    /// The GPU that programs run on; none for the host.
-    pub device: Option<&'a DeviceUse>,
-    /// Ends everything.
-    pub cancel: &'a CancelFlag,
-    /// Keeps the steps of this worker on the device apart while one of them takes times; none where a step is alone
-    /// anyway.
-    pub gate: Option<&'a RwLock<()>>,
-}
-
-impl<'a> Grounds<'a> {
-    /// Waits for a place on the device beside others.
-    #[must_use]
-    pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
-        self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Waits until nothing else is at work on the device, and keeps it so.
-    #[must_use]
-    pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
-        self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The shapes that one process serves, in the order given. On the host a process is cheap and each shape gets a
-    /// fresh one; on a device taking hold of it costs more than most checks.
-    #[must_use]
-    pub fn together(&self, shapes: &'a [ConcreteShapes]) -> Vec<&'a [ConcreteShapes]> {
-        if self.device.is_some() { vec![shapes] } else { shapes.chunks(1).collect() }
-    }
-}
-
-/// A GPU for programs to run on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceUse {
-    /// How a jailed process gets to it.
-    pub access: DeviceAccess,
-    /// Libraries of the toolkit that programs may rely on.
-    pub libraries: Vec<PathBuf>,
-}
-
-/// Why a session is over.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The program ended, or was ended.
-    #[error("{}", .0.describe())]
-    Ended(ProcessEnd),
-    /// The isolation is not sufficient; the library was not loaded.
-    #[error("the isolation of this machine is not sufficient")]
-    Insufficient(Box<SandboxReport>),
-    /// The device could not be taken hold of; the library was not loaded.
-    #[error("the GPU cannot be used: {error} while {during}")]
-    Device {
-        /// The driver's name of the error.
-        error: String,
-        /// What was asked of the driver.
-        during: String,
-    },
-    /// It could not be run at all.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
-
-impl SessionError {
-    /// How the program ended, or why the step cannot be carried out.
-    pub fn into_end(self) -> Result<ProcessEnd, StepFailure> {
-        match self {
-            Self::Ended(end) => Ok(end),
-            Self::Insufficient(report) => Err(insufficient(&report)),
-            error @ Self::Device { .. } => Err(StepFailure::retriable("gpu.unusable", error.to_string())),
-            Self::Process(error) => Err(error.into()),
-        }
-    }
-}
-
-fn insufficient(report: &SandboxReport) -> StepFailure {
-    let missing = match (report.isolates_files, report.isolates_network) {
-        (false, false) => "files nor the network",
-        (false, true) => "files",
-        _ => "the network",
-    };
-    let refused: Vec<String> = report
-        .means
-        .iter()
-        .filter(|means| !means.in_force)
-        .map(|means| format!("{}: {}", means.name, means.detail))
-        .collect();
-    StepFailure::fatal(
-        "sandbox.insufficient",
-        format!(
-            "this machine cannot keep {missing} out of reach of the program ({}); code of a live model is only run \
-             without that when `--allow-unsandboxed` says so",
-            refused.join("; ")
-        ),
-    )
-}
 
 /// Times of one call in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -504,121 +372,6 @@ impl Session {
         let time = self.call()?;
         Ok(self.collect(time))
     }
-
-    /// The last lines that the program printed, errors last.
-    #[must_use]
-    pub fn printed(&self) -> String {
-        let mut text = String::from_utf8_lossy(self.jail.stdout.kept()).into_owned();
-        text.push_str(&String::from_utf8_lossy(self.jail.stderr.kept()));
-        last_lines(&self.without_path(&text))
-    }
-
-    /// Sends a request and waits for its answer, watching time, memory and output.
-    pub(super) fn ask(&mut self, request: &Request, limit_ms: u64) -> Result<(Reply, Duration), SessionError> {
-        let nonce = request.nonce();
-        if self.channel_has_something()? {
-            return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
-        }
-        let started = Instant::now();
-        let deadline = started + Duration::from_millis(limit_ms);
-        if send(&self.channel, request, &[]).is_err() {
-            return Err(self.find_out_how_it_ended());
-        }
-        loop {
-            let now = Instant::now();
-            let Some(left) = deadline.checked_duration_since(now) else {
-                return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
-            };
-            if self.jail.pump(left.min(WATCH_INTERVAL), Some(self.channel.as_fd()))? {
-                let outside = started.elapsed();
-                return match receive::<Reply>(&self.channel) {
-                    Ok(Some(received)) if received.message.nonce == nonce => {
-                        self.settled_ns = self.jail.processor_ns();
-                        self.watch()?;
-                        if let Some(fault) = received.message.fault {
-                            let Fault { error, during } = fault;
-                            return Err(self.give_up(ProcessEnd::DeviceFault { error, during }));
-                        }
-                        Ok((received.message, outside))
-                    }
-                    Ok(Some(_)) => Err(self.give_up_over_protocol("an answer to a question that was not asked")),
-                    Ok(None) => Err(self.find_out_how_it_ended()),
-                    Err(error) => Err(self.give_up_over_protocol(&error.to_string())),
-                };
-            }
-            if self.jail.is_over() {
-                return Err(self.find_out_how_it_ended());
-            }
-            self.watch()?;
-        }
-    }
-
-    /// Ends the program when it is cancelled, prints too much or eats memory.
-    fn watch(&mut self) -> Result<(), SessionError> {
-        if self.cancel.is_cancelled() {
-            self.jail.finish();
-            return Err(ProcessError::Cancelled.into());
-        }
-        if self.jail.output_exceeded() {
-            let limit_bytes = u64::try_from(OUTPUT_BYTES).unwrap_or(u64::MAX);
-            return Err(self.give_up(ProcessEnd::OutputExceeded { limit_bytes }));
-        }
-        if let Some(resident) = self.jail.resident_bytes() {
-            // The arena is shared and does not count; other shared memory does.
-            let beside_arena = resident.total.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
-            let own = resident.private.saturating_sub(self.base_private_bytes);
-            self.peak_bytes = self.peak_bytes.max(own).max(beside_arena);
-        }
-        if self.peak_bytes > self.memory_bytes {
-            let (limit_bytes, peak_bytes) = (self.memory_bytes, self.peak_bytes);
-            return Err(self.give_up(ProcessEnd::MemoryExceeded { limit_bytes, peak_bytes }));
-        }
-        Ok(())
-    }
-
-    fn channel_has_something(&mut self) -> Result<bool, SessionError> {
-        // A closed channel can be read, too: then the program is over, which `send` finds out.
-        let ready = self.jail.pump(Duration::ZERO, Some(self.channel.as_fd()))?;
-        if !ready {
-            return Ok(false);
-        }
-        self.jail.last_words_within(ENDING_LIMIT)?;
-        Ok(!self.jail.is_over())
-    }
-
-    fn find_out_how_it_ended(&mut self) -> SessionError {
-        let raw = match self.jail.last_words() {
-            Ok(raw) => raw,
-            Err(error) => return error.into(),
-        };
-        self.jail.finish();
-        let Some(raw) = raw else {
-            return self.give_up_over_protocol("it closed the runner's socket");
-        };
-        let beside_arena = raw.peak_bytes.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
-        let peak_bytes = self.peak_bytes.max(beside_arena);
-        let limits = EndLimits { memory_bytes: self.memory_bytes, cpu_ms: CPU_LIMIT_S * 1000 };
-        let end = match classify(raw, peak_bytes, limits, self.jail.stderr.kept()) {
-            // A runner only ends when its parent does: this one was ended from within.
-            ProcessEnd::Finished => ProcessEnd::Exited { status: 0 },
-            end => end,
-        };
-        SessionError::Ended(end)
-    }
-
-    pub(super) fn give_up(&mut self, end: ProcessEnd) -> SessionError {
-        self.jail.finish();
-        SessionError::Ended(end)
-    }
-
-    fn give_up_over_protocol(&mut self, message: &str) -> SessionError {
-        self.give_up(ProcessEnd::ProtocolBroken { message: message.to_owned() })
-    }
-
-    /// Paths of this machine say nothing to the program's author.
-    fn without_path(&self, text: &str) -> String {
-        text.replace(&*self.library.to_string_lossy(), "the library")
-    }
 }
 
 fn call_failed(entry_point: &str, status: i32) -> ProcessEnd {
@@ -631,18 +384,9 @@ fn poison(random: u64) -> [u8; 8] {
     [a, b, 0xFC, 0x7F, a, b, 0xFC, 0x7F]
 }
 
-fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let kept = lines.get(lines.len().saturating_sub(PRINTED_LINES)..).unwrap_or_default().join("\n");
-    let start = kept.len().saturating_sub(PRINTED_BYTES);
-    let start = (start..kept.len()).find(|index| kept.is_char_boundary(*index)).unwrap_or(0);
-    kept.get(start..).unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
     #[test]
     fn poison_is_not_a_number_in_both_widths() {
         for random in [0, u64::MAX, 0x1234_5678_9ABC_DEF0] {
@@ -650,13 +394,5 @@ mod tests {
             assert!(f64::from_le_bytes(bytes).is_nan());
             assert!(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).is_nan());
         }
-    }
-
-    #[test]
-    fn only_the_last_lines_are_kept() {
-        let text: String = (0..100).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n");
-        let kept = last_lines(&text);
-        assert!(kept.starts_with("line 80") && kept.ends_with("line 99"));
-        assert!(last_lines(&"é".repeat(PRINTED_BYTES)).len() <= PRINTED_BYTES);
     }
 }

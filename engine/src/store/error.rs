@@ -1,0 +1,99 @@
+//! Why the store did not do something.
+
+use nightshift_protocol::run::IllegalTransition;
+
+/// Why the store did not do it. The code is stable; see `docs/errors.md`.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has the database.
+    #[error("{0}")]
+    Locked(String),
+    /// The folder or file cannot be written.
+    #[error("{0}")]
+    ReadOnly(String),
+    /// Something else than a data folder with a database is in its place.
+    #[error("{0}")]
+    Unusable(String),
+    /// No space is left.
+    #[error("{0}")]
+    Full(String),
+    /// The file is damaged or no database of ours.
+    #[error("{0}")]
+    Corrupt(String),
+    /// It was written by a newer release.
+    #[error("{0}")]
+    TooNew(String),
+    /// It does not exist.
+    #[error("{noun} `{id}` does not exist")]
+    NotFound {
+        /// What it would be.
+        noun: &'static str,
+        /// The id that was asked for.
+        id: String,
+    },
+    /// The same idempotency key with another request.
+    #[error("the idempotency key `{key}` was used for another request: choose a new key, or repeat the first request")]
+    IdempotencyConflict {
+        /// The key.
+        key: String,
+    },
+    /// What was asked for cannot be done with what is stored; the message says why and what to do.
+    #[error("{message}")]
+    Refused {
+        /// Stable code.
+        code: &'static str,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// The database server cannot be reached, or refuses us.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The status does not allow it.
+    #[error(transparent)]
+    Illegal(#[from] IllegalTransition),
+    /// Anything else.
+    #[error("the database failed: {0}")]
+    Other(String),
+}
+
+impl StoreError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Locked(_) => "store.locked",
+            Self::ReadOnly(_) => "store.read_only",
+            Self::Unusable(_) => "store.unusable",
+            Self::Full(_) => "store.full",
+            Self::Corrupt(_) => "store.corrupt",
+            Self::TooNew(_) => "store.too_new",
+            Self::NotFound { noun: "campaign", .. } => "campaign.not_found",
+            Self::NotFound { noun: "run", .. } => "run.not_found",
+            Self::NotFound { noun: "step", .. } => "step.not_found",
+            Self::NotFound { noun: "artifact", .. } => "artifact.not_found",
+            Self::NotFound { noun: "worker", .. } => "worker.not_found",
+            Self::NotFound { noun: "server", .. } => "server.not_found",
+            Self::NotFound { noun: "token", .. } => "token.not_found",
+            Self::NotFound { noun: "device", .. } => "device.not_found",
+            Self::NotFound { .. } => "store.not_found",
+            Self::IdempotencyConflict { .. } => "request.idempotency_conflict",
+            Self::Refused { code, .. } => code,
+            Self::Unreachable(_) => "store.unreachable",
+            Self::Illegal(_) => "request.illegal_transition",
+            Self::Other(_) => "store.failed",
+        }
+    }
+
+    /// Whether the same call may succeed later without anyone doing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Other(_) | Self::Full(_) | Self::Unreachable(_))
+    }
+}
+
+/// A store that answers something else than it was asked.
+pub(super) fn mismatch() -> StoreError {
+    StoreError::Other(
+        "the store answered another question than it was asked; this is a defect of the program".to_owned(),
+    )
+}

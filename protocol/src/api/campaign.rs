@@ -1,0 +1,86 @@
+//! Campaigns: created, listed, shown, and given other limits.
+
+use serde::{Deserialize, Serialize};
+
+use super::run::{RunCounts, RunSummary};
+use crate::budget::{BudgetCaps, BudgetLine};
+use crate::campaign::CampaignSpec;
+use crate::id::{CampaignId, RunId};
+use crate::schedule::Schedule;
+use crate::time::TimestampMs;
+
+/// `POST /campaigns`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreateCampaign {
+    /// What is asked for.
+    pub spec: CampaignSpec,
+}
+
+/// Answer to `POST /campaigns`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CampaignCreated {
+    /// The campaign.
+    pub campaign: CampaignId,
+    /// Its runs, in the order of the tasks.
+    pub runs: Vec<RunId>,
+    /// Whether the same idempotency key had created it before.
+    pub existed: bool,
+}
+
+/// A campaign in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CampaignSummary {
+    /// Id.
+    pub id: CampaignId,
+    /// Name for people.
+    pub name: String,
+    /// `scripted`, or `endpoint/model`.
+    pub model: String,
+    /// Whether replies were written beforehand.
+    pub scripted: bool,
+    /// When it was created.
+    pub created_at: TimestampMs,
+    /// Runs by status.
+    pub runs: RunCounts,
+    /// When it may work; always without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Head start of its steps.
+    #[serde(default)]
+    pub priority: i32,
+    /// Share beside other campaigns.
+    #[serde(default)]
+    pub weight: u32,
+}
+
+/// A campaign with its runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CampaignDetail {
+    /// The campaign.
+    pub summary: CampaignSummary,
+    /// What was asked for.
+    pub spec: CampaignSpec,
+    /// Its runs.
+    pub runs: Vec<RunSummary>,
+    /// Where its budget stands: one line per resource.
+    #[serde(default)]
+    pub budget: Vec<BudgetLine>,
+}
+
+/// `POST /campaigns/{id}/limits`: changes what is given, leaves the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimits {
+    /// All caps, those that stay too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetCaps>,
+    /// A new schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// Whether the schedule is taken away.
+    #[serde(default)]
+    pub no_schedule: bool,
+    /// A new weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+}

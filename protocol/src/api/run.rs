@@ -1,0 +1,194 @@
+//! Runs, their steps and their events, as they are listed and shown.
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::ArtifactHash;
+use crate::attempt::{Attempt, StopReason};
+use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
+use crate::measurement::Interval;
+use crate::model_call::ModelCallSummary;
+use crate::plan::PlanVersion;
+use crate::run::{RunStatus, StepStatus};
+use crate::step::{PreparedTask, StepFailure, StepKind};
+use crate::time::TimestampMs;
+
+/// Number of runs by status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunCounts {
+    /// Running.
+    pub running: u64,
+    /// Paused.
+    pub paused: u64,
+    /// Being cancelled.
+    pub cancelling: u64,
+    /// Completed.
+    pub completed: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Cancelled.
+    pub cancelled: u64,
+}
+
+impl RunCounts {
+    /// Runs that are not over.
+    #[must_use]
+    pub fn unfinished(&self) -> u64 {
+        self.running + self.paused + self.cancelling
+    }
+
+    /// All runs.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.unfinished() + self.completed + self.failed + self.cancelled
+    }
+
+    /// Counts `n` more runs of that status.
+    pub fn add(&mut self, status: RunStatus, n: u64) {
+        let slot = match status {
+            RunStatus::Running => &mut self.running,
+            RunStatus::Paused => &mut self.paused,
+            RunStatus::Cancelling => &mut self.cancelling,
+            RunStatus::Completed => &mut self.completed,
+            RunStatus::Failed => &mut self.failed,
+            RunStatus::Cancelled => &mut self.cancelled,
+        };
+        *slot += n;
+    }
+}
+
+/// The few facts of a run that lists show. The strategy computes them with every decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunDigest {
+    /// The task's name.
+    pub task: String,
+    /// `scripted`, or `endpoint/model`.
+    pub model: String,
+    /// Whether replies were written beforehand.
+    pub scripted: bool,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Number of the best correct attempt.
+    pub best_attempt: Option<u32>,
+    /// Its speedup.
+    pub best_speedup: Option<Interval>,
+    /// Whether that speedup was confirmed in a fresh process.
+    pub best_confirmed: bool,
+    /// Why the run ended.
+    pub stop_reason: Option<StopReason>,
+    /// What it does or waits for, for example `subtask 1, attempt 3: measure`.
+    pub activity: String,
+}
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Id.
+    pub id: RunId,
+    /// Its campaign.
+    pub campaign: CampaignId,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// When it was created.
+    pub created_at: TimestampMs,
+    /// When it ended.
+    pub finished_at: Option<TimestampMs>,
+    /// What lists show.
+    pub digest: RunDigest,
+    /// Why it failed, when a step could not be carried out.
+    pub failure: Option<StepFailure>,
+    /// Head start of its steps.
+    #[serde(default)]
+    pub priority: i32,
+    /// Gates that a person has to open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaits: Vec<String>,
+    /// The server that decides for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ServerId>,
+}
+
+/// Everything that is known about a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunView {
+    /// The task.
+    pub task: ArtifactHash,
+    /// The prepared reference.
+    pub prepared: Option<PreparedTask>,
+    /// Plans, oldest first.
+    pub plans: Vec<PlanVersion>,
+    /// Attempts, oldest first.
+    pub attempts: Vec<Attempt>,
+    /// Number of the best correct attempt.
+    pub best_attempt: Option<u32>,
+    /// Why the run ended.
+    pub stop_reason: Option<StopReason>,
+    /// Model calls of steps that failed in the end: no plan and no attempt lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_calls: Vec<ModelCallSummary>,
+}
+
+/// A run with everything about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunDetail {
+    /// As in a list.
+    pub summary: RunSummary,
+    /// What is known.
+    pub view: RunView,
+    /// Steps that are not over, and why they wait.
+    pub open_steps: Vec<StepView>,
+}
+
+/// A step, without input and output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepView {
+    /// Id.
+    pub id: StepId,
+    /// Its run.
+    pub run: RunId,
+    /// Key within the run, for example `subtask1/attempt3/build`.
+    pub key: String,
+    /// Kind.
+    pub kind: StepKind,
+    /// Where it stands.
+    pub status: StepStatus,
+    /// How often it was begun.
+    pub tries: u32,
+    /// The lease epoch.
+    pub epoch: u64,
+    /// Who carries it out, or did.
+    pub worker: Option<WorkerId>,
+    /// When it was scheduled.
+    pub scheduled_at: TimestampMs,
+    /// When the last try began.
+    pub started_at: Option<TimestampMs>,
+    /// When it ended.
+    pub finished_at: Option<TimestampMs>,
+    /// Why the last try failed.
+    pub failure: Option<StepFailure>,
+    /// Why it is not running: `no worker offers worker/cuda/exclusive`, `retry in 4 s after model.timeout: …`, `the run is paused`.
+    pub waiting_for: Option<String>,
+}
+
+/// One entry of a run's log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Position in the run's log, from 1, without gaps.
+    pub seq: u64,
+    /// When it was appended.
+    pub at: TimestampMs,
+    /// Kind, past tense, for example `step_completed`.
+    pub kind: String,
+    /// The step's key, for events of a step.
+    pub step_key: Option<String>,
+    /// The whole event.
+    pub body: serde_json::Value,
+}
+
+/// Answer to `GET /runs/{id}/events?after=&wait_ms=`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventsPage {
+    /// Events after the given position, oldest first.
+    pub events: Vec<EventView>,
+    /// Where the run stands now.
+    pub status: RunStatus,
+}

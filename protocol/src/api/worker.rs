@@ -1,0 +1,95 @@
+//! Workers: they introduce themselves, are listed and drained, and have devices on which nothing may run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::WorkerId;
+use crate::machine::{Offers, Quarantine};
+use crate::time::TimestampMs;
+
+/// `POST /workers`: a worker process introduces itself. A restarted one is a new worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegisterWorker {
+    /// Name for people.
+    pub name: String,
+    /// Whether it lives in the server's process: its leases are freed as soon as the server starts again.
+    pub embedded: bool,
+    /// What it can do.
+    pub offers: Offers,
+    /// Its version.
+    pub version: String,
+}
+
+/// Answer to `POST /workers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRegistered {
+    /// Its id from now on.
+    pub worker: WorkerId,
+    /// How long a lease lasts without a heartbeat, in milliseconds.
+    pub lease_ms: u64,
+    /// How often to send a heartbeat, in milliseconds.
+    pub heartbeat_ms: u64,
+}
+
+/// A device on which nothing may run for now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantinedDevice {
+    /// Its number, as offered.
+    pub device: u32,
+    /// Why.
+    pub quarantine: Quarantine,
+}
+
+/// A quarantined device in a list, and the answer to `POST /devices/{device}/release`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuarantineView {
+    /// The driver's name of the device.
+    pub device: String,
+    /// Its number on its worker.
+    pub number: u32,
+    /// Its model.
+    pub name: String,
+    /// Its worker, which may be gone.
+    pub worker: WorkerId,
+    /// The worker's name for people.
+    pub worker_name: String,
+    /// What is wrong, and since when.
+    pub quarantine: Quarantine,
+    /// When somebody asked for it to be tested and used again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<TimestampMs>,
+    /// Who that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_by: Option<String>,
+}
+
+/// A worker in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerView {
+    /// Id.
+    pub id: WorkerId,
+    /// Name for people.
+    pub name: String,
+    /// Whether it lives in the server's process.
+    pub embedded: bool,
+    /// When it was last heard of.
+    pub last_seen_at: TimestampMs,
+    /// Steps in its hands.
+    pub leases: u64,
+    /// What it can do.
+    pub offers: Offers,
+    /// Its version.
+    pub version: String,
+    /// Whether it takes nothing new and will end.
+    #[serde(default)]
+    pub draining: bool,
+    /// Whether it was not heard of for so long that it has most likely ended.
+    #[serde(default)]
+    pub silent: bool,
+}
+
+/// `POST /workers/{id}/drain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Whether it takes nothing new; false takes the request back.
+    pub draining: bool,
+}

@@ -1,0 +1,97 @@
+//! Everything before the first timed call: processes, contexts, libraries and inputs.
+
+use std::path::Path;
+
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+
+use super::{Programs, Race};
+use crate::cost::Cost;
+use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
+use crate::measure::witness::Witness;
+use crate::measure::{PATIENCE, Side, mutual};
+use crate::runner::{Grounds, Launched, Session, SessionError, SessionOptions, note};
+
+/// Sets of inputs that every timed call draws from.
+const SETS: usize = 3;
+
+/// Starts everything, side by side where it takes its time, and puts inputs in place.
+pub(super) fn prepare<'a>(
+    grounds: &Grounds<'_>,
+    spec: &'a TaskSpec,
+    shapes: &'a ConcreteShapes,
+    programs: &Programs<'_>,
+    mut seeds: SecretSeeds,
+    require_sandbox: bool,
+    cost: &mut Cost,
+) -> Result<Race<'a>, Side> {
+    let launch = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
+        let options = SessionOptions {
+            library,
+            shapes: std::slice::from_ref(shapes),
+            double,
+            memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
+            call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
+            core: None,
+            require_sandbox,
+            device: grounds.device,
+        };
+        Session::launch(grounds.host, &options, grounds.cancel)
+    };
+    let candidate = launch(programs.candidate, false, 1, require_sandbox);
+    let baseline = launch(programs.baseline, false, PATIENCE, false);
+    let truth = launch(programs.truth, true, PATIENCE, false);
+    cost.part("processes");
+    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+    let sets: Vec<Vec<TensorData>> =
+        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+    cost.part("inputs");
+    let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
+    let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
+    let truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
+    cost.part("contexts");
+    let mut witness = Witness::new(truth, spec, shapes);
+    candidate.init(&params).map_err(Side::Candidate)?;
+    baseline.init(&params).map_err(Side::Baseline)?;
+    witness.init(&params).map_err(Side::Baseline)?;
+    cost.part("libraries");
+    let mut findings = Vec::new();
+    // The first call finds out what every first call has to, and puts poison and guards in place.
+    if let Some(first) = sets.first() {
+        for breach in &candidate.run(first).map_err(Side::Candidate)?.breaches {
+            note(&mut findings, breach.finding());
+        }
+        baseline.run(first).map_err(Side::Baseline)?;
+    }
+    for (number, set) in sets.iter().enumerate() {
+        candidate.stage(number, set).map_err(Side::Candidate)?;
+        baseline.stage(number, set).map_err(Side::Baseline)?;
+    }
+    cost.part("first_calls");
+    Ok(Race {
+        candidate,
+        baseline,
+        witness,
+        tolerance: mutual(spec.tolerance),
+        sets,
+        seeds,
+        kept: Vec::new(),
+        findings,
+    })
+}
+
+/// Inputs on the device to draw from, the same for every session that is given the same seeds.
+pub(crate) fn stage_sets(
+    session: &mut Session,
+    shapes: &ConcreteShapes,
+    seeds: &mut SecretSeeds,
+) -> Result<Vec<Vec<TensorData>>, SessionError> {
+    let sets: Vec<Vec<TensorData>> =
+        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+    if let Some(first) = sets.first() {
+        session.run(first)?;
+    }
+    for (number, set) in sets.iter().enumerate() {
+        session.stage(number, set)?;
+    }
+    Ok(sets)
+}

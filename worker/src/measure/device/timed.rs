@@ -1,0 +1,93 @@
+//! What was timed on a device, and what can be told from it.
+
+use std::time::Duration;
+
+use nightshift_protocol::measurement::TimePair;
+use nightshift_protocol::verdict::Finding;
+
+use super::{DeviceMeasureOptions, TRIMMED};
+use crate::gpu::Conditions;
+use crate::measure::rows::RowTimes;
+use crate::measure::samples::{float, inside};
+use crate::measure::violation;
+use crate::runner::CallTime;
+use crate::statistics::{as_float, coefficient_of_variation, median, trimmed_mean};
+
+/// Time that the device was at work beyond what the events around the calls showed, beyond the same for the baseline,
+/// before it is counted: nanoseconds.
+const HIDDEN_NS: f64 = 3_000.0;
+
+/// The same before it is held against the program: nanoseconds, and share of the call.
+const MISMATCH_NS: f64 = 5_000.0;
+const MISMATCH_SHARE: f64 = 0.25;
+
+/// What was timed while the device was ours alone.
+pub(super) struct Timed {
+    pub(super) candidate: Vec<CallTime>,
+    pub(super) baseline: Vec<CallTime>,
+    pub(super) rows: RowTimes,
+    pub(super) graph: Option<TimePair>,
+    pub(super) conditions: Option<Conditions>,
+    pub(super) rejected: u32,
+    pub(super) rejected_because: Vec<String>,
+    pub(super) steady: bool,
+    pub(super) alone: Duration,
+    pub(super) options: DeviceMeasureOptions,
+}
+
+impl Timed {
+    pub(super) fn baseline_ns(&self) -> Vec<f64> {
+        self.baseline.iter().copied().map(inside).collect()
+    }
+
+    /// Times of the candidate, with what the events around its calls did not show: work on other streams, by the clock
+    /// around the device's coming to rest, and whatever else, by the parent's clock around long rows of calls.
+    pub(super) fn candidate_ns(&self) -> Vec<f64> {
+        let hidden = self.hidden_ns();
+        let counted = if hidden > HIDDEN_NS { hidden } else { 0.0 };
+        self.candidate.iter().map(|time| inside(*time) + counted).collect()
+    }
+
+    /// Half the width of the interval of the ratio by the spread of both: quick enough to be asked again and again.
+    pub(super) fn standard_half_width(&self) -> f64 {
+        let spread = |times: Vec<f64>| {
+            let middle = trimmed_mean(&times, TRIMMED);
+            let within: Vec<f64> = times.into_iter().filter(|time| (time / middle - 1.0).abs() < 0.25).collect();
+            coefficient_of_variation(&within).powi(2)
+        };
+        let both = spread(self.baseline_ns()) + spread(self.candidate.iter().copied().map(inside).collect());
+        1.96 * (both / as_float(self.candidate.len().max(1))).sqrt()
+    }
+
+    /// What the events around the calls did not show, beyond the same for the baseline: on other streams, by the clock
+    /// around the device's coming to rest, or in whatever way, by the parent's clock around long rows of calls.
+    fn hidden_ns(&self) -> f64 {
+        let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
+        let unshown = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
+        let on_other_streams = unshown(&self.candidate) - unshown(&self.baseline);
+        let rows = self.rows.pair().map_or(0.0, |rows| {
+            // A row's calls are launched ahead of time, so that honest ones take less there, never more.
+            let baseline = (rows.baseline_ns - shown(&self.baseline)).max(0.0);
+            rows.candidate_ns - shown(&self.candidate) - baseline
+        });
+        on_other_streams.max(rows)
+    }
+
+    pub(super) fn mismatch(&self) -> Option<Finding> {
+        let hidden = self.hidden_ns();
+        let shown = median(&self.candidate.iter().copied().map(inside).collect::<Vec<_>>());
+        (hidden > MISMATCH_NS.max((shown + hidden) * MISMATCH_SHARE)).then(|| {
+            let message = format!(
+                "a call takes {:.1} microseconds of the device, {:.1} more than the events around it showed",
+                (shown + hidden) / 1e3,
+                hidden / 1e3
+            );
+            violation("timing_mismatch", message)
+        })
+    }
+}
+
+/// What the clock around a call saw and its events did not.
+fn unshown(time: &CallTime) -> f64 {
+    float(time.processor_ns.unwrap_or(time.inside_ns)) - float(time.inside_ns)
+}

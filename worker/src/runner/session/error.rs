@@ -1,0 +1,63 @@
+//! Why a session is over.
+
+use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::verdict::ProcessEnd;
+
+use crate::process::ProcessError;
+
+/// Why a session is over.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The program ended, or was ended.
+    #[error("{}", .0.describe())]
+    Ended(ProcessEnd),
+    /// The isolation is not sufficient; the library was not loaded.
+    #[error("the isolation of this machine is not sufficient")]
+    Insufficient(Box<SandboxReport>),
+    /// The device could not be taken hold of; the library was not loaded.
+    #[error("the GPU cannot be used: {error} while {during}")]
+    Device {
+        /// The driver's name of the error.
+        error: String,
+        /// What was asked of the driver.
+        during: String,
+    },
+    /// It could not be run at all.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+impl SessionError {
+    /// How the program ended, or why the step cannot be carried out.
+    pub fn into_end(self) -> Result<ProcessEnd, StepFailure> {
+        match self {
+            Self::Ended(end) => Ok(end),
+            Self::Insufficient(report) => Err(insufficient(&report)),
+            error @ Self::Device { .. } => Err(StepFailure::retriable("gpu.unusable", error.to_string())),
+            Self::Process(error) => Err(error.into()),
+        }
+    }
+}
+
+fn insufficient(report: &SandboxReport) -> StepFailure {
+    let missing = match (report.isolates_files, report.isolates_network) {
+        (false, false) => "files nor the network",
+        (false, true) => "files",
+        _ => "the network",
+    };
+    let refused: Vec<String> = report
+        .means
+        .iter()
+        .filter(|means| !means.in_force)
+        .map(|means| format!("{}: {}", means.name, means.detail))
+        .collect();
+    StepFailure::fatal(
+        "sandbox.insufficient",
+        format!(
+            "this machine cannot keep {missing} out of reach of the program ({}); code of a live model is only run \
+             without that when `--allow-unsandboxed` says so",
+            refused.join("; ")
+        ),
+    )
+}

@@ -1,0 +1,74 @@
+//! What a session is made of, and where it is started.
+
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use nightshift_protocol::task::ConcreteShapes;
+
+use crate::process::{CancelFlag, JailHost};
+use crate::sandbox::DeviceAccess;
+
+/// What a session is made of.
+#[derive(Debug, Clone)]
+pub struct SessionOptions<'a> {
+    /// The library.
+    pub library: &'a Path,
+    /// The tensors of a call: the shapes that it will be called with, the first one first.
+    pub shapes: &'a [ConcreteShapes],
+    /// Widen 32-bit floats to 64 bits: the library gives the truth.
+    pub double: bool,
+    /// Memory beside the tensors, in bytes.
+    pub memory_bytes: u64,
+    /// Wall time of one call in milliseconds.
+    pub call_timeout_ms: u64,
+    /// Processor core to stay on.
+    pub core: Option<usize>,
+    /// Load nothing unless files and network are out of reach.
+    pub require_sandbox: bool,
+    /// The GPU that tensors live on; none for the host.
+    pub device: Option<&'a DeviceUse>,
+}
+
+/// Where sessions are started.
+#[derive(Debug, Clone, Copy)]
+pub struct Grounds<'a> {
+    /// The binary of the children, and how they are isolated.
+    pub host: &'a JailHost,
+    /// The GPU that programs run on; none for the host.
+    pub device: Option<&'a DeviceUse>,
+    /// Ends everything.
+    pub cancel: &'a CancelFlag,
+    /// Keeps the steps of this worker on the device apart while one of them takes times; none where a step is alone
+    /// anyway.
+    pub gate: Option<&'a RwLock<()>>,
+}
+
+impl<'a> Grounds<'a> {
+    /// Waits for a place on the device beside others.
+    #[must_use]
+    pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
+        self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until nothing else is at work on the device, and keeps it so.
+    #[must_use]
+    pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
+        self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The shapes that one process serves, in the order given. On the host a process is cheap and each shape gets a
+    /// fresh one; on a device taking hold of it costs more than most checks.
+    #[must_use]
+    pub fn together(&self, shapes: &'a [ConcreteShapes]) -> Vec<&'a [ConcreteShapes]> {
+        if self.device.is_some() { vec![shapes] } else { shapes.chunks(1).collect() }
+    }
+}
+
+/// A GPU for programs to run on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// How a jailed process gets to it.
+    pub access: DeviceAccess,
+    /// Libraries of the toolkit that programs may rely on.
+    pub libraries: Vec<PathBuf>,
+}
