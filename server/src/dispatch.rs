@@ -29,9 +29,12 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Learns of routes that steps got since the last time.
-    pub(crate) async fn learn_routes(&self, store: &dyn Store) -> Result<(), StoreError> {
+    /// Learns of routes that steps got since the last time, up to the newest one at least.
+    pub(crate) async fn learn_routes(&self, store: &dyn Store, newest: i64) -> Result<(), StoreError> {
         let mut last = self.last_route.lock().await;
+        if *last >= newest {
+            return Ok(());
+        }
         let routes = store.routes_after(*last).await?;
         if let Some((number, _)) = routes.last() {
             *last = *number;
