@@ -1,6 +1,7 @@
 //! The port, one line per method.
 
-use std::sync::Arc;
+#[macro_use]
+mod ways;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -25,41 +26,6 @@ use crate::direct::{
     schedule, server, signal, step, timer, token, worker,
 };
 use crate::store::{Side, SqlStore};
-use crate::writer::Work;
-
-/// Reads over a connection of the pool; over another one when that one broke.
-macro_rules! read {
-    ($store:ident, |$connection:ident| $read:expr) => {{
-        let mut broken = 0;
-        loop {
-            let mut reader = $store.reader().await?;
-            let $connection = &mut reader;
-            match $read.await {
-                Err(failure) if failure.is_of_the_connection() && broken < $store.spare_connections() => {
-                    reader.discard().await;
-                    broken += 1;
-                }
-                done => break done.map_err(|failure| $store.tell(failure)),
-            }
-        }
-    }};
-}
-
-/// Does a rare operation in a transaction. Its arguments are taken along: it may be done more than once, and goes on
-/// when the caller went away.
-macro_rules! write {
-    ($store:ident, |$transaction:ident $(, $argument:ident)*| $operation:expr) => {{
-        let arguments = Arc::new(($($argument,)*));
-        let work: Work<_> = Box::new(move |$transaction| {
-            let arguments = Arc::clone(&arguments);
-            Box::pin(async move {
-                let ($($argument,)*) = &*arguments;
-                $operation.await
-            })
-        });
-        $store.write(work).await
-    }};
-}
 
 #[async_trait]
 impl Store for SqlStore {

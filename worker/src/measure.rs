@@ -4,6 +4,8 @@
 mod conditions;
 mod device;
 mod floor;
+mod judge;
+mod outcome;
 mod rows;
 mod samples;
 mod witness;
@@ -14,20 +16,20 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{Finding, Severity};
 
 pub(crate) use self::conditions::{CacheSweep, OneCore};
 pub(crate) use self::device::stage_sets;
 pub use self::device::{DeviceMeasureOptions, Programs, measure_on_device};
 pub(crate) use self::floor::{add_floor, floor_ns};
-use self::samples::{Samples, float, inside};
-use self::witness::Witness;
-use crate::compare::count_wrong;
+use self::judge::Judge;
+use self::outcome::Outcome;
+use self::samples::Samples;
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::{Call, CallTime, Session, SessionError, SessionOptions, note};
-use crate::statistics::{bootstrap_median, coefficient_of_variation, median};
+use crate::statistics::bootstrap_median;
 
 /// Confidence level of the interval.
 const CONFIDENCE: f64 = 0.95;
@@ -60,9 +62,6 @@ const MAX_WRONG_CALLS: usize = 3;
 
 /// The baseline's patience, as in a check.
 const PATIENCE: u64 = 4;
-
-/// Two programs within tolerance of the truth are within twice the tolerance of each other.
-const MUTUAL_TOLERANCE: f64 = 2.0;
 
 /// How long and how precisely to measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,13 +123,11 @@ pub fn measure(
         Ok((candidate, baseline, truth)) => Race {
             candidate,
             baseline,
-            witness: Witness::new(truth, spec, &shapes),
+            judge: Judge::new(truth, spec, &shapes),
             shapes: &shapes,
-            tolerance: mutual(spec.tolerance),
             sweep: CacheSweep::new(machine.last_level_cache_bytes),
             seeds,
             samples: Samples::default(),
-            findings: Vec::new(),
             wrong_calls: 0,
         },
         Err(side) => return failed(side, Vec::new()),
@@ -138,7 +135,7 @@ pub fn measure(
     match race.run(options) {
         Ok(speedup) => {
             if let Some(finding) = race.samples.mismatch() {
-                note(&mut race.findings, finding);
+                note(&mut race.judge.findings, finding);
             }
             let precise = race.samples.len() >= options.min_samples
                 && speedup.relative_half_width() <= options.wanted_relative_half_width;
@@ -148,17 +145,9 @@ pub fn measure(
                 ..speedup
             };
             let measurement = race.measurement(spec, speedup, precise, baseline_label, machine);
-            Ok(StepOutput::Measured { measurement: Box::new(measurement), findings: race.findings })
+            Ok(StepOutput::Measured { measurement: Box::new(measurement), findings: race.judge.findings })
         }
-        Err(side) => failed(side, race.findings),
-    }
-}
-
-fn mutual(tolerance: Tolerance) -> Tolerance {
-    Tolerance {
-        atol: tolerance.atol * MUTUAL_TOLERANCE,
-        rtol: tolerance.rtol * MUTUAL_TOLERANCE,
-        reference_error_factor: tolerance.reference_error_factor,
+        Err(side) => failed(side, race.judge.findings),
     }
 }
 
@@ -182,13 +171,11 @@ fn failed(side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure>
 struct Race<'a> {
     candidate: Session,
     baseline: Session,
-    witness: Witness<'a>,
+    judge: Judge<'a>,
     shapes: &'a ConcreteShapes,
-    tolerance: Tolerance,
     sweep: CacheSweep,
     seeds: SecretSeeds,
     samples: Samples,
-    findings: Vec<Finding>,
     wrong_calls: usize,
 }
 
@@ -197,7 +184,7 @@ impl Race<'_> {
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
         self.candidate.init(&params).map_err(Side::Candidate)?;
         self.baseline.init(&params).map_err(Side::Baseline)?;
-        self.witness.init(&params).map_err(Side::Baseline)?;
+        self.judge.init(&params)?;
         for _ in 0..WARM_UP_CALLS {
             self.sample()?;
         }
@@ -236,20 +223,7 @@ impl Race<'_> {
             let baseline = self.time_baseline()?;
             (self.time_candidate()?, baseline)
         };
-        for breach in &candidate.breaches {
-            note(&mut self.findings, breach.finding());
-        }
-        let wrong = count_wrong(&candidate.outputs, &baseline.outputs, &self.tolerance);
-        if wrong > 0 {
-            self.wrong_calls += 1;
-            let message = format!("a timed call gave {wrong} wrong elements");
-            note(&mut self.findings, violation("timed_output_wrong", message));
-        }
-        let imprecise = self.witness.look(&mut self.seeds, &inputs, &candidate, &baseline).map_err(Side::Baseline)?;
-        if let Some(finding) = imprecise {
-            self.wrong_calls += 1;
-            note(&mut self.findings, finding);
-        }
+        self.wrong_calls += self.judge.look(&mut self.seeds, &inputs, &candidate, &baseline)?;
         Ok((candidate.time, baseline.time))
     }
 
@@ -274,29 +248,9 @@ impl Race<'_> {
         machine: &MachineFacts,
     ) -> Measurement {
         let (candidate, baseline) = (self.samples.candidate_ns(), self.samples.baseline_ns());
-        let candidate_median_ns = median(&candidate);
-        let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
-        let outside_to_inside: Vec<f64> =
-            self.samples.candidate.iter().map(|time| float(time.outside_ns) / inside(*time)).collect();
-        Measurement {
-            speedup,
-            confidence: CONFIDENCE,
-            baseline_median_ns: median(&baseline),
-            candidate_median_ns,
-            baseline_cv: coefficient_of_variation(&baseline),
-            candidate_cv: coefficient_of_variation(&candidate),
-            baseline_samples_ns: self.samples.baseline.iter().map(|time| time.inside_ns).collect(),
-            candidate_samples_ns: candidate.iter().map(|time| whole(*time)).collect(),
-            outside_to_inside_time: median(&outside_to_inside),
-            achieved_flops_per_s: spec.flops.map(by_second),
-            achieved_bytes_per_s: spec.bytes.map(by_second),
-            precise,
-            baseline: baseline_label.to_owned(),
-            sandbox: self.candidate.sandbox().clone(),
-            machine: machine.clone(),
-            device: None,
-            cost: Vec::new(),
-        }
+        let (calls, sandbox) = (self.samples.candidate.as_slice(), self.candidate.sandbox());
+        let outcome = Outcome { speedup, precise, calls, candidate_ns: &candidate, baseline_ns: &baseline, sandbox };
+        outcome.measurement(spec, baseline_label, machine)
     }
 }
 

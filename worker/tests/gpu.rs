@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use libtest_mimic::{Arguments, Trial};
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::StepOutput;
@@ -22,16 +21,10 @@ use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
 use nightshift_worker::runner::Grounds;
 
-use crate::cuda::{Gpu, REFERENCE, Workshop, gpu, host, machine, program, task};
-
-/// A test on the GPU, with its name.
-type GpuTest = (&'static str, fn());
+use crate::cuda::{Gpu, REFERENCE, Workshop, gpu, host, machine, program, run_all, task};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    // Where there is no GPU it says why, once.
-    let is_missing = gpu("tests with a GPU").is_none();
-    let tests: [GpuTest; 15] = [
+    run_all([
         (
             "an_honest_program_passes_at_every_shape_in_the_sandbox",
             an_honest_program_passes_at_every_shape_in_the_sandbox,
@@ -65,15 +58,7 @@ fn main() -> ExitCode {
         ),
         ("a_program_that_dies_while_it_is_timed_is_reported", a_program_that_dies_while_it_is_timed_is_reported),
         ("a_reference_is_examined_on_the_device", a_reference_is_examined_on_the_device),
-    ];
-    let trials = tests.map(|(name, test)| {
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(is_missing)
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    ])
 }
 
 /// What every test works with.

@@ -9,8 +9,7 @@ mod cuda;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cuda::{Gpu, Workshop, gpu, host, program, task};
-use libtest_mimic::{Arguments, Trial};
+use cuda::{Gpu, Workshop, gpu, host, program, run_all, task};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
@@ -22,29 +21,15 @@ use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_j
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile, sanitize};
 use nightshift_worker::runner::write_replay;
 
-/// A test on the GPU, with its name.
-type GpuTest = (&'static str, fn());
-
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    // Where there is no GPU it says why, once.
-    let is_missing = gpu("tests with a GPU").is_none();
-    let tests: [GpuTest; 3] = [
+    run_all([
         (
             "a_program_on_a_device_is_profiled_by_every_tool_that_is_there",
             a_program_on_a_device_is_profiled_by_every_tool_that_is_there,
         ),
         ("a_sound_program_is_clean_and_an_unsound_one_is_not", a_sound_program_is_clean_and_an_unsound_one_is_not),
         ("the_paths_of_the_tools_are_told", the_paths_of_the_tools_are_told),
-    ];
-    let trials = tests.map(|(name, test)| {
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(is_missing)
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    ])
 }
 
 /// A kernel that keeps the device busy for a while, one that waits for shared memory, and copies.

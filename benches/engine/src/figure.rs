@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::cost::Cost;
 use crate::place::Description;
 
-/// A figure of steps, in the form of `benches/peers`.
+/// A figure of steps, in the form of `benches/peers`. Written down here again: that workspace is kept apart from this one,
+/// so that what the peers depend on never meets what Nightshift depends on.
 #[derive(Debug, Serialize)]
 pub(crate) struct StepsFigure {
     system: &'static str,

@@ -7,11 +7,10 @@ use nightshift_worker::lease;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::figure::{Asked, StepsFigure, print};
+use crate::measured::Measured;
 use crate::place::Place;
-use crate::setup::{AddOne, Settings, introduction, start, worker_client, worker_needs};
-use crate::trivial::Trivial;
-use crate::workload::{Load, Loop};
+use crate::setup::{AddOne, introduction, worker_client, worker_needs};
+use crate::workload::Load;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -26,39 +25,17 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let Options { place, load, workers } = options;
-    place.prepare().await?;
-    let before = place.counters().await?;
-    let store = place.open().await?;
-    let description = place.describe(&store).await?;
-    let workflow = Trivial { steps: load.steps, needs: worker_needs(), decided: None };
-    let server = start(&Settings::new(0, place.is_embedded()), Place::port(&store), workflow, Arc::new(AddOne)).await?;
+    let measured = Measured::begin(place, load).await?;
+    let server = measured.serve(0, worker_needs()).await?;
     let stop = CancellationToken::new();
     let mut serving = serve(server.addr(), workers.min(load.in_flight), load.in_flight, &stop)?;
-    let timed = async {
-        let mut workflows = Loop::new(Place::port(&store), load.in_flight, load.steps).await?;
-        workflows.run(load.warm_up).await?;
-        Ok(workflows.run(load.workflows).await?.0)
-    };
     let timing = tokio::select! {
-        timing = timed => timing,
+        timing = measured.drive() => timing,
         Some(ended) = serving.join_next() => Err(anyhow::anyhow!("a worker ended: {ended:?}")),
     };
     stop.cancel();
     while serving.join_next().await.is_some() {}
-    server.stop().await?;
-    store.close().await?;
-    let cost = match (before, place.counters().await?) {
-        (Some(before), Some(after)) => Some(before.until(after)?),
-        _ => None,
-    };
-    let asked = Asked {
-        system: "nightshift-http",
-        in_flight: load.in_flight,
-        workflows: load.workflows,
-        steps: load.workflows * load.steps,
-        all_steps: (load.workflows + load.warm_up) * load.steps,
-    };
-    print(&StepsFigure::new(asked, description, &timing?, cost))
+    measured.end("nightshift-http", server, timing).await
 }
 
 type Serving = JoinSet<Result<(), lease::WorkerError>>;

@@ -8,6 +8,7 @@ mod cost;
 mod figure;
 mod idle;
 mod leased;
+mod measured;
 mod million;
 mod place;
 mod ready;

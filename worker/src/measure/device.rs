@@ -11,22 +11,20 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{DeviceConditions, DeviceMeasurement, Interval, Measurement, TimePair};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{TaskSpec, Tolerance};
-use nightshift_protocol::verdict::Finding;
+use nightshift_protocol::task::TaskSpec;
 
 use self::start::prepare;
 pub(crate) use self::start::stage_sets;
 use self::timed::Timed;
+use super::judge::Judge;
+use super::outcome::Outcome;
 use super::rows::{RowTimes, time_rows};
-use super::samples::{float, inside};
-use super::witness::Witness;
-use super::{CONFIDENCE, Side, failed, violation, whole};
-use crate::compare::count_wrong;
+use super::{CONFIDENCE, Side, failed};
 use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::runner::{Call, CallTime, Draw, Grounds, Session, note};
-use crate::statistics::{bootstrap_ratio, coefficient_of_variation, median};
+use crate::runner::{CallTime, Draw, Grounds, Session, note};
+use crate::statistics::{bootstrap_ratio, median};
 
 /// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
 /// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200 scattered by about
@@ -131,16 +129,17 @@ pub fn measure_on_device(
     cost.part("waiting");
     let timed = match timed {
         Ok(timed) => timed,
-        Err(side) => return failed(side, race.findings),
+        Err(side) => return failed(side, race.judge.findings),
     };
     if let Err(side) = race.compare_kept() {
-        return failed(side, race.findings);
+        return failed(side, race.judge.findings);
     }
     cost.part("comparison");
     let mut measurement = race.measurement(spec, &timed, programs.baseline_label, machine);
     cost.part("statistics");
-    let Race { candidate, baseline, witness, findings, .. } = race;
-    Session::end_all([candidate, baseline, witness.into_session()]);
+    let Race { candidate, baseline, judge, .. } = race;
+    let (findings, truth) = judge.into_parts();
+    Session::end_all([candidate, baseline, truth]);
     cost.part("ends");
     measurement.cost = cost.parts();
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
@@ -158,12 +157,10 @@ struct Kept {
 struct Race<'a> {
     candidate: Session,
     baseline: Session,
-    witness: Witness<'a>,
-    tolerance: Tolerance,
+    judge: Judge<'a>,
     sets: Vec<Vec<TensorData>>,
     seeds: SecretSeeds,
     kept: Vec<Kept>,
-    findings: Vec<Finding>,
 }
 
 impl Race<'_> {
@@ -286,23 +283,7 @@ impl Race<'_> {
             let inputs = kept.draw.inputs(&self.sets);
             let candidate = self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate)?;
             let baseline = self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline)?;
-            self.judge(&inputs, &candidate, &baseline)?;
-        }
-        Ok(())
-    }
-
-    fn judge(&mut self, inputs: &[TensorData], candidate: &Call, baseline: &Call) -> Result<(), Side> {
-        for breach in &candidate.breaches {
-            note(&mut self.findings, breach.finding());
-        }
-        let wrong = count_wrong(&candidate.outputs, &baseline.outputs, &self.tolerance);
-        if wrong > 0 {
-            let message = format!("a timed call gave {wrong} wrong elements");
-            note(&mut self.findings, violation("timed_output_wrong", message));
-        }
-        let imprecise = self.witness.look(&mut self.seeds, inputs, candidate, baseline).map_err(Side::Baseline)?;
-        if let Some(finding) = imprecise {
-            note(&mut self.findings, finding);
+            self.judge.look(&mut self.seeds, &inputs, &candidate, &baseline)?;
         }
         Ok(())
     }
@@ -315,7 +296,7 @@ impl Race<'_> {
         machine: &MachineFacts,
     ) -> Measurement {
         if let Some(finding) = timed.mismatch() {
-            note(&mut self.findings, finding);
+            note(&mut self.judge.findings, finding);
         }
         let (candidate, baseline) = (timed.candidate_ns(), timed.baseline_ns());
         let own = bootstrap_ratio(&baseline, &candidate, TRIMMED, CONFIDENCE, RESAMPLES);
@@ -324,40 +305,23 @@ impl Race<'_> {
         let candidate_median_ns = median(&candidate);
         let between = BETWEEN_PROCESSES + BETWEEN_PROCESSES_NS / candidate_median_ns.max(BETWEEN_PROCESSES_NS);
         let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
-        let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
-        let outside_to_inside: Vec<f64> =
-            timed.candidate.iter().map(|time| float(time.outside_ns) / inside(*time)).collect();
-        Measurement {
-            speedup,
-            confidence: CONFIDENCE,
-            baseline_median_ns: median(&baseline),
-            candidate_median_ns,
-            baseline_cv: coefficient_of_variation(&baseline),
-            candidate_cv: coefficient_of_variation(&candidate),
-            baseline_samples_ns: baseline.iter().map(|time| whole(*time)).collect(),
-            candidate_samples_ns: candidate.iter().map(|time| whole(*time)).collect(),
-            outside_to_inside_time: median(&outside_to_inside),
-            achieved_flops_per_s: spec.flops.map(by_second),
-            achieved_bytes_per_s: spec.bytes.map(by_second),
-            precise,
-            baseline: baseline_label.to_owned(),
-            sandbox: self.candidate.sandbox().clone(),
-            machine: machine.clone(),
-            device: Some(Box::new(DeviceMeasurement {
-                exclusive_ms: timed.alone.as_secs_f64() * 1e3,
-                rows: timed.rows.pair(),
-                graph: timed.graph,
-                floor_ns: None,
-                rejected_samples: timed.rejected,
-                rejected_because: timed.rejected_because.clone(),
-                conditions: timed.conditions.as_ref().map(|conditions| DeviceConditions {
-                    sm_clock_mhz: conditions.sm_clock_mhz,
-                    memory_clock_mhz: conditions.memory_clock_mhz,
-                    temperature_c: conditions.temperature_c,
-                    power_w: conditions.power_w,
-                }),
-            })),
-            cost: Vec::new(),
-        }
+        let (calls, sandbox) = (timed.candidate.as_slice(), self.candidate.sandbox());
+        let outcome = Outcome { speedup, precise, calls, candidate_ns: &candidate, baseline_ns: &baseline, sandbox };
+        let mut measurement = outcome.measurement(spec, baseline_label, machine);
+        measurement.device = Some(Box::new(DeviceMeasurement {
+            exclusive_ms: timed.alone.as_secs_f64() * 1e3,
+            rows: timed.rows.pair(),
+            graph: timed.graph,
+            floor_ns: None,
+            rejected_samples: timed.rejected,
+            rejected_because: timed.rejected_because.clone(),
+            conditions: timed.conditions.as_ref().map(|conditions| DeviceConditions {
+                sm_clock_mhz: conditions.sm_clock_mhz,
+                memory_clock_mhz: conditions.memory_clock_mhz,
+                temperature_c: conditions.temperature_c,
+                power_w: conditions.power_w,
+            }),
+        }));
+        measurement
     }
 }

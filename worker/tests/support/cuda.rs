@@ -1,8 +1,10 @@
 //! What the tests on a GPU have in common: whether there is one, programs built by nvcc, and a small task.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use libtest_mimic::{Arguments, Trial};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_worker::process::{JailHost, SandboxChoice};
@@ -30,6 +32,23 @@ pub fn gpu(test: &str) -> Option<&'static Gpu> {
             None
         }
     }
+}
+
+/// A test on the GPU, with its name.
+pub type GpuTest = (&'static str, fn());
+
+/// Runs the tests of a file. Where there is no GPU they are reported as skipped, and why is said once.
+pub fn run_all<const N: usize>(tests: [GpuTest; N]) -> ExitCode {
+    let arguments = Arguments::from_args();
+    let is_missing = gpu("tests with a GPU").is_none();
+    let trials = tests.map(|(name, test)| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(is_missing)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
 fn nvcc() -> Option<PathBuf> {

@@ -7,9 +7,9 @@ use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use super::{Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
-use crate::measure::witness::Witness;
-use crate::measure::{PATIENCE, Side, mutual};
-use crate::runner::{Grounds, Launched, Session, SessionError, SessionOptions, note};
+use crate::measure::judge::Judge;
+use crate::measure::{PATIENCE, Side};
+use crate::runner::{Grounds, Launched, Session, SessionError, SessionOptions};
 
 /// Sets of inputs that every timed call draws from.
 const SETS: usize = 3;
@@ -49,17 +49,14 @@ pub(super) fn prepare<'a>(
     let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
     let truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
     cost.part("contexts");
-    let mut witness = Witness::new(truth, spec, shapes);
+    let mut judge = Judge::new(truth, spec, shapes);
     candidate.init(&params).map_err(Side::Candidate)?;
     baseline.init(&params).map_err(Side::Baseline)?;
-    witness.init(&params).map_err(Side::Baseline)?;
+    judge.init(&params)?;
     cost.part("libraries");
-    let mut findings = Vec::new();
     // The first call finds out what every first call has to, and puts poison and guards in place.
     if let Some(first) = sets.first() {
-        for breach in &candidate.run(first).map_err(Side::Candidate)?.breaches {
-            note(&mut findings, breach.finding());
-        }
+        judge.note_breaches(&candidate.run(first).map_err(Side::Candidate)?);
         baseline.run(first).map_err(Side::Baseline)?;
     }
     for (number, set) in sets.iter().enumerate() {
@@ -67,16 +64,7 @@ pub(super) fn prepare<'a>(
         baseline.stage(number, set).map_err(Side::Baseline)?;
     }
     cost.part("first_calls");
-    Ok(Race {
-        candidate,
-        baseline,
-        witness,
-        tolerance: mutual(spec.tolerance),
-        sets,
-        seeds,
-        kept: Vec::new(),
-        findings,
-    })
+    Ok(Race { candidate, baseline, judge, sets, seeds, kept: Vec::new() })
 }
 
 /// Inputs on the device to draw from, the same for every session that is given the same seeds.

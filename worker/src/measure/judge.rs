@@ -1,0 +1,77 @@
+//! What came out of the timed calls themselves, judged.
+
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
+use nightshift_protocol::verdict::Finding;
+
+use super::witness::Witness;
+use super::{Side, violation};
+use crate::compare::count_wrong;
+use crate::inputs::{SecretSeeds, TensorData};
+use crate::runner::{Call, Session, note};
+
+/// Two programs within tolerance of the truth are within twice the tolerance of each other.
+const MUTUAL_TOLERANCE: f64 = 2.0;
+
+/// Judges timed calls, and keeps what it finds.
+pub(super) struct Judge<'a> {
+    witness: Witness<'a>,
+    tolerance: Tolerance,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl<'a> Judge<'a> {
+    /// With a session of the reference in double precision.
+    pub(super) fn new(truth: Session, spec: &'a TaskSpec, shapes: &'a ConcreteShapes) -> Self {
+        Self { witness: Witness::new(truth, spec, shapes), tolerance: mutual(spec.tolerance), findings: Vec::new() }
+    }
+
+    /// Hands over the weights.
+    pub(super) fn init(&mut self, params: &[TensorData]) -> Result<(), Side> {
+        self.witness.init(params).map_err(Side::Baseline)
+    }
+
+    /// Notes the rules that a call broke.
+    pub(super) fn note_breaches(&mut self, call: &Call) {
+        for breach in &call.breaches {
+            note(&mut self.findings, breach.finding());
+        }
+    }
+
+    /// Looks at a timed call of each program on the same inputs. Gives how many things are wrong with the candidate's
+    /// results.
+    pub(super) fn look(
+        &mut self,
+        seeds: &mut SecretSeeds,
+        inputs: &[TensorData],
+        candidate: &Call,
+        baseline: &Call,
+    ) -> Result<usize, Side> {
+        self.note_breaches(candidate);
+        let mut faults = 0;
+        let wrong = count_wrong(&candidate.outputs, &baseline.outputs, &self.tolerance);
+        if wrong > 0 {
+            faults += 1;
+            let message = format!("a timed call gave {wrong} wrong elements");
+            note(&mut self.findings, violation("timed_output_wrong", message));
+        }
+        let imprecise = self.witness.look(seeds, inputs, candidate, baseline).map_err(Side::Baseline)?;
+        if let Some(finding) = imprecise {
+            faults += 1;
+            note(&mut self.findings, finding);
+        }
+        Ok(faults)
+    }
+
+    /// What it found, and the process of the reference in double precision.
+    pub(super) fn into_parts(self) -> (Vec<Finding>, Session) {
+        (self.findings, self.witness.into_session())
+    }
+}
+
+fn mutual(tolerance: Tolerance) -> Tolerance {
+    Tolerance {
+        atol: tolerance.atol * MUTUAL_TOLERANCE,
+        rtol: tolerance.rtol * MUTUAL_TOLERANCE,
+        reference_error_factor: tolerance.reference_error_factor,
+    }
+}
