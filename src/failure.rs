@@ -88,7 +88,10 @@ fn default_hint(code: &str) -> Option<&'static str> {
         "auth.required" => "give the server's token with --token or NIGHTSHIFT_SERVER__TOKEN",
         "auth.wrong_token" => "check --token, NIGHTSHIFT_SERVER__TOKEN and the configuration file",
         "store.locked" => "end the other process, wait for it, or use another --data-dir",
-        "store.read_only" => "make the folder writable, or use another --data-dir",
+        "store.read_only" => {
+            "make the folder writable or use another --data-dir; on Postgres, give the role the rights to create and \
+             change tables"
+        }
         "store.full" => "free some space: nothing that was acknowledged is lost, and `nightshift resume` goes on",
         "store.too_new" => "use the release of nightshift that wrote it, or another --data-dir",
         "store.unreachable" => {

@@ -51,7 +51,8 @@ pub enum Admission {
         rank: i64,
         /// Where the campaign's virtual time stands from now on.
         vtime: i64,
-        /// After this moment it could not end before the window closes.
+        /// After this moment it must not begin: it could not end before the window closes, or the campaign's wall time is
+        /// over.
         latest_start: Option<TimestampMs>,
     },
     /// Not before this moment.
@@ -92,11 +93,13 @@ pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i6
     if let Some(resource) = exhausted(campaign, step, earliest) {
         return Admission::Exhausted { resource };
     }
-    let latest_start = match opening {
+    let in_window = match opening {
         None => None,
         Some(Opening::Open { latest_start }) => Some(latest_start),
         Some(Opening::Closed { opens_at }) => return Admission::Wait { until: opens_at },
     };
+    let in_wall_time = wall_time(campaign).map(|cap| campaign.created_at.plus_ms(cap.saturating_sub(1)));
+    let latest_start = in_window.into_iter().chain(in_wall_time).min();
     if let Some((line, _)) = reserved(campaign, step).find(|(line, wanted)| !line.fits(*wanted)) {
         return Admission::Blocked { resource: line.resource };
     }
@@ -112,11 +115,15 @@ pub fn admit(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, virtual_now: i6
 
 /// What does not suffice for a step that begins at `earliest`, whatever is given back.
 fn exhausted(campaign: &CampaignFacts<'_>, step: &StepFacts<'_>, earliest: TimestampMs) -> Option<Resource> {
-    let wall = campaign.budget.iter().find(|line| line.resource == Resource::WallMs).and_then(|line| line.cap);
-    if wall.is_some_and(|cap| earliest.since_ms(campaign.created_at) >= cap) {
+    if wall_time(campaign).is_some_and(|cap| earliest.since_ms(campaign.created_at) >= cap) {
         return Some(Resource::WallMs);
     }
     reserved(campaign, step).find(|(line, wanted)| line.is_exhausted_for(*wanted)).map(|(line, _)| line.resource)
+}
+
+/// For how long from the campaign's creation steps may begin, in milliseconds.
+fn wall_time(campaign: &CampaignFacts<'_>) -> Option<u64> {
+    campaign.budget.iter().find(|line| line.resource == Resource::WallMs).and_then(|line| line.cap)
 }
 
 /// The lines that the step wants something of, with how much. Wall time passes by itself and is never set aside.

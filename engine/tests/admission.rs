@@ -70,8 +70,23 @@ fn what_never_comes_back_is_said_before_what_may() {
 fn no_step_begins_after_the_wall_time() {
     let budget = [line(Resource::WallMs, HOUR_MS, 0, 0)];
     let asked = |at| admit(&campaign(&budget), &step(&[]), 0, at);
-    assert!(matches!(asked(NOON.plus_ms(HOUR_MS - 1)), Admission::Ready { .. }));
+    let last = NOON.plus_ms(HOUR_MS - 1);
+    for at in [NOON, last] {
+        assert!(matches!(asked(at), Admission::Ready { latest_start, .. } if latest_start == Some(last)));
+    }
     assert_eq!(asked(NOON.plus_ms(HOUR_MS)), Admission::Exhausted { resource: Resource::WallMs });
+}
+
+#[test]
+fn window_and_wall_time_both_say_when_it_is_too_late() {
+    let schedule = night();
+    let evening = NOON.plus_ms(8 * HOUR_MS);
+    for (cap_hours, latest) in [(9, NOON.plus_ms(9 * HOUR_MS - 1)), (30, NOON.plus_ms(18 * HOUR_MS + HOUR_MS / 2))] {
+        let budget = [line(Resource::WallMs, cap_hours * HOUR_MS, 0, 0)];
+        let facts = CampaignFacts { schedule: Some(&schedule), ..campaign(&budget) };
+        let answer = admit(&facts, &step(&[]), 0, evening);
+        assert!(matches!(answer, Admission::Ready { latest_start, .. } if latest_start == Some(latest)), "{answer:?}");
+    }
 }
 
 fn night() -> Schedule {

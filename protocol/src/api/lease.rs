@@ -90,6 +90,9 @@ pub struct Heartbeat {
     /// All devices on which nothing may run, when there are some or when that changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<Vec<QuarantinedDevice>>,
+    /// The worker ends: nothing more is to be expected of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
 }
 
 /// Answer to a heartbeat.

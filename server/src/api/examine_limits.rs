@@ -27,12 +27,13 @@ pub(crate) fn examine_budget(caps: &BudgetCaps) -> Result<(), ApiFailure> {
 pub(crate) fn examine_schedule(schedule: &Schedule) -> Result<(), ApiFailure> {
     time_zone(&schedule.time_zone).map_err(|error| ApiFailure::bad("campaign.bad_schedule", error.to_string()))?;
     let least_ms = StepKind::ALL.into_iter().map(timeout_ms).max().unwrap_or(0);
-    if length_ms(schedule.window) < least_ms {
+    // A timer fires a little late: a window that is just as long would never be open long enough.
+    if length_ms(schedule.window) <= least_ms {
         return Err(ApiFailure::bad(
             "campaign.window_too_short",
             format!(
                 "in the window {} the longest step could never begin, because it may take {} minutes: \
-                 widen the window to at least that",
+                 widen the window to more than that",
                 schedule.window,
                 least_ms.div_ceil(MINUTE_MS)
             ),

@@ -1,6 +1,7 @@
 //! `GET /health` and `GET /ready`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -11,11 +12,22 @@ use nightshift_protocol::api::Health;
 use crate::app::App;
 use crate::error::ApiFailure;
 
+/// How long the store may take to answer those who watch over servers: they wait for a few seconds at most.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the store answers, unless it takes too long.
+pub(crate) async fn in_time<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
+        let message = format!("the database did not answer within {} s", PATIENCE.as_secs());
+        Err(StoreError::Unreachable(message))
+    })
+}
+
 /// Whether the server and its store work. Open to everyone: it tells nothing about campaigns.
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Json<Health>, ApiFailure> {
     let trouble = match app.trouble.current() {
         Some(error) => Some(error),
-        None => app.store.list_servers().await.err(),
+        None => in_time(app.store.list_servers()).await.err(),
     };
     let health = Health {
         status: trouble.as_ref().map_or("ok", StoreError::code).to_owned(),
@@ -52,7 +64,7 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<StatusCode, Api
              when the database answers",
         );
     }
-    if let Err(error) = app.store.list_servers().await {
+    if let Err(error) = in_time(app.store.list_servers()).await {
         // As for `/health`: the message may name a path of this machine.
         return not_ready(error.code(), "the database does not answer: see the server's log");
     }

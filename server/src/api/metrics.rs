@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::api::MAX_LISTED_WORKERS;
+use crate::api::health::in_time;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::present::with_wall_time;
@@ -40,9 +41,12 @@ pub(crate) struct GaugeCache(Mutex<Option<Instant>>);
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFailure> {
     let mut asked_at = app.gauges.0.lock().await;
     if asked_at.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
-        let result = refresh(&app).await;
+        let result = in_time(refresh(&app)).await;
         app.trouble.note_error(&result);
-        result?;
+        app.metrics.store_up.set(i64::from(result.is_ok()));
+        if let Err(error) = result {
+            tracing::debug!(error.code = error.code(), "the numbers of the store stay as they were");
+        }
         *asked_at = Some(Instant::now());
     }
     drop(asked_at);

@@ -86,7 +86,7 @@ pub(crate) fn examine_signal(signal: &Signal) -> Result<(), ApiFailure> {
     if text.trim().is_empty() || text.chars().count() > MAX_HINT_CHARS {
         return Err(ApiFailure::bad(
             "signal.invalid_text",
-            format!("a hint or a reason has 1 to {MAX_HINT_CHARS} characters: shorten it"),
+            format!("a hint or a reason has 1 to {MAX_HINT_CHARS} characters, not {}", text.trim().chars().count()),
         ));
     }
     Ok(())

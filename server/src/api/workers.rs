@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, WorkerRecord};
+use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, StoreError, WorkerRecord};
 use nightshift_protocol::api::{
     Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, QuarantinedDevice,
     RegisterWorker, Report, ReportReply, ReportResult, TryOutcome, WorkerRegistered, WorkerView,
@@ -185,6 +185,9 @@ pub(crate) async fn heartbeat(
         return Err(ApiFailure::bad("request.invalid", format!("a heartbeat carries at most {MAX_LEASES} leases")));
     }
     let known = app.roster.find(&*app.store, &worker).await?;
+    if heartbeat.leaving {
+        app.drain(&worker, true).await?;
+    }
     let released = match &heartbeat.quarantined {
         None => Vec::new(),
         Some(devices) => app.take_in_quarantine(&worker, &known.name, &known.offers, devices).await?,
@@ -209,13 +212,21 @@ pub(crate) async fn drain(
     IdPath(worker): IdPath<WorkerId>,
     Body(drain): Body<Drain>,
 ) -> Result<StatusCode, ApiFailure> {
-    let result = app.store.drain_worker(&worker, drain.draining).await;
-    app.trouble.note_error(&result);
-    result?;
-    app.roster.set_draining(&worker, drain.draining);
-    app.dispatcher.wake_worker(&worker);
+    app.drain(&worker, drain.draining).await?;
     tracing::info!(worker.id = %worker, draining = drain.draining, "a worker was asked to end, or to go on");
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl App {
+    /// Notes whether a worker takes nothing new.
+    async fn drain(&self, worker: &WorkerId, draining: bool) -> Result<(), StoreError> {
+        let result = self.store.drain_worker(worker, draining).await;
+        self.trouble.note_error(&result);
+        result?;
+        self.roster.set_draining(worker, draining);
+        self.dispatcher.wake_worker(worker);
+        Ok(())
+    }
 }
 
 /// Commits how a try ended, and gives further steps for what is free then.

@@ -175,6 +175,7 @@ pub(crate) struct Metrics {
     pub(crate) budget_used: Family<BudgetLabels, Gauge>,
     pub(crate) budget_reserved: Family<BudgetLabels, Gauge>,
     pub(crate) budget_cap: Family<BudgetLabels, Gauge>,
+    pub(crate) store_up: Gauge,
     pub(crate) spans_sent: Gauge,
     pub(crate) spans_dropped: Gauge,
 }
@@ -242,6 +243,7 @@ impl Metrics {
             budget_used: Family::default(),
             budget_reserved: Family::default(),
             budget_cap: Family::default(),
+            store_up: Gauge::default(),
             spans_sent: Gauge::default(),
             spans_dropped: Gauge::default(),
         };
@@ -289,6 +291,7 @@ impl Metrics {
         r.register("budget_used", "Used up, in the unit of the resource", self.budget_used.clone());
         r.register("budget_reserved", "Set aside, in the unit of the resource", self.budget_reserved.clone());
         r.register("budget_cap", "Limit, in the unit of the resource", self.budget_cap.clone());
+        r.register("store_up", "Whether the database answers", self.store_up.clone());
         r.register("spans_sent", "Spans that the collector took", self.spans_sent.clone());
         r.register("spans_dropped", "Spans that nobody took", self.spans_dropped.clone());
     }

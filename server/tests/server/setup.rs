@@ -259,7 +259,7 @@ impl TestServer {
 
     pub(crate) async fn heartbeat(&self, worker: &WorkerId, leases: &[(StepId, u64)]) -> HeartbeatReply {
         let path = format!("/workers/{worker}/heartbeat");
-        let heartbeat = Heartbeat { leases: leases.to_vec(), quarantined: None };
+        let heartbeat = Heartbeat { leases: leases.to_vec(), quarantined: None, leaving: false };
         ok(self.call(Method::POST, &path, WORKER).json(&heartbeat).send().await.unwrap()).await
     }
 

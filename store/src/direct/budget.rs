@@ -8,8 +8,8 @@ use nightshift_protocol::id::{CampaignId, StepId};
 use nightshift_protocol::run::StepStatus;
 use nightshift_protocol::time::TimestampMs;
 
-use super::campaign;
 use super::step::resource_of;
+use super::{campaign, schedule};
 use crate::batch::held::{Held, Wanted};
 use crate::batch::load;
 use crate::batch::working_set::WorkingSet;
@@ -35,7 +35,12 @@ pub(crate) async fn load(connection: &mut Connection, id: &CampaignId) -> Result
     Ok(lines)
 }
 
-/// Changes the caps. Steps that waited are looked at again, in batches until none becomes ready any more.
+/// Runs whose steps may become ready with other caps: those of blocked steps.
+const OF_BLOCKED: &str = "SELECT DISTINCT s.run_id FROM blocked b JOIN step s ON s.id = b.step_id \
+     WHERE b.campaign_id = $1 ORDER BY s.run_id";
+
+/// Changes the caps. Steps that waited are looked at again, in batches until none becomes ready any more. With another
+/// wall time, those that are ready are asked for anew: it says until when they may begin.
 pub(crate) async fn set_caps(
     transaction: &mut Transaction<'_>,
     id: &CampaignId,
@@ -43,12 +48,18 @@ pub(crate) async fn set_caps(
     at: TimestampMs,
 ) -> Result<(), Failure> {
     let campaign_id = campaign::key_of(transaction.connection, id.as_str()).await?;
+    let wall_time_changes = wall_time(transaction.connection, campaign_id).await? != caps.wall_ms;
+    let step_ids = if wall_time_changes {
+        schedule::of_the_window(transaction.connection, campaign_id).await?
+    } else {
+        Vec::new()
+    };
     // Runs come before budgets in the order of locks: those whose steps may become ready now are in hand first.
-    let sql = "SELECT DISTINCT s.run_id FROM blocked b JOIN step s ON s.id = b.step_id WHERE b.campaign_id = $1 \
-               ORDER BY s.run_id";
-    let rows = transaction.connection.fetch_all(sql, values![campaign_id]).await?;
-    let run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
-    let mut held = Held::load(transaction, Wanted { run_ids, ..Wanted::default() }).await?;
+    let rows = transaction.connection.fetch_all(OF_BLOCKED, values![campaign_id]).await?;
+    let mut run_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    run_ids.extend(schedule::runs_of(transaction, &step_ids).await?);
+    let wanted = Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() };
+    let mut held = Held::load(transaction, wanted).await?;
     for resource in Resource::ALL {
         transaction
             .connection
@@ -64,8 +75,16 @@ pub(crate) async fn set_caps(
     held.set.campaigns.clear();
     load::campaigns(transaction.connection, &mut held.set, &HashSet::from([campaign_id])).await?;
     held.set.campaign_mut(campaign_id)?.freed = true;
+    schedule::admit_anew(&mut held.set, step_ids, at)?;
     held.write(transaction, at).await?;
     Ok(())
+}
+
+/// For how long the campaign's steps may begin, in milliseconds from its creation.
+async fn wall_time(connection: &mut Connection, campaign_id: i64) -> Result<Option<u64>, Failure> {
+    let sql = "SELECT cap FROM budget WHERE campaign_id = $1 AND resource = $2";
+    let row = connection.fetch_optional(sql, values![campaign_id, Resource::WallMs.as_str()]).await?;
+    Ok(row.map(|row| row.opt_i64(0)).transpose()?.flatten().map(from_stored))
 }
 
 /// Sets amounts aside for a leased step: all of them or none.

@@ -9,6 +9,8 @@ use super::campaign;
 use crate::admit;
 use crate::batch::held::{Held, Wanted};
 use crate::batch::rows::Place;
+use crate::batch::working_set::WorkingSet;
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::transaction::Transaction;
@@ -36,9 +38,14 @@ pub(crate) async fn set_schedule(
             values![campaign_id, schedule.map(json::write).transpose()?],
         )
         .await?;
-    let rows = connection.fetch_all(OF_THE_WINDOW, values![campaign_id]).await?;
-    let step_ids = rows.iter().map(|row| row.i64(0)).collect::<Result<Vec<_>, _>>()?;
+    let step_ids = of_the_window(connection, campaign_id).await?;
     ask_anew(transaction, step_ids, at).await
+}
+
+/// See [`OF_THE_WINDOW`].
+pub(crate) async fn of_the_window(connection: &mut Connection, campaign_id: i64) -> Result<Vec<i64>, Failure> {
+    let rows = connection.fetch_all(OF_THE_WINDOW, values![campaign_id]).await?;
+    rows.iter().map(|row| row.i64(0)).collect()
 }
 
 /// Asks anew for steps that are ready or wait for a window, and locks their runs to do so.
@@ -49,7 +56,13 @@ pub(crate) async fn ask_anew(
 ) -> Result<(), Failure> {
     let run_ids = runs_of(transaction, &step_ids).await?;
     let mut held = Held::load(transaction, Wanted { run_ids, step_ids: step_ids.clone(), ..Wanted::default() }).await?;
-    let set = &mut held.set;
+    admit_anew(&mut held.set, step_ids, at)?;
+    held.write(transaction, at).await?;
+    Ok(())
+}
+
+/// Asks anew for steps in hand that are ready or wait for a window.
+pub(crate) fn admit_anew(set: &mut WorkingSet, step_ids: Vec<i64>, at: TimestampMs) -> Result<(), Failure> {
     for id in step_ids {
         // It may have been claimed, or its run paused, before the lock was ours.
         let Some(step) = set.steps.get(&id) else { continue };
@@ -59,7 +72,6 @@ pub(crate) async fn ask_anew(
             admit::admit(set, id, at)?;
         }
     }
-    held.write(transaction, at).await?;
     Ok(())
 }
 

@@ -9,11 +9,14 @@ use super::control::held_run;
 use super::idempotency::Key;
 use crate::batch::event_text::EventText;
 use crate::batch::held::{Held, Wanted};
+use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
 use crate::transaction::Transaction;
+use crate::value::values;
 
-/// Appends a signal. A run that is over hears nothing any more.
+/// Appends a signal. A run that is over hears nothing any more, and an answer to a gate is for a run that waits there: it
+/// would open nothing, because its author cannot have seen what it is about.
 pub(crate) async fn signal(
     transaction: &mut Transaction<'_>,
     run: &RunId,
@@ -39,8 +42,23 @@ pub(crate) async fn signal(
         let message = format!("the run is {}: it hears no signals any more", status.as_str());
         return Err(Failure::refused("run.over", message));
     }
+    if let Signal::Approved { gate } | Signal::Rejected { gate, .. } = signal
+        && !awaits(transaction.connection, run_id).await?.iter().any(|awaited| awaited == gate.as_str())
+    {
+        let message = format!("the run does not wait at the gate `{}`: nothing was changed", gate.as_str());
+        return Err(Failure::refused("signal.not_awaited", message));
+    }
     let by = by.map(|by| json::clean(by).into_owned());
     held.set.append(run_id, at.0, EventText::of(&Event::SignalReceived { signal: signal.clone(), by })?)?;
     held.write(transaction, at).await?;
     Ok(())
+}
+
+/// What a run in hand waits for.
+async fn awaits(connection: &mut Connection, run_id: i64) -> Result<Vec<String>, Failure> {
+    let row = connection.fetch_one("SELECT awaits FROM run WHERE id = $1", values![run_id]).await?;
+    row.opt_str(0)?.map_or_else(
+        || Ok(Vec::new()),
+        |text| json::read(text).map_err(|error| Failure::unreadable("what a run waits for", &error)),
+    )
 }

@@ -19,7 +19,8 @@ pub(crate) const NEXT: &str = "SELECT (SELECT MIN(not_before_ms) FROM timer) AS 
 pub(crate) const DUE: &str =
     "SELECT step_id FROM timer WHERE not_before_ms <= $1 ORDER BY not_before_ms, step_id LIMIT $2";
 
-/// Ready steps that could not end any more before their campaign's window closes.
+/// Ready steps that may not begin any more: they could not end before their campaign's window closes, or its wall time
+/// is over.
 pub(crate) const TOO_LATE: &str = "SELECT step_id FROM ready \
      WHERE latest_start_ms IS NOT NULL AND latest_start_ms < $1 ORDER BY latest_start_ms, step_id LIMIT $2";
 

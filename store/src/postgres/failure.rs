@@ -20,7 +20,8 @@ pub(crate) fn tell(error: &sqlx::Error, server: &str) -> StoreError {
             "DATABASE_URL cannot be used ({error}). It looks like postgres://user:password@host:5432/database"
         )),
         sqlx::Error::PoolTimedOut => StoreError::Unreachable(format!(
-            "no connection to Postgres at {server} became free in time: it is overloaded or does not answer. Try again"
+            "no connection to Postgres at {server} in time: it is down, overloaded, or all its connections are in use. \
+             Check that it runs, and try again"
         )),
         sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => StoreError::Other("the store is closed".to_owned()),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) | sqlx::Error::Decode(_) => {

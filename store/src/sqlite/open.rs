@@ -1,6 +1,6 @@
 //! Opening: look before touching, lock, connect with the settings that durability rests on, migrate.
 
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use crate::failure::{Failure, Place};
 
 /// Name of the database in the data folder.
 pub const DATABASE_FILE: &str = "nightshift.db";
+
+/// Sources and replies lie there: what is new is its owner's alone. SQLite gives its other files the database's mode.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// Marks a file as ours (`NSHT`); the first migration writes it.
 const APPLICATION_ID: i64 = 1_314_080_852;
@@ -68,15 +72,19 @@ pub(crate) async fn open(data_dir: &Path, options: &OpenOptions) -> Result<Opene
     if !options.create && !database.exists() {
         return Err(StoreError::NotFound { noun: "database", id: database.display().to_string() });
     }
-    // Sources and replies lie there: a new folder is its owner's alone. One that exists stays as it is.
     std::fs::DirBuilder::new()
         .recursive(true)
-        .mode(0o700)
+        .mode(FOLDER_MODE)
         .create(data_dir)
         .map_err(|error| tell_io(&error, data_dir, "cannot create"))?;
     let lock = ProcessLock::take(data_dir)?;
     if database.exists() {
         examine(&database).await?;
+    }
+    if !database.exists() {
+        let mut new = std::fs::OpenOptions::new();
+        new.write(true).create_new(true).mode(FILE_MODE);
+        new.open(&database).map_err(|error| tell_io(&error, &database, "cannot create"))?;
     }
     let place = Place::file(&database);
     let tell = |failure: Failure| failure.tell(&place);

@@ -19,6 +19,7 @@ crate::bench::on_both!(
     what_a_campaign_cannot_afford_is_said_once_and_waits,
     a_higher_cap_lets_waiting_steps_go,
     no_step_begins_after_the_campaign_s_wall_time,
+    another_wall_time_holds_for_steps_that_are_ready,
     leaving_the_ready_list_gives_back_what_was_set_aside,
     an_expired_lease_counts_what_may_have_been_used,
     a_retry_sets_aside_anew,
@@ -164,10 +165,32 @@ async fn no_step_begins_after_the_campaign_s_wall_time(bench: Bench) {
     assert_eq!(bench.step(&run, "late").await.blocked_on, Some(Resource::WallMs));
     assert_eq!(exhausted_events(&bench, &run).await, 1);
     let worker = bench.worker().await;
-    assert_eq!(bench.claim(&worker, 9).await[0].key, "in_time", "it was admitted before");
+    assert!(bench.claim(&worker, 9).await.is_empty(), "it was admitted in time, and nobody began it");
+    bench.store.fire_timers(bench.now(), 9).await.unwrap();
+    assert_eq!(bench.step(&run, "in_time").await.blocked_on, Some(Resource::WallMs));
+    assert_eq!(exhausted_events(&bench, &run).await, 2, "the run hears that it is over");
     let more = BudgetCaps { wall_ms: Some(120_000), ..BudgetCaps::default() };
     bench.store.set_budget(&campaign, more, bench.now()).await.unwrap();
-    assert_eq!(bench.claim(&worker, 9).await[0].key, "late");
+    let begun: Vec<String> = bench.claim(&worker, 9).await.into_iter().map(|step| step.key).collect();
+    assert_eq!(begun, ["in_time", "late"]);
+    bench.assert_sound().await;
+}
+
+async fn another_wall_time_holds_for_steps_that_are_ready(bench: Bench) {
+    let budget = |wall_ms| BudgetCaps { wall_ms, ..BudgetCaps::default() };
+    let (campaign, run) = bench.run_with_budget(budget(None)).await;
+    bench.schedule(&run, &["a"]).await;
+    bench.clock.forward(10_000);
+    bench.store.set_budget(&campaign, budget(Some(10_000)), bench.now()).await.unwrap();
+    let worker = bench.worker().await;
+    assert!(bench.claim(&worker, 9).await.is_empty());
+    assert_eq!(bench.step(&run, "a").await.blocked_on, Some(Resource::WallMs));
+    bench.store.set_budget(&campaign, budget(Some(20_000)), bench.now()).await.unwrap();
+    bench.store.set_budget(&campaign, budget(Some(15_000)), bench.now()).await.unwrap();
+    bench.clock.forward(5_000);
+    assert!(bench.claim(&worker, 9).await.is_empty(), "the shorter time counts");
+    bench.store.set_budget(&campaign, budget(None), bench.now()).await.unwrap();
+    assert_eq!(bench.claim(&worker, 9).await[0].key, "a");
     bench.assert_sound().await;
 }
 

@@ -63,6 +63,7 @@ async fn a_new_folder_is_its_owners_alone_and_an_old_one_stays_as_it_is() {
         SqlStore::open_sqlite(folder, OpenOptions::default()).await.unwrap().close().await.unwrap();
     }
     assert_eq!((mode(&fresh), mode(&old)), (0o700, 0o750));
+    assert_eq!(mode(&old.join(DATABASE_FILE)), 0o600);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ crate::bench::on_both!(
     the_same_key_with_another_signal_is_a_conflict,
     keys_of_signals_and_campaigns_do_not_meet,
     a_run_that_is_over_hears_no_signals,
+    an_answer_to_a_gate_is_for_a_run_that_waits_there,
     who_controlled_a_run_is_in_its_log,
     a_run_says_which_signals_it_waits_for,
 );
@@ -32,11 +33,10 @@ async fn a_signal_is_in_the_log_with_its_sender_and_asks_for_a_decision(bench: B
     bench.schedule(&run, &["a"]).await;
     assert!(bench.to_drive().await.is_empty());
     bench.store.signal_run(&run, hint("use\0 tiles"), Some("ops"), None, bench.now()).await.unwrap();
-    let approved = Signal::Approved { gate: Gate::Plan };
-    bench.store.signal_run(&run, approved.clone(), None, None, bench.now()).await.unwrap();
+    bench.store.signal_run(&run, hint("x"), None, None, bench.now()).await.unwrap();
     let signals = [
         Event::SignalReceived { signal: hint("use\u{fffd} tiles"), by: Some("ops".to_owned()) },
-        Event::SignalReceived { signal: approved, by: None },
+        Event::SignalReceived { signal: hint("x"), by: None },
     ];
     assert_eq!(bench.events(&run).await[2..], signals);
     assert_eq!(bench.to_drive().await, std::slice::from_ref(&run));
@@ -82,6 +82,28 @@ async fn a_run_that_is_over_hears_no_signals(bench: Bench) {
     let error = bench.store.signal_run(&run, hint("x"), None, Some(key("k", "d")), bench.now()).await.unwrap_err();
     assert_eq!(error.code(), "run.over", "a refused request leaves its key free");
     assert_eq!(bench.log(&run).await, ["run_created", "run_completed"]);
+    bench.assert_sound().await;
+}
+
+async fn an_answer_to_a_gate_is_for_a_run_that_waits_there(bench: Bench) {
+    let run = bench.run().await;
+    let approved = Signal::Approved { gate: Gate::Plan };
+    let rejected = Signal::Rejected { gate: Gate::NewBest, reason: "slow".to_owned() };
+    for answer in [&approved, &rejected] {
+        let told = bench.store.signal_run(&run, answer.clone(), None, Some(key("k", "d")), bench.now()).await;
+        assert_eq!(told.unwrap_err().code(), "signal.not_awaited");
+    }
+    let mut decision = bench.decision(&run).await;
+    decision.awaits = vec!["plan".to_owned()];
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
+    bench.store.signal_run(&run, approved.clone(), None, Some(key("k", "d")), bench.now()).await.unwrap();
+    let told = bench.store.signal_run(&run, rejected, None, None, bench.now()).await;
+    assert_eq!(told.unwrap_err().code(), "signal.not_awaited", "it waits at another gate");
+    let decision = bench.decision(&run).await;
+    assert!(bench.store.advance(decision).await.unwrap().is_committed());
+    bench.store.signal_run(&run, approved, None, Some(key("k", "d")), bench.now()).await.unwrap();
+    let log = bench.log(&run).await;
+    assert_eq!(log.iter().filter(|kind| *kind == "signal_received").count(), 1, "said twice, heard once: {log:?}");
     bench.assert_sound().await;
 }
 

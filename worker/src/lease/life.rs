@@ -20,6 +20,9 @@ use crate::port::{Port, PortError};
 /// Bounds on what a server may ask for.
 const HEARTBEAT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mins(1));
 
+/// How long the last word of a worker may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// Why a life ended.
 #[derive(Debug, Clone)]
 pub(super) enum End {
@@ -126,7 +129,19 @@ impl<P: Port, W: Work> Life<P, W> {
         if tokio::time::timeout(KILL_GRACE * 2, self.steps.wait()).await.is_err() {
             tracing::error!(steps = self.steps.len(), "steps did not end after they were killed");
         }
+        if is_asked && !self.embedded {
+            self.sign_off().await;
+        }
         end
+    }
+
+    /// Says that nothing more is to be expected of this worker. Unheard, it is missed after a while.
+    async fn sign_off(&self) {
+        let farewell = Heartbeat { leases: Vec::new(), quarantined: None, leaving: true };
+        let call = self.port.heartbeat(&self.worker, &farewell, FAREWELL);
+        if let Ok(Err(error)) = tokio::time::timeout(FAREWELL, call).await {
+            tracing::debug!(error = %error, "nobody heard that the worker ends");
+        }
     }
 
     /// Waits until the worker is asked to drain and then until it holds nothing, or until it has taken too long.
@@ -169,7 +184,8 @@ impl<P: Port, W: Work> Life<P, W> {
         loop {
             let named = self.held.to_renew();
             let sent_at = Instant::now();
-            let heartbeat = Heartbeat { leases: named.clone(), quarantined: self.told.news(self.ward.as_deref()) };
+            let quarantined = self.told.news(self.ward.as_deref());
+            let heartbeat = Heartbeat { leases: named.clone(), quarantined, leaving: false };
             let call = self.port.heartbeat(&self.worker, &heartbeat, self.lease / 2);
             let Some(answer) = self.unless_over(call).await else { return };
             match answer {
