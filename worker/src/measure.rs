@@ -5,6 +5,7 @@ mod conditions;
 mod device;
 mod floor;
 mod rows;
+mod sample_plan;
 mod samples;
 mod witness;
 

@@ -81,7 +81,9 @@ pub struct Grounds<'a> {
 }
 
 impl<'a> Grounds<'a> {
-    /// Waits for a place on the device beside others.
+    /// Waits for a place on the device beside others. To be kept no longer than something is at work on the device, and
+    /// never twice by one thread: whoever wants the device alone waits for every place to be left, and everybody else
+    /// waits behind him.
     #[must_use]
     pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
         self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
@@ -287,6 +289,7 @@ impl Session {
             },
             means: host.means,
             device: options.device.map(|device| device.access.clone()),
+            as_tool: false,
         };
         let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
         let session = Self {
@@ -533,7 +536,10 @@ impl Session {
                 let outside = started.elapsed();
                 return match receive::<Reply>(&self.channel) {
                     Ok(Some(received)) if received.message.nonce == nonce => {
-                        self.settled_ns = self.jail.processor_ns();
+                        // On a device its own clock tells more, and asking the kernel takes longer than many a call.
+                        if !self.plan.on_device {
+                            self.settled_ns = self.jail.processor_ns();
+                        }
                         self.watch()?;
                         if let Some(fault) = received.message.fault {
                             let Fault { error, during } = fault;
