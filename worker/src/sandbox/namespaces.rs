@@ -128,7 +128,9 @@ pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
 }
 
 fn build_root(plan: &JailPlan) -> Result<(), String> {
-    let Visible { read_only, devices, scratch, .. } = visible(plan)?;
+    let Visible { mut read_only, devices, scratch, .. } = visible(plan)?;
+    // Folders before what lies in them: a place that is there already counts as shown.
+    read_only.sort_by_cached_key(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     let read_only_attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     for path in &read_only {
         show(path, read_only_attributes)?;
