@@ -35,7 +35,6 @@ pub(super) fn f16_to_f32(bits: u16) -> f32 {
 }
 
 /// The nearest bfloat16, ties to even.
-#[expect(clippy::cast_possible_truncation, reason = "the upper half is what is wanted")]
 pub(super) fn bf16_from_f32(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {

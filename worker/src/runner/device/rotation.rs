@@ -86,12 +86,12 @@ impl Device {
         let mut late: Vec<Late<'_>> = Vec::new();
         for (call, mix) in mixes.iter().enumerate() {
             let (inputs, outputs) = self.place(call)?;
-            let mixed = self.mix_inputs(inputs, *mix)?;
+            let pairs = self.mix_inputs(inputs, *mix)?;
             outputs.iter().try_for_each(|mirror| mirror.poison(poison, &self.stream))?;
-            let pieces = if mixed.is_empty() { 0 } else { (LATE_PIECES / mixes.len()).max(1) };
+            let pieces = if pairs.is_empty() { 0 } else { (LATE_PIECES / mixes.len()).max(1) };
             for piece in 0..pieces {
                 // Not always the first tensor.
-                if let Some((mirror, pair)) = mixed.get((call + piece) % mixed.len()) {
+                if let Some((mirror, pair)) = pairs.get((call + piece) % pairs.len()) {
                     let (start, size) = mirror.late_piece(*mix, piece);
                     late.push(Late { mirror, pair: *pair, mix: *mix, start, size });
                 }
