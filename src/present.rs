@@ -5,9 +5,9 @@ pub(crate) mod limits;
 
 use chrono::{DateTime, Local};
 use nightshift_protocol::api::{RunSummary, RunView};
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome, StopReason};
-use nightshift_protocol::measurement::Interval;
-use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
+use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
@@ -48,6 +48,18 @@ pub(crate) fn sanitizer(report: &SanitizeReport) -> String {
     } else {
         report.tools.iter().map(run).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// How many calls each sample is made of, where that is more than one.
+pub(crate) fn calls_per_sample(measured: &Measurement) -> String {
+    let calls = measured.device.as_ref().and_then(|device| device.calls_per_sample).filter(|calls| *calls > 1);
+    calls.map_or_else(String::new, |calls| format!(" of {calls} calls"))
+}
+
+/// What holds a program back: by its counters, and without any by its place under the roofline.
+pub(crate) fn bound(profile: &Profile) -> &str {
+    let by = profile.bound.as_ref().map(|by| by.bound.map_or("unknown", Bound::as_str));
+    by.unwrap_or(&profile.roofline_bound)
 }
 
 /// A duration in nanoseconds with a fitting unit.

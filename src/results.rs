@@ -63,7 +63,11 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
             |speedup| {
                 let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
                 // One line each, so that a narrow terminal breaks neither.
-                present::interval(speedup).replacen(' ', &format!(" {confirmed}\n"), 1)
+                let mut lines = present::interval(speedup).replacen(' ', &format!(" {confirmed}\n"), 1);
+                if unverified(detail).is_some() {
+                    lines.push_str("\nunverified");
+                }
+                lines
             },
         );
         let times = measured.map_or_else(
@@ -91,6 +95,11 @@ fn table(context: &Context, followed: &Followed, details: &[RunDetail]) -> Resul
     Ok(())
 }
 
+/// What nobody looked for in the best attempt of a run, because the sanitizer could not be had.
+fn unverified(detail: &RunDetail) -> Option<String> {
+    best(detail)?.sanitize.as_ref()?.unverified()
+}
+
 /// Why a run ended without a result and what can be done, and what its task was warned of.
 fn troubles(detail: &RunDetail) -> Vec<String> {
     let summary = &detail.summary;
@@ -101,6 +110,7 @@ fn troubles(detail: &RunDetail) -> Vec<String> {
             lines.push(format!("{task}: warning: {}: {}", warning.code, warning.message));
         }
     }
+    lines.extend(unverified(detail).map(|said| format!("{task}: {said}")));
     if let Some(reason) = present::reason(summary) {
         lines.push(format!("{task}: {reason}"));
         let run = summary.id.short();

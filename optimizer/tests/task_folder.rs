@@ -107,6 +107,21 @@ fn every_mistake_about_a_gpu_has_its_code_and_its_place() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn short_floats_are_for_gpus() -> TestResult {
+    let x = "name = \"x\", dtype = \"f32\"";
+    for short in ["f16", "bf16"] {
+        let shortened = x.replace("f32", short);
+        let spec = parse_spec(&good_on_cuda().replace(x, &shortened), "task.toml")?;
+        assert_eq!(spec.inputs[0].dtype.size_bytes(), 2);
+        assert_eq!(serde_json::to_value(spec.inputs[0].dtype)?, short);
+        let error = error_of(x, &shortened)?;
+        assert!(error.code() == "task.not_for_target" && error.line() == Some(10), "{error}");
+        assert!(error.message().contains("`x` has 16-bit floats"), "{error}");
+    }
+    Ok(())
+}
+
 /// The error of the good file with one text replaced, which has to stand in it once.
 fn error_of(from: &str, to: &str) -> Result<TaskError, String> {
     assert_eq!(GOOD.matches(from).count(), 1, "`{from}` has to stand in the good file once");

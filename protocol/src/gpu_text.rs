@@ -310,7 +310,7 @@ fn checked(run: &SanitizerRun) -> Vec<String> {
 }
 
 fn bound_name(by: &BoundBy) -> &'static str {
-    by.bound.map_or("nothing that the evidence decides", Bound::as_str)
+    by.bound.map_or("unknown", Bound::as_str)
 }
 
 fn evidence(by: &BoundBy) -> String {

@@ -83,6 +83,10 @@ pub struct CostPart {
 pub struct DeviceMeasurement {
     /// How long nothing else was to run on the device, in milliseconds.
     pub exclusive_ms: f64,
+    /// Calls of one sample, in a row, each on inputs and outputs of its own that were in no cache when the sample began; its
+    /// time is that of one of them. None in measurements from before there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_sample: Option<u32>,
     /// Times of one call in long rows of calls, by the parent's clock alone, which no program can reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<TimePair>,

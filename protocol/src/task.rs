@@ -79,6 +79,10 @@ pub enum DType {
     F64,
     /// Two's complement, 32 bits.
     I32,
+    /// IEEE 754 binary16. Tasks for GPUs only.
+    F16,
+    /// The upper half of an IEEE 754 binary32. Tasks for GPUs only.
+    Bf16,
 }
 
 impl DType {
@@ -88,7 +92,20 @@ impl DType {
         match self {
             Self::F32 | Self::I32 => 4,
             Self::F64 => 8,
+            Self::F16 | Self::Bf16 => 2,
         }
+    }
+
+    /// Whether it is a float, which the truth has in 64 bits whatever its own width is.
+    #[must_use]
+    pub fn is_widened(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::Bf16)
+    }
+
+    /// Whether it is a float of 16 bits.
+    #[must_use]
+    pub fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16)
     }
 
     /// The number that `nightshift.h` gives this type.
@@ -98,6 +115,8 @@ impl DType {
             Self::F32 => 0,
             Self::F64 => 1,
             Self::I32 => 2,
+            Self::F16 => 3,
+            Self::Bf16 => 4,
         }
     }
 }

@@ -95,7 +95,9 @@ def _attempt(task: str, attempt: dict, steps: dict) -> dict:
         "findings": sorted({finding["code"] for finding in attempt["findings"]}),
         "sanitizers": [f"{run['tool']} {run['outcome']}" for run in (attempt.get("sanitize") or {}).get("tools", [])],
         "tier": profile.get("tier"),
-        "bound": (profile.get("bound") or {}).get("bound"),
+        "bound": (profile.get("bound") or {}).get("bound") or ("unknown" if profile else None),
+        "unverified": [f"{run['tool']}: {run.get('reason') or 'no reason given'}"
+                       for run in (attempt.get("sanitize") or {}).get("tools", []) if run["outcome"] == "unavailable"],
         "own_share": (attempt.get("verdict") or {}).get("custom_kernel_time_share"),
         "steps_ms": {kind: took_ms(step) for kind, step in steps.items()},
     }

@@ -1,5 +1,6 @@
 """A server and a worker in a folder of their own, and the commands that ask them."""
 
+import hashlib
 import json
 import os
 import secrets
@@ -16,8 +17,16 @@ RAW = "h200.json"
 """What the parts found; the page is made from it."""
 
 
+EXPORT_S = 25
+"""Kept back from the time limit: what was found by then is still exported and written."""
+
+
 class Failure(Exception):
     """Something did not go as the evidence needs it."""
+
+
+class OutOfTime(Failure):
+    """What was waited for did not happen within the time that was left."""
 
 
 def log(text: str) -> None:
@@ -61,6 +70,16 @@ class Night:
         kept = {key: os.environ[key] for key in passed if key in os.environ}
         folders = {f"XDG_{kind}_HOME": str(self.folder / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         return {**kept, **folders, "HOME": str(self.folder), "NO_COLOR": "1", "COLUMNS": "160", **self.extra, **more}
+
+    def binary(self) -> str:
+        """By which program something was measured: results of another one are not mixed with its own."""
+        with self.given.nightshift.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def earlier(self, part: str) -> dict:
+        """What this binary found for a part before; nothing when another one did."""
+        found = kept(self.given.out).get(part) or {}
+        return found if found.get("binary") == self.binary() else {}
 
     def without_profiles(self) -> bool:
         """Tells the worker not to profile, if this binary's workers can be told. Gives whether they can."""
@@ -154,17 +173,28 @@ class Night:
 
     def wait_for(self, campaign: str, until, what: str, limit_s: float) -> list:
         """Polls the runs of a campaign until they are as wanted."""
-        deadline = min(time.monotonic() + limit_s, self.given.until)
+        deadline = min(time.monotonic() + limit_s, self.given.until - EXPORT_S)
         while True:
             runs = self.runs(campaign)
             if until(runs):
                 return runs
             if time.monotonic() > deadline:
-                raise Failure(f"{what} did not happen in time: {[(run['digest']['task'], run['status']) for run in runs]}")
+                raise OutOfTime(f"{what} did not happen in time: {[(run['digest']['task'], run['status']) for run in runs]}")
             for process, name in ((self.server, "server"), (self.worker, "worker")):
                 if process.poll() is not None:
                     raise Failure(f"the {name} ended with {process.returncode}")
             time.sleep(0.5)
+
+    def wait_or_stop(self, campaign: str, until, what: str, limit_s: float) -> bool:
+        """Waits as long as there is time, then cancels the campaign: what it found so far is there. Tells whether all of it
+        came to its end."""
+        try:
+            self.wait_for(campaign, until, what, limit_s)
+            return True
+        except OutOfTime as error:
+            log(f"{error}: what is there counts")
+            self.command("cancel", campaign)
+            return False
 
     def export(self, id: str, file: str) -> dict:
         """Everything that is stored of a campaign or run."""

@@ -4,7 +4,7 @@ import json
 
 from .night import kept, log
 
-HELD = {True: "yes", False: "**no**", None: "not measured"}
+HELD = {True: "yes", False: "**no**", None: "not measured to the end"}
 
 
 def write(given, failed: list) -> None:
@@ -57,6 +57,9 @@ def _promises(parts: dict) -> list:
         found = verdict.get(name)
         if not found or not found["measured"]:
             return "", None
+        wanted = parts["precision"].get("wanted", 0)
+        if found["measured"] < wanted:
+            return f"{found[key]} of {found['measured']}, {wanted} were wanted", None
         return f"{found[key]} of {found['measured']}", found[key] >= found["measured"] - least_missing
 
     rows = []
@@ -94,6 +97,10 @@ def _campaign(found: dict) -> list:
                      ", ".join(attempt["sanitizers"]), attempt["bound"] or "", attempt["tier"] or "",
                      ", ".join(attempt["findings"])))
     lines += _table(["attempt", "stage", "outcome", "speedup [95%]", "sanitizers", "bound", "profile by", "findings"], rows)
+    unverified = [f"- {attempt['task']}/{attempt['number']}: {said}" for attempt in found["attempts"]
+                  for said in attempt.get("unverified", [])]
+    if unverified:
+        lines += ["", "Unverified, because the sanitizer was unavailable:", "", *unverified]
     return [*lines, "", f"Kept beside this page: {_list(found['files'])}.", ""]
 
 
@@ -133,13 +140,14 @@ def _precision(found: dict) -> list:
     for name in ("same", "same_short", "slower"):
         for row in found[name]:
             if "speedup" not in row:
-                rows.append((name, row["number"], row["outcome"], "", "", "", ""))
+                rows.append((name, row["number"], row["outcome"], "", "", "", "", ""))
                 continue
             one = row["speedup"]
             rows.append((name, row["number"], f"{one['estimate']:.4f}", f"[{one['low']:.4f}, {one['high']:.4f}]",
                          f"{(one['high'] - one['low']) / one['estimate'] * 100:.2f} %", f"{row['baseline_ns'] / 1000:.1f} µs",
-                         row["samples"]))
-    return [*lines, *_table(["pair", "run", "ratio", "95% interval", "width", "baseline", "samples"], rows), ""]
+                         row["samples"], row.get("calls_per_sample") or 1))
+    head = ["pair", "run", "ratio", "95% interval", "width", "baseline", "samples", "calls a sample"]
+    return [*lines, *_table(head, rows), ""]
 
 
 def _throughput(found: dict) -> list:

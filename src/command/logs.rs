@@ -174,7 +174,7 @@ fn outcome(output: &StepOutput) -> String {
         StepOutput::Sanitized { report } => present::sanitizer(report),
         StepOutput::Measured { measurement, .. } => present::interval(measurement.speedup),
         StepOutput::MeasureFailed { end, .. } => end.describe(),
-        StepOutput::Profiled { profile } => format!("{}, bound by {}", profile.tier, profile.roofline_bound),
+        StepOutput::Profiled { profile } => format!("{}, bound by {}", profile.tier, present::bound(profile)),
         StepOutput::Diagnosed { diagnosis: Some(diagnosis), .. } => {
             format!("{}: {}", diagnosis.route.as_str(), diagnosis.critical_issue)
         }

@@ -262,18 +262,19 @@ fn attempt_lines(attempt: &Attempt) -> Vec<String> {
     for (name, measured) in [("measured", &attempt.measurement), ("confirmed", &attempt.confirmation)] {
         if let Some(measured) = measured {
             lines.push(format!(
-                "{name}: {} at {:.0}% confidence; baseline {}, candidate {}, {} samples; sandbox: {}",
+                "{name}: {} at {:.0}% confidence; baseline {}, candidate {}, {} samples{}; sandbox: {}",
                 present::interval(measured.speedup),
                 measured.confidence * 100.0,
                 present::nanoseconds(measured.baseline_median_ns),
                 present::nanoseconds(measured.candidate_median_ns),
                 measured.candidate_samples_ns.len(),
+                present::calls_per_sample(measured),
                 measured.sandbox.summary(),
             ));
         }
     }
     if let Some(profile) = &attempt.profile {
-        lines.push(format!("profile: {}, bound by {}", profile.tier, profile.roofline_bound));
+        lines.push(format!("profile: {}, bound by {}", profile.tier, present::bound(profile)));
         lines.extend(profile.missing.iter().map(|missing| format!("  missing: {missing}")));
     }
     lines.extend(present::gpu::lines(attempt));

@@ -33,6 +33,8 @@
 #define NS_F32 0
 #define NS_F64 1
 #define NS_I32 2
+#define NS_F16 3
+#define NS_BF16 4
 
 /* A reference computes in ns_real: float when it is timed, double when it gives the truth that results are compared
  * with. Candidates use float. Never define NS_REAL yourself. */
@@ -41,10 +43,21 @@
 #endif
 typedef NS_REAL ns_real;
 
+/* Elements of 16 bits, on the cuda target: include <cuda_fp16.h> or <cuda_bf16.h> where they are used. A reference reads
+ * NS_F16 and NS_BF16 tensors as ns_f16 and ns_bf16, by ns_real(x[i]), computes in ns_real and writes ns_f16(value): in the
+ * build that gives the truth, these are doubles, too. Candidates use __half and __nv_bfloat16. Never define NS_TRUTH. */
+#ifdef NS_TRUTH
+#define ns_f16 double
+#define ns_bf16 double
+#else
+#define ns_f16 __half
+#define ns_bf16 __nv_bfloat16
+#endif
+
 /* A tensor: row-major, contiguous, its data aligned to 64 bytes (in device memory to 256). */
 typedef struct ns_tensor {
     void *data;             /* first element */
-    int32_t dtype;          /* NS_F32, NS_F64 or NS_I32 */
+    int32_t dtype;          /* NS_F32, NS_F64, NS_I32, NS_F16 or NS_BF16 */
     int32_t rank;           /* number of extents */
     const int64_t *shape;   /* extents, outermost first */
     const int64_t *strides; /* distance between neighbours of each extent, in elements */

@@ -5,6 +5,8 @@
 mod oracle;
 
 use std::path::PathBuf;
+use std::sync::RwLockReadGuard;
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
@@ -79,8 +81,6 @@ pub fn check_on(
         cost: Vec::new(),
     };
     let mut cost = Cost::start();
-    let _beside = grounds.beside_others();
-    cost.part("waiting");
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
             library: &libraries.candidate,
@@ -92,6 +92,8 @@ pub fn check_on(
             require_sandbox,
             device: grounds.device,
         };
+        let beside = grounds.beside_others();
+        cost.part("waiting");
         let candidate = Session::launch(grounds.host, &options, grounds.cancel);
         let oracle = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth)?;
         let mut candidate = match candidate.and_then(Launched::wait) {
@@ -102,21 +104,30 @@ pub fn check_on(
             }
         };
         let mut oracle = oracle.wait()?;
+        // From here on a place is taken for each call: making inputs and comparing results needs none.
+        drop(beside);
         cost.part("processes");
+        let mut waited = Duration::ZERO;
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
+            let turn = grounds.beside_others();
             candidate.select(number)?;
             oracle.select(number, shapes)?;
-            let (candidate, oracle, report) = (&mut candidate, &mut oracle, &mut report);
-            let mut examination = Examination { spec, shapes, candidate, oracle, seeds, report };
+            drop(turn);
+            let (candidate, oracle, report, waited) = (&mut candidate, &mut oracle, &mut report, &mut waited);
+            let mut examination = Examination { grounds, spec, shapes, candidate, oracle, seeds, report, waited };
             examination.run(group + number == 0)?;
             if report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
         });
         cost.part("calls");
+        cost.move_to("calls", "waiting", waited);
         let printed = candidate.printed();
         if !printed.is_empty() {
             report.printed = printed;
         }
+        let beside = grounds.beside_others();
+        cost.part("waiting");
         Session::end_all([candidate].into_iter().chain(oracle.into_sessions()));
+        drop(beside);
         cost.part("ends");
         match outcome {
             Ok(()) => {}
@@ -164,12 +175,15 @@ impl From<OracleError> for Stop {
 
 /// One program at one shape.
 struct Examination<'a> {
+    grounds: &'a Grounds<'a>,
     spec: &'a TaskSpec,
     shapes: &'a ConcreteShapes,
     candidate: &'a mut Session,
     oracle: &'a mut Oracle,
     seeds: &'a mut SecretSeeds,
     report: &'a mut CheckReport,
+    /// Time spent waiting for a place on the device.
+    waited: &'a mut Duration,
 }
 
 /// A finished case.
@@ -178,12 +192,11 @@ struct Seen {
     outputs: Vec<TensorData>,
 }
 
-impl Examination<'_> {
+impl<'a> Examination<'a> {
     fn run(&mut self, perturb: bool) -> Result<(), Stop> {
         let first_case = self.report.cases.len();
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
-        self.candidate.init(&params)?;
-        self.oracle.init(&params)?;
+        self.init(&params)?;
 
         let inputs = generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared);
         let Some(first) = self.case("declared", &inputs)? else {
@@ -221,10 +234,27 @@ impl Examination<'_> {
         cases.len() >= at_least && cases.iter().any(|case| !case.passed)
     }
 
+    /// Waits for a place on the device.
+    fn turn(&mut self) -> Option<RwLockReadGuard<'a, ()>> {
+        let (asked, grounds) = (Instant::now(), self.grounds);
+        let turn = grounds.beside_others();
+        *self.waited += asked.elapsed();
+        turn
+    }
+
+    /// Hands the weights to everybody.
+    fn init(&mut self, params: &[TensorData]) -> Result<(), Stop> {
+        let _turn = self.turn();
+        self.candidate.init(params)?;
+        Ok(self.oracle.init(params)?)
+    }
+
     /// One checked call; nothing when the reference itself has no finite answer for these inputs.
     fn case(&mut self, name: &str, inputs: &[TensorData]) -> Result<Option<Seen>, Stop> {
+        let turn = self.turn();
         let Some(expected) = self.oracle.answer(inputs)? else { return Ok(None) };
         let call = self.candidate.run(inputs)?;
+        drop(turn);
         Ok(Some(self.judge(name, expected, call)))
     }
 
@@ -290,8 +320,7 @@ impl Examination<'_> {
             if let Some(slot) = changed.get_mut(position) {
                 *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
             }
-            self.candidate.init(&changed)?;
-            self.oracle.init(&changed)?;
+            self.init(&changed)?;
             if let Some(seen) = self.case(&format!("changed:{}", tensor.name), inputs)?
                 && unchanged(first, &seen)
             {

@@ -1,6 +1,6 @@
 //! Where the time of a step goes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::measurement::CostPart;
 
@@ -28,6 +28,18 @@ impl Cost {
         }
     }
 
+    /// Counts time of one part to another one.
+    pub(crate) fn move_to(&mut self, from: &str, to: &str, time: Duration) {
+        let ms = time.as_secs_f64() * 1e3;
+        if let Some(part) = self.parts.iter_mut().find(|part| part.name == from) {
+            part.ms = (part.ms - ms).max(0.0);
+        }
+        match self.parts.iter_mut().find(|part| part.name == to) {
+            Some(part) => part.ms += ms,
+            None => self.parts.push(CostPart { name: to.to_owned(), ms }),
+        }
+    }
+
     /// Every part so far.
     pub(crate) fn parts(&self) -> Vec<CostPart> {
         self.parts.clone()
@@ -46,5 +58,8 @@ mod tests {
         }
         let names: Vec<String> = cost.parts().into_iter().map(|part| part.name).collect();
         assert_eq!(names, ["contexts", "samples"]);
+        cost.move_to("contexts", "waiting", Duration::from_secs(1));
+        let waiting = cost.parts().pop().map(|part| (part.name, part.ms.round()));
+        assert_eq!(waiting, Some(("waiting".to_owned(), 1000.0)));
     }
 }

@@ -18,6 +18,7 @@ use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
 use object::ReadCache;
 
 use self::cuda::CudaBench;
+pub use self::cuda::find_profilers;
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
@@ -379,7 +380,8 @@ impl Step<'_> {
         let mut seeds = secret_seeds()?;
         let device = self.device(task, &[&libraries.reference, &libraries.truth])?;
         let grounds = self.grounds(device.as_ref());
-        match prepare_on(&grounds, &task.spec, &libraries, &bench.machine, &mut seeds)? {
+        let machine = device.as_ref().map_or_else(|| bench.machine.clone(), |device| device.machine(&bench.machine));
+        match prepare_on(&grounds, &task.spec, &libraries, &machine, &mut seeds)? {
             Examined::Usable(facts) => {
                 let profile = match &device {
                     Some(device) => {
@@ -395,7 +397,7 @@ impl Step<'_> {
                         baseline_median_ns: facts.baseline_median_ns,
                         reference_normalized_error: facts.reference_normalized_error,
                         warnings: facts.warnings,
-                        machine: bench.machine.clone(),
+                        machine,
                         profile,
                     }),
                 })

@@ -1,11 +1,15 @@
 //! Input values: drawn from secret seeds, the same for every program that is given them.
 
+mod half;
+
 use std::borrow::Cow;
 
 use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
 use rand::{Rng, RngExt, SeedableRng, TryRng};
 use rand_chacha::{ChaCha8Rng, ChaCha12Rng};
 use rand_distr::{Distribution as _, Normal, StandardNormal, Uniform};
+
+use self::half::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 
 /// Seeds that no program can foresee: started from the randomness of the operating system when a step begins.
 #[derive(Debug, Clone)]
@@ -61,6 +65,10 @@ pub enum TensorData {
     F64(Vec<f64>),
     /// Two's complement, 32 bits.
     I32(Vec<i32>),
+    /// IEEE 754 binary16, by its bits.
+    F16(Vec<u16>),
+    /// The upper half of an IEEE 754 binary32, by its bits.
+    Bf16(Vec<u16>),
 }
 
 /// Calls one macro-like expression for the vector inside.
@@ -70,6 +78,7 @@ macro_rules! each {
             TensorData::F32($values) => $body,
             TensorData::F64($values) => $body,
             TensorData::I32($values) => $body,
+            TensorData::F16($values) | TensorData::Bf16($values) => $body,
         }
     };
 }
@@ -82,6 +91,8 @@ impl TensorData {
             DType::F32 => Self::F32(vec![0.0; size_bytes / 4]),
             DType::F64 => Self::F64(vec![0.0; size_bytes / 8]),
             DType::I32 => Self::I32(vec![0; size_bytes / 4]),
+            DType::F16 => Self::F16(vec![0; size_bytes / 2]),
+            DType::Bf16 => Self::Bf16(vec![0; size_bytes / 2]),
         }
     }
 
@@ -104,14 +115,16 @@ impl TensorData {
             Self::F32(values) => Cow::Owned(values.iter().copied().map(f64::from).collect()),
             Self::F64(values) => Cow::Borrowed(values),
             Self::I32(values) => Cow::Owned(values.iter().copied().map(f64::from).collect()),
+            Self::F16(values) => Cow::Owned(values.iter().map(|bits| f64::from(f16_to_f32(*bits))).collect()),
+            Self::Bf16(values) => Cow::Owned(values.iter().map(|bits| f64::from(bf16_to_f32(*bits))).collect()),
         }
     }
 
-    /// The same values with 32-bit floats widened: what the truth is given.
+    /// The same values with shorter floats widened to 64 bits: what the truth is given.
     #[must_use]
     pub fn widened(&self) -> Self {
         match self {
-            Self::F32(values) => Self::F64(values.iter().copied().map(f64::from).collect()),
+            Self::F32(_) | Self::F16(_) | Self::Bf16(_) => Self::F64(self.as_f64().into_owned()),
             other => other.clone(),
         }
     }
@@ -123,6 +136,8 @@ impl TensorData {
             Self::F32(values) => values.iter().all(|value| value.is_finite()),
             Self::F64(values) => values.iter().all(|value| value.is_finite()),
             Self::I32(_) => true,
+            Self::F16(values) => values.iter().all(|bits| bits & 0x7C00 != 0x7C00),
+            Self::Bf16(values) => values.iter().all(|bits| bits & 0x7F80 != 0x7F80),
         }
     }
 
@@ -137,6 +152,7 @@ impl TensorData {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
             }
             (Self::I32(a), Self::I32(b)) => a == b,
+            (Self::F16(a), Self::F16(b)) | (Self::Bf16(a), Self::Bf16(b)) => a == b,
             _ => false,
         }
     }
@@ -152,6 +168,8 @@ impl TensorData {
             (Self::F32(first), Self::F32(second)) => Self::F32(splice(first, second, from)),
             (Self::F64(first), Self::F64(second)) => Self::F64(splice(first, second, from)),
             (Self::I32(first), Self::I32(second)) => Self::I32(splice(first, second, from)),
+            (Self::F16(first), Self::F16(second)) => Self::F16(splice(first, second, from)),
+            (Self::Bf16(first), Self::Bf16(second)) => Self::Bf16(splice(first, second, from)),
             _ => self.clone(),
         }
     }
@@ -167,12 +185,15 @@ impl TensorData {
 
     /// Elements of this tensor's type from memory.
     pub(crate) fn read_alike(&self, bytes: &[u8]) -> Self {
+        let (pairs, _) = bytes.as_chunks::<2>();
         let (quads, _) = bytes.as_chunks::<4>();
         let (octets, _) = bytes.as_chunks::<8>();
         match self {
             Self::F32(_) => Self::F32(quads.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()),
             Self::F64(_) => Self::F64(octets.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect()),
             Self::I32(_) => Self::I32(quads.iter().map(|chunk| i32::from_le_bytes(*chunk)).collect()),
+            Self::F16(_) => Self::F16(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect()),
+            Self::Bf16(_) => Self::Bf16(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect()),
         }
     }
 
@@ -185,8 +206,15 @@ impl TensorData {
         })
     }
 
-    /// How many elements have exactly the bits of a repeated pattern.
+    /// How many elements have exactly the bits of a repeated pattern. Of two 16-bit elements only the second one counts: the
+    /// first one's half of the pattern is a number like any other, which programs may give.
     pub(crate) fn count_pattern(&self, pattern: [u8; 8]) -> u64 {
+        if let Self::F16(values) | Self::Bf16(values) = self {
+            let [_, _, low, high, ..] = pattern;
+            let wanted = u16::from_le_bytes([low, high]);
+            let seconds = values.iter().skip(1).step_by(2);
+            return u64::try_from(seconds.filter(|bits| **bits == wanted).count()).unwrap_or(u64::MAX);
+        }
         let count = each!(self, values => {
             let wanted = pattern.get(..size_of_first(values)).unwrap_or_default();
             values.iter().filter(|value| value.to_le_bytes() == wanted).count()
@@ -208,6 +236,12 @@ pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorDa
         DType::F32 => TensorData::F32(in_parts(seed, count, floats)),
         DType::F64 => TensorData::F64(in_parts(seed, count, |random, count| {
             floats(random, count).into_iter().map(f64::from).collect()
+        })),
+        DType::F16 => TensorData::F16(in_parts(seed, count, |random, count| {
+            floats(random, count).into_iter().map(f16_from_f32).collect()
+        })),
+        DType::Bf16 => TensorData::Bf16(in_parts(seed, count, |random, count| {
+            floats(random, count).into_iter().map(bf16_from_f32).collect()
         })),
         // Integers are counts or indices: a scaled index would point outside.
         DType::I32 => {
@@ -360,8 +394,14 @@ mod tests {
             TensorData::F32(vec![1.5, -0.0, f32::NAN]),
             TensorData::F64(vec![1e300, f64::INFINITY]),
             TensorData::I32(vec![i32::MIN, 7]),
+            TensorData::F16(vec![0x3C00, 0x7E00, 0x8000]),
+            TensorData::Bf16(vec![0x3F80, 0xFF80]),
         ] {
-            let width = if matches!(data, TensorData::F64(_)) { 8 } else { 4 };
+            let width = match data {
+                TensorData::F64(_) => 8,
+                TensorData::F32(_) | TensorData::I32(_) => 4,
+                TensorData::F16(_) | TensorData::Bf16(_) => 2,
+            };
             let mut bytes = vec![0_u8; data.len() * width];
             data.copy_to_bytes(&mut bytes);
             assert!(data.equals_bytes(&bytes));
@@ -375,5 +415,32 @@ mod tests {
     fn widening_keeps_the_value() {
         let data = TensorData::F32(vec![0.1]);
         assert_eq!(data.widened(), TensorData::F64(vec![f64::from(0.1_f32)]));
+        assert_eq!(TensorData::F16(vec![0x3E00, 0x8001]).widened(), TensorData::F64(vec![1.5, -(2_f64.powi(-24))]));
+        assert_eq!(TensorData::Bf16(vec![0x3FC0]).widened(), TensorData::F64(vec![1.5]));
+        assert!(TensorData::F16(vec![0x7BFF]).is_finite() && !TensorData::F16(vec![0xFC00]).is_finite());
+        assert!(TensorData::Bf16(vec![0x7F7F]).is_finite() && !TensorData::Bf16(vec![0x7FC0]).is_finite());
+    }
+
+    #[test]
+    fn short_floats_are_drawn_as_long_ones_are_and_rounded() {
+        let distribution = Distribution::Normal { mean: 0.0, std: 1.0 };
+        let drawn = |dtype| generate(&tensor(dtype, distribution.clone()), 7, InputKind::Declared);
+        let exact = drawn(DType::F32);
+        for (dtype, relative) in [(DType::F16, 1.0 / 2048.0), (DType::Bf16, 1.0 / 256.0)] {
+            let short = drawn(dtype);
+            assert!(short.is_finite() && short.len() == exact.len());
+            let near = |(short, exact): (&f64, &f64)| (short - exact).abs() <= exact.abs() * relative + 1e-7;
+            assert!(short.as_f64().iter().zip(exact.as_f64().iter()).all(near), "{dtype:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_pattern_in_short_floats_only_what_no_number_has_counts() {
+        // As memory is poisoned: any bits, and a half that is no number in either format.
+        let pattern = [0x12, 0x34, 0xFC, 0x7F, 0x12, 0x34, 0xFC, 0x7F];
+        let poisoned = TensorData::F16(vec![0x3412, 0x7FFC, 0x3412, 0x7FFC, 0x3412]);
+        assert_eq!(poisoned.count_pattern(pattern), 2);
+        assert!(!poisoned.is_finite() && !TensorData::Bf16(vec![0x7FFC]).is_finite());
+        assert_eq!(TensorData::Bf16(vec![0x3412; 4]).count_pattern(pattern), 0);
     }
 }

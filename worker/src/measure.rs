@@ -7,6 +7,7 @@ mod floor;
 mod judge;
 mod outcome;
 mod rows;
+mod sample_plan;
 mod samples;
 mod witness;
 

@@ -16,11 +16,14 @@ pub const CPU_DEVICE: u32 = 0;
 /// Steps that share the machine as a device when no step has it alone.
 pub const SHARED_STEPS: u32 = 2;
 /// Folders in which toolkits install themselves: those in them whose name begins like this, and what is below each.
-const TOOLKITS: [(&str, &str, &str); 4] = [
+const TOOLKITS: [(&str, &str, &str); 6] = [
     ("/usr/local", "cuda", "bin"),
     ("/opt/nvidia", "cuda", "bin"),
     ("/opt/nvidia/nsight-systems", "", "bin"),
     ("/opt/nvidia/nsight-compute", "", ""),
+    // Nsight Compute carries a whole nsys.
+    ("/opt/nvidia/nsight-compute", "", "host/target-linux-x64"),
+    ("/usr/local", "cuda", "compute-sanitizer"),
 ];
 
 /// Processes of one step that may hold a context on its GPU at once: candidate, reference, truth.

@@ -281,7 +281,7 @@ fn time_on_device(
     let mut session = Session::start(grounds.host, &timed(grounds, spec, shapes, libraries, None), grounds.cancel)?;
     session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
     let sets = stage_sets(&mut session, shapes, seeds)?;
-    time_calls(|| session.sample(Draw::new(sets.len(), seeds.draw()), 0))
+    time_calls(|| session.sample(&[Draw::new(sets.len(), seeds.draw())]))
 }
 
 fn timed<'a>(

@@ -175,7 +175,17 @@ pub fn run_jailed(
     command: &JailedCommand,
     cancel: &CancelFlag,
 ) -> Result<ProcessResult, ProcessError> {
-    run(host, command, None, cancel)
+    run(host, &plan(command, host.means, None), cancel)
+}
+
+/// [`run_jailed`] for a tool that looks into programs, without a GPU: everything else is as in [`run_jailed_on_device`].
+/// Such a tool finds its own parts by the view of its processes, and does not even tell its version without one.
+pub fn run_jailed_as_tool(
+    host: &JailHost,
+    command: &JailedCommand,
+    cancel: &CancelFlag,
+) -> Result<ProcessResult, ProcessError> {
+    run(host, &JailPlan { as_tool: true, ..plan(command, host.means, None) }, cancel)
 }
 
 /// [`run_jailed`] with a GPU in reach. Such a command may also open sockets within its own network, where it has one:
@@ -186,18 +196,14 @@ pub fn run_jailed_on_device(
     device: &DeviceAccess,
     cancel: &CancelFlag,
 ) -> Result<ProcessResult, ProcessError> {
-    run(host, command, Some(device), cancel)
+    run(host, &plan(command, host.means, Some(device)), cancel)
 }
 
-fn run(
-    host: &JailHost,
-    command: &JailedCommand,
-    device: Option<&DeviceAccess>,
-    cancel: &CancelFlag,
-) -> Result<ProcessResult, ProcessError> {
+fn run(host: &JailHost, plan: &JailPlan, cancel: &CancelFlag) -> Result<ProcessResult, ProcessError> {
     let started = Instant::now();
-    let deadline = started + Duration::from_millis(command.limits.wall_ms);
-    let mut jail = Jail::start(host, &plan(command, host.means, device), &[])?;
+    let limits = &plan.limits;
+    let deadline = started + Duration::from_millis(limits.wall_ms);
+    let mut jail = Jail::start(host, plan, &[])?;
     let killed = loop {
         if jail.is_over() {
             break None;
@@ -206,11 +212,11 @@ fn run(
             return Err(ProcessError::Cancelled);
         }
         if jail.output_exceeded() {
-            let limit_bytes = u64::try_from(command.limits.output_bytes).unwrap_or(u64::MAX);
+            let limit_bytes = u64::try_from(limits.output_bytes).unwrap_or(u64::MAX);
             break Some(ProcessEnd::OutputExceeded { limit_bytes });
         }
         let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-            break Some(ProcessEnd::TimedOut { limit_ms: command.limits.wall_ms });
+            break Some(ProcessEnd::TimedOut { limit_ms: limits.wall_ms });
         };
         jail.pump(left.min(WATCH_INTERVAL), None)?;
     };
@@ -222,8 +228,7 @@ fn run(
         return Err(ProcessError::Setup("the child ended before it was ready".to_owned()));
     };
     let peak_bytes = jail.ended.map_or(0, |raw| raw.peak_bytes);
-    let limits =
-        EndLimits { memory_bytes: command.limits.memory_bytes, cpu_ms: command.limits.cpu_s.saturating_mul(1000) };
+    let limits = EndLimits { memory_bytes: limits.memory_bytes, cpu_ms: limits.cpu_s.saturating_mul(1000) };
     let end = match (killed, jail.ended) {
         (Some(end), _) => end,
         (None, Some(raw)) => classify(raw, peak_bytes, limits, jail.stderr.kept()),
@@ -249,6 +254,7 @@ fn plan(command: &JailedCommand, means: SandboxChoice, device: Option<&DeviceAcc
         limits: command.limits.clone(),
         means,
         device: device.cloned(),
+        as_tool: false,
     }
 }
 

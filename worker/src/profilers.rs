@@ -25,7 +25,7 @@ use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerTool, TierPurpose, TierReport};
 use nightshift_protocol::step::StepFailure;
 
-use self::bound::bound_of_program;
+use self::bound::{Roof, bound_of_program};
 use self::roofline::place;
 use self::tier::unused;
 
@@ -78,7 +78,8 @@ pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>
     profile.tiers.push(compiler_tier(subject));
     let roofline_tier = place(&mut profile, subject);
     profile.tiers.push(roofline_tier);
-    profile.bound = bound_of_program(profile.timeline.as_ref(), &profile.kernels, subject.median_ns);
+    let roof = Roof { bound: &profile.roofline_bound, share: profile.roofline_share };
+    profile.bound = Some(bound_of_program(profile.timeline.as_ref(), &profile.kernels, roof, subject.median_ns));
     let used: Vec<&str> = profile.tiers.iter().filter(|tier| tier.used).map(|tier| tier.tool.as_str()).collect();
     profile.tier = if used.is_empty() { "none".to_owned() } else { used.join("+") };
     profile.missing = profile.tiers.iter().filter_map(missing).collect();

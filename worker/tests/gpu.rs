@@ -278,6 +278,7 @@ fn a_program_against_itself_is_neither_faster_nor_slower() {
         let device = measurement.device.unwrap();
         assert!(device.exclusive_ms < 2_000.0, "{:?}", measurement.cost);
         assert!(device.graph.is_some() && device.rows.is_some());
+        assert!(device.calls_per_sample.is_some_and(|calls| calls > 1 || rows > 8), "{device:?}");
     }
 }
 

@@ -17,7 +17,7 @@ use nightshift_protocol::verdict::Answer;
 use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::gpu::Gpus;
 use nightshift_worker::inputs::{InputKind, generate_all};
-use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed, run_jailed_on_device};
+use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_as_tool, run_jailed_on_device};
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile, sanitize};
 use nightshift_worker::runner::write_replay;
 
@@ -65,7 +65,8 @@ impl<'a> Place<'a> {
             std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
         };
         let folder = tempfile::tempdir().unwrap();
-        let run = |command: &JailedCommand| run_jailed(&host(SandboxChoice::Best), command, &CancelFlag::default());
+        let run =
+            |command: &JailedCommand| run_jailed_as_tool(&host(SandboxChoice::Best), command, &CancelFlag::default());
         let tools = Profilers::find(&split("PATH"), &split("LD_LIBRARY_PATH"), folder.path(), &run);
         Self { gpu, shop: Workshop::new(gpu), folder, tools }
     }
@@ -164,7 +165,7 @@ fn a_sound_program_is_clean_and_an_unsound_one_is_not() {
 
 fn the_paths_of_the_tools_are_told() {
     let scratch = tempfile::tempdir().unwrap();
-    let run = |command: &JailedCommand| run_jailed(&host(SandboxChoice::Best), command, &CancelFlag::default());
+    let run = |command: &JailedCommand| run_jailed_as_tool(&host(SandboxChoice::Best), command, &CancelFlag::default());
     let found = Profilers::find(&[], &[], scratch.path(), &run);
     for tool in [&found.nsys, &found.ncu, &found.compute_sanitizer] {
         match tool {

@@ -14,7 +14,9 @@ use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizerOutcome};
 use nightshift_protocol::verdict::Answer;
 use nightshift_worker::artifacts::ArtifactError;
-use nightshift_worker::process::{CancelFlag, JailedCommand, ProcessError, ProcessResult, SandboxChoice, run_jailed};
+use nightshift_worker::process::{
+    CancelFlag, JailedCommand, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
+};
 use nightshift_worker::profilers::{Profilers, Replay, Subject, TimeLimits, profile, sanitize};
 use tempfile::TempDir;
 use workshop::{ROADS, host};
@@ -100,6 +102,41 @@ fn good_tools_give_a_whole_profile_on_every_road() {
         assert_eq!(profile.tier, "nsys+ncu", "{means:?}: {:#?}", profile.tiers);
         assert_eq!(profile.kernels.len(), 2);
         assert_eq!(profile.tiers[0].version.as_deref(), Some("1.2.3"));
+    }
+}
+
+/// A tool as NVIDIA ships them: a launch script that looks for its parts beside itself, a part that looks itself up among the
+/// processes, and traces of both in the folders for such things.
+const PARTICULAR: &str = r#"#!/bin/sh
+set -e
+here=$(dirname "$(readlink -f "$0")")
+cat /proc/self/comm > "$HOME/comm" 2> "$HOME/errors" || { printf 'Exception type:\nfilesystem_error: /proc/self' >&2; exit 1; }
+cat /sys/devices/system/cpu/online > "$TMPDIR/online"
+echo lock > "$HOME/lock"
+echo lock > "$TMPDIR/lock"
+echo "Version $(cat "$here/../parts/version")"
+"#;
+
+#[test]
+fn a_tool_is_asked_for_its_version_where_it_has_what_it_needs() {
+    for means in ROADS {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().canonicalize().unwrap().join("nsight-systems/2025.3.2");
+        for (name, text, mode) in [("bin/nsys", PARTICULAR, 0o755), ("parts/version", "2025.3.2.474", 0o644)] {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let search_path = [folder.join("bin")];
+        let as_tool = |command: &JailedCommand| run_jailed_as_tool(&host(means), command, &CancelFlag::default());
+        let found = Profilers::find(&search_path, &[], scratch.path(), &as_tool);
+        assert_eq!(found.nsys.map(|tool| tool.version), Ok("2025.3.2.474".to_owned()), "{means:?}");
+        // A compiler has no such view, and what the tool said there is told.
+        let as_compiler = |command: &JailedCommand| run_jailed(&host(means), command, &CancelFlag::default());
+        let missing = Profilers::find(&search_path, &[], scratch.path(), &as_compiler).nsys.unwrap_err();
+        assert!(missing.reason.contains("/proc/self"), "{means:?}: {}", missing.reason);
     }
 }
 

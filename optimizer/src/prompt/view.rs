@@ -118,6 +118,8 @@ fn dtype(dtype: DType) -> &'static str {
         DType::F32 => "f32",
         DType::F64 => "f64",
         DType::I32 => "i32",
+        DType::F16 => "f16",
+        DType::Bf16 => "bf16",
     }
 }
 

@@ -208,13 +208,7 @@ fn confirmed(attempt: &mut Attempt, measurement: Measurement, findings: Vec<Find
 /// for nothing, and the attempt goes the way of one that failed at run time.
 fn sanitized(attempt: &mut Attempt, report: SanitizeReport, next: AttemptStep) -> AfterStep {
     let violated = rubric::has_violation(&report.findings);
-    for finding in &report.findings {
-        // The thorough examination sees what the first one saw again.
-        if !attempt.findings.contains(finding) {
-            attempt.findings.push(finding.clone());
-        }
-    }
-    attempt.sanitize = Some(report);
+    sanitize::examined(attempt, report);
     if !violated {
         return AfterStep::Step(next);
     }

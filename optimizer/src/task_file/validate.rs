@@ -139,6 +139,13 @@ fn tensors(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
                 let message = format!("the tensor `{}` is among the {other} already: names are unique", tensor.name);
                 return Err(document.error("task.duplicate_name", &at_name, message));
             }
+            if spec.target == Target::Cpu && tensor.dtype.is_half() {
+                let message = format!(
+                    "`{}` has 16-bit floats, which are for the target `cuda`; the target of this task is `cpu`: take f32",
+                    tensor.name
+                );
+                return Err(document.error("task.not_for_target", &[key.into(), i.into(), "dtype".into()], message));
+            }
             extents(spec, tensor, document, key, i)?;
             distribution(tensor, document, &[key.into(), i.into(), "distribution".into()])?;
         }

@@ -198,6 +198,16 @@ pub(crate) fn checked(end: ProcessEnd, wrong_elements: u64) -> StepOutput {
     }
 }
 
+/// What a machine says whose sanitizer gives up.
+pub(crate) fn unsanitized(thorough: bool) -> StepOutput {
+    let StepOutput::Sanitized { mut report } = sanitized(thorough, false) else { unreachable!("it is that") };
+    for run in &mut report.tools {
+        run.outcome = SanitizerOutcome::Unavailable;
+        run.reason = Some("it was still running after 45000 ms".to_owned());
+    }
+    StepOutput::Sanitized { report }
+}
+
 /// What the sanitizer says of a program with a race, or without one.
 pub(crate) fn sanitized(thorough: bool, has_race: bool) -> StepOutput {
     let race = has_race.then(|| Finding {

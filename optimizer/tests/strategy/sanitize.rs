@@ -2,6 +2,7 @@
 
 use nightshift_protocol::attempt::{AttemptOutcome, Route};
 use nightshift_protocol::machine::DeviceUse;
+use nightshift_protocol::profile::SanitizerOutcome;
 use nightshift_protocol::step::{StepInput, StepKind};
 use nightshift_protocol::task::{Target, TaskGoal};
 use nightshift_protocol::verdict::Answer;
@@ -115,6 +116,68 @@ fn a_machine_without_the_sanitizer_holds_nobody_up() -> TestResult {
     })?;
     assert_eq!(run.stopped(), "target_reached");
     assert!(run.view.attempts[1].sanitize.as_ref().is_some_and(|report| report.answer() == Answer::Inconclusive));
+    // Nobody says that they are clean.
+    for attempt in &run.view.attempts {
+        let notes: Vec<_> = attempt.findings.iter().filter(|note| note.code == "sanitizer_unavailable").collect();
+        assert_eq!(notes.len(), 1, "{:?}", attempt.findings);
+        assert!(notes[0].message.starts_with("unverified: sanitizer unavailable"), "{}", notes[0].message);
+    }
+    Ok(())
+}
+
+/// Plays two attempts on a machine whose sanitizer gives up where this says so.
+fn with_gaps(gives_up: impl Fn(&str) -> bool, tries: &[f64]) -> Result<simulator::Finished, Failure> {
+    let script = Script::of(tries.iter().map(|speedup| right(*speedup)).collect::<Vec<_>>());
+    let number = u32::try_from(tries.len())?;
+    simulator::run(&facts::cuda_run_input(attempts(number)), |key, input| match input {
+        StepInput::Sanitize { thorough, .. } if gives_up(key) => Ok(facts::unsanitized(*thorough)),
+        _ => script.answer(key, input),
+    })
+}
+
+#[test]
+fn a_check_that_could_not_be_carried_out_does_not_count_as_a_look() -> TestResult {
+    let run = with_gaps(|key| key == "subtask1/attempt1/sanitize", &[1.5, 1.2])?;
+    assert!(
+        run.rungs(1).contains(&"sanitize_best"),
+        "before it is published it gets a second look: {:?}",
+        run.rungs(1)
+    );
+    let first = &run.view.attempts[0];
+    assert_eq!(first.sanitize.as_ref().map(|report| report.answer()), Some(Answer::Pass));
+    assert!(first.findings.iter().all(|finding| finding.code != "sanitizer_unavailable"), "{:?}", first.findings);
+    assert!(!run.rungs(2).contains(&"sanitize"), "the first one was found clean in the end");
+    Ok(())
+}
+
+#[test]
+fn a_new_best_that_nobody_could_examine_is_published_as_unverified() -> TestResult {
+    let run = with_gaps(|key| key.ends_with("sanitize_best"), &[1.5, 1.9])?;
+    let report = run.view.attempts[1].sanitize.as_ref().ok_or("the new best was not examined")?;
+    assert_eq!(run.digest.best_attempt, Some(2));
+    assert!(report.unverified().is_some_and(|said| said.contains("45000 ms")), "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn what_was_found_clean_stays_so_when_a_later_look_comes_to_nothing() -> TestResult {
+    let tries = [advised(1.5, Some(Route::NextSubtask)), right(1.9)];
+    let script = Script::of(tries).with_plans(&[&[None, None]]);
+    let run = simulator::run(&facts::cuda_run_input(attempts(2)), |key, input| {
+        if key.ends_with("sanitize_best") { Ok(facts::unsanitized(true)) } else { script.answer(key, input) }
+    })?;
+    let report = run.view.attempts[1].sanitize.as_ref().ok_or("it was not examined")?;
+    let outcomes: Vec<_> = report.tools.iter().map(|run| run.outcome).collect();
+    assert_eq!(outcomes, [SanitizerOutcome::Clean, SanitizerOutcome::Clean, SanitizerOutcome::Unavailable]);
+    Ok(())
+}
+
+#[test]
+fn a_sanitizer_that_never_answers_is_not_asked_for_ever() -> TestResult {
+    // Each beats none but the first, so that only the look after the check is counted.
+    let run = with_gaps(|_| true, &[1.9, 1.1, 1.1, 1.1, 1.1])?;
+    let asked = (1..=5).filter(|number| run.rungs(*number).contains(&"sanitize")).count();
+    assert_eq!(asked, 3);
     Ok(())
 }
 

@@ -55,6 +55,25 @@ impl SanitizeReport {
             (false, false) => Answer::Inconclusive,
         }
     }
+
+    /// What was not looked at, and why, in one sentence; none when every wanted check looked to the end.
+    #[must_use]
+    pub fn unverified(&self) -> Option<String> {
+        if self.tools.is_empty() {
+            return Some("unverified: sanitizer unavailable: no check ran".to_owned());
+        }
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for run in self.tools.iter().filter(|run| run.outcome == SanitizerOutcome::Unavailable) {
+            let reason = run.reason.as_deref().unwrap_or("no reason given");
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, tools)) => tools.push(run.tool.as_str()),
+                None => reasons.push((reason, vec![run.tool.as_str()])),
+            }
+        }
+        let said: Vec<String> =
+            reasons.into_iter().map(|(reason, tools)| format!("{} ({reason})", tools.join(", "))).collect();
+        (!said.is_empty()).then(|| format!("unverified: sanitizer unavailable: {}", said.join("; ")))
+    }
 }
 
 /// How a check ended.
@@ -169,5 +188,21 @@ mod tests {
             let tools = outcomes.iter().map(|outcome| run(*outcome)).collect();
             assert_eq!(SanitizeReport { tools, ..SanitizeReport::default() }.answer(), answer, "{outcomes:?}");
         }
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_named_with_its_reason() {
+        use SanitizerOutcome::{Clean, Errors, Unavailable, Warnings};
+        let looked = [Clean, Warnings, Errors].map(run).to_vec();
+        assert_eq!(SanitizeReport { tools: looked, ..SanitizeReport::default() }.unverified(), None);
+        let because = |tool, reason: &str| SanitizerRun { tool, reason: Some(reason.to_owned()), ..run(Unavailable) };
+        let tools = vec![
+            run(Clean),
+            because(SanitizerTool::Racecheck, "too slow"),
+            because(SanitizerTool::Initcheck, "too slow"),
+        ];
+        let said = SanitizeReport { tools, ..SanitizeReport::default() }.unverified();
+        assert_eq!(said.as_deref(), Some("unverified: sanitizer unavailable: racecheck, initcheck (too slow)"));
+        assert!(SanitizeReport::default().unverified().is_some_and(|said| said.ends_with("no check ran")));
     }
 }

@@ -13,13 +13,13 @@ use crate::compose;
 
 const NAME: &str = "nvcc";
 
-/// Finds the compiler and builds a small program with it. Blocks, and starts processes.
-pub(super) fn check(config: &WorkerConfig) -> Check {
-    match find(config) {
-        Ok(nvcc) => describe(&nvcc, config),
+/// What is to be said about the compiler, or about its absence.
+pub(super) fn check(found: &Result<Nvcc, NvccError>, config: &WorkerConfig) -> Check {
+    match found {
+        Ok(nvcc) => describe(nvcc, config),
         Err(error) => Check::warning(
             NAME,
-            format!("{}: {}", error.code(), compose::describe(&error)),
+            format!("{}: {}", error.code(), compose::describe(error)),
             match error {
                 NvccError::NotFound { .. } => {
                     "needed for the `cuda` target only; `nightshift doctor --install-nvcc` installs it without a GPU or root"
@@ -30,7 +30,7 @@ pub(super) fn check(config: &WorkerConfig) -> Check {
     }
 }
 
-/// The compiler that a worker of this configuration takes.
+/// The compiler that a worker of this configuration takes, tried on a small program. Blocks, and starts processes.
 pub(super) fn find(config: &WorkerConfig) -> Result<Nvcc, NvccError> {
     let scratch = tempfile::tempdir()
         .and_then(|folder| folder.path().canonicalize().map(|path| (folder, path)))

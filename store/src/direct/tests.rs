@@ -236,7 +236,7 @@ async fn a_signal_is_heard_once_and_only_by_a_run_that_goes_on() {
     for bench in both().await {
         let (_, run) = bench.campaign(BudgetCaps::default(), json!({})).await;
         let mut notices = bench.store.notices();
-        let signal = Signal::Approved { gate: Gate::Plan };
+        let signal = Signal::Hint { text: "tile it".to_owned() };
         let key = || Some(("k".to_owned(), "d".to_owned()));
         for _ in 0..2 {
             bench.store.signal_run(&run, signal.clone(), Some("me\0"), key(), AT).await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 
-use nightshift_protocol::machine::GpuFacts;
+use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 
@@ -11,11 +11,10 @@ use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
-use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
+use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
 use crate::runner::{DeviceUse, write_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
-use crate::toolchain::Run;
 
 /// Compiler, devices and profilers.
 #[derive(Debug)]
@@ -51,11 +50,20 @@ pub(super) fn find(
         os,
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
-    let mut tools: Vec<PathBuf> = search_path.to_vec();
-    tools.push(nvcc.program_folder().to_path_buf());
-    let profilers = Profilers::find(&tools, nvcc.library_folders(), scratch, &run as &Run<'_>);
+    let profilers = find_profilers(jail, Some(&nvcc), search_path, scratch);
     let gates = gpus.usable().iter().map(|_| RwLock::new(())).collect();
     Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), gates })
+}
+
+/// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
+/// starts processes; `scratch` is an existing folder.
+#[must_use]
+pub fn find_profilers(jail: &JailHost, nvcc: Option<&Nvcc>, search_path: &[PathBuf], scratch: &Path) -> Profilers {
+    let never = CancelFlag::default();
+    let run = |command: &JailedCommand| run_jailed_as_tool(jail, command, &never);
+    let mut tools: Vec<PathBuf> = search_path.to_vec();
+    tools.extend(nvcc.map(|nvcc| nvcc.program_folder().to_path_buf()));
+    Profilers::find(&tools, nvcc.map(Nvcc::library_folders).unwrap_or_default(), scratch, &run)
 }
 
 /// The device of one step.
@@ -64,6 +72,13 @@ pub(super) struct StepDevice<'a> {
     pub(super) device: DeviceUse,
     pub(super) watch: Option<Watch>,
     pub(super) gate: &'a RwLock<()>,
+}
+
+impl StepDevice<'_> {
+    /// The machine with the one GPU that the step ran on: what a result rests on.
+    pub(super) fn machine(&self, machine: &MachineFacts) -> MachineFacts {
+        MachineFacts { gpus: vec![self.facts.clone()], ..machine.clone() }
+    }
 }
 
 impl CudaBench {

@@ -77,7 +77,7 @@ impl Step<'_> {
             &self.grounds(Some(&device)),
             &task.spec,
             &programs,
-            &self.bench.machine,
+            &device.machine(&self.bench.machine),
             device.watch.as_ref(),
             sandbox_required,
             &DeviceMeasureOptions::default(),
@@ -165,8 +165,12 @@ impl Step<'_> {
             .map_err(|error| crate::build::disk_failure(self.folder, &error))?;
         let plan = replay_plan(folder.path(), library, &device.device, shapes, &mut secret_seeds()?)?;
         let access = &device.device.access;
-        let _beside = self.grounds(Some(device)).beside_others();
-        let run = |command: &JailedCommand| run_jailed_on_device(&self.bench.jail, command, access, self.cancel);
+        let grounds = self.grounds(Some(device));
+        let run = |command: &JailedCommand| {
+            // For each tool by itself: who wants to time does not have to wait for all of them.
+            let _beside = grounds.beside_others();
+            run_jailed_on_device(&self.bench.jail, command, access, self.cancel)
+        };
         let replay = Replay {
             run: &run,
             executable: &self.bench.jail.executable,

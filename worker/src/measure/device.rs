@@ -19,19 +19,13 @@ use self::timed::Timed;
 use super::judge::Judge;
 use super::outcome::Outcome;
 use super::rows::{RowTimes, time_rows};
+use super::sample_plan::between_processes;
 use super::{CONFIDENCE, Side, failed};
 use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::runner::{CallTime, Draw, Grounds, Session, note};
 use crate::statistics::{bootstrap_ratio, median};
-
-/// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
-/// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200 scattered by about
-/// this share, and by about so many nanoseconds, which is more for short calls. The interval that is reported is wider by
-/// both on both sides.
-const BETWEEN_PROCESSES: f64 = 0.001;
-const BETWEEN_PROCESSES_NS: f64 = 170.0;
 
 /// Share of the samples that is left out at either end.
 const TRIMMED: f64 = 0.1;
@@ -114,24 +108,19 @@ pub fn measure_on_device(
         spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     let seeds = SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
-    let beside = grounds.beside_others();
-    cost.part("waiting");
     let mut race = match prepare(grounds, spec, &shapes, programs, seeds, require_sandbox, &mut cost) {
         Ok(race) => race,
         Err(side) => return failed(side, Vec::new()),
     };
-    drop(beside);
     let alone = grounds.alone();
     cost.part("waiting");
     let timed = race.alone(watch, options, &mut cost);
     drop(alone);
-    let _beside = grounds.beside_others();
-    cost.part("waiting");
     let timed = match timed {
         Ok(timed) => timed,
         Err(side) => return failed(side, race.judge.findings),
     };
-    if let Err(side) = race.compare_kept() {
+    if let Err(side) = race.compare_kept(grounds) {
         return failed(side, race.judge.findings);
     }
     cost.part("comparison");
@@ -139,7 +128,10 @@ pub fn measure_on_device(
     cost.part("statistics");
     let Race { candidate, baseline, judge, .. } = race;
     let (findings, truth) = judge.into_parts();
+    let beside = grounds.beside_others();
+    cost.part("waiting");
     Session::end_all([candidate, baseline, truth]);
+    drop(beside);
     cost.part("ends");
     measurement.cost = cost.parts();
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
@@ -155,6 +147,8 @@ struct Kept {
 
 /// Two programs, side by side on one device.
 struct Race<'a> {
+    /// Calls of one sample.
+    calls: usize,
     candidate: Session,
     baseline: Session,
     judge: Judge<'a>,
@@ -170,7 +164,7 @@ impl Race<'_> {
         let warm_up = Duration::from_millis(options.warm_up_ms);
         let mut warmed = 0;
         while warmed < 3 || started.elapsed() < warm_up {
-            self.pair(0)?;
+            self.pair()?;
             warmed += 1;
         }
         cost.part("warm_up");
@@ -221,12 +215,11 @@ impl Race<'_> {
             let kept_before = self.kept.len();
             let mut block = Vec::with_capacity(BLOCK);
             for _ in 0..BLOCK {
-                let slot = self.kept.len();
-                let (draw, candidate, baseline) = self.pair(slot)?;
+                let (draws, candidate, baseline) = self.pair()?;
                 block.push((candidate, baseline));
-                // Decided after the call: no program can tell which of its calls will be looked at.
-                if slot < most_kept && self.seeds.draw().is_multiple_of(4) {
-                    self.kept.push(Kept { slot, draw, candidate, baseline });
+                // Decided after the calls: no program can tell which of them will be looked at.
+                if self.kept.len() < most_kept && self.seeds.draw().is_multiple_of(4) {
+                    self.keep_one(&draws, candidate, baseline)?;
                 }
             }
             let after = look();
@@ -256,18 +249,29 @@ impl Race<'_> {
         Ok(timed)
     }
 
-    /// One call of each on the same fresh inputs, in random order.
-    fn pair(&mut self, slot: usize) -> Result<(Draw, CallTime, CallTime), Side> {
-        let draw = Draw::new(self.sets.len(), self.seeds.draw());
+    /// One sample of each on the same fresh inputs, in random order.
+    fn pair(&mut self) -> Result<(Vec<Draw>, CallTime, CallTime), Side> {
+        let draws: Vec<Draw> = (0..self.calls).map(|_| Draw::new(self.sets.len(), self.seeds.draw())).collect();
         let (candidate, baseline);
         if self.seeds.flip() {
-            candidate = self.candidate.sample(draw, slot).map_err(Side::Candidate)?;
-            baseline = self.baseline.sample(draw, slot).map_err(Side::Baseline)?;
+            candidate = self.candidate.sample(&draws).map_err(Side::Candidate)?;
+            baseline = self.baseline.sample(&draws).map_err(Side::Baseline)?;
         } else {
-            baseline = self.baseline.sample(draw, slot).map_err(Side::Baseline)?;
-            candidate = self.candidate.sample(draw, slot).map_err(Side::Candidate)?;
+            baseline = self.baseline.sample(&draws).map_err(Side::Baseline)?;
+            candidate = self.candidate.sample(&draws).map_err(Side::Candidate)?;
         }
-        Ok((draw, candidate, baseline))
+        Ok((draws, candidate, baseline))
+    }
+
+    /// Keeps what one of the calls of the last samples left behind; which one is secret.
+    fn keep_one(&mut self, draws: &[Draw], candidate: CallTime, baseline: CallTime) -> Result<(), Side> {
+        let random = usize::try_from(self.seeds.draw() >> 32).unwrap_or(0);
+        let (slot, call) = (self.kept.len(), random % draws.len().max(1));
+        let Some(draw) = draws.get(call).copied() else { return Ok(()) };
+        self.candidate.keep(call, slot).map_err(Side::Candidate)?;
+        self.baseline.keep(call, slot).map_err(Side::Baseline)?;
+        self.kept.push(Kept { slot, draw, candidate, baseline });
+        Ok(())
     }
 
     /// Programs that wait or allocate cannot be recorded. That breaks nothing but the recording.
@@ -278,9 +282,10 @@ impl Race<'_> {
     }
 
     /// Looks at what some timed calls left behind.
-    fn compare_kept(&mut self) -> Result<(), Side> {
+    fn compare_kept(&mut self, grounds: &Grounds<'_>) -> Result<(), Side> {
         for kept in std::mem::take(&mut self.kept) {
             let inputs = kept.draw.inputs(&self.sets);
+            let _beside = grounds.beside_others();
             let candidate = self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate)?;
             let baseline = self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline)?;
             self.judge.look(&mut self.seeds, &inputs, &candidate, &baseline)?;
@@ -303,13 +308,14 @@ impl Race<'_> {
         let precise =
             timed.steady && candidate.len() >= timed.options.min_samples && own.relative_half_width() <= PRECISE;
         let candidate_median_ns = median(&candidate);
-        let between = BETWEEN_PROCESSES + BETWEEN_PROCESSES_NS / candidate_median_ns.max(BETWEEN_PROCESSES_NS);
+        let between = between_processes(candidate_median_ns.min(median(&baseline)), self.calls);
         let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
         let (calls, sandbox) = (timed.candidate.as_slice(), self.candidate.sandbox());
         let outcome = Outcome { speedup, precise, calls, candidate_ns: &candidate, baseline_ns: &baseline, sandbox };
         let mut measurement = outcome.measurement(spec, baseline_label, machine);
         measurement.device = Some(Box::new(DeviceMeasurement {
             exclusive_ms: timed.alone.as_secs_f64() * 1e3,
+            calls_per_sample: u32::try_from(self.calls).ok(),
             rows: timed.rows.pair(),
             graph: timed.graph,
             floor_ns: None,

@@ -52,7 +52,8 @@ pub(crate) fn compile(
     let nvcc = compiler.nvcc;
     let mut extra = library_flags(compiler);
     if job.role == Role::Truth {
-        extra.push("-DNS_REAL=double".into());
+        // The second one makes doubles of the 16-bit floats, too.
+        extra.extend(["-DNS_REAL=double".into(), "-DNS_TRUTH".into()]);
     }
     let origin =
         Origin { toolchain: nvcc.toolchain.fingerprint.clone(), source: ArtifactHash::of(job.source.as_bytes()) };

@@ -146,20 +146,32 @@ fn meaning(reason: &str) -> &'static str {
     }
 }
 
+/// The place of a program under the roofline.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Roof<'a> {
+    /// `memory`, `compute` or `unknown`.
+    pub(super) bound: &'a str,
+    /// Share of what the roof allows, 0 to 1.
+    pub(super) share: Option<f64>,
+}
+
 /// What limits a whole program: its device idles, or copies, or computes. `median_ns` is the time of one call without a
-/// tool, which makes the host's part look larger than it is.
+/// tool, which makes the host's part look larger than it is. Where the kernels' counters do not decide, the roofline and
+/// the time of a call do; where they do not either, there is no bound and the evidence says why.
 #[must_use]
 pub(super) fn bound_of_program(
     timeline: Option<&Timeline>,
     kernels: &[KernelProfile],
+    roof: Roof<'_>,
     median_ns: Option<f64>,
-) -> Option<BoundBy> {
+) -> BoundBy {
+    let median_ns = median_ns.filter(|median| median.is_finite() && *median > 0.0);
     let Some(timeline) = timeline.filter(|timeline| timeline.busy_ns > 0) else {
-        return bound_of_kernels(kernels, 1.0);
+        return bound_of_kernels(kernels, 1.0).unwrap_or_else(|why| bound_by_roof(why, roof, median_ns));
     };
     let idle_share = idle_share(timeline, median_ns);
     if timeline.calls > 0 && idle_share >= IDLE_SHARE {
-        return Some(idle_bound(timeline, idle_share));
+        return idle_bound(timeline, idle_share);
     }
     let copied_ns: u64 = timeline
         .copies
@@ -170,13 +182,53 @@ pub(super) fn bound_of_program(
     let copy_share = super::timeline::share(copied_ns, timeline.busy_ns);
     if copy_share >= COPY_SHARE {
         let evidence = vec![format!("copies from and to the host take {} of the device's time", percent(copy_share))];
-        return Some(BoundBy { bound: Some(Bound::Host), evidence });
+        return BoundBy { bound: Some(Bound::Host), evidence };
     }
-    let mut bound = bound_of_kernels(kernels, 1.0 - copy_share)?;
+    let mut bound =
+        bound_of_kernels(kernels, 1.0 - copy_share).unwrap_or_else(|why| bound_by_roof(why, roof, median_ns));
     if timeline.calls > 0 {
         bound.evidence.push(format!("the device does nothing in {} of the time", percent(idle_share)));
     }
-    Some(bound)
+    bound
+}
+
+/// What can be said without counters that decide: by the work that the task names, and by the time of a call.
+fn bound_by_roof(why: String, roof: Roof<'_>, median_ns: Option<f64>) -> BoundBy {
+    let named = match roof.bound {
+        "memory" => Some(Bound::Memory),
+        "compute" => Some(Bound::Compute),
+        _ => None,
+    };
+    let under = |bound: &Bound, share: f64| {
+        format!(
+            "by the task's operations and bytes, it reaches {} of what its {} roof allows",
+            percent(share),
+            bound_name(*bound)
+        )
+    };
+    match (named, roof.share) {
+        (Some(bound), Some(share)) if share >= BUSY_SHARE => {
+            BoundBy { bound: Some(bound), evidence: vec![under(&bound, share), why] }
+        }
+        _ if median_ns.is_some_and(|median| median < SHORT_KERNEL_NS) => {
+            let evidence = format!(
+                "a whole call takes {:.1} us, where starting a kernel takes some 2 to 3 us",
+                median_ns.unwrap_or_default() / 1e3
+            );
+            BoundBy { bound: Some(Bound::Launch), evidence: vec![evidence, why] }
+        }
+        (Some(bound), Some(share)) => {
+            let evidence = format!(
+                "{}: something else than throughput holds it back, and nothing that was counted says what",
+                under(&bound, share)
+            );
+            BoundBy { bound: None, evidence: vec![why, evidence] }
+        }
+        _ => {
+            let evidence = "its place under the roofline is not known either".to_owned();
+            BoundBy { bound: None, evidence: vec![why, evidence] }
+        }
+    }
 }
 
 /// Share of a call in which the device does nothing.
@@ -184,7 +236,7 @@ pub(super) fn bound_of_program(
 fn idle_share(timeline: &Timeline, median_ns: Option<f64>) -> f64 {
     let calls = f64::from(timeline.calls.max(1));
     let busy_ns = timeline.busy_ns as f64 / calls;
-    match median_ns.filter(|median| median.is_finite() && *median > 0.0) {
+    match median_ns {
         // The lower of both: under the tool the host is slower, and without it the caches are cold.
         Some(median) => (1.0 - busy_ns / median).clamp(0.0, 1.0).min(timeline.host_share),
         None => timeline.host_share,
@@ -225,26 +277,52 @@ fn idle_bound(timeline: &Timeline, idle_share: f64) -> BoundBy {
     BoundBy { bound: Some(bound), evidence }
 }
 
-/// The bound of the kernels that take most of the time.
-fn bound_of_kernels(kernels: &[KernelProfile], kernel_share: f64) -> Option<BoundBy> {
-    let lone = kernels.len() == 1;
-    let weight = |kernel: &KernelProfile| kernel.time_share.unwrap_or(if lone { 1.0 } else { 0.0 }) * kernel_share;
-    let bounds = [Bound::Memory, Bound::Compute, Bound::Latency, Bound::Launch, Bound::Host];
-    let of_bound = |bound: Bound| kernels.iter().filter(move |kernel| kernel.bound.bound == Some(bound));
-    let (bound, share) = bounds
-        .into_iter()
-        .map(|bound| (bound, of_bound(bound).map(weight).sum::<f64>()))
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    if share < MAJOR_SHARE {
-        return None;
+/// The bound of the kernels that take most of the time; else why there is none.
+fn bound_of_kernels(kernels: &[KernelProfile], kernel_share: f64) -> Result<BoundBy, String> {
+    if kernels.is_empty() {
+        return Err("no kernel was counted".to_owned());
     }
+    let (shares, whole) = shares(kernels);
+    let weighted: Vec<(&KernelProfile, f64)> =
+        kernels.iter().zip(shares.into_iter().map(|share| share * kernel_share)).collect();
+    let bounds = [Bound::Memory, Bound::Compute, Bound::Latency, Bound::Launch, Bound::Host];
+    let of_bound = |bound: Bound| weighted.iter().filter(move |(kernel, _)| kernel.bound.bound == Some(bound));
+    let mut by_bound: Vec<(Bound, f64)> =
+        bounds.into_iter().map(|bound| (bound, of_bound(bound).map(|(_, share)| share).sum::<f64>())).collect();
+    by_bound.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let Some((bound, share)) = by_bound.first().copied().filter(|(_, share)| *share >= MAJOR_SHARE) else {
+        let parts: Vec<String> = by_bound
+            .iter()
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(bound, share)| format!("{} {}", bound_name(*bound), percent(*share)))
+            .collect();
+        let parts = if parts.is_empty() { "none is known".to_owned() } else { parts.join(", ") };
+        return Err(format!("the counted kernels of no bound take half of {whole} ({parts})"));
+    };
     let mut evidence =
-        vec![format!("kernels that are bound by {} take {} of the device's time", bound_name(bound), percent(share))];
-    if let Some(kernel) = of_bound(bound).max_by(|a, b| weight(a).total_cmp(&weight(b))) {
+        vec![format!("kernels that are bound by {} take {} of {whole}", bound_name(bound), percent(share))];
+    if let Some((kernel, _)) = of_bound(bound).max_by(|a, b| a.1.total_cmp(&b.1)) {
         let said = kernel.bound.evidence.first().cloned().unwrap_or_default();
         evidence.push(format!("{}: {said}", kernel.name));
     }
-    Some(BoundBy { bound: Some(bound), evidence })
+    Ok(BoundBy { bound: Some(bound), evidence })
+}
+
+/// Each kernel's share, and of what: of the device's time by the timeline, else of the launches that were counted, by
+/// their durations.
+fn shares(kernels: &[KernelProfile]) -> (Vec<f64>, &'static str) {
+    let lone = kernels.len() == 1;
+    if lone || kernels.iter().any(|kernel| kernel.time_share.is_some()) {
+        let unknown = if lone { 1.0 } else { 0.0 };
+        return (kernels.iter().map(|kernel| kernel.time_share.unwrap_or(unknown)).collect(), "the device's time");
+    }
+    let time = |kernel: &KernelProfile| {
+        let duration = kernel.duration_ns.filter(|duration| duration.is_finite() && *duration > 0.0);
+        duration.unwrap_or(0.0) * f64::from(kernel.launches.max(1))
+    };
+    let all: f64 = kernels.iter().map(time).sum();
+    let share = |kernel| if all > 0.0 { time(kernel) / all } else { 0.0 };
+    (kernels.iter().map(share).collect(), "the time of the counted launches")
 }
 
 /// The printed name of a bound.

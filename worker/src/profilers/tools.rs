@@ -20,6 +20,12 @@ const VERSION_LIMITS: Limits = Limits {
     output_bytes: 64 << 10,
 };
 
+/// Longest piece of what a tool printed that is repeated when it gave no version, in characters.
+const MAX_QUOTED_CHARS: usize = 600;
+
+/// Programs that did not answer of which the reasons are told.
+const MAX_REASONS: usize = 3;
+
 /// Folders of an installation that lie between its root and its programs.
 const INNER_FOLDERS: [&str; 4] = ["bin", "host", "target", "compute-sanitizer"];
 
@@ -116,7 +122,8 @@ impl Wanted {
 impl Profilers {
     /// Looks for the tools in the folders of a search path and where their installers put them, and asks each for its
     /// version. `library_path` holds folders of libraries that the system does not know. Starts processes; `scratch` is an
-    /// existing folder.
+    /// existing folder, and `run` gives a command the surroundings that it has when it profiles:
+    /// [`run_jailed_as_tool`](crate::process::run_jailed_as_tool).
     #[must_use]
     pub fn find(search_path: &[PathBuf], library_path: &[PathBuf], scratch: &Path, run: &Run<'_>) -> Self {
         Self::find_below(Path::new("/"), search_path, library_path, scratch, run)
@@ -160,24 +167,27 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The first program that answers; else what is wrong with the first one.
+    /// The first program that answers; else what is wrong with those that do not.
     fn find(&self, wanted: Wanted) -> Result<Tool, MissingTool> {
-        let mut first = None;
+        let mut failed: Vec<MissingTool> = Vec::new();
         for program in candidates(self.root, wanted, self.programs) {
             match self.ask(wanted, &program) {
                 Ok(tool) => return Ok(tool),
-                Err(missing) => {
-                    first.get_or_insert(missing);
-                }
+                Err(missing) => failed.push(missing),
             }
         }
-        Err(first.unwrap_or_else(|| MissingTool {
-            reason: format!(
-                "`{}` is not installed where it was looked for: on the PATH and in the folders of NVIDIA's installers",
-                wanted.program()
-            ),
-            remedy: wanted.remedy().to_owned(),
-        }))
+        let reasons: Vec<&str> = failed.iter().take(MAX_REASONS).map(|missing| missing.reason.as_str()).collect();
+        let reason = reasons.join("; ");
+        let Some(first) = failed.into_iter().next() else {
+            return Err(MissingTool {
+                reason: format!(
+                    "`{}` is not installed where it was looked for: on the PATH and in the folders of NVIDIA's installers",
+                    wanted.program()
+                ),
+                remedy: wanted.remedy().to_owned(),
+            });
+        };
+        Err(MissingTool { reason, ..first })
     }
 
     fn ask(&self, wanted: Wanted, program: &Path) -> Result<Tool, MissingTool> {
@@ -187,17 +197,28 @@ impl Search<'_> {
         };
         let folder = tempfile::Builder::new().prefix("tool-").tempdir_in(self.scratch);
         let folder = folder.map_err(|error| missing(format!("a folder for it cannot be made: {error}")))?;
-        let folders = installation_folders(program);
-        // Tools find their own libraries beside themselves, by a path that the loader takes from `/proc`, which this jail does
-        // not show.
+        let mut tool = Tool {
+            path: program.to_path_buf(),
+            version: String::new(),
+            folders: installation_folders(program),
+            library_path: Vec::new(),
+        };
+        // Only the part that makes the report needs it: its absence would be noticed after the program ran.
+        let needs_library = wanted == Wanted::Nsys && is_carried_by_compute(program);
+        let libraries = if needs_library { self.library_folders(&tool, LIBDW) } else { Some(Vec::new()) };
+        tool.library_path = libraries.clone().unwrap_or_default();
+        let own = program.parent().unwrap_or(program).to_path_buf();
+        let library_path: Vec<String> =
+            [own].iter().chain(&tool.library_path).map(|folder| folder.to_string_lossy().into_owned()).collect();
         let command = JailedCommand {
             program: program.to_path_buf(),
             args: vec!["--version".into()],
-            read_only: folders.clone(),
+            read_only: tool.folders.iter().chain(&tool.library_path).cloned().collect(),
             scratch: folder.path().to_path_buf(),
-            env: [("HOME", folder.path()), ("LD_LIBRARY_PATH", program.parent().unwrap_or(program))]
-                .map(|(name, path)| (name.to_owned(), path.to_string_lossy().into_owned()))
-                .to_vec(),
+            env: vec![
+                ("HOME".to_owned(), folder.path().to_string_lossy().into_owned()),
+                ("LD_LIBRARY_PATH".to_owned(), library_path.join(":")),
+            ],
             limits: VERSION_LIMITS,
         };
         let result = (self.run)(&command).map_err(|error| missing(error.to_string()))?;
@@ -207,15 +228,13 @@ impl Search<'_> {
             if let Some(library) = missing_library(&printed) {
                 return Err(lacks_library(program, library));
             }
-            let said = printed.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            let said = quoted(&printed);
             return Err(missing(format!("`--version` gave no version ({}): {said}", result.end.describe())));
         };
-        let mut tool = Tool { path: program.to_path_buf(), version, folders, library_path: Vec::new() };
-        // Only the part that makes the report needs it: its absence would be noticed after the program ran.
-        if wanted == Wanted::Nsys && is_carried_by_compute(program) {
-            tool.library_path = self.library_folders(&tool, LIBDW).ok_or_else(|| lacks_library(program, LIBDW))?;
+        if libraries.is_none() {
+            return Err(lacks_library(program, LIBDW));
         }
-        Ok(tool)
+        Ok(Tool { version, ..tool })
     }
 
     /// The folders to add so that the loader finds the library: nothing when the system or the tool has it.
@@ -334,6 +353,16 @@ pub(super) fn missing_library(printed: &str) -> Option<&str> {
     let (before, _) = printed.split_once(": cannot open shared object file")?;
     let name = before.rsplit([' ', '\n', '/']).next()?.trim();
     (name.contains(".so") && name.len() < 100).then_some(name)
+}
+
+/// What a tool printed, in one line: an error of C++ is told in several, and the first one says least.
+fn quoted(printed: &str) -> String {
+    let lines: Vec<&str> = printed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        "it printed nothing".to_owned()
+    } else {
+        lines.join("; ").chars().take(MAX_QUOTED_CHARS).collect()
+    }
 }
 
 /// The first thing that looks like a version: two numbers and more with dots between them.

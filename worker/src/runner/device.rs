@@ -1,10 +1,13 @@
 //! A runner's tensors in the memory of a device: each in an allocation of its own, with the same guards around it as in
 //! the arena, and the calls on them, timed by the device's events and by the clock of this process.
 
+mod rotation;
+
 use std::ffi::c_void;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use self::rotation::{Berth, LATE_ELEMENTS};
 use super::driver::{Context, DeviceMemory, Event, Stream};
 use super::message::{Fault, Mix};
 use super::plan::{GUARD_BYTES, Layout, Placed, Region};
@@ -15,11 +18,6 @@ type Outcome<T> = Result<T, Fault>;
 /// the rest keeps the device at work while the host launches the call behind it, so that its events show the time of the
 /// call and not that of its launch.
 const FLUSHED_CACHES: usize = 4;
-
-/// Most pieces of the inputs that are put right just before a timed call, and the elements of each. A program that does
-/// not wait for its stream finds something else there.
-const LATE_PIECES: usize = 4;
-const LATE_ELEMENTS: usize = 64;
 
 /// What is written over between the calls of a row: enough to keep the device at work meanwhile.
 const ROW_FILL_BYTES: usize = 32 << 20;
@@ -112,7 +110,10 @@ impl Mirror {
         let size = elements.min(LATE_ELEMENTS);
         let places = u64::try_from(elements - size + 1).unwrap_or(1);
         let random = mix.shift.rotate_left(17 + u32::try_from(piece).unwrap_or(0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let place = usize::try_from((random >> 11) % places).unwrap_or(0);
+        // Words are filled where it lies, and of short elements several make one.
+        let place =
+            usize::try_from((random >> 11) % places).unwrap_or(0).next_multiple_of(4_usize.div_ceil(self.width));
+        let place = if place + size > elements { 0 } else { place };
         (place * self.width, size * self.width)
     }
 
@@ -187,6 +188,8 @@ pub(super) struct Device {
     tensors: Option<Tensors>,
     sets: Vec<Vec<DeviceMemory>>,
     slots: Vec<Vec<DeviceMemory>>,
+    /// Inputs and outputs of the calls of a sample beyond the first.
+    rotation: Vec<Berth>,
     flush: DeviceMemory,
     started: Event,
     ended: Event,
@@ -203,12 +206,13 @@ impl Device {
         context.settle("starting callbacks")?;
         let flush = DeviceMemory::new(context.l2_bytes * FLUSHED_CACHES)?;
         let (started, ended) = (Event::new()?, Event::new()?);
-        Ok(Self { arena, tensors: None, sets: Vec::new(), slots: Vec::new(), flush, started, ended, stream, context })
+        let (sets, slots, rotation) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { arena, tensors: None, sets, slots, rotation, flush, started, ended, stream, context })
     }
 
     /// Makes room for one shape; what belonged to another is freed.
     pub(super) fn take_shape(&mut self, layout: &Layout) -> Outcome<Addresses> {
-        (self.tensors, self.sets, self.slots) = (None, Vec::new(), Vec::new());
+        (self.tensors, self.sets, self.slots, self.rotation) = (None, Vec::new(), Vec::new(), Vec::new());
         let tensors = Tensors {
             inputs: Mirror::all_of(&layout.inputs)?,
             params: Mirror::all_of(&layout.params)?,
@@ -296,24 +300,6 @@ impl Device {
         Ok(())
     }
 
-    /// One timed call on a mixture of sets, with cold caches. Inputs and outputs are kept in a slot afterwards.
-    pub(super) fn sample(
-        &mut self,
-        mix: Mix,
-        poison: u32,
-        slot: usize,
-        call: &mut dyn FnMut() -> i32,
-    ) -> Outcome<(i32, DeviceTime)> {
-        self.make_slot(slot)?;
-        self.context.settle("waiting for the device before the call")?;
-        self.context.forget_persisting_lines();
-        self.put_in_place(mix, poison)?;
-        let timed = self.time_behind(call)?;
-        self.keep(slot)?;
-        self.settle()?;
-        Ok(timed)
-    }
-
     /// Calls in a row, each on its own mixture, and nothing in between but putting things in place, and enough other work
     /// to keep the device busy while the host launches. Inputs and outputs of the last calls are kept.
     pub(super) fn burst(
@@ -327,14 +313,14 @@ impl Device {
         self.context.settle("waiting for the device before a row of calls")?;
         self.context.forget_persisting_lines();
         for (position, mix) in mixes.iter().enumerate() {
-            self.mix_inputs(*mix)?;
+            self.mix_inputs(&self.tensors()?.inputs, *mix)?;
             self.tensors()?.outputs.iter().try_for_each(|mirror| mirror.poison(poison, &self.stream))?;
             self.flush.fill(0, ROW_FILL_BYTES.min(self.flush.size), poison, &self.stream)?;
             let status = call();
             if status != 0 {
                 return Ok(status);
             }
-            self.keep(first_slot + position % ROW_SLOTS)?;
+            self.keep(0, first_slot + position % ROW_SLOTS)?;
         }
         self.context.settle("a row of calls")?;
         Ok(0)
@@ -376,33 +362,6 @@ impl Device {
         self.context.profile(on);
     }
 
-    fn mix_inputs(&self, mix: Mix) -> Outcome<Vec<(&Mirror, Pair<'_>)>> {
-        let tensors = self.tensors()?;
-        let set = |number: usize| self.sets.get(number).ok_or_else(|| out_of_turn("there is no such set"));
-        let pairs = set(mix.first)?.iter().zip(set(mix.second)?);
-        let inputs: Vec<(&Mirror, Pair<'_>)> = tensors.inputs.iter().zip(pairs).collect();
-        for (mirror, pair) in &inputs {
-            mirror.mix(*pair, mix, &self.stream)?;
-        }
-        Ok(inputs)
-    }
-
-    fn put_in_place(&self, mix: Mix, poison: u32) -> Outcome<()> {
-        let (tensors, inputs) = (self.tensors()?, self.mix_inputs(mix)?);
-        let late = || inputs.iter().cycle().enumerate().take(if inputs.is_empty() { 0 } else { LATE_PIECES });
-        for (piece, (mirror, _)) in late() {
-            let (start, size) = mirror.late_piece(mix, piece);
-            mirror.memory.fill(GUARD_BYTES + start, size, poison, &self.stream)?;
-        }
-        tensors.outputs.iter().try_for_each(|mirror| mirror.poison(poison, &self.stream))?;
-        self.flush.fill(0, self.flush.size, poison, &self.stream)?;
-        for (piece, (mirror, pair)) in late() {
-            let (start, size) = mirror.late_piece(mix, piece);
-            mirror.mix_part(*pair, mix, start, size, &self.stream)?;
-        }
-        Ok(())
-    }
-
     fn make_slot(&mut self, slot: usize) -> Outcome<()> {
         while self.slots.len() <= slot {
             let memory = self.tensors()?.written().map(|mirror| DeviceMemory::new(mirror.size() + 2 * GUARD_BYTES));
@@ -412,10 +371,11 @@ impl Device {
         Ok(())
     }
 
-    fn keep(&self, slot: usize) -> Outcome<()> {
-        let tensors = self.tensors()?;
+    /// Keeps inputs and outputs of a call.
+    fn keep(&self, call: usize, slot: usize) -> Outcome<()> {
+        let (inputs, outputs) = self.place(call)?;
         let kept = self.slots.get(slot).ok_or_else(|| out_of_turn("there is no such slot"))?;
-        for (mirror, copy) in tensors.written().zip(kept) {
+        for (mirror, copy) in inputs.iter().chain(outputs).zip(kept) {
             copy.copy_from(0, &mirror.memory, 0, copy.size, &self.stream)?;
         }
         Ok(())

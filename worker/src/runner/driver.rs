@@ -110,7 +110,14 @@ impl DeviceMemory {
         let words = size / 4;
         // SAFETY: the range lies inside of this allocation.
         let result = unsafe { sys::cuMemsetD32Async(self.address + wide(offset), pattern, words, on.0) };
-        checked(result, "filling memory of the device")
+        checked(result, "filling memory of the device")?;
+        if size % 4 < 2 {
+            return Ok(());
+        }
+        // An odd number of 16-bit elements: the last one gets the half of the pattern that is no number.
+        let (last, half) = (self.address + wide(offset + size - 2), u16::try_from(pattern >> 16).unwrap_or(0));
+        // SAFETY: the range lies inside of this allocation.
+        checked(unsafe { sys::cuMemsetD16Async(last, half, 1, on.0) }, "filling memory of the device")
     }
 }
 

@@ -44,15 +44,29 @@ pub(crate) enum Request {
         /// Number of the set.
         set: usize,
     },
-    /// On a device: call the program once on a mixture of sets, timed, with cold caches.
+    /// On a device: make room for samples of several calls, each on inputs and outputs of its own.
+    Rotate {
+        /// Number of the request.
+        nonce: u64,
+        /// How many calls.
+        calls: usize,
+    },
+    /// On a device: call the program in a row, once on each mixture of sets, timed as a whole, with cold caches.
     Sample {
         /// Number of the request.
         nonce: u64,
-        /// What its outputs are filled with before.
+        /// What outputs are filled with before.
         poison: u32,
-        /// The inputs.
-        mix: Mix,
-        /// Where inputs and outputs are kept after the call.
+        /// The inputs of each call.
+        mixes: Vec<Mix>,
+    },
+    /// On a device: keep inputs and outputs of one call of the last sample.
+    Keep {
+        /// Number of the request.
+        nonce: u64,
+        /// Which call, from 0.
+        call: usize,
+        /// Where.
         slot: usize,
     },
     /// On a device: as many samples as there are mixtures, in one go, timed by nobody but the parent.
@@ -94,7 +108,9 @@ impl Request {
             | Self::Init { nonce }
             | Self::Run { nonce, .. }
             | Self::Stage { nonce, .. }
+            | Self::Rotate { nonce, .. }
             | Self::Sample { nonce, .. }
+            | Self::Keep { nonce, .. }
             | Self::Burst { nonce, .. }
             | Self::Graph { nonce, .. }
             | Self::Fetch { nonce, .. } => *nonce,

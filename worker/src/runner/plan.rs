@@ -83,7 +83,7 @@ impl Layout {
             tensors
                 .iter()
                 .map(|tensor| {
-                    let dtype = if double && tensor.dtype == DType::F32 { DType::F64 } else { tensor.dtype };
+                    let dtype = if double && tensor.dtype.is_widened() { DType::F64 } else { tensor.dtype };
                     let size = saturating(tensor.elements().saturating_mul(dtype.size_bytes()));
                     Placed {
                         name: tensor.name.clone(),

@@ -54,14 +54,36 @@ impl Session {
         Ok(())
     }
 
-    /// One call with cold caches, timed. What came out is kept in a slot, whose earlier content is lost.
-    pub fn sample(&mut self, draw: Draw, slot: usize) -> Result<CallTime, SessionError> {
+    /// Makes room for samples of so many calls, each on inputs and outputs of its own.
+    pub fn rotate(&mut self, calls: usize) -> Result<(), SessionError> {
         let nonce = self.nonces.draw();
-        let request = Request::Sample { nonce, poison: self.poison_word(), mix: draw.0, slot };
-        let (reply, outside) = self.ask(&request, self.call_timeout_ms + AROUND_CALL_MS)?;
+        self.ask(&Request::Rotate { nonce, calls }, self.call_timeout_ms + AROUND_CALL_MS)?;
+        Ok(())
+    }
+
+    /// Calls in a row with cold caches, each on a draw of its own, timed as a whole. Gives the times of one of them.
+    pub fn sample(&mut self, draws: &[Draw]) -> Result<CallTime, SessionError> {
+        let nonce = self.nonces.draw();
+        let mixes = draws.iter().map(|draw| draw.0).collect();
+        let request = Request::Sample { nonce, poison: self.poison_word(), mixes };
+        let calls = u64::try_from(draws.len().max(1)).unwrap_or(1);
+        let limit_ms = self.call_timeout_ms.saturating_mul(calls) + AROUND_CALL_MS;
+        let (reply, outside) = self.ask(&request, limit_ms)?;
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
-        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns() })
+        Ok(CallTime {
+            inside_ns: by_call(reply.elapsed_ns, calls),
+            outside_ns: by_call(outside_ns, calls),
+            processor_ns: reply.at_rest_ns().map(|time_ns| by_call(time_ns, calls)),
+        })
+    }
+
+    /// Keeps what one call of the last sample, counted from 0, was given and left behind in a slot, whose earlier content is
+    /// lost.
+    pub fn keep(&mut self, call: usize, slot: usize) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        self.ask(&Request::Keep { nonce, call, slot }, self.call_timeout_ms + AROUND_CALL_MS)?;
+        Ok(())
     }
 
     /// Calls in a row, each on a draw of its own, with cold caches, timed from outside only.
@@ -103,9 +125,19 @@ impl Session {
     }
 }
 
+/// The part of one of so many calls, to the nearest nanosecond.
+fn by_call(time_ns: u64, calls: u64) -> u64 {
+    time_ns.saturating_add(calls / 2) / calls.max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_sample_is_shared_by_its_calls() {
+        assert_eq!((by_call(100, 1), by_call(100, 3), by_call(101, 2), by_call(u64::MAX, 0)), (100, 33, 51, u64::MAX));
+    }
 
     #[test]
     fn a_draw_takes_the_end_of_one_set_and_the_beginning_of_another() {

@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::arena::map_shared;
 use super::device::{Addresses, Arena as DeviceArena, Device, DeviceTime};
 use super::driver::fault_of_status;
-use super::message::{Fault, Reply, Request};
+use super::message::{Fault, Mix, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
 use crate::process::{receive, send};
 use crate::sandbox::refuse_after_start;
@@ -150,6 +150,8 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
         device: None,
         opened: None,
         shape: None,
+        number: 0,
+        rotation: Vec::new(),
         program: None,
         state: std::ptr::null_mut(),
     };
@@ -197,6 +199,10 @@ pub(super) struct Runner<'a> {
     /// How the taking hold of the device went, until somebody asks.
     opened: Option<Result<(), Fault>>,
     shape: Option<Shape>,
+    /// Number of that shape.
+    number: usize,
+    /// The same tensors of that shape for the calls of a sample beyond the first.
+    rotation: Vec<Shape>,
     program: Option<Program>,
     state: *mut c_void,
 }
@@ -208,7 +214,17 @@ impl<'a> Runner<'a> {
     /// A runner on a device, without a parent.
     pub(super) fn alone(plan: &'a RunnerPlan, arena: *mut u8) -> Self {
         let arena = DeviceArena(arena);
-        Self { plan, arena, device: None, opened: None, shape: None, program: None, state: std::ptr::null_mut() }
+        Self {
+            plan,
+            arena,
+            device: None,
+            opened: None,
+            shape: None,
+            number: 0,
+            rotation: Vec::new(),
+            program: None,
+            state: std::ptr::null_mut(),
+        }
     }
 
     pub(super) fn answer(&mut self, request: Request) -> Option<Reply> {
@@ -226,8 +242,10 @@ impl<'a> Runner<'a> {
                 Some(_) => self.run_on_device(poison, weights),
             },
             Request::Stage { set, .. } => Some(self.device.as_mut()?.stage(set).map(|()| Reply::default())),
-            Request::Sample { poison, mix, slot, .. } => {
-                self.on_device(false, |device, call| device.sample(mix, poison, slot, call))
+            Request::Rotate { calls, .. } => self.rotate(calls),
+            Request::Sample { poison, mixes, .. } => self.sample(&mixes, poison),
+            Request::Keep { call, slot, .. } => {
+                Some(self.device.as_mut()?.keep_call(call, slot).map(|()| Reply::default()))
             }
             Request::Burst { poison, mixes, first_slot, empty, .. } => self.on_device(empty, |device, call| {
                 device.burst(&mixes, poison, first_slot, call).map(|status| (status, DeviceTime::default()))
@@ -263,6 +281,7 @@ impl<'a> Runner<'a> {
 
     fn take_shape(&mut self, number: usize) -> Result<(), Fault> {
         self.free();
+        self.rotation = Vec::new();
         let Some(layout) = self.plan.layouts.get(number) else {
             return Err(Fault { during: "taking a shape".to_owned(), error: "there is no such shape".to_owned() });
         };
@@ -271,7 +290,31 @@ impl<'a> Runner<'a> {
             None => self.arena.addresses(layout),
         };
         self.shape = Some(Shape::new(layout, &addresses));
+        self.number = number;
         Ok(())
+    }
+
+    /// Makes room for samples of so many calls.
+    fn rotate(&mut self, calls: usize) -> Answer {
+        let (layout, device) = (self.plan.layouts.get(self.number)?, self.device.as_mut()?);
+        self.rotation = Vec::new();
+        let rotated = device.rotate(layout, calls);
+        Some(rotated.map(|addresses| {
+            self.rotation = addresses.iter().map(|addresses| Shape::new(layout, addresses)).collect();
+            Reply::default()
+        }))
+    }
+
+    /// Calls the program in a row, each time on the tensors of that call.
+    fn sample(&mut self, mixes: &[Mix], poison: u32) -> Answer {
+        let mut device = self.device.take()?;
+        let stream = device.stream.handle();
+        let Self { program, shape, rotation, state, .. } = self;
+        let (program, first) = (program.as_ref()?, shape.as_ref()?);
+        let of = |number: usize| number.checked_sub(1).and_then(|further| rotation.get(further)).unwrap_or(first);
+        let done = device.sample(mixes, poison, &mut |number| call(program, of(number), *state, stream));
+        self.device = Some(device);
+        Some(done.map(timed))
     }
 
     /// Frees what the program made of earlier weights.
@@ -329,13 +372,7 @@ impl<'a> Runner<'a> {
         let (program, shape) = (program.as_ref()?, shape.as_ref()?);
         let done = act(&mut device, &mut || if empty { 0 } else { call(program, shape, *state, stream) });
         self.device = Some(device);
-        Some(done.map(|(status, time)| Reply {
-            status,
-            elapsed_ns: time.events_ns,
-            rest_ns: Some(time.rest_ns),
-            fault: fault_of_status(status, "ns_run"),
-            ..Reply::default()
-        }))
+        Some(done.map(timed))
     }
 
     fn run(&mut self) -> Option<(i32, u64)> {
@@ -358,6 +395,12 @@ impl<'a> Runner<'a> {
         })?;
         Some(answer.unwrap_or_else(|fault| Reply { fault: Some(fault), ..Reply::default() }))
     }
+}
+
+/// The answer to calls that were timed.
+fn timed((status, time): (i32, DeviceTime)) -> Reply {
+    let fault = fault_of_status(status, "ns_run");
+    Reply { status, elapsed_ns: time.events_ns, rest_ns: Some(time.rest_ns), fault, ..Reply::default() }
 }
 
 /// Calls the program once.

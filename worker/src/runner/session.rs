@@ -155,6 +155,7 @@ impl Session {
             },
             means: host.means,
             device: options.device.map(|device| device.access.clone()),
+            as_tool: false,
         };
         let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
         let session = Self {

@@ -76,13 +76,15 @@ pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
     }
     read_only.extend(plan.read_only.iter().cloned());
     let mut devices: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).filter(|path| path.exists()).collect();
+    if plan.shows_machine() {
+        read_only.extend(KERNEL_VIEWS.iter().map(PathBuf::from).filter(|path| path.exists()));
+    }
     if let Some(device) = &plan.device {
         // The driver's own folder may be a link, and a machine may lack what another one has.
-        let views = KERNEL_VIEWS.iter().map(PathBuf::from);
-        read_only.extend(views.chain(device.library_folders.iter().cloned()).filter(|path| path.exists()));
+        read_only.extend(device.library_folders.iter().filter(|path| path.exists()).cloned());
         devices.extend(device.nodes.iter().filter(|path| path.exists()).cloned());
     }
-    Ok(Visible { read_only, devices, processes: plan.device.is_some(), scratch: plan.scratch.clone() })
+    Ok(Visible { read_only, devices, processes: plan.shows_machine(), scratch: plan.scratch.clone() })
 }
 
 /// Restricts this process to the visible paths, and to no network and no signals beyond itself where the kernel can.

@@ -51,7 +51,7 @@ pub(super) fn apply(
     let mut wanted = vec![(Resource::CORE, 0), (Resource::CPU, limits.cpu_s), (Resource::NOFILE, OPEN_FILES)];
     let mut detail = "core, processor time, open files".to_owned();
     let mut processes = limits.processes.saturating_add(OWN_PROCESSES);
-    if plan.device.is_some() {
+    if plan.shows_machine() {
         // A driver reserves address space for all memory of its devices and of the machine, and keeps memory in files
         // that have no name. Resident memory is what the parent watches.
         wanted.push((Resource::FSIZE, limits.file_bytes.max(DRIVER_FILE_BYTES)));

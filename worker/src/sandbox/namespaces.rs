@@ -21,6 +21,9 @@ use super::supervise::{in_force, not_in_force};
 /// in it.
 const STAGING: &str = "/proc";
 
+/// The scratch folder of tools a second time, under a short name: sockets are named by paths of a hundred bytes at most.
+pub(super) const SHORT_SCRATCH: &str = "/nightshift-tmp";
+
 /// Which namespaces this process has left.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Namespaces {
@@ -103,7 +106,7 @@ pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .map_err(|error| failed("making mounts private", &error))?;
     // Before anything covers the processes of outside: the kernel gives a new view only to those who have a whole one.
-    let processes = plan.device.is_some().then(own_processes).transpose()?;
+    let processes = plan.shows_machine().then(own_processes).transpose()?;
     let options = CString::new("size=4m,mode=755").unwrap_or_default();
     mount("tmpfs", STAGING, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
         .map_err(|error| failed("mounting the private root", &error))?;
@@ -125,7 +128,9 @@ pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
 }
 
 fn build_root(plan: &JailPlan) -> Result<(), String> {
-    let Visible { read_only, devices, scratch, .. } = visible(plan)?;
+    let Visible { mut read_only, devices, scratch, .. } = visible(plan)?;
+    // Folders before what lies in them: a place that is there already counts as shown.
+    read_only.sort_by_cached_key(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     let read_only_attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     for path in &read_only {
         show(path, read_only_attributes)?;
@@ -135,8 +140,20 @@ fn build_root(plan: &JailPlan) -> Result<(), String> {
     }
     if let Some(path) = &scratch {
         show(path, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)?;
+        if plan.shows_machine() {
+            show_again(path, Path::new(SHORT_SCRATCH))?;
+        }
     }
     Ok(())
+}
+
+/// Makes the scratch folder visible under another name, too.
+fn show_again(scratch: &Path, name: &Path) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("showing the scratch folder as {}: {error}", name.display());
+    let target = staged(name);
+    std::fs::create_dir_all(&target).map_err(|error| failed(&error))?;
+    mount_bind_recursive(scratch, &target).map_err(|error| failed(&error))?;
+    set_attributes(&target, true, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV).map_err(|error| failed(&error))
 }
 
 /// A view of this process namespace, mounted nowhere yet.

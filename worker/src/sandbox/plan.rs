@@ -26,6 +26,16 @@ pub(crate) struct JailPlan {
     pub(crate) means: SandboxChoice,
     /// The GPU that it may use.
     pub(crate) device: Option<DeviceAccess>,
+    /// Whether it gets the surroundings of a command on a GPU without one: a tool that looks into programs looks itself up
+    /// among the processes, reads what the kernel tells of the machine, and speaks to its parts.
+    pub(crate) as_tool: bool,
+}
+
+impl JailPlan {
+    /// Whether the jail shows its own processes and the kernel's description of the machine.
+    pub(crate) fn shows_machine(&self) -> bool {
+        self.device.is_some() || self.as_tool
+    }
 }
 
 /// What a jailed child becomes.

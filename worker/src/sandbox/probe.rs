@@ -45,6 +45,7 @@ pub fn probe(host: &JailHost) -> Result<SandboxReport, ProcessError> {
         limits: LIMITS,
         means: host.means,
         device: None,
+        as_tool: false,
     };
     let (mut report, outcome) = run(host, &plan)?;
     let wrote = outcome.wrote_outside || outside.exists();

@@ -10,7 +10,7 @@ use rustix::process::{
     set_parent_process_death_signal, setpgid, wait,
 };
 
-use super::namespaces::{enter_private_root, leave_namespaces, switch_loopback_on};
+use super::namespaces::{SHORT_SCRATCH, enter_private_root, leave_namespaces, switch_loopback_on};
 use super::plan::{ControlMessage, JailPlan, Work};
 use super::probe::try_to_break_out;
 use super::system_calls::{Strictness, filter_system_calls};
@@ -71,7 +71,7 @@ pub(crate) fn supervise() -> i32 {
 
 /// Whether the processes of this jail may speak to each other over a network of their own.
 fn speaks_to_itself(plan: &JailPlan) -> bool {
-    plan.device.is_some() && !matches!(plan.work, Work::Runner(_))
+    plan.shows_machine() && !matches!(plan.work, Work::Runner(_))
 }
 
 /// Moves the control socket away from standard input and closes everything else that was inherited.
@@ -222,13 +222,13 @@ impl Init {
             self.means.push(not_in_force("seccomp", "not asked for"));
             false
         } else {
-            let strictness = match (&self.plan.work, &self.plan.device) {
-                (Work::Command { .. } | Work::Probe(_), None) => Strictness::Command,
-                (Work::Command { .. } | Work::Probe(_), Some(_)) => {
+            let strictness = match (&self.plan.work, self.plan.shows_machine()) {
+                (Work::Command { .. } | Work::Probe(_), false) => Strictness::Command,
+                (Work::Command { .. } | Work::Probe(_), true) => {
                     Strictness::DeviceCommand { own_network: self.namespaces.network }
                 }
-                (Work::Runner(_), None) => Strictness::Runner,
-                (Work::Runner(_), Some(_)) => Strictness::DeviceRunner,
+                (Work::Runner(_), false) => Strictness::Runner,
+                (Work::Runner(_), true) => Strictness::DeviceRunner,
             };
             filter_system_calls(strictness, &mut self.means)
         };
@@ -242,8 +242,13 @@ impl Init {
 
     /// Becomes the program; returns its exit status, unless another program took over this process.
     fn become_program(self) -> i32 {
+        let has_short_name = self.namespaces.mount && self.plan.shows_machine() && self.plan.scratch.is_some();
         match self.plan.work {
-            Work::Command { program, args, env } => {
+            Work::Command { program, args, mut env } => {
+                let temporary = env.iter_mut().find(|(name, _)| name == "TMPDIR").filter(|_| has_short_name);
+                if let Some((_, folder)) = temporary {
+                    SHORT_SCRATCH.clone_into(folder);
+                }
                 #[expect(clippy::disallowed_methods, reason = "replaces this process and starts no other")]
                 let error = std::process::Command::new(&program).args(args).env_clear().envs(env).exec();
                 refuse(&self.control, &format!("executing {}: {error}", program.display()))

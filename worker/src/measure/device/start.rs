@@ -8,11 +8,17 @@ use super::{Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
 use crate::measure::judge::Judge;
+use crate::measure::sample_plan::calls_per_sample;
+use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
-use crate::runner::{Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::runner::{Draw, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::statistics::median;
 
 /// Sets of inputs that every timed call draws from.
 const SETS: usize = 3;
+
+/// Lone calls of each program that tell how many calls a sample is to have.
+const PILOTS: usize = 5;
 
 /// Starts everything, side by side where it takes its time, and puts inputs in place.
 pub(super) fn prepare<'a>(
@@ -37,6 +43,9 @@ pub(super) fn prepare<'a>(
         };
         Session::launch(grounds.host, &options, grounds.cancel)
     };
+    // Starting a process disturbs who times as much as a call does.
+    let _beside = grounds.beside_others();
+    cost.part("waiting");
     let candidate = launch(programs.candidate, false, 1, require_sandbox);
     let baseline = launch(programs.baseline, false, PATIENCE, false);
     let truth = launch(programs.truth, true, PATIENCE, false);
@@ -63,8 +72,19 @@ pub(super) fn prepare<'a>(
         candidate.stage(number, set).map_err(Side::Candidate)?;
         baseline.stage(number, set).map_err(Side::Baseline)?;
     }
+    let calls = {
+        let (mut candidate_ns, mut baseline_ns) = (Vec::new(), Vec::new());
+        for _ in 0..PILOTS {
+            let draw = [Draw::new(sets.len(), seeds.draw())];
+            candidate_ns.push(inside(candidate.sample(&draw).map_err(Side::Candidate)?));
+            baseline_ns.push(inside(baseline.sample(&draw).map_err(Side::Baseline)?));
+        }
+        calls_per_sample(median(&candidate_ns), median(&baseline_ns), candidate.slot_bytes())
+    };
+    candidate.rotate(calls).map_err(Side::Candidate)?;
+    baseline.rotate(calls).map_err(Side::Baseline)?;
     cost.part("first_calls");
-    Ok(Race { candidate, baseline, judge, sets, seeds, kept: Vec::new() })
+    Ok(Race { calls, candidate, baseline, judge, sets, seeds, kept: Vec::new() })
 }
 
 /// Inputs on the device to draw from, the same for every session that is given the same seeds.

@@ -98,7 +98,7 @@ fn with_bound(bound: Bound, time_share: f64) -> KernelProfile {
 }
 
 fn program(timeline: &Timeline, kernels: &[KernelProfile], median_ns: Option<f64>) -> Option<Bound> {
-    bound_of_program(Some(timeline), kernels, median_ns).and_then(|bound| bound.bound)
+    bound_of_program(Some(timeline), kernels, Roof::default(), median_ns).bound
 }
 
 #[test]
@@ -133,26 +133,63 @@ fn copies_from_and_to_the_host_are_the_hosts() {
 fn else_the_kernels_with_most_of_the_time_decide() {
     let busy = timeline(950_000);
     let kernels = [with_bound(Bound::Memory, 0.4), with_bound(Bound::Compute, 0.25), with_bound(Bound::Compute, 0.3)];
-    let bound = bound_of_program(Some(&busy), &kernels, None).unwrap_or_default();
+    let bound = bound_of_program(Some(&busy), &kernels, Roof::default(), None);
     assert_eq!(bound.bound, Some(Bound::Compute));
     assert!(bound.evidence[0].contains("55 %") && bound.evidence[1].contains("because"), "{bound:?}");
     let scattered = [with_bound(Bound::Memory, 0.3), with_bound(Bound::Compute, 0.2)];
-    assert_eq!(program(&busy, &scattered, None), None, "what was not profiled may be anything");
+    let unknown = bound_of_program(Some(&busy), &scattered, Roof::default(), None);
+    assert_eq!(unknown.bound, None, "what was not profiled may be anything");
+    assert!(unknown.evidence[0].contains("memory 30 %, compute 20 %"), "{unknown:?}");
+}
+
+/// What is said of a program without a timeline.
+fn untimed(kernels: &[KernelProfile], roof: Roof<'_>, median_ns: f64) -> BoundBy {
+    bound_of_program(None, kernels, roof, Some(median_ns))
 }
 
 #[test]
-fn without_a_timeline_a_lone_kernel_decides_and_several_do_not() {
-    let lone = KernelProfile { time_share: None, ..with_bound(Bound::Latency, 0.0) };
-    assert_eq!(bound_of_program(None, std::slice::from_ref(&lone), None).and_then(|b| b.bound), Some(Bound::Latency));
-    assert!(bound_of_program(None, &[lone.clone(), lone], None).is_none());
-    assert!(bound_of_program(None, &[], Some(1.0)).is_none());
+fn without_a_timeline_the_durations_of_the_launches_say_which_kernels_matter() {
+    let counted = |bound, duration_ns, launches| KernelProfile {
+        time_share: None,
+        duration_ns: Some(duration_ns),
+        launches,
+        ..with_bound(bound, 0.0)
+    };
+    let lone = counted(Bound::Latency, 1e4, 1);
+    assert_eq!(untimed(std::slice::from_ref(&lone), Roof::default(), 1e5).bound, Some(Bound::Latency));
+    // Three launches of 10 us against one of 20 us.
+    let several = [counted(Bound::Memory, 2e4, 1), counted(Bound::Compute, 1e4, 3)];
+    let bound = untimed(&several, Roof::default(), 1e5);
+    assert_eq!(bound.bound, Some(Bound::Compute));
+    assert!(bound.evidence[0].contains("60 % of the time of the counted launches"), "{bound:?}");
+}
+
+#[test]
+fn without_counters_the_roofline_and_the_time_of_a_call_are_left() {
+    let roof = |bound, share| Roof { bound, share: Some(share) };
+    assert_eq!(untimed(&[], roof("memory", 0.8), 1e5).bound, Some(Bound::Memory));
+    assert_eq!(untimed(&[], roof("compute", 0.7), 1e5).bound, Some(Bound::Compute));
+    assert_eq!(untimed(&[], roof("memory", 0.1), 3_000.0).bound, Some(Bound::Launch));
+}
+
+#[test]
+fn what_nothing_decides_is_unknown_and_says_why() {
+    let far = untimed(&[], Roof { bound: "memory", share: Some(0.3) }, 1e5);
+    assert_eq!(far.bound, None);
+    assert!(far.evidence[0].contains("no kernel was counted") && far.evidence[1].contains("30 %"), "{far:?}");
+    let nothing = bound_of_program(None, &[], Roof::default(), None);
+    assert!(nothing.bound.is_none() && nothing.evidence[1].contains("not known either"), "{nothing:?}");
+    // Counters that were given, and say nothing.
+    let silent = KernelProfile::default();
+    let silent = KernelProfile { bound: bound_of_kernel(&silent), ..silent };
+    assert!(untimed(&[silent], Roof::default(), 1e5).evidence[0].contains("none is known"));
 }
 
 #[test]
 fn pauses_are_part_of_the_evidence() {
     let between = Times { count: 20, total_ns: 600_000, min_ns: 1, max_ns: 1 };
     let idle = Timeline { gaps: Gaps { between, ..Gaps::default() }, ..timeline(300_000) };
-    let bound = bound_of_program(Some(&idle), &[], None).unwrap_or_default();
+    let bound = bound_of_program(Some(&idle), &[], Roof::default(), None);
     assert!(bound.evidence.iter().any(|line| line.contains("20 pauses") && line.contains("30.0 us")), "{bound:?}");
 }
 
@@ -165,6 +202,8 @@ proptest! {
         };
         let kernel = KernelProfile { bound: bound_of_kernel(&kernel), ..kernel };
         let timeline = Timeline { calls, span_ns: ns[0], busy_ns: ns[1], host_share: numbers[0], ..Timeline::default() };
-        let _ = bound_of_program(Some(&timeline), &[kernel], Some(numbers[1]));
+        let roof = Roof { bound: "memory", share: Some(numbers[2]) };
+        let _ = bound_of_program(Some(&timeline), &[kernel.clone()], roof, Some(numbers[1]));
+        let _ = bound_of_program(None, &[kernel.clone(), kernel], roof, Some(numbers[1]));
     }
 }

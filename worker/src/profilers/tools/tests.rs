@@ -114,6 +114,23 @@ fn a_tool_that_does_not_answer_makes_room_for_the_next() {
 }
 
 #[test]
+fn all_that_a_tool_prints_instead_of_its_version_is_told() {
+    let root = system(&["a/nsys", CARRIED], &["usr/lib/x86_64-linux-gnu/libdw.so.1"]);
+    let run = |command: &JailedCommand| {
+        let said = if command.program.starts_with(root.path().join("a")) {
+            "no installation found"
+        } else {
+            "Dynamic exception type: boost::filesystem::filesystem_error\nstd::exception::what: read_symlink: \"/proc/self/exe\"\n"
+        };
+        Ok(ended(ProcessEnd::Exited { status: 1 }, "", said))
+    };
+    let missing = look(&root, &[root.path().join("a")], &[], &run).nsys.unwrap_err();
+    for part in ["no installation found", "filesystem_error", "/proc/self/exe", "host/target-linux-x64/nsys"] {
+        assert!(missing.reason.contains(part), "{}", missing.reason);
+    }
+}
+
+#[test]
 fn what_is_no_version_is_no_answer() {
     for (end, said) in [
         (ProcessEnd::Finished, ""),

@@ -44,7 +44,9 @@ pub struct Grounds<'a> {
 }
 
 impl<'a> Grounds<'a> {
-    /// Waits for a place on the device beside others.
+    /// Waits for a place on the device beside others. To be kept no longer than something is at work on the device, and
+    /// never twice by one thread: whoever wants the device alone waits for every place to be left, and everybody else
+    /// waits behind him.
     #[must_use]
     pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
         self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))

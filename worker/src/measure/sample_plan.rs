@@ -1,0 +1,97 @@
+//! How many calls make one sample, and what is left of the difference between processes then.
+//!
+//! Beginning and ending a sample costs a share of a microsecond that no call has to answer for, and where a process's
+//! code and data happen to lie costs each call another one, the same in all samples of that process. A sample of many
+//! calls, each on data that lie elsewhere, has the first once and the mean of the second.
+
+use crate::statistics::as_float;
+
+/// Time of the device that a sample is to show, in nanoseconds: long beside the events' resolution and what it costs to
+/// begin and to end it.
+const LONG_SAMPLE_NS: f64 = 150_000.0;
+
+/// Most calls of a sample: each costs room on the device, and time to put its inputs in place.
+const MAX_CALLS: usize = 48;
+
+/// Time that one sample of both programs may take on the device, in nanoseconds: a slow baseline would take the time that
+/// the number of samples needs.
+const LONGEST_PAIR_NS: f64 = 2e6;
+
+/// Room on the device for inputs and outputs of one program's calls of a sample, in bytes.
+const MAX_ROTATED_BYTES: u64 = 512 << 20;
+
+/// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
+/// number of samples of one pair of processes shows it. Pairs of one and the same program on an H200, timed call by call,
+/// scattered by about this share, and by about so many nanoseconds, which is more for short calls. The interval that is
+/// reported is wider by both on both sides.
+const BETWEEN_PROCESSES: f64 = 0.001;
+const BETWEEN_PROCESSES_NS: f64 = 170.0;
+
+/// Calls of a sample, by the times of one call of each program alone and by the room that one takes. Both programs get
+/// the same.
+pub(super) fn calls_per_sample(candidate_ns: f64, baseline_ns: f64, call_bytes: u64) -> usize {
+    let shorter_ns = candidate_ns.min(baseline_ns).max(1.0);
+    let wanted = (LONG_SAMPLE_NS / shorter_ns).ceil();
+    let allowed = (LONGEST_PAIR_NS / (candidate_ns + baseline_ns).max(1.0)).floor();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates, and no number is 0")]
+    let by_time = wanted.min(allowed) as usize;
+    let by_room = usize::try_from(MAX_ROTATED_BYTES / call_bytes.max(1)).unwrap_or(MAX_CALLS);
+    by_time.min(by_room).clamp(1, MAX_CALLS)
+}
+
+/// What the interval of a ratio is widened by on each side, as a share, for calls of this time in samples of so many.
+///
+/// The part that is counted in nanoseconds is a mean over the places of a sample's calls: of places that have nothing to
+/// do with each other it shrinks with the root of their number. What shrinks faster, as the cost of beginning and ending
+/// a sample does, is not counted on.
+pub(super) fn between_processes(call_ns: f64, calls: usize) -> f64 {
+    BETWEEN_PROCESSES + BETWEEN_PROCESSES_NS / as_float(calls.max(1)).sqrt() / call_ns.max(BETWEEN_PROCESSES_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn short_calls_share_a_sample_and_long_ones_have_their_own() {
+        for (call_ns, calls) in [(2_000.0, 48), (4_000.0, 38), (7_000.0, 22), (60_000.0, 3), (150_000.0, 1), (5e6, 1)] {
+            assert_eq!(calls_per_sample(call_ns, call_ns, MIB), calls, "{call_ns} ns");
+        }
+    }
+
+    #[test]
+    fn the_shorter_program_decides_and_a_slow_one_bounds_it() {
+        assert_eq!(calls_per_sample(8_000.0, 30_000.0, MIB), 19);
+        assert_eq!(calls_per_sample(30_000.0, 8_000.0, MIB), 19, "both sides alike");
+        assert_eq!(calls_per_sample(8_000.0, 500_000.0, MIB), 3);
+        assert_eq!(calls_per_sample(8_000.0, 5e6, MIB), 1);
+    }
+
+    #[test]
+    fn room_on_the_device_bounds_it_too() {
+        assert_eq!(calls_per_sample(4_000.0, 4_000.0, 64 * MIB), 8);
+        assert_eq!(calls_per_sample(4_000.0, 4_000.0, u64::MAX), 1);
+        assert_eq!(calls_per_sample(4_000.0, 4_000.0, 0), 38);
+    }
+
+    #[test]
+    fn times_that_are_none_give_lone_calls_or_few() {
+        for ns in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!((1..=MAX_CALLS).contains(&calls_per_sample(ns, ns, MIB)), "{ns}");
+        }
+    }
+
+    #[test]
+    fn the_difference_between_processes_leaves_room_for_an_interval_of_two_percent() {
+        for call_ns in [4_000.0, 7_000.0, 12_000.0, 100_000.0] {
+            let calls = calls_per_sample(call_ns, call_ns, MIB);
+            let both_sides = between_processes(call_ns, calls) * 2.0;
+            assert!(both_sides < 0.018, "{call_ns} ns: {both_sides}");
+        }
+        let alone = between_processes(7_000.0, 1);
+        assert!((alone - 0.001 - 170.0 / 7_000.0).abs() < 1e-12, "{alone}");
+        assert!(between_processes(1.0, 1) <= 1.001);
+    }
+}

@@ -1,0 +1,219 @@
+//! What surrounds a device, tried without one: checks and measurements of programs for the processor, whose runner takes a
+//! driver that is made of the host's memory and clock for a real one. What a GPU itself does is told by `gpu.rs`.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/workshop.rs"]
+#[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, RwLock};
+
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::task::{DType, TaskSpec};
+use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_worker::check::{Libraries, check_on};
+use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
+use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
+use nightshift_worker::process::{CancelFlag, SandboxChoice};
+use nightshift_worker::runner::{DeviceUse, Grounds};
+use nightshift_worker::sandbox::DeviceAccess;
+use workshop::{REFERENCE, Workshop, host, machine, program, task};
+
+/// Threads of one program beside another one.
+const SIDE_BY_SIDE: usize = 3;
+
+/// What all tests start from, built once.
+struct Ground {
+    _workshop: Workshop,
+    reference: PathBuf,
+    truth: PathBuf,
+    device: DeviceUse,
+}
+
+static GROUND: LazyLock<Ground> = LazyLock::new(|| {
+    let workshop = Workshop::new();
+    let driver = include_str!("fixtures/fake_driver.cpp");
+    workshop.library("libcuda", driver, &[]);
+    let folder = workshop.path().canonicalize().unwrap();
+    Ground {
+        reference: workshop.library("reference", REFERENCE, &[]),
+        truth: workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]),
+        device: DeviceUse {
+            access: DeviceAccess { visible: "0".to_owned(), nodes: Vec::new(), library_folders: vec![folder] },
+            libraries: Vec::new(),
+        },
+        _workshop: workshop,
+    }
+});
+
+fn spec() -> TaskSpec {
+    let mut spec = task();
+    spec.limits.memory_bytes = 1 << 30;
+    spec.limits.call_timeout_ms = 10_000;
+    spec
+}
+
+fn with_grounds<T>(gate: Option<&RwLock<()>>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
+    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    work(&Grounds { host: &host, device: Some(&GROUND.device), cancel: &cancel, gate })
+}
+
+fn checked(candidate: &Path, gate: Option<&RwLock<()>>) -> CheckReport {
+    let libraries = Libraries {
+        candidate: candidate.to_path_buf(),
+        reference: GROUND.reference.clone(),
+        truth: GROUND.truth.clone(),
+    };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    with_grounds(gate, |grounds| check_on(grounds, &spec(), &libraries, true, &mut seeds)).unwrap()
+}
+
+fn raced(candidate: &Path, gate: Option<&RwLock<()>>) -> (Measurement, Vec<Finding>) {
+    let baseline_label = "the reference";
+    let programs = Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label };
+    let options = DeviceMeasureOptions::default();
+    let output =
+        with_grounds(gate, |grounds| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options));
+    match output.unwrap() {
+        StepOutput::Measured { measurement, findings } => (*measurement, findings),
+        other => panic!("not measured: {other:?}"),
+    }
+}
+
+/// What was found, but for what the clock of a machine with other work may say.
+fn codes(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|finding| finding.code.as_str()).filter(|code| *code != "timing_mismatch").collect()
+}
+
+fn built(name: &str, preamble: &str, body: &str) -> (Workshop, PathBuf) {
+    let workshop = Workshop::new();
+    let library = workshop.library(name, &program(preamble, body), &[]);
+    (workshop, library)
+}
+
+#[test]
+fn short_calls_share_a_sample_and_each_works_on_data_of_its_own() {
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let (measurement, findings) = raced(&honest, None);
+    assert_eq!(codes(&findings), [""; 0], "{findings:?}");
+    let device = measurement.device.unwrap();
+    assert!(device.calls_per_sample.unwrap() > 1, "{device:?}");
+    assert!(device.rows.is_some() && device.graph.is_none());
+    assert!(measurement.candidate_samples_ns.len() >= DeviceMeasureOptions::default().min_samples);
+}
+
+#[test]
+fn a_result_that_is_kept_for_the_next_call_is_wrong_there() {
+    let memo = "#include <cstring>\n#include <vector>\nstatic std::vector<float> memo;";
+    let remembers = "if ((int64_t)memo.size() != rows * columns) { HONEST; memo.assign(y, y + rows * columns); } \
+                     memcpy(y, memo.data(), memo.size() * 4);";
+    let (_kept, library) = built("remembers", memo, remembers);
+    let (_, findings) = raced(&library, None);
+    assert!(codes(&findings).contains(&"timed_output_wrong"), "{findings:?}");
+}
+
+#[test]
+fn a_program_that_works_once_for_each_address_is_found_out() {
+    let seen = "#include <set>\nstatic std::set<float *> seen;";
+    let (_kept, library) = built("lazy", seen, "if (!seen.insert(y).second) return 0; HONEST;");
+    let (_, findings) = raced(&library, None);
+    let codes = codes(&findings);
+    assert!(codes.contains(&"output_not_written") && codes.contains(&"timed_output_wrong"), "{findings:?}");
+}
+
+#[test]
+fn a_program_that_writes_to_its_inputs_or_beside_its_outputs_is_found_out_in_timed_calls() {
+    // Not in its first calls, which are looked at, too.
+    for (name, body, code) in [
+        ("overwrites", "static int calls; HONEST; if (++calls > 20) x[1] = 3;", "input_modified"),
+        ("oversteps", "static int calls; HONEST; if (++calls > 20) y[rows * columns] = 3;", "canary_overwritten"),
+    ] {
+        let (_kept, library) = built(name, "", body);
+        let (_, findings) = raced(&library, None);
+        assert!(codes(&findings).contains(&code), "{name}: {findings:?}");
+    }
+}
+
+#[test]
+fn a_check_on_a_device_tells_right_from_wrong() {
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let report = checked(&honest, None);
+    assert_eq!((report.end, codes(&report.findings)), (ProcessEnd::Finished, Vec::new()));
+    assert!(report.cases.len() > 10 && report.cases.iter().all(|case| case.passed));
+    let (_kept, wrong) = built("wrong", "", "HONEST; y[rows * columns - 1] += 1;");
+    assert!(checked(&wrong, None).cases.iter().any(|case| !case.passed));
+}
+
+/// The same task on tensors of 16 bits, as a compiler for the processor has them.
+const SHORT_REFERENCE: &str = r#"
+typedef _Float16 __half;
+#include "nightshift.h"
+int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *, void *) {
+    const ns_f16 *x = (const ns_f16 *)in[0].data, *w = (const ns_f16 *)in[1].data, *b = (const ns_f16 *)in[2].data;
+    ns_f16 *y = (ns_f16 *)out[0].data;
+    int64_t rows = in[0].shape[0], columns = in[0].shape[1];
+    if (in[0].dtype != (sizeof(ns_f16) == 2 ? NS_F16 : NS_F64)) return 1;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t i = r * columns + c;
+            y[i] = ns_f16(ns_real(x[i]) * ns_real(w[c]) + ns_real(b[c]) CHANGE);
+        }
+    return 0;
+}
+"#;
+
+#[test]
+fn tensors_of_16_bits_are_compared_with_a_truth_of_64() {
+    let workshop = Workshop::new();
+    let source = |change: &str| SHORT_REFERENCE.replace("CHANGE", change);
+    let reference = workshop.library("reference", &source(""), &[]);
+    let truth = workshop.library("truth", &source(""), &["-DNS_REAL=double", "-DNS_TRUTH"]);
+    // Four times as far from the truth as rounding takes the reference, and still within the task's tolerance.
+    let careless = workshop.library("careless", &source("* ns_real(1.004)"), &[]);
+    let wrong = workshop.library("wrong", &source("+ ns_real(r == 0 && c == 0)"), &[]);
+    let mut spec = spec();
+    for tensor in spec.inputs.iter_mut().chain(&mut spec.params).chain(&mut spec.outputs) {
+        tensor.dtype = DType::F16;
+    }
+    (spec.tolerance.atol, spec.tolerance.rtol) = (1e-2, 1e-2);
+    spec.tolerance.reference_error_factor = 4.0;
+    for (candidate, passes) in [(&reference, true), (&careless, false), (&wrong, false)] {
+        let libraries = Libraries { candidate: candidate.clone(), reference: reference.clone(), truth: truth.clone() };
+        let mut seeds = SecretSeeds::from_os().unwrap();
+        let report = with_grounds(None, |grounds| check_on(grounds, &spec, &libraries, true, &mut seeds)).unwrap();
+        assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
+        assert_eq!(report.cases.iter().all(|case| case.passed), passes, "{:?}", report.cases);
+        let breaks = codes(&report.findings).into_iter().any(|code| code != "less_precise_than_reference");
+        assert!(!breaks, "{:?}", report.findings);
+    }
+    let programs = Programs { candidate: &reference, baseline: &reference, truth: &truth, baseline_label: "itself" };
+    let options = DeviceMeasureOptions::default();
+    let output =
+        with_grounds(None, |grounds| measure_on_device(grounds, &spec, &programs, &machine(), None, true, &options));
+    let Ok(StepOutput::Measured { findings, .. }) = output else { panic!("not measured: {output:?}") };
+    assert_eq!(codes(&findings), [""; 0], "{findings:?}");
+}
+
+#[test]
+fn a_reference_is_prepared_on_a_device() {
+    let libraries = ReferenceLibraries { reference: GROUND.reference.clone(), truth: GROUND.truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let examined = with_grounds(None, |grounds| prepare_on(grounds, &spec(), &libraries, &machine(), &mut seeds));
+    assert!(matches!(examined, Ok(Examined::Usable(facts)) if facts.baseline_median_ns > 0.0));
+}
+
+#[test]
+fn checks_and_measurements_of_one_device_take_turns_and_all_come_to_their_end() {
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let gate = RwLock::new(());
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| assert_eq!(checked(&honest, Some(&gate)).end, ProcessEnd::Finished));
+            scope.spawn(|| assert_eq!(codes(&raced(&honest, Some(&gate)).1), [""; 0]));
+        }
+    });
+}
