@@ -17,7 +17,7 @@ use nightshift_protocol::budget::{Amount, BudgetCaps, BudgetLine, Resource};
 use nightshift_protocol::id::{CampaignId, RunId, StepId, TokenId, WorkerId};
 use nightshift_protocol::machine::Needs;
 use nightshift_protocol::run::{RunStatus, RunTransition};
-use nightshift_protocol::signal::{Gate, Signal};
+use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_testbed::postgres::{Cluster, Database};
 use serde_json::{Value, json};
