@@ -203,7 +203,7 @@ proptest! {
         let kernel = KernelProfile { bound: bound_of_kernel(&kernel), ..kernel };
         let timeline = Timeline { calls, span_ns: ns[0], busy_ns: ns[1], host_share: numbers[0], ..Timeline::default() };
         let roof = Roof { bound: "memory", share: Some(numbers[2]) };
-        let _ = bound_of_program(Some(&timeline), &[kernel.clone()], roof, Some(numbers[1]));
+        let _ = bound_of_program(Some(&timeline), std::slice::from_ref(&kernel), roof, Some(numbers[1]));
         let _ = bound_of_program(None, &[kernel.clone(), kernel], roof, Some(numbers[1]));
     }
 }
