@@ -4,6 +4,8 @@
 //! its status and the lease epoch; a report that comes too late changes nothing. What a step waits for when it is
 //! wanted (a machine, a moment, a budget) is decided by [`crate::admission`] inside the same transaction.
 
+mod knowledge;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_protocol::access::TokenView;
@@ -21,6 +23,8 @@ use serde_json::Value;
 use crate::event::{Event, EventRecord};
 use crate::retry::RetryPolicy;
 use crate::workflow::StepOrder;
+
+pub use knowledge::{KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, ScoreRecord};
 
 /// Why the store did not do it. The code is stable; see `docs/errors.md`.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -1011,6 +1015,11 @@ pub trait Store: Send + Sync {
         call: ModelCallRecord,
         artifacts: Vec<(ArtifactHash, Vec<u8>)>,
     ) -> Result<(), StoreError>;
+
+    /// Notes, lessons and later scores; none where a store keeps nothing of the kind.
+    fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        None
+    }
 
     /// Kind of database: `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;

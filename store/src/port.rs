@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
+    HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
     QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
     TokenRecord, TryEnd, WorkerRecord,
 };
@@ -60,6 +60,8 @@ macro_rules! write {
         $store.write(work).await
     }};
 }
+
+pub(crate) use {read, write};
 
 #[async_trait]
 impl Store for SqlStore {
@@ -494,6 +496,10 @@ impl Store for SqlStore {
             artifact::check(hash, bytes)?;
         }
         write!(self, |transaction, call, artifacts| model_call::record(transaction, call, artifacts))
+    }
+
+    fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        Some(self)
     }
 
     fn kind(&self) -> &'static str {
