@@ -8,13 +8,13 @@ use nightshift_protocol::task::Target;
 use super::state::RunState;
 use crate::rubric;
 
-/// Whether the last attempt, once it is checked, is sanitized before it is timed: when it is the first of its subtask to
-/// come that far, and when it was derived from one in which something was found.
-pub(super) fn is_due_after_check(run: &RunState) -> Result<bool, WorkflowError> {
+/// Whether an attempt, once it is checked, is sanitized before it is timed: when it is the first of its subtask to come
+/// that far, and when it was derived from one in which something was found.
+pub(super) fn is_due_after_check(run: &RunState, number: u32) -> Result<bool, WorkflowError> {
     if run.input.target != Target::Cuda {
         return Ok(false);
     }
-    let last = run.last_attempt()?;
+    let last = run.wanted_attempt(number)?;
     let same_scope = |earlier: &&Attempt| {
         (earlier.plan_version, earlier.subtask) == (last.plan_version, last.subtask) && earlier.number < last.number
     };

@@ -3,6 +3,7 @@
 use nightshift_optimizer::agent::Agents;
 use nightshift_optimizer::model::{Catalog, PriceTable, Recorder, WireFormat};
 use nightshift_protocol::attempt::Stage;
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::rubric::JudgeOpinion;
 use nightshift_protocol::step::{CodeRequest, FailureClass, StepFailure, StepInput, StepOutput};
 use serde_json::json;
@@ -35,7 +36,10 @@ fn code_step(bench: &Bench) -> StepInput {
             plan: plan_version(),
             subtask: 1,
             parent: None,
+            modification: None,
+            candidate: None,
             history: Vec::new(),
+            memory: AttemptMemory::default(),
             hints: Vec::new(),
         }),
     }
@@ -48,6 +52,7 @@ fn diagnose_step(bench: &Bench) -> StepInput {
         plan: Box::new(plan_version()),
         attempt: Box::new(attempt(&bench.memory, "correct_faster", PROGRAM)),
         history: Vec::new(),
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     }
 }
@@ -89,6 +94,7 @@ async fn a_replan_is_told_why_and_what_was_tried() {
         previous: Box::new(plan_version()),
         reason: "two attempts did not compile".to_owned(),
         history: vec!["attempt 1 went wrong".to_owned()],
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     };
     let output = scripted(&bench, "replan2", &input).await.unwrap();
