@@ -95,7 +95,7 @@ fn cases() -> Vec<Case> {
         ),
         case(token::FIND, &["'s7'"], &["(secret_hash=?)"], &["token_secret_hash_key"]),
         case(model_call::FIND, &["1", "'s'", "1", "'h'"], &["sqlite_autoindex_model_call_1"], &["model_call_pkey"]),
-        case(note::SEARCH, &["'word'", "9"], &["note_text VIRTUAL TABLE", "(id=?)"], &["note_text"]),
+        case(note::SEARCH, &["'word'", "9"], &["SCAN t VIRTUAL TABLE", "(id=?)"], &["note_text"]),
         case(
             lesson::FIND,
             &["'{a,b}'", "''", "'memory'", "'h'", "9"],
