@@ -287,7 +287,7 @@ async fn a_diagnosis_is_read_and_a_missing_one_is_no_failure() {
     let key = "subtask1/attempt3/diagnose";
     let bench = Bench::scripted(&[("subtask1.attempt3.diagnose", &reply.to_string())]);
     let output = scripted(&bench, key, &diagnose_step(&bench)).await.unwrap();
-    let StepOutput::Diagnosed { diagnosis: Some(diagnosis), unavailable: None, calls } = output else { panic!() };
+    let StepOutput::Diagnosed { diagnosis: Some(diagnosis), unavailable: None, calls, .. } = output else { panic!() };
     assert_eq!((diagnosis.modification.as_str(), calls.len()), ("polynomial", 1));
 
     let bench = Bench::scripted(&[]);
@@ -297,7 +297,7 @@ async fn a_diagnosis_is_read_and_a_missing_one_is_no_failure() {
 
     let bench = Bench::scripted(&[("subtask1.attempt3.diagnose", "It is slow.")]);
     let output = scripted(&bench, key, &diagnose_step(&bench)).await.unwrap();
-    let StepOutput::Diagnosed { diagnosis: None, unavailable: Some(reason), calls } = output else { panic!() };
+    let StepOutput::Diagnosed { diagnosis: None, unavailable: Some(reason), calls, .. } = output else { panic!() };
     assert!(reason.contains("no JSON object") && calls.len() == 1, "{reason}");
 }
 

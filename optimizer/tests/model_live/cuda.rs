@@ -269,6 +269,7 @@ async fn the_planner_is_told_what_the_reference_does_on_the_device() {
                 previous: Box::new(plan_version()),
                 reason: "no gain".to_owned(),
                 history: Vec::new(),
+                memory: AttemptMemory::default(),
                 hints: Vec::new(),
             },
         ),
