@@ -121,7 +121,7 @@ fn prepared() -> PreparedTask {
     let toolchain = json!({ "program": "c++", "path": "", "version": "", "flags": [], "fingerprint": "" });
     of_json(json!({
         "reference": {
-            "library": hash, "end": { "end": "finished" }, "messages": [], "log": hash, "toolchain": toolchain,
+            "library": hash, "end": serde_json::to_value(nightshift_protocol::verdict::ProcessEnd::Finished).unwrap(), "messages": [], "log": hash, "toolchain": toolchain,
             "build_key": "", "cached": false, "duration_ms": 1,
             "report": serde_json::to_value(nightshift_protocol::measurement::CompilerReport::default()).unwrap(),
             "sandbox": sandbox,
@@ -220,7 +220,7 @@ async fn notes_and_lessons_are_shown_under_headings_that_the_guard_of_training_r
     let template = include_str!("../../../prompts/shared/knowledge.md");
     let render = |given: &Retrieved| {
         let values = json!({ "knowledge": given });
-        Environment::new().render_str(template, minijinja::value::Value::from_serialize(values)).unwrap()
+        Environment::new().render_str(template, minijinja::value::Serde(values)).unwrap()
     };
     let text = render(&given);
     assert!(text.contains(LESSONS_HEADING) && text.contains("first.md"), "{text}");
