@@ -16,6 +16,5 @@ mod strategy {
     pub(crate) mod script;
     pub(crate) mod searches;
     pub(crate) mod simulator;
-    pub(crate) mod zz_record;
     pub(crate) mod tune;
 }

@@ -111,8 +111,11 @@ fn errors_that_came_again_are_one_entry_and_the_best_is_never_left_out() -> Test
 #[test]
 fn a_route_names_its_rule_and_what_was_advised() -> TestResult {
     let advised = super::script::advised(1.5, Some(Route::Replan));
-    let run = Script::of([advised, right(3.0)])
-        .play_all(TaskGoal { target_speedup: Some(2.0), max_replans: Some(0), ..TaskGoal::default() })?;
+    let run = Script::of([advised, right(3.0)]).play_all(TaskGoal {
+        target_speedup: Some(2.0),
+        max_replans: Some(0),
+        ..TaskGoal::default()
+    })?;
     let routes: Vec<_> = run.view.attempts.iter().filter_map(|attempt| attempt.route.clone()).collect();
     assert_eq!((routes[0].rule.as_deref(), routes[0].advice), (Some("no_replan_left"), Some(Route::Replan)));
     assert_eq!((routes[1].rule.as_deref(), routes[1].advice), (Some("target_reached"), Some(Route::Optimize)));

@@ -338,6 +338,7 @@ fn steps_set_aside_what_they_may_use_up_and_carry_the_campaigns_labels() -> Test
         led.step()?;
     }
     let left = StepKind::ALL.into_iter().filter(|kind| !kinds.contains(kind)).collect::<Vec<_>>();
-    assert_eq!(left, [StepKind::Replan, StepKind::Sanitize], "there was one plan, and there is no GPU");
+    let reason = "there was one plan, there is no GPU, and no program declares tunables";
+    assert_eq!(left, [StepKind::Replan, StepKind::Sanitize, StepKind::Tune], "{reason}");
     Ok(())
 }

@@ -29,7 +29,7 @@ fn recordings() -> Result<Vec<(String, Recorded)>, Failure> {
         let path = entry?.path();
         recordings.push((path.display().to_string(), serde_json::from_str(&fs::read_to_string(&path)?)?));
     }
-    assert!(recordings.len() >= 4, "the corpus is not where it should be");
+    assert!(recordings.len() >= 8, "the corpus is not where it should be");
     Ok(recordings)
 }
 
@@ -60,8 +60,14 @@ fn recorded_histories_come_to_the_same_end() -> Result<(), Failure> {
             state = Some(StrategyWorkflow.apply(state, event)?);
         }
         let state = state.ok_or("no events")?;
-        let known = |state: &Value| -> Result<Value, Failure> { Ok(as_recorded(serde_json::to_value(view(state)?)?)) };
-        assert_eq!(known(&state)?, known(&recorded.state)?, "{name}");
+        let (now, then) = (serde_json::to_value(view(&state)?)?, serde_json::to_value(view(&recorded.state)?)?);
+        // Recordings that hold it are held to it.
+        let is_old = !then.to_string().contains("\"rule\":");
+        if is_old {
+            assert_eq!(as_recorded(now), then, "{name}");
+        } else {
+            assert_eq!(now, then, "{name}");
+        }
         assert_eq!(StrategyWorkflow.digest(&state)?, StrategyWorkflow.digest(&recorded.state)?, "{name}");
         assert!(matches!(StrategyWorkflow.decide(&state)?.as_slice(), [Command::Complete { .. }]), "{name}");
     }
