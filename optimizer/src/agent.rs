@@ -35,9 +35,9 @@ mod rehearsal;
 mod schema;
 mod write_code;
 
-pub use self::rehearsal::{Rehearsal, RehearsedStep, rehearse};
 pub use self::budget::{BUDGET_EXHAUSTED, BUDGET_WAIT, budget_exhausted, budget_wait, exhausted_resource};
 pub use self::plan::{MAX_SUBTASKS, PlanProblem, validate_plan};
+pub use self::rehearsal::{Rehearsal, RehearsedStep, rehearse};
 
 /// Limit of a reply in tokens, when nothing else is configured: room for reasoning and a long program.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 32_768;
@@ -169,7 +169,13 @@ impl Agents {
         match step.input {
             StepInput::Plan { task, prepared, hints } => plan::plan(self, ports, step, task, prepared, hints).await,
             StepInput::Replan { task, prepared, previous, reason, history, memory, hints } => {
-                plan::replan(self, ports, step, plan::Replan { task, prepared, previous, reason, history, memory, hints }).await
+                plan::replan(
+                    self,
+                    ports,
+                    step,
+                    plan::Replan { task, prepared, previous, reason, history, memory, hints },
+                )
+                .await
             }
             StepInput::WriteCode { task, prepared, request } => {
                 write_code::write_code(self, ports, step, task, prepared, request).await

@@ -11,9 +11,9 @@ mod library;
 mod memory;
 mod view;
 
-pub(crate) use self::gpu::GpuProfileView;
 pub use self::check::PromptProblem;
 pub(crate) use self::check::place_of;
+pub(crate) use self::gpu::GpuProfileView;
 pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
 pub(crate) use self::memory::MemoryView;
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};

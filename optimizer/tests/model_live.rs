@@ -6,10 +6,10 @@
 mod agents;
 #[path = "model_live/budget.rs"]
 mod budget;
-#[path = "model_live/cuda.rs"]
-mod cuda;
 #[path = "model_live/chain.rs"]
 mod chain;
+#[path = "model_live/cuda.rs"]
+mod cuda;
 #[path = "model_live/examples.rs"]
 mod examples;
 #[path = "model_live/fixture.rs"]

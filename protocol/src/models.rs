@@ -155,13 +155,13 @@ impl ModelPlan {
     /// For lists: the campaign's model, then what single roles ask first where that is another one.
     #[must_use]
     pub fn label(&self, first: &ModelChoice) -> String {
-        let mut label = first.label();
+        let mut parts = vec![first.label()];
         for (role, own) in &self.roles {
             if let Some(model) = own.model.as_ref().filter(|model| *model != first) {
-                label.push_str(&format!(", {}: {}", role.as_str(), model.label()));
+                parts.push(format!("{}: {}", role.as_str(), model.label()));
             }
         }
-        label
+        parts.join(", ")
     }
 }
 

@@ -78,7 +78,8 @@ impl PlanDifference {
                 }
             }
         }
-        let gone = old.plan.subtasks.iter().enumerate().filter(|(index, _)| pairs.iter().all(|(from, _)| from != index));
+        let gone =
+            old.plan.subtasks.iter().enumerate().filter(|(index, _)| pairs.iter().all(|(from, _)| from != index));
         subtasks.extend(
             gone.map(|(index, subtask)| SubtaskChange::Removed { number: index + 1, title: subtask.title.clone() }),
         );
@@ -131,7 +132,8 @@ fn pairs(old: &Plan, new: &Plan) -> Vec<(usize, usize)> {
                 continue;
             }
             let free = |to: &usize| pairs.iter().all(|(_, known)| known != to);
-            let mut candidates = new.subtasks.iter().enumerate().filter(|(to, after)| free(to) && is_same(before, after));
+            let mut candidates =
+                new.subtasks.iter().enumerate().filter(|(to, after)| free(to) && is_same(before, after));
             if let Some((to, _)) = candidates.next() {
                 pairs.push((from, to));
             }
@@ -145,10 +147,7 @@ fn subtask_changes(before: &Subtask, after: &Subtask) -> Vec<Change> {
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let contract = |subtask: &Subtask| {
         let of = |tensors: &[crate::plan::TensorContract]| -> Vec<String> {
-            tensors
-                .iter()
-                .map(|t| format!("{} {}[{}] {}", t.name, t.dtype, t.shape.join(", "), t.layout))
-                .collect()
+            tensors.iter().map(|t| format!("{} {}[{}] {}", t.name, t.dtype, t.shape.join(", "), t.layout)).collect()
         };
         let (inputs, outputs) = (of(&subtask.contract.inputs).join(", "), of(&subtask.contract.outputs).join(", "));
         if inputs.is_empty() && outputs.is_empty() { String::new() } else { format!("{inputs} -> {outputs}") }
@@ -198,8 +197,14 @@ mod tests {
 
     #[test]
     fn a_difference_tells_what_came_went_moved_and_changed() {
-        let old = version(1, vec![subtask("tiles", "matmul", &["m"]), subtask("fuse", "gelu", &[]), subtask("old", "z", &[])]);
-        let new = version(2, vec![subtask("fuse", "gelu", &["n"]), subtask("wider tiles", "matmul", &["m"]), subtask("new", "y", &[])]);
+        let old = version(
+            1,
+            vec![subtask("tiles", "matmul", &["m"]), subtask("fuse", "gelu", &[]), subtask("old", "z", &[])],
+        );
+        let new = version(
+            2,
+            vec![subtask("fuse", "gelu", &["n"]), subtask("wider tiles", "matmul", &["m"]), subtask("new", "y", &[])],
+        );
         let difference = PlanDifference::between(&old, &new);
         assert_eq!(
             difference.lines(),

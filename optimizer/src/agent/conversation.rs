@@ -249,8 +249,7 @@ impl<'a> Conversation<'a> {
                 Err(error) => Arc::clone(error),
                 Ok(model) => {
                     let request_hash = request_hash(&link.label, request, turn);
-                    let asked =
-                        Asked { request, rendered, turn, request_hash: &request_hash, fell_back: &fell_back };
+                    let asked = Asked { request, rendered, turn, request_hash: &request_hash, fell_back: &fell_back };
                     match self.answer(model, asked).await {
                         Ok(answered) => {
                             *asked_first = place;

@@ -120,7 +120,9 @@ fn unusable(message: String) -> Unusable {
 /// Every metric has to be one of the evidence, and is kept with the value that it has there.
 fn support(diagnosis: &mut Diagnosis, evidence: &Evidence) -> Result<(), Unusable> {
     if diagnosis.metrics.is_empty() && !evidence.lines().is_empty() {
-        return Err(unusable("`metrics` is empty: name at least one of the listed metrics that shows the issue".to_owned()));
+        return Err(unusable(
+            "`metrics` is empty: name at least one of the listed metrics that shows the issue".to_owned(),
+        ));
     }
     for metric in &mut diagnosis.metrics {
         *metric = evidence.resolve(metric).map_err(unusable)?;

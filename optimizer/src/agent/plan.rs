@@ -107,7 +107,9 @@ pub enum PlanProblem {
         limit: f64,
     },
     /// A share that the profile contradicts.
-    #[error("`time_share` of subtask {subtask} is {share:.2}, but the profile of the reference shows {low:.2} to {high:.2}")]
+    #[error(
+        "`time_share` of subtask {subtask} is {share:.2}, but the profile of the reference shows {low:.2} to {high:.2}"
+    )]
     UnlikeProfile {
         /// Number of the subtask, from 1.
         subtask: usize,

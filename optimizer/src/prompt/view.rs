@@ -4,10 +4,10 @@ use nightshift_protocol::attempt::{Attempt, Diagnosis};
 use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
-use nightshift_protocol::tune::TuneReport;
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
+use nightshift_protocol::tune::TuneReport;
 use nightshift_protocol::verdict::{CheckCase, Severity};
 use serde::Serialize;
 

@@ -65,8 +65,9 @@ pub fn extract_program(reply: &str, before: Option<&str>) -> Result<String, Code
         return extract_code(reply);
     }
     let edits = parse_edits(&text)?;
-    let is_program =
-        |block: &Block| LANGUAGES.contains(&block.language.as_str()) && !holds_edits(&block.content) && !block.language.is_empty();
+    let is_program = |block: &Block| {
+        LANGUAGES.contains(&block.language.as_str()) && !holds_edits(&block.content) && !block.language.is_empty()
+    };
     if blocks(&text).iter().any(is_program) {
         return Err(CodeProblem::ProgramAndEdits);
     }
@@ -121,7 +122,9 @@ mod tests {
     fn edits_stand_for_the_program_that_they_make() {
         let edit = "<<<<<<< SEARCH\nint x;\n=======\nint y;\n>>>>>>> REPLACE\n";
         let before = Some("int a;\nint x;\n");
-        for reply in [edit.to_owned(), format!("So:\n```cpp\n{edit}```\n"), format!("<think>```cpp\nint q;\n```</think>{edit}")] {
+        for reply in
+            [edit.to_owned(), format!("So:\n```cpp\n{edit}```\n"), format!("<think>```cpp\nint q;\n```</think>{edit}")]
+        {
             assert_eq!(extract_program(&reply, before).as_deref(), Ok("int a;\nint y;\n"), "{reply}");
         }
         let both = format!("{edit}```cpp\nint z;\n```");

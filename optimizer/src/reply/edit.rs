@@ -119,7 +119,8 @@ pub fn parse_edits(text: &str) -> Result<Vec<Edit>, EditProblem> {
 /// guessed, and either all edits are made or none.
 pub fn apply_edits(program: &str, edits: &[Edit]) -> Result<String, EditProblem> {
     // The last line counts as one whether it ends or not.
-    let mut edited = if program.is_empty() || program.ends_with('\n') { program.to_owned() } else { format!("{program}\n") };
+    let mut edited =
+        if program.is_empty() || program.ends_with('\n') { program.to_owned() } else { format!("{program}\n") };
     for (number, edit) in (1..).zip(edits) {
         if edit.search.trim().is_empty() {
             return Err(EditProblem::EmptySearch { edit: number });

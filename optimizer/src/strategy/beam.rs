@@ -92,11 +92,8 @@ fn all_failed(run: &RunState, limits: &Limits, round: &[&Attempt], leader: &Atte
         return Some((by_rule("failed_in_a_row", Route::Replan, reason.clone()), Next::Replan { reason }));
     }
     let wanted = width(run, limits);
-    let mut openings: Vec<Opening> = round
-        .iter()
-        .filter_map(|attempt| Some(Failure::of(attempt.outcome)?.repair(attempt)))
-        .take(wanted)
-        .collect();
+    let mut openings: Vec<Opening> =
+        round.iter().filter_map(|attempt| Some(Failure::of(attempt.outcome)?.repair(attempt))).take(wanted).collect();
     if openings.is_empty() {
         openings = first_round(run, limits, leader.subtask);
     }
@@ -135,10 +132,9 @@ fn subtask_done(run: &RunState, limits: &Limits, leader: &Attempt, decided_by: D
             let decision = by("subtask_target", decided_by, Route::NextSubtask, reason.to_owned());
             (decision, Next::Attempts(first_round(run, limits, subtask)))
         }
-        AfterSubtask::GoOn { reason } => (
-            by_rule("target_ahead", Route::Optimize, reason),
-            Next::Attempts(next_round(run, limits, leader)),
-        ),
+        AfterSubtask::GoOn { reason } => {
+            (by_rule("target_ahead", Route::Optimize, reason), Next::Attempts(next_round(run, limits, leader)))
+        }
     }
 }
 

@@ -85,7 +85,9 @@ fn optimized(run: &RunState, last: &Attempt) -> Routed {
             Route::Optimize,
             format!("every round is used, though the Verifier sees: {}", diagnosis.critical_issue),
         ),
-        None => by_rule("no_diagnosis", Route::Optimize, "there is no diagnosis: the latest program goes on".to_owned()),
+        None => {
+            by_rule("no_diagnosis", Route::Optimize, "there is no diagnosis: the latest program goes on".to_owned())
+        }
     };
     let opening = Opening {
         subtask: last.subtask,

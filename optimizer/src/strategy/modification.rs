@@ -99,9 +99,8 @@ pub(super) fn choose_again(run: &RunState, parent: &Attempt, because: &str) -> O
 }
 
 fn asked(diagnosis: &Diagnosis, parent: &Attempt, adviser: &Attempt, tried: &[TriedModification]) -> Modification {
-    let is_same = |earlier: &&TriedModification| {
-        earlier.failed && same_modification(&earlier.text, &diagnosis.modification)
-    };
+    let is_same =
+        |earlier: &&TriedModification| earlier.failed && same_modification(&earlier.text, &diagnosis.modification);
     let failed = tried.iter().rev().find(is_same);
     Modification {
         text: diagnosis.modification.clone(),

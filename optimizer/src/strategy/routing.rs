@@ -197,10 +197,9 @@ pub(super) fn advised(run: &RunState, limits: &Limits, last: &Attempt) -> Advise
             let reason = format!("the Verifier asked for a new plan: {issue}");
             Advised::Routed((by_model(Route::Replan, reason.clone()), Next::Replan { reason }))
         }
-        Route::Replan => by_rule_alone(
-            "no_replan_left",
-            format!("the Verifier asked for a new plan, but none is left: {issue}"),
-        ),
+        Route::Replan => {
+            by_rule_alone("no_replan_left", format!("the Verifier asked for a new plan, but none is left: {issue}"))
+        }
         Route::Stop => {
             let reason = format!("the Verifier sees nothing more to gain: {issue}");
             Advised::Routed((by_model(Route::Stop, reason), Next::Stop(StopReason::VerifierStopped)))

@@ -216,9 +216,7 @@ impl RunState {
             Phase::Planning => vec![("plan".to_owned(), Open::Run)],
             Phase::Replanning { .. } => vec![(format!("replan{}", self.plans.len() + 1), Open::Run)],
             Phase::Attempting { step } => of_attempt(self.attempt_count(), *step).into_iter().collect(),
-            Phase::Round { lanes } => {
-                lanes.iter().filter_map(|lane| of_attempt(lane.attempt, lane.step?)).collect()
-            }
+            Phase::Round { lanes } => lanes.iter().filter_map(|lane| of_attempt(lane.attempt, lane.step?)).collect(),
             Phase::Waiting { .. } | Phase::Ended { .. } => Vec::new(),
         }
     }

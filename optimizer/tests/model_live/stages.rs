@@ -276,7 +276,10 @@ async fn a_plan_cannot_promise_more_than_amdahl_allows_nor_write_its_own_limits(
     let held = hold("plan", vec![says(&boasting.to_string())]).await;
     let Ok(StepOutput::Planned { plan, .. }) = &held.output else { panic!("{:?}", held.output) };
     let limits = plan.subtasks[0].limits.clone().unwrap();
-    assert_eq!((limits.share_from.as_str(), limits.amdahl_speedup, limits.expected_speedup), ("estimate", Some(4.0), Some(2.0)));
+    assert_eq!(
+        (limits.share_from.as_str(), limits.amdahl_speedup, limits.expected_speedup),
+        ("estimate", Some(4.0), Some(2.0))
+    );
 }
 
 #[tokio::test]

@@ -119,7 +119,8 @@ pub(super) fn check_targets(plan: &Plan) -> Result<(), PlanProblem> {
         };
         covered.extend(subtask.scope.iter().map(String::as_str));
         let limit = share.and_then(|share| amdahl_limit(share.min(1.0)));
-        if let Some((target, limit)) = subtask.target_speedup.zip(limit).filter(|(target, limit)| *target > limit * TARGET_SLACK)
+        if let Some((target, limit)) =
+            subtask.target_speedup.zip(limit).filter(|(target, limit)| *target > limit * TARGET_SLACK)
         {
             return Err(PlanProblem::AboveAmdahl { subtask: number, target, limit });
         }

@@ -38,8 +38,10 @@ impl Shares {
     pub(super) fn of(spec: &TaskSpec, profile: Option<&Profile>) -> Self {
         let Some(timeline) = profile.and_then(|profile| profile.timeline.as_ref()) else { return Self::default() };
         let on_device = (1.0 - timeline.host_share).clamp(0.0, 1.0);
-        let mut shares =
-            Self { operators: spec.operators.iter().map(|operator| operator.name.clone()).collect(), ..Self::default() };
+        let mut shares = Self {
+            operators: spec.operators.iter().map(|operator| operator.name.clone()).collect(),
+            ..Self::default()
+        };
         for kernel in &timeline.kernels {
             let share = kernel.share * on_device;
             let owners = owners(kernel, &shares.operators);
@@ -166,7 +168,11 @@ mod tests {
         assert_eq!(Shares::of(&spec, None).of_scope(&["gelu".to_owned()]), None);
         assert_eq!(
             shares.lines(),
-            ["`softmax`: 25 % of a call", "`bias` with `gelu`: 12 % of a call", "kernels that name no operator: 12 % of a call"]
+            [
+                "`softmax`: 25 % of a call",
+                "`bias` with `gelu`: 12 % of a call",
+                "kernels that name no operator: 12 % of a call"
+            ]
         );
     }
 }
