@@ -130,7 +130,7 @@ async fn what_a_model_said_is_an_answer_and_nobody_else_is_asked() {
         (Server::start(vec![stream(&refusal)]).await, Server::start(vec![good(KIND, &good_plan())]).await);
     let bench = bench_with_spare();
     let failure = planned(&bench, &agents(two(first.endpoint(KIND), spare.endpoint(KIND)))).await.unwrap_err();
-    assert_eq!(failure.code, "model.no_plan");
+    assert_eq!(failure.code, "model.refused");
     assert_eq!(spare.requests(), 0);
 }
 

@@ -325,7 +325,7 @@ async fn verifier_and_judge_are_told_in_the_words_of_a_gpu() {
     let StepOutput::Judged { calls, .. } = output else { panic!("{output:?}") };
     assert_told(
         &bench.memory.text(&calls[0].prompt),
-        &["quality for the cuda target", "coalesced accesses of 16 bytes"],
+        &["how well the machine is used", "coalesced accesses of 16 bytes"],
     );
 }
 
