@@ -17,7 +17,7 @@ use serde_json::Value;
 /// A configuration in which each role has a command of its own that gives the bundled reply.
 fn configuration(folder: &Path) -> PathBuf {
     let replies = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/row_softmax/replies");
-    let mut text = String::new();
+    let mut sections = Vec::new();
     for (name, reply) in [
         ("plans", "plan.md"),
         ("codes", "subtask1.attempt1.write_code.md"),
@@ -25,12 +25,12 @@ fn configuration(folder: &Path) -> PathBuf {
         ("judges", "subtask1.attempt1.judge.md"),
     ] {
         let file = replies.join(reply);
-        text.push_str(&format!("[models.{name}]\nkind = \"command\"\ncommand = [\"cat\", {file:?}]\n"));
+        sections.push(format!("[models.{name}]\nkind = \"command\"\ncommand = [\"cat\", {file:?}]\n"));
     }
-    text.push_str("[models.fails]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no credit >&2; exit 9\"]\n");
-    text.push_str("[roles.judge]\nmodel = \"judges/from-the-configuration\"\n");
+    let fails = "[models.fails]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no credit >&2; exit 9\"]\n";
+    sections.extend([fails, "[roles.judge]\nmodel = \"judges/from-the-configuration\"\n"].map(str::to_owned));
     let path = folder.join("config.toml");
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, sections.concat()).unwrap();
     path
 }
 

@@ -13,25 +13,26 @@ pub(crate) fn lines(costs: &[RoleCost]) -> Vec<String> {
 fn line(cost: &RoleCost) -> String {
     let role = cost.role.map_or("role unknown", AgentRole::as_str);
     let models = cost.models.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut line = format!(
-        "{role}: {} of {models}; {} tokens read, {} written",
+    let uncounted = match cost.uncounted_calls {
+        0 => String::new(),
+        number => format!(" ({} without a count)", calls(number)),
+    };
+    let priced = cost.calls.saturating_sub(cost.unpriced_calls);
+    let price = match (priced, cost.unpriced_calls) {
+        (0, _) => "price unknown".to_owned(),
+        (_, 0) => dollars(cost.price_microusd),
+        (_, unpriced) => format!("{}, and {} of unknown price", dollars(cost.price_microusd), calls(unpriced)),
+    };
+    let stood_in = match cost.fallback_calls {
+        0 => String::new(),
+        number => format!("; {} answered by a stand-in", calls(number)),
+    };
+    format!(
+        "{role}: {} of {models}; {} tokens read, {} written{uncounted}; {price}{stood_in}",
         calls(cost.calls),
         cost.input_tokens,
         cost.output_tokens
-    );
-    if cost.uncounted_calls > 0 {
-        line.push_str(&format!(" ({} without a count)", calls(cost.uncounted_calls)));
-    }
-    let priced = cost.calls.saturating_sub(cost.unpriced_calls);
-    line.push_str(&match (priced, cost.unpriced_calls) {
-        (0, _) => "; price unknown".to_owned(),
-        (_, 0) => format!("; {}", dollars(cost.price_microusd)),
-        (_, unpriced) => format!("; {}, and {} of unknown price", dollars(cost.price_microusd), calls(unpriced)),
-    });
-    if cost.fallback_calls > 0 {
-        line.push_str(&format!("; {} answered by a stand-in", calls(cost.fallback_calls)));
-    }
-    line
+    )
 }
 
 fn calls(number: u32) -> String {

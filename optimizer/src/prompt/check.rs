@@ -52,12 +52,14 @@ pub(super) fn problems(
 ) -> Vec<PromptProblem> {
     let mut given: BTreeMap<(String, String), Given> = BTreeMap::new();
     let mut used: BTreeSet<String> = answered.iter().map(|name| (*name).to_owned()).collect();
-    let globals: BTreeSet<String> = environment.globals().map(|(name, _)| name.to_owned()).collect();
+    let mut known: BTreeSet<String> = environment.globals().map(|(name, _)| name.to_owned()).collect();
+    // What a template assigns is known in those that it includes, too.
+    known.extend(sources.values().flat_map(|source| assigned(source)));
     for sight in seen {
         for name in with_inclusions(sources, &sight.names) {
             let Ok(template) = environment.get_template(&name) else { continue };
             for path in template.undeclared_variables(true) {
-                if path.split('.').next().is_some_and(|first| globals.contains(first)) {
+                if path.split('.').next().is_some_and(|first| known.contains(first)) {
                     continue;
                 }
                 let given = given.entry((name.clone(), path.clone())).or_default();
@@ -86,6 +88,16 @@ pub(super) fn problems(
         problems.push(PromptProblem { template: template.clone(), line: None, message });
     }
     problems
+}
+
+/// Names that a template assigns: `{% set NAME = ... %}`, `{% with NAME = ... %}`.
+fn assigned(source: &str) -> Vec<String> {
+    let blocks = source.split("{%").skip(1).map(|block| block.trim_start_matches(['-', ' ']));
+    blocks
+        .filter_map(|block| block.strip_prefix("set ").or_else(|| block.strip_prefix("with ")))
+        .filter_map(|rest| rest.split(['=', ' ', '%']).find(|word| !word.is_empty()))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Whether there is a value at the end of a path; none when that cannot be told, because something before it is no map.
@@ -155,6 +167,12 @@ mod tests {
         assert_eq!(look_up(&values, "attempt.nubmer"), Some(false));
         assert_eq!(look_up(&values, "attempt.build.log"), None, "it is none here, so nobody can tell");
         assert_eq!(look_up(&values, "nothing"), Some(false));
+    }
+
+    #[test]
+    fn what_a_template_assigns_is_known() {
+        let source = "{% set seen = attempt.gpu %}{%- with a=1 %}{{ b }}{% if set %}";
+        assert_eq!(assigned(source), ["seen", "a"]);
     }
 
     #[test]
