@@ -2,11 +2,15 @@
 
 mod control;
 mod files;
+mod models;
+mod reward;
+mod prompts;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::Target;
 
@@ -17,7 +21,12 @@ pub(crate) use control::{
     Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Token,
     TokenCommand, TokenCreate,
 };
-pub(crate) use files::{Export, ExportFormat, Import, Prune};
+pub(crate) use files::{Export, ExportCommand, ExportFormat, Import, Prune};
+pub(crate) use models::ModelFlags;
+pub(crate) use reward::{
+    ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards,
+};
+pub(crate) use prompts::{Prompts, PromptsCommand};
 
 /// Heading of the flags of every command, which otherwise hide a command's own.
 const GLOBAL: &str = "Options of every command";
@@ -138,14 +147,18 @@ pub(crate) enum Command {
     Release(Release),
     /// Make, list and end tokens of the server
     Token(Token),
-    /// Write a campaign with everything about it to one file
+    /// Write a campaign with everything about it to one file, or training rows to a folder
     Export(Export),
+    /// Score history anew, or score programs for a trainer
+    Reward(Reward),
     /// Store a campaign from the file that `export` wrote
     Import(Import),
     /// Delete campaigns that ended long ago, and artifacts that nothing names
     Prune(Prune),
     /// Check what a campaign needs on this machine, and say what to do about what is missing
     Doctor(Doctor),
+    /// Look after the prompts
+    Prompts(Prompts),
     /// Show the configuration
     Config(Config),
     /// Write the completions of a shell to standard output
@@ -200,9 +213,9 @@ pub(crate) struct Run {
     /// Folders with a task.toml, or names of bundled examples
     #[arg(required = true, value_name = "TASK")]
     pub(crate) tasks: Vec<String>,
-    /// PROVIDER/NAME, or `scripted` for the replies beside the tasks
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: String,
+    /// Which models it asks
+    #[command(flatten)]
+    pub(crate) models: ModelFlags,
     /// Store the replies below this folder, where `--model scripted` can play them back
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
@@ -212,6 +225,12 @@ pub(crate) struct Run {
     /// Let the model's code run without a file and network sandbox, where this machine has none
     #[arg(long)]
     pub(crate) allow_unsandboxed: bool,
+    /// Give the prompts no notes about how programs become faster
+    #[arg(long)]
+    pub(crate) no_notes: bool,
+    /// Neither use what other runs learned, nor leave anything to them
+    #[arg(long)]
+    pub(crate) no_lessons: bool,
     /// Stop a run when the lower bound of its confirmed speedup reaches this
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
@@ -221,12 +240,25 @@ pub(crate) struct Run {
     /// Replans of a run
     #[arg(long, value_name = "N")]
     pub(crate) max_replans: Option<u32>,
+    /// How a run searches: stitch, forge, or beam
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = strategy)]
+    pub(crate) strategy: String,
+    /// Candidates that are written at the same time, with a strategy that does so
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CANDIDATES_PER_ROUND)))]
+    pub(crate) candidates: Option<u32>,
+    /// Values of a program's tunables that are tried; 0 tries none
+    #[arg(long, value_name = "N")]
+    pub(crate) max_variants: Option<u32>,
     /// What it may use and when it may work
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
     /// How it is followed and what comes after
     #[command(flatten)]
     pub(crate) follow: Following,
+}
+
+fn strategy(text: &str) -> Result<String, String> {
+    if is_known(text) { Ok(text.to_owned()) } else { Err(format!("expected one of {}", known_names())) }
 }
 
 fn target(text: &str) -> Result<Target, String> {

@@ -18,11 +18,13 @@ mod list;
 mod logs;
 mod pause;
 mod priority;
+mod prompts;
 mod prune;
 mod reject;
 mod release;
 mod resume;
 mod retry;
+mod reward;
 mod run;
 mod serve;
 mod show;
@@ -60,9 +62,11 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Release(args) => release::run(context, args).await,
         Command::Token(args) => token::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
+        Command::Reward(args) => reward::run(context, args).await,
         Command::Import(args) => import::run(context, args).await,
         Command::Prune(args) => prune::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
+        Command::Prompts(args) => prompts::run(context, args.command).await,
         Command::Config(args) => config::run(context, args.command),
         Command::Completions(args) => completions::run(context, args.shell),
     }

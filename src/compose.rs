@@ -1,6 +1,7 @@
 //! Putting server, store, agents, dashboard and worker together in one process.
 
 mod agents;
+mod knowledge;
 mod late_router;
 mod worker;
 
@@ -88,6 +89,13 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         Some(url) => SqlStore::open_postgres(url.expose_secret(), nightshift_store::PostgresOptions::default()).await?,
         None => SqlStore::open_sqlite(&data_dir, nightshift_store::OpenOptions::default()).await?,
     });
+    if start.drives
+        && let Err(failure) = knowledge::load(context, &*store).await
+    {
+        // The first failure is the one that tells.
+        let _ = store.close().await;
+        return Err(failure);
+    }
     let token = config.server.token.clone().map_or_else(random_token, Ok)?;
     let worker_token = config.server.worker_token.clone().map_or_else(random_token, Ok)?;
     let settings = ServerConfig {

@@ -23,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) log: String,
     /// A price table that is added to the built-in one.
     pub(crate) prices: Option<PathBuf>,
+    /// Folder of templates that replace those of the same name.
+    pub(crate) prompts: Option<PathBuf>,
     /// The database.
     #[serde(default)]
     pub(crate) database: DatabaseSection,
@@ -30,9 +32,35 @@ pub(crate) struct Config {
     pub(crate) server: ServerSection,
     /// The local worker.
     pub(crate) worker: WorkerSection,
+    /// What prompts are given beside a run's own history.
+    #[serde(default)]
+    pub(crate) knowledge: KnowledgeSection,
     /// Model endpoints by name, added to the built-in ones.
     #[serde(default)]
     pub(crate) models: BTreeMap<String, serde_json::Value>,
+    /// Models and parameters of single roles: `planner`, `coder`, `verifier`, `judge`.
+    #[serde(default)]
+    pub(crate) roles: BTreeMap<String, RoleSection>,
+}
+
+/// A role.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RoleSection {
+    /// Its models, separated by commas: the first one is asked first.
+    pub(crate) model: Option<String>,
+    /// Sampling temperature.
+    pub(crate) temperature: Option<f32>,
+    /// Limit of a reply in tokens.
+    pub(crate) max_output_tokens: Option<u32>,
+}
+
+/// What prompts are given beside a run's own history.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KnowledgeSection {
+    /// Folder with notes and documents of one's own, searched beside those that ship with the program.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// The database.

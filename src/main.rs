@@ -16,6 +16,7 @@ mod failure;
 mod follow;
 mod interrupt;
 mod limits;
+mod models;
 mod output;
 mod present;
 mod progress;
@@ -23,7 +24,9 @@ mod random;
 mod record;
 mod resolve;
 mod results;
+mod reward_call;
 mod server_file;
+mod stored_runs;
 mod submit;
 
 use std::ffi::OsString;

@@ -1,9 +1,12 @@
 //! How values look in tables and lines.
 
+pub(crate) mod cost;
 pub(crate) mod gpu;
 pub(crate) mod limits;
+pub(crate) mod score;
 
 use chrono::{DateTime, Local};
+use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
 use nightshift_protocol::measurement::{Interval, Measurement};
@@ -228,6 +231,18 @@ pub(crate) fn cost<'a>(views: impl Iterator<Item = &'a RunView>) -> String {
         line = format!("{line}; of these {} of steps that failed", count(failed, "call"));
     }
     line
+}
+
+/// What a subtask can give, in brackets.
+pub(crate) fn plan_limits(limits: &SubtaskLimits) -> String {
+    let said = [
+        (limits.expected_speedup, "expected"),
+        (limits.amdahl_speedup, "by Amdahl's law at most"),
+        (limits.roofline_speedup, "by the roofline at most"),
+    ];
+    let said: Vec<String> =
+        said.into_iter().filter_map(|(speedup, what)| speedup.map(|speedup| format!("{what} {speedup:.2}x"))).collect();
+    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
 #[cfg(test)]

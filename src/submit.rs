@@ -4,13 +4,14 @@ use nightshift_client::Client;
 use nightshift_protocol::api::{CampaignDetail, CreateCampaign, Page};
 use nightshift_protocol::api::{CampaignSummary, ControlAction};
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice};
+use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, KnowledgeUse};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::task::TaskGoal;
 
 use crate::examples::LoadedTask;
 use crate::failure::{Failure, Result};
 use crate::limits::Limits;
+use crate::models::Models;
 
 /// Earlier campaigns that are looked at for an equal one, newest first.
 const MAX_LOOKED_AT: u32 = 100;
@@ -20,15 +21,19 @@ pub(crate) struct Wanted {
     /// Name of the campaign.
     pub(crate) name: String,
     /// Where replies come from.
-    pub(crate) model: ModelChoice,
+    pub(crate) models: Models,
     /// Values over the tasks' own.
     pub(crate) goal: TaskGoal,
+    /// How its runs search.
+    pub(crate) strategy: String,
     /// Whether a live model's code may run without a sandbox.
     pub(crate) allow_unsandboxed: bool,
     /// The tasks.
     pub(crate) tasks: Vec<LoadedTask>,
     /// What it may use and when it may work.
     pub(crate) limits: Limits,
+    /// What prompts are given beside a run's own history.
+    pub(crate) knowledge: KnowledgeUse,
     /// Begin a new one in any case.
     pub(crate) always_new: bool,
 }
@@ -63,22 +68,24 @@ pub(crate) async fn submit(client: &Client, wanted: Wanted) -> Result<Submitted>
 }
 
 async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
+    let Models { model, plan } = &wanted.models;
+    let needs_script = plan.needs_script(model);
     let mut tasks = Vec::with_capacity(wanted.tasks.len());
     for task in &wanted.tasks {
         let bundle = serde_json::to_vec(&task.bundle).map_err(|error| unreadable(&error))?;
-        let scripted_replies = match (&wanted.model, &task.replies) {
-            (ModelChoice::Scripted, Some(replies)) => {
+        let scripted_replies = match (needs_script, &task.replies) {
+            (true, Some(replies)) => {
                 let text = serde_json::to_vec(replies).map_err(|error| unreadable(&error))?;
                 Some(client.put_artifact(&text).await?)
             }
-            (ModelChoice::Scripted, None) => {
+            (true, None) => {
                 return Err(Failure::new(
                     "task.no_replies",
                     format!("the task `{}` has no folder `replies` to be played back", task.bundle.spec.name),
                 )
                 .hint("use a live model with --model PROVIDER/NAME, or record one with --record DIR"));
             }
-            (ModelChoice::Live { .. }, _) => None,
+            (false, _) => None,
         };
         tasks.push(CampaignTask {
             name: task.bundle.spec.name.clone(),
@@ -89,8 +96,11 @@ async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
     Ok(CampaignSpec {
         schema: CAMPAIGN_SCHEMA,
         name: wanted.name.clone(),
-        model: wanted.model.clone(),
-        strategy: "stitch".to_owned(),
+        model: model.clone(),
+        models: plan.clone(),
+        knowledge: wanted.knowledge,
+        untrusted_replies: false,
+        strategy: wanted.strategy.clone(),
         goal: wanted.goal.clone(),
         allow_unsandboxed: wanted.allow_unsandboxed,
         budget: wanted.limits.budget,
@@ -106,7 +116,7 @@ async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
 /// The newest campaign that asked for exactly the same.
 async fn newest_equal(client: &Client, spec: &CampaignSpec) -> Result<Option<CampaignDetail>> {
     let page: Page<CampaignSummary> = client.campaigns(Some(MAX_LOOKED_AT), None).await?;
-    let label = spec.model.label();
+    let label = spec.models.label(&spec.model);
     for summary in page.items.iter().filter(|summary| summary.name == spec.name && summary.model == label) {
         let detail = client.campaign(&summary.id).await?;
         if detail.spec == *spec {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 33] = [
+const AREAS: [&str; 35] = [
     "access",
     "agent",
     "archive",
@@ -28,6 +28,8 @@ const AREAS: [&str; 33] = [
     "page",
     "profile",
     "reply",
+    "reward",
+    "rollouts",
     "request",
     "run",
     "sandbox",

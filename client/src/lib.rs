@@ -12,6 +12,7 @@ mod download;
 mod error;
 mod operations;
 mod runs;
+mod scores;
 mod transport;
 mod workers;
 

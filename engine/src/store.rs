@@ -8,6 +8,7 @@ mod campaign;
 mod change;
 mod error;
 mod kept;
+mod knowledge;
 mod read;
 mod run;
 mod server;
@@ -31,6 +32,7 @@ pub use self::change::{Change, Changed, ClaimRequest, DeviceLane, Report, Report
 pub use self::error::StoreError;
 use self::error::mismatch;
 pub use self::kept::{ArtifactProgress, ModelCallRecord, TokenRecord};
+pub use self::knowledge::{KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, ScoreRecord};
 pub use self::read::{PageRequest, StoreGauges};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
 pub use self::server::{Notice, Pulse, ServerRecord};
@@ -376,6 +378,11 @@ pub trait Store: Send + Sync {
         call: ModelCallRecord,
         artifacts: Vec<(ArtifactHash, Vec<u8>)>,
     ) -> Result<(), StoreError>;
+
+    /// Notes, lessons and later scores; none where a store keeps nothing of the kind.
+    fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        None
+    }
 
     /// Kind of database: `sqlite` or `postgres`.
     fn kind(&self) -> &'static str;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nightshift_engine::store::KnowledgeStore;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
@@ -16,21 +17,27 @@ use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::{PlanVersion, Subtask};
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::time::TimestampMs;
 use secrecy::SecretString;
 
-use crate::model::{Catalog, Model, ModelError, PriceTable, Recorder, ScriptedModel};
+use crate::model::{Catalog, PriceTable, Recorder};
 use crate::prompt::Prompts;
 
 mod budget;
+mod chain;
 mod conversation;
+mod correct;
 mod diagnose;
+mod evidence;
 mod judge;
 mod plan;
+mod rehearsal;
 mod schema;
 mod write_code;
 
 pub use self::budget::{BUDGET_EXHAUSTED, BUDGET_WAIT, budget_exhausted, budget_wait, exhausted_resource};
 pub use self::plan::{MAX_SUBTASKS, PlanProblem, validate_plan};
+pub use self::rehearsal::{Rehearsal, RehearsedStep, rehearse};
 
 /// Limit of a reply in tokens, when nothing else is configured: room for reasoning and a long program.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 32_768;
@@ -62,6 +69,11 @@ pub trait AgentPorts: Send + Sync {
 
     /// Settles a live call that was not answered: gives back what was set aside, and notes what of it counts as used.
     async fn settle_call(&self, released: &[Amount], used: &[Amount]) -> Result<(), StepFailure>;
+
+    /// Notes and lessons, and what time it is for them; none where there are none.
+    fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {
+        None
+    }
 }
 
 /// An answered call, to be committed.
@@ -156,15 +168,25 @@ impl Agents {
     pub async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         match step.input {
             StepInput::Plan { task, prepared, hints } => plan::plan(self, ports, step, task, prepared, hints).await,
-            StepInput::Replan { task, prepared, previous, reason, history, hints } => {
-                plan::replan(self, ports, step, plan::Replan { task, prepared, previous, reason, history, hints }).await
+            StepInput::Replan { task, prepared, previous, reason, history, memory, hints } => {
+                plan::replan(
+                    self,
+                    ports,
+                    step,
+                    plan::Replan { task, prepared, previous, reason, history, memory, hints },
+                )
+                .await
             }
             StepInput::WriteCode { task, prepared, request } => {
                 write_code::write_code(self, ports, step, task, prepared, request).await
             }
-            StepInput::Diagnose { task, prepared, plan, attempt, history, hints } => {
-                let given = diagnose::Diagnose { task, prepared, plan, attempt, history, hints };
-                diagnose::diagnose(self, ports, step, given).await
+            StepInput::Diagnose { task, prepared, plan, attempt, history, memory, hints } => {
+                let given = diagnose::Diagnose { task, prepared, plan, attempt, history, memory, hints };
+                if attempt.outcome.is_correct() {
+                    diagnose::diagnose(self, ports, step, given).await
+                } else {
+                    correct::correct(self, ports, step, given).await
+                }
             }
             StepInput::Judge { task, plan, attempt, parent_source, modification, parent_speedup } => {
                 let judge = judge::Judge {
@@ -181,6 +203,7 @@ impl Agents {
             | StepInput::Build { .. }
             | StepInput::Check { .. }
             | StepInput::Sanitize { .. }
+            | StepInput::Tune { .. }
             | StepInput::Measure { .. }
             | StepInput::Profile { .. } => Err(StepFailure::fatal(
                 "agent.wrong_step",
@@ -189,28 +212,10 @@ impl Agents {
         }
     }
 
-    /// The model that the run was created with.
-    async fn model(&self, ports: &dyn AgentPorts, run_input: &RunInput) -> Result<Arc<dyn Model>, Opening> {
-        match &run_input.model {
-            ModelChoice::Scripted => {
-                let Some(replies) = &run_input.scripted_replies else {
-                    let message = format!("the task `{}` came without a folder of replies", run_input.task_name);
-                    return Err(Opening::Model(ModelError::NoScript { message }));
-                };
-                let bytes = ports.get_artifact(replies).await.map_err(Opening::Step)?;
-                Ok(Arc::new(ScriptedModel::from_json(&bytes).map_err(Opening::Model)?))
-            }
-            live @ ModelChoice::Live { .. } => {
-                self.config.catalog.open(live, &*self.config.keys).map_err(Opening::Model)
-            }
-        }
+    /// Whether the endpoint of a choice is known to these agents; nothing is said about its key or its model.
+    pub fn knows(&self, choice: &ModelChoice) -> Result<(), StepFailure> {
+        self.config.catalog.knows(choice).map_err(StepFailure::from)
     }
-}
-
-/// Why a model could not be opened.
-enum Opening {
-    Model(ModelError),
-    Step(StepFailure),
 }
 
 async fn load_task(ports: &dyn AgentPorts, task: &ArtifactHash) -> Result<TaskBundle, StepFailure> {

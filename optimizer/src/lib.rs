@@ -4,10 +4,12 @@
 //! store through the [`agent::AgentPorts`] trait. Nothing here knows SQL, HTTP servers or processes.
 
 pub mod agent;
+pub mod knowledge;
 pub mod model;
 pub mod prompt;
 pub mod reply;
 pub mod reward;
+pub mod rollout;
 pub mod rubric;
 pub mod screen;
 pub mod strategy;

@@ -4,6 +4,7 @@
 //! them, and Anthropic's messages. A general client crate was tried on paper and left out: it hides the `Retry-After`
 //! header, the bytes on the wire and the moment at which they arrive, and these are what decides between a reply that
 //! was cut off, a server that is busy, and one that is gone. A campaign that runs unattended has to tell them apart.
+//! A third way is a program of this machine that reads the prompt and writes the reply.
 //!
 //! What is in this module: [`Catalog`] knows the endpoints and opens models; [`Model`] answers one request, with bounded
 //! retries of its own for passing trouble; [`ScriptedModel`] answers from texts that were written beforehand;
@@ -18,6 +19,7 @@ use nightshift_protocol::step::StepFailure;
 mod anthropic;
 mod catalog;
 mod chat_completions;
+mod command;
 mod endpoint;
 mod error;
 mod live;
@@ -30,7 +32,8 @@ mod scripted;
 mod stream;
 mod transport;
 
-pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_choice};
+pub use self::catalog::{Catalog, InvalidModelName, KeyLookup, SCRIPTED, parse_chain, parse_choice};
+pub use self::command::{CommandConfig, CommandKind};
 pub use self::endpoint::{EndpointConfig, MaxTokensField, StructuredReplies, Timeouts, WireFormat, default_endpoints};
 pub use self::error::ModelError;
 pub use self::price::{PriceError, PriceTable};

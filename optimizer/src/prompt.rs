@@ -4,13 +4,18 @@
 //! prompt carries a version: the hash of the sources of exactly those templates that it was made from, so that two
 //! results can be told apart by what the models were told.
 
+mod check;
 mod format;
 mod gpu;
 mod library;
+mod memory;
 mod view;
 
+pub use self::check::PromptProblem;
+pub(crate) use self::check::place_of;
 pub(crate) use self::gpu::GpuProfileView;
 pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
+pub(crate) use self::memory::MemoryView;
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};
 
 /// Text of the native contract, which every author of a program is shown.

@@ -1,4 +1,4 @@
-//! The reward: a pure, versioned function of correctness, speedup and rubric. Its inputs are stored with its result, so
+//! The reward: pure, versioned functions of correctness, speedup and rubric ([`formula`] names them all). Its inputs are stored with its result, so
 //! that history can be scored anew when the function changes.
 //!
 //! Version 1, with `s` the speedup and `total` the sum of four scores of 1 to 5:
@@ -13,6 +13,9 @@
 //!
 //! Without a judge's answer the reward is the base alone, clamped in the same way, and the breakdown says so by an
 //! absent total: a missing judge is never a neutral score.
+
+pub mod formula;
+pub mod recompute;
 
 use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, Skill};
 

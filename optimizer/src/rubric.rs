@@ -5,11 +5,14 @@
 //! honest, unremarkable program gets, and also what is given where the evidence cannot tell; the reason says which.
 //! What only a reader of the source can see is the model judge's part.
 
+mod anchors;
 mod anti_hacking;
 mod engineering;
 mod gpu;
 mod operators;
 mod request;
+
+pub use anchors::{Anchors, Dimension, anchors};
 
 use nightshift_protocol::attempt::{Attempt, Stage};
 use nightshift_protocol::measurement::Interval;
@@ -19,7 +22,7 @@ use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 
 /// Version of the rules: they change, and scores of different versions are not compared.
-pub const RULES_VERSION: u32 = 3;
+pub const RULES_VERSION: u32 = 4;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +91,7 @@ pub struct Before<'a> {
 /// Scores the evidence of an attempt.
 #[must_use]
 pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skill, before: Before<'_>) -> RulePart {
-    let (anti_hacking, honesty) = anti_hacking::score(&attempt.findings);
+    let (anti_hacking, honesty) = anti_hacking::score(spec, attempt);
     let (cuda_engineering, engineering) = engineering::score(attempt, skill, before.parent_speedup);
     let (operator_coverage, coverage) = operators::coverage(spec, plan, attempt, skill);
     let (skill_compliance, compliance) = match skill {
@@ -100,6 +103,13 @@ pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skil
         reasons: vec![honesty, engineering, coverage, compliance],
         major_hacking: is_major_hacking(&attempt.findings),
     }
+}
+
+/// The class of the heaviest operator of a scope; the class that the first name of a scope without known operators
+/// suggests, itself. None for an empty scope.
+#[must_use]
+pub fn heaviest_class(spec: &TaskSpec, scope: &[String]) -> Option<String> {
+    operators::heaviest_class(spec, scope).or_else(|| scope.first().map(|name| name.to_ascii_lowercase()))
 }
 
 fn is_repair(stage: Stage) -> bool {

@@ -1,25 +1,126 @@
 //! Strategies: what a run does next, as pure functions of its history.
 //!
-//! There is one so far, [`StitchWorkflow`]: plan, write, verify, and route by the Verifier's evidence. Nothing in here
-//! does anything: no I/O, no clock, no randomness. The same history gives the same decisions.
+//! Nothing in here does anything: no I/O, no clock, no randomness. The same history gives the same decisions.
+//!
+//! [`StrategyWorkflow`] folds events into the state of a run, climbs the Verifier's ladder for each attempt, and asks a
+//! [`Strategy`] three things: how the first attempts begin, where the run goes once attempts are finished, and what the
+//! agents are given on the way. A strategy is one file in this folder and one line in [`STRATEGIES`].
 
 mod advice;
 mod attempt;
+mod beam;
+mod forge;
+mod gain;
 mod gate;
 mod goal;
 mod history;
+mod memory;
+mod modification;
 mod order;
 mod routing;
 mod sanitize;
 mod share;
 mod state;
 mod stitch;
+mod tune;
+mod workflow;
 
 pub use advice::{MAX_ADVICE_CHARS, MAX_HINTS};
 pub use goal::{
-    DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_REPLANS, DEFAULT_MIN_GAIN, DEFAULT_REPLAN_AFTER_FAILED,
-    DEFAULT_REPLAN_AFTER_STAGNANT, MAX_ATTEMPTS, effective_goal,
+    DEFAULT_CANDIDATES_PER_ROUND, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_REPLANS, DEFAULT_MIN_GAIN,
+    DEFAULT_REPLAN_AFTER_FAILED, DEFAULT_REPLAN_AFTER_STAGNANT, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, effective_goal,
 };
 pub use history::{MAX_HISTORY_LINE_CHARS, MAX_HISTORY_LINES};
+pub use memory::MAX_MEMORY_TOKENS;
+pub use modification::same_modification;
 pub use order::{cost_ms, retry_policy, timeout_ms};
-pub use stitch::{STRATEGY, StitchWorkflow, initial_digest, view};
+pub use tune::DEFAULT_MAX_VARIANTS;
+pub use workflow::{StrategyWorkflow, initial_digest, view};
+
+use nightshift_engine::workflow::WorkflowError;
+use nightshift_protocol::attempt::RouteDecision;
+
+use self::routing::{Next, Opening};
+use self::state::RunState;
+
+/// The strategy of a campaign that names none.
+pub const DEFAULT_STRATEGY: &str = "stitch";
+
+/// Every strategy, the default first.
+static STRATEGIES: &[&dyn Strategy] = &[&stitch::Stitch, &forge::Forge, &beam::Beam];
+
+/// How a run searches. Pure: what it is asked, it answers from the state alone.
+trait Strategy: Sync {
+    /// Its name in campaigns.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in one line for people.
+    fn about(&self) -> &'static str;
+
+    /// Attempts of a run, unless task or campaign say otherwise.
+    fn default_max_attempts(&self) -> u32 {
+        DEFAULT_MAX_ATTEMPTS
+    }
+
+    /// Whether a Planner is asked. Without one, the whole program is the only subtask.
+    fn plans(&self) -> bool {
+        true
+    }
+
+    /// Whether the Verifier says what to mend in an attempt that failed.
+    fn corrects(&self) -> bool {
+        false
+    }
+
+    /// Whether agents are told what was tried before the attempt that they start from.
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    /// The attempts that begin under the plan in force.
+    fn begin(&self, run: &RunState) -> Vec<Opening>;
+
+    /// Where the run goes, now that these attempts are finished: they were in the works together, and all others were
+    /// finished before.
+    fn next(&self, run: &RunState, finished: &[u32]) -> Result<(RouteDecision, Next), WorkflowError>;
+}
+
+/// The strategy of that name.
+fn find(name: &str) -> Option<&'static dyn Strategy> {
+    STRATEGIES.iter().copied().find(|strategy| strategy.name() == name)
+}
+
+/// Whether there is a strategy of that name.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    find(name).is_some()
+}
+
+/// Every strategy with what it does, the default first.
+#[must_use]
+pub fn known() -> Vec<(&'static str, &'static str)> {
+    STRATEGIES.iter().map(|strategy| (strategy.name(), strategy.about())).collect()
+}
+
+/// The names of every strategy, for a message.
+#[must_use]
+pub fn known_names() -> String {
+    STRATEGIES.iter().map(|strategy| strategy.name()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_first_and_no_name_is_given_twice() {
+        let names: Vec<&str> = known().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names.first(), Some(&DEFAULT_STRATEGY));
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        assert!(names.iter().all(|name| is_known(name)) && !is_known("magic"));
+        assert_eq!(known_names(), names.join(", "));
+    }
+}

@@ -6,6 +6,8 @@
 mod agents;
 #[path = "model_live/budget.rs"]
 mod budget;
+#[path = "model_live/chain.rs"]
+mod chain;
 #[path = "model_live/cuda.rs"]
 mod cuda;
 #[path = "model_live/examples.rs"]
@@ -16,5 +18,7 @@ mod fixture;
 mod prompts;
 #[path = "model_live/server.rs"]
 mod server;
+#[path = "model_live/stages.rs"]
+mod stages;
 #[path = "model_live/wire.rs"]
 mod wire;

@@ -1,9 +1,12 @@
-//! The Stitch strategy, driven over made-up and over recorded histories.
+//! The strategies, driven over made-up and over recorded histories.
 
 mod strategy {
+    pub(crate) mod beam;
     pub(crate) mod examples;
     pub(crate) mod facts;
     pub(crate) mod failures;
+    pub(crate) mod forge;
+    pub(crate) mod memory;
     pub(crate) mod order;
     pub(crate) mod people;
     pub(crate) mod random;
@@ -11,5 +14,7 @@ mod strategy {
     pub(crate) mod routes;
     pub(crate) mod sanitize;
     pub(crate) mod script;
+    pub(crate) mod searches;
     pub(crate) mod simulator;
+    pub(crate) mod tune;
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
+use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
 use crate::budget::Resource;
 use crate::cuda_build::CudaBuild;
 use crate::measurement::{CompilerMessage, CompilerReport, CostPart, Interval, Measurement, Profile};
@@ -10,6 +11,8 @@ use crate::model_call::ModelCallSummary;
 use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::signal::Gate;
+use crate::tunable::Tunable;
+use crate::tune::TuneReport;
 use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
 
 /// Why the Coder writes.
@@ -124,6 +127,12 @@ pub struct RouteDecision {
     pub decided_by: DecidedBy,
     /// Why, in one sentence.
     pub reason: String,
+    /// Stable name of the rule, for example `target_reached`; none when the Verifier's advice was followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// What the Verifier advised, also where a rule decided otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Route>,
 }
 
 /// The Verifier's diagnosis of a correct attempt.
@@ -135,14 +144,20 @@ pub struct Diagnosis {
     pub critical_issue: String,
     /// Exactly one modification.
     pub modification: String,
-    /// Metrics that support it, as `name = value`.
+    /// Metrics that support it, as `name = value`, each of which the evidence holds.
     #[serde(default)]
     pub metrics: Vec<String>,
+    /// What a script named as metrics and the evidence does not hold. A live model's diagnosis has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsupported: Vec<String>,
     /// Expected speedup of the modification over this attempt, for example 1.4.
     #[serde(default)]
     pub expected_gain: Option<f64>,
     /// Where the Verifier would go.
     pub route: Route,
+    /// Why a modification that failed before is worth another try; none when it is a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat_reason: Option<String>,
 }
 
 /// What the checks found.
@@ -260,10 +275,22 @@ pub struct Attempt {
     pub stage: Stage,
     /// The attempt it was derived from.
     pub parent: Option<u32>,
+    /// The one change that its author was asked for; none for the first program of a subtask and where nothing was advised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modification: Option<Modification>,
+    /// Which candidate of its round it is; none when attempts follow one another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Candidate>,
     /// What happened to it.
     pub outcome: AttemptOutcome,
-    /// Its source; none when the reply held no code.
+    /// Its source; none when the reply held no code. With the values that won, once it was tuned.
     pub source: Option<ArtifactHash>,
+    /// The constants that it declares as tunable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunables: Vec<Tunable>,
+    /// Which of their values were tried, and what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuneReport>,
     /// The five answers.
     pub verdict: Verdict,
     /// Observations about compliance from every step.
@@ -281,8 +308,14 @@ pub struct Attempt {
     pub confirmation: Option<Measurement>,
     /// The profile.
     pub profile: Option<Profile>,
+    /// What its modification brought, once it was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<Gain>,
     /// The diagnosis.
     pub diagnosis: Option<Diagnosis>,
+    /// The Verifier's advice on a failure, where the strategy asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction: Option<Correction>,
     /// The rubric.
     pub rubric: Option<Rubric>,
     /// The reward.
@@ -439,8 +472,12 @@ mod tests {
             subtask: 1,
             stage: Stage::Draft,
             parent: None,
+            modification: None,
+            candidate: None,
             outcome: AttemptOutcome::Pending,
             source: None,
+            tunables: Vec::new(),
+            tuning: None,
             verdict: Verdict::default(),
             findings: Vec::new(),
             build: None,
@@ -449,7 +486,9 @@ mod tests {
             measurement: first.map(|first| measurement(first, true)),
             confirmation: confirmation.map(|(interval, precise)| measurement(interval, precise)),
             profile: None,
+            gain: None,
             diagnosis: None,
+            correction: None,
             rubric: None,
             reward: None,
             calls: Vec::new(),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::budget::BudgetCaps;
+use crate::models::ModelPlan;
 use crate::needs::{ComputeCapability, Label};
 use crate::schedule::Schedule;
 use crate::signal::Gate;
@@ -67,6 +68,16 @@ pub struct CampaignSpec {
     pub name: String,
     /// Where replies come from.
     pub model: ModelChoice,
+    /// Models of single roles, and models that stand in.
+    #[serde(default, skip_serializing_if = "ModelPlan::is_empty")]
+    pub models: ModelPlan,
+    /// What prompts are given beside the run's own history.
+    #[serde(default, skip_serializing_if = "KnowledgeUse::is_default")]
+    pub knowledge: KnowledgeUse,
+    /// Whether the replies of its scripts come from somebody who is not trusted: their programs are then run as those of
+    /// a live model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted_replies: bool,
     /// Strategy: `stitch`.
     pub strategy: String,
     /// Values that override the tasks' own.
@@ -97,6 +108,39 @@ pub struct CampaignSpec {
     pub tasks: Vec<CampaignTask>,
 }
 
+/// What prompts are given beside the run's own history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnowledgeUse {
+    /// Notes about how programs become faster.
+    #[serde(default = "wanted")]
+    pub notes: bool,
+    /// What other runs learned. A campaign without it neither reads nor leaves lessons.
+    #[serde(default = "wanted")]
+    pub lessons: bool,
+}
+
+impl KnowledgeUse {
+    /// Neither notes nor lessons.
+    pub const NONE: Self = Self { notes: false, lessons: false };
+
+    /// Whether it is what a campaign gets that does not speak of it.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for KnowledgeUse {
+    fn default() -> Self {
+        Self { notes: true, lessons: true }
+    }
+}
+
+fn wanted() -> bool {
+    true
+}
+
 /// Lowest priority.
 pub const MIN_PRIORITY: i32 = -100;
 /// Highest priority.
@@ -121,6 +165,12 @@ pub struct RunInput {
     pub target: crate::task::Target,
     /// Where replies come from.
     pub model: ModelChoice,
+    /// Models of single roles, and models that stand in.
+    #[serde(default, skip_serializing_if = "ModelPlan::is_empty")]
+    pub models: ModelPlan,
+    /// What prompts are given beside the run's own history.
+    #[serde(default, skip_serializing_if = "KnowledgeUse::is_default")]
+    pub knowledge: KnowledgeUse,
     /// Replies for the scripted provider, see [`CampaignTask::scripted_replies`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scripted_replies: Option<ArtifactHash>,

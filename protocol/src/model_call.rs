@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
+use crate::models::AgentRole;
 
 /// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
@@ -45,4 +46,19 @@ pub struct ModelCallSummary {
     /// Why the reply ended.
     #[serde(default)]
     pub stop: StopCause,
+    /// Who asked; none for calls that were stored before roles were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<AgentRole>,
+    /// Models that were asked before this one and could not answer, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fell_back: Vec<FellBack>,
+}
+
+/// A model that could not answer, so that the next one was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FellBack {
+    /// `endpoint/model`.
+    pub model: String,
+    /// Stable code of what went wrong, for example `model.unreachable`.
+    pub code: String,
 }

@@ -27,7 +27,7 @@ pub struct Contract {
 }
 
 /// One item of a plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Subtask {
     /// One line.
     pub title: String,
@@ -50,10 +50,35 @@ pub struct Subtask {
     /// Speedup of the whole program at which this subtask counts as done; none leaves it to the strategy.
     #[serde(default)]
     pub target_speedup: Option<f64>,
+    /// Share of the reference's time that its scope takes, 0 to 1, by the profile or as the Planner estimates it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_share: Option<f64>,
+    /// How many times faster its scope is expected to become.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_gain: Option<f64>,
+    /// Computed, never read from a reply: what the subtask can give and what it rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<SubtaskLimits>,
+}
+
+/// What a subtask can give, by Amdahl's law and by the roofline. Speedups are those of the whole program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct SubtaskLimits {
+    /// Where the time share comes from: `profile`, or `estimate` of the Planner.
+    pub share_from: String,
+    /// The speedup when the scope becomes as much faster as expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_speedup: Option<f64>,
+    /// The speedup when the scope takes no time at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amdahl_speedup: Option<f64>,
+    /// The speedup of a program that reaches the machine's peaks: no target lies above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline_speedup: Option<f64>,
 }
 
 /// A plan, as the Planner writes it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Plan {
     /// In a few sentences.
     pub summary: String,

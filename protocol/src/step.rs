@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, BuildReport, CheckReport, Diagnosis, Stage};
+use crate::attempt_memory::{AttemptMemory, Candidate, Correction, Modification};
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
@@ -11,6 +12,8 @@ use crate::plan::{Plan, PlanVersion};
 use crate::profile::SanitizeReport;
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::task::Target;
+use crate::tunable::Tunable;
+use crate::tune::{TuneBudget, TuneReport, TunedProgram};
 use crate::verdict::{Finding, ProcessEnd};
 
 /// The kinds of steps.
@@ -31,6 +34,8 @@ pub enum StepKind {
     Check,
     /// Does it keep to its memory, and are its threads in order? On the `cuda` target only.
     Sanitize,
+    /// Which values of its tunables make it fastest?
+    Tune,
     /// How fast is it?
     Measure,
     /// Why is it so fast?
@@ -43,7 +48,7 @@ pub enum StepKind {
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PrepareTask,
         Self::Plan,
         Self::Replan,
@@ -51,6 +56,7 @@ impl StepKind {
         Self::Build,
         Self::Check,
         Self::Sanitize,
+        Self::Tune,
         Self::Measure,
         Self::Profile,
         Self::Diagnose,
@@ -68,6 +74,7 @@ impl StepKind {
             Self::Build => "build",
             Self::Check => "check",
             Self::Sanitize => "sanitize",
+            Self::Tune => "tune",
             Self::Measure => "measure",
             Self::Profile => "profile",
             Self::Diagnose => "diagnose",
@@ -86,9 +93,13 @@ impl StepKind {
     pub fn executor(self) -> Executor {
         match self {
             Self::Plan | Self::Replan | Self::WriteCode | Self::Diagnose | Self::Judge => Executor::Agent,
-            Self::PrepareTask | Self::Build | Self::Check | Self::Sanitize | Self::Measure | Self::Profile => {
-                Executor::Worker
-            }
+            Self::PrepareTask
+            | Self::Build
+            | Self::Check
+            | Self::Sanitize
+            | Self::Tune
+            | Self::Measure
+            | Self::Profile => Executor::Worker,
         }
     }
 
@@ -102,8 +113,8 @@ impl StepKind {
             Self::Check | Self::Sanitize => Needs::worker(target, DeviceUse::Shared),
             // Contexts and inputs are made ready beside others; while times are taken, the worker keeps all of its other
             // steps off the GPU.
-            Self::Measure if target == Target::Cuda => Needs::worker(target, DeviceUse::Shared),
-            Self::PrepareTask | Self::Measure | Self::Profile => Needs::worker(target, DeviceUse::Exclusive),
+            Self::Tune | Self::Measure if target == Target::Cuda => Needs::worker(target, DeviceUse::Shared),
+            Self::PrepareTask | Self::Tune | Self::Measure | Self::Profile => Needs::worker(target, DeviceUse::Exclusive),
         }
     }
 }
@@ -141,8 +152,17 @@ pub struct CodeRequest {
     pub subtask: u32,
     /// The attempt to start from.
     pub parent: Option<Box<Attempt>>,
+    /// The one change that is asked for; none for the first program of a subtask and where nothing was advised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modification: Option<Modification>,
+    /// Which candidate of its round it is; none when attempts follow one another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Candidate>,
     /// Earlier attempts in one line each, oldest first, bounded.
     pub history: Vec<String>,
+    /// What they have shown, bounded.
+    #[serde(default, skip_serializing_if = "AttemptMemory::is_empty")]
+    pub memory: AttemptMemory,
     /// What people advised, newest first, bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
@@ -179,6 +199,9 @@ pub enum StepInput {
         reason: String,
         /// Earlier attempts in one line each, oldest first, bounded.
         history: Vec<String>,
+        /// What they have shown, bounded.
+        #[serde(default, skip_serializing_if = "AttemptMemory::is_empty")]
+        memory: AttemptMemory,
         /// What people advised, newest first, bounded.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         hints: Vec<String>,
@@ -227,6 +250,21 @@ pub enum StepInput {
         /// Refuse to run without a file and network sandbox: the author is a live model.
         sandbox_required: bool,
     },
+    /// See [`StepKind::Tune`].
+    Tune {
+        /// The task.
+        task: ArtifactHash,
+        /// The candidate as it was written.
+        source: ArtifactHash,
+        /// The baseline.
+        reference_library: ArtifactHash,
+        /// The truth.
+        truth_library: ArtifactHash,
+        /// What the search may use up.
+        budget: TuneBudget,
+        /// Refuse to run without a file and network sandbox: the author is a live model.
+        sandbox_required: bool,
+    },
     /// See [`StepKind::Measure`].
     Measure {
         /// The task.
@@ -270,6 +308,9 @@ pub enum StepInput {
         attempt: Box<Attempt>,
         /// Earlier attempts in one line each, oldest first, bounded.
         history: Vec<String>,
+        /// What they have shown, bounded.
+        #[serde(default, skip_serializing_if = "AttemptMemory::is_empty")]
+        memory: AttemptMemory,
         /// What people advised, newest first, bounded.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         hints: Vec<String>,
@@ -304,6 +345,7 @@ impl StepInput {
             Self::Build { .. } => StepKind::Build,
             Self::Check { .. } => StepKind::Check,
             Self::Sanitize { .. } => StepKind::Sanitize,
+            Self::Tune { .. } => StepKind::Tune,
             Self::Measure { .. } => StepKind::Measure,
             Self::Profile { .. } => StepKind::Profile,
             Self::Diagnose { .. } => StepKind::Diagnose,
@@ -343,12 +385,15 @@ pub enum StepOutput {
         source: ArtifactHash,
         /// What the screening of the source saw.
         findings: Vec<Finding>,
+        /// The constants that it declares as tunable.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tunables: Vec<Tunable>,
         /// The calls.
         calls: Vec<ModelCallSummary>,
     },
     /// The reply held no usable program, also after a repair turn.
     NoCode {
-        /// Stable code: `reply.no_code`, `reply.several_blocks`, `reply.too_large`, `reply.refused`.
+        /// Stable code: `reply.no_code`, `reply.several_blocks`, `reply.too_large`, `reply.bad_tunables`, `reply.refused`.
         code: String,
         /// What was wrong.
         message: String,
@@ -370,6 +415,13 @@ pub enum StepOutput {
         /// The report.
         report: Box<SanitizeReport>,
     },
+    /// Its variants were built, compared and timed.
+    Tuned {
+        /// What was tried and what came of it.
+        report: Box<TuneReport>,
+        /// The program with the values that won; none when it stays as it was written.
+        program: Option<Box<TunedProgram>>,
+    },
     /// It was timed.
     Measured {
         /// The measurement.
@@ -389,10 +441,14 @@ pub enum StepOutput {
         /// The profile.
         profile: Box<Profile>,
     },
-    /// A diagnosis; none when the Verifier's reply could not be used (rules decide then).
+    /// A diagnosis of a correct attempt, or advice on a failed one; neither when the Verifier's reply could not be used
+    /// (rules decide then).
     Diagnosed {
         /// The diagnosis.
         diagnosis: Option<Diagnosis>,
+        /// The advice on a failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        correction: Option<Correction>,
         /// Why there is none.
         unavailable: Option<String>,
         /// The calls.
@@ -424,6 +480,7 @@ impl StepOutput {
             | Self::Built { .. }
             | Self::Checked { .. }
             | Self::Sanitized { .. }
+            | Self::Tuned { .. }
             | Self::Measured { .. }
             | Self::MeasureFailed { .. }
             | Self::Profiled { .. } => &[],

@@ -297,6 +297,12 @@ pub struct TaskGoal {
     /// A speedup counts as a gain when it exceeds the best by this share (0.05 is five percent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_gain: Option<f64>,
+    /// Candidates of a round, for strategies that write several at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidates_per_round: Option<u32>,
+    /// Try at most this many values of a program's tunables; 0 tries none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_variants: Option<u32>,
 }
 
 /// The contents of `task.toml`.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nightshift_engine::clock::Clock;
-use nightshift_engine::store::{ModelCallRecord, Reservation, Store, StoreError};
+use nightshift_engine::store::{KnowledgeStore, ModelCallRecord, Reservation, Store, StoreError};
 use nightshift_optimizer::agent::{AgentPorts, AnsweredCall, budget_exhausted, budget_wait};
 use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::id::{RunId, StepId};
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
 
 use crate::backoff::Backoff;
 
@@ -113,6 +114,10 @@ impl AgentPorts for StorePorts {
             }
         }
     }
+
+    fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {
+        self.store.knowledge().map(|knowledge| (knowledge, self.clock.now()))
+    }
 }
 
 fn hash_within_limit(bytes: &[u8]) -> Result<ArtifactHash, StepFailure> {
@@ -142,7 +147,6 @@ mod tests {
     use nightshift_protocol::budget::BudgetCaps;
     use nightshift_protocol::id::CampaignId;
     use nightshift_protocol::model_call::StopCause;
-    use nightshift_protocol::time::TimestampMs;
     use nightshift_store::fault::FaultyStore;
     use nightshift_store::{OpenOptions, SqlStore};
     use serde_json::json;
@@ -164,6 +168,8 @@ mod tests {
             latency_ms: 0,
             turn: 1,
             stop: StopCause::End,
+            role: None,
+            fell_back: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use nightshift_optimizer::agent::{AgentPorts, AgentStep, Agents};
+use nightshift_protocol::campaign::ModelChoice;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 
 /// Carries out one step of an agent. Dropping the future stops it.
@@ -9,11 +10,20 @@ use nightshift_protocol::step::{StepFailure, StepOutput};
 pub trait AgentExecutor: Send + Sync {
     /// Carries out this step.
     async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure>;
+
+    /// Whether a model of this choice could be asked at all: its endpoint is known. Nothing is sent.
+    fn knows(&self, _choice: &ModelChoice) -> Result<(), StepFailure> {
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl AgentExecutor for Agents {
     async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         Self::carry_out(self, ports, step).await
+    }
+
+    fn knows(&self, choice: &ModelChoice) -> Result<(), StepFailure> {
+        Self::knows(self, choice)
     }
 }

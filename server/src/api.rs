@@ -8,6 +8,7 @@ mod campaigns;
 mod create_campaign;
 mod devices;
 mod examine_limits;
+mod examine_models;
 mod health;
 mod idempotency;
 mod ids;
@@ -18,6 +19,7 @@ mod metrics;
 mod prune;
 mod run_control;
 mod runs;
+mod scores;
 mod servers;
 mod tokens;
 mod unpack;
@@ -81,6 +83,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs", get(runs::list))
                 .route("/runs/{id}", get(runs::show))
                 .route("/runs/{id}/steps", get(runs::steps))
+                .route("/runs/{id}/scores", get(scores::list))
                 .route("/ids/{text}", get(ids::find))
                 .route("/workers", get(workers::list))
                 .route("/devices/quarantined", get(devices::list))
@@ -94,6 +97,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/campaigns/{id}/priority", post(campaigns::prioritize))
                 .route("/runs/{id}/control", post(run_control::control))
                 .route("/runs/{id}/retry", post(run_control::retry))
+                .route("/runs/{id}/scores", post(scores::recompute))
                 .route("/runs/{id}/signals", post(run_control::signal))
                 .route("/runs/{id}/priority", post(run_control::prioritize))
                 .route("/campaigns/{id}/limits", post(limits::set))

@@ -72,6 +72,7 @@ pub(crate) fn fits(kind: StepKind, output: &StepOutput) -> bool {
             | (StepKind::Build, StepOutput::Built { .. })
             | (StepKind::Check, StepOutput::Checked { .. })
             | (StepKind::Sanitize, StepOutput::Sanitized { .. })
+            | (StepKind::Tune, StepOutput::Tuned { .. })
             | (StepKind::Measure, StepOutput::Measured { .. } | StepOutput::MeasureFailed { .. })
             | (StepKind::Profile, StepOutput::Profiled { .. })
             | (StepKind::Diagnose, StepOutput::Diagnosed { .. })
@@ -239,7 +240,7 @@ mod tests {
                 StepOutput::NoCode { code: String::new(), message: String::new(), calls: Vec::new() },
                 vec![StepKind::WriteCode],
             ),
-            (StepOutput::Diagnosed { diagnosis: None, unavailable: None, calls: Vec::new() }, vec![StepKind::Diagnose]),
+            (StepOutput::Diagnosed { diagnosis: None, correction: None, unavailable: None, calls: Vec::new() }, vec![StepKind::Diagnose]),
         ];
         for (output, kinds) in outputs {
             let fitting: Vec<StepKind> = StepKind::ALL.into_iter().filter(|kind| fits(*kind, &output)).collect();

@@ -132,11 +132,11 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a real server: the `stitch` strategy, the machine's clock and randomness.
+    /// The parts of a real server: the strategies, the machine's clock and randomness.
     pub fn new(store: Arc<dyn Store>, agents: Arc<dyn AgentExecutor>) -> Self {
         Self {
             store,
-            workflow: Arc::new(nightshift_optimizer::strategy::StitchWorkflow),
+            workflow: Arc::new(nightshift_optimizer::strategy::StrategyWorkflow),
             view: nightshift_optimizer::strategy::view,
             agents,
             clock: Arc::new(SystemClock),

@@ -24,8 +24,8 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
     Ok(CampaignSummary {
         id: record.id.clone(),
         name: record.name.clone(),
-        model: spec.model.label(),
-        scripted: spec.model.is_scripted(),
+        model: spec.models.label(&spec.model),
+        scripted: spec.models.is_scripted(&spec.model),
         created_at: record.created_at,
         runs: record.runs,
         schedule: record.schedule.clone(),

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
+use super::reward::ExportRollouts;
 use crate::limits::duration_ms;
 
 /// What `export` writes.
@@ -15,15 +16,26 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
+/// What `export` writes besides campaigns.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportCommand {
+    /// Write training rows of both skills, as verl and TRL read them
+    Rollouts(ExportRollouts),
+}
+
 /// `export`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Export {
+    /// What else can be written
+    #[command(subcommand)]
+    pub(crate) command: Option<ExportCommand>,
     /// Campaign; with `--format json` also a run
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) id: Option<String>,
     /// The file to write
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) out: Option<PathBuf>,
     /// What to write
     #[arg(long, value_enum, default_value = "archive")]
     pub(crate) format: ExportFormat,

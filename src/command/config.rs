@@ -20,9 +20,10 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 11] = [
+const IN_WORDS: [(&str, &str); 12] = [
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
+    ("prompts", "the built-in ones alone"),
     ("server.otlp_endpoint", "no spans are sent"),
     ("server.retention_days", "for good"),
     ("server.token", "random for each start"),

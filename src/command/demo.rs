@@ -1,7 +1,7 @@
 //! `nightshift demo`: the bundled examples, from plan to confirmed speedup, with replies that were written beforehand.
 
-use nightshift_protocol::campaign::ModelChoice;
 use nightshift_protocol::error::ExitCode;
+use nightshift_optimizer::strategy::DEFAULT_STRATEGY;
 use nightshift_protocol::task::TaskGoal;
 
 use super::run::{self, Campaign};
@@ -9,6 +9,7 @@ use crate::args::Demo;
 use crate::context::Context;
 use crate::examples;
 use crate::failure::Result;
+use crate::models::Models;
 use crate::submit::Wanted;
 
 pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
@@ -19,11 +20,13 @@ pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
     };
     let wanted = Wanted {
         name: "demo".to_owned(),
-        model: ModelChoice::Scripted,
+        models: Models::scripted(),
         goal: TaskGoal::default(),
+        strategy: DEFAULT_STRATEGY.to_owned(),
         allow_unsandboxed: false,
         tasks,
         limits: crate::limits::Limits::default(),
+        knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
         always_new: args.follow.new,
     };
     run::carry_out(context, Campaign { wanted, follow: args.follow, record: None }).await

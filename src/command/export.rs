@@ -2,13 +2,14 @@
 
 mod archive;
 mod readable;
+mod rollouts;
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nightshift_protocol::error::ExitCode;
 
-use crate::args::{Export, ExportFormat};
+use crate::args::{Export, ExportCommand, ExportFormat};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -17,6 +18,15 @@ use crate::resolve::{self, Target};
 pub(super) use archive::examine;
 
 pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
+    let Export { command, id, out, format, force } = args;
+    if let Some(ExportCommand::Rollouts(args)) = command {
+        return rollouts::run(context, args).await;
+    }
+    let (Some(id), Some(out)) = (id, out) else {
+        return Err(Failure::new("usage.invalid", "an export needs what to write and where")
+            .hint("nightshift export ID --out FILE, or nightshift export rollouts --out DIR"));
+    };
+    let args = CampaignExport { id, out, format, force };
     if args.out.exists() && !args.force {
         return Err(Failure::new("usage.file_exists", format!("`{}` exists already", args.out.display()))
             .hint("choose another file, or give --force to replace it"));
@@ -37,6 +47,14 @@ pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
         Ok(ExitCode::Ok)
     })
     .await
+}
+
+/// An export of a campaign or a run.
+struct CampaignExport {
+    id: String,
+    out: PathBuf,
+    format: ExportFormat,
+    force: bool,
 }
 
 /// The file could not be written.

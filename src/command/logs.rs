@@ -172,11 +172,15 @@ fn outcome(output: &StepOutput) -> String {
             format!("{}; {} of {} cases wrong", report.end.describe(), wrong, report.cases.len())
         }
         StepOutput::Sanitized { report } => present::sanitizer(report),
+        StepOutput::Tuned { report, .. } => report.summary(),
         StepOutput::Measured { measurement, .. } => present::interval(measurement.speedup),
         StepOutput::MeasureFailed { end, .. } => end.describe(),
         StepOutput::Profiled { profile } => format!("{}, bound by {}", profile.tier, present::bound(profile)),
         StepOutput::Diagnosed { diagnosis: Some(diagnosis), .. } => {
             format!("{}: {}", diagnosis.route.as_str(), diagnosis.critical_issue)
+        }
+        StepOutput::Diagnosed { correction: Some(correction), .. } => {
+            format!("{}; to mend: {}", correction.critical_issue, correction.minimal_fix)
         }
         StepOutput::Diagnosed { unavailable, .. } => unavailable.clone().unwrap_or_default(),
         StepOutput::Judged { reward, .. } => format!("reward {:.3}", reward.reward),
@@ -264,6 +268,9 @@ fn parts(output: &StepOutput) -> Vec<(String, ArtifactHash)> {
         }
         StepOutput::TaskRejected { log: Some(log), .. } => parts.push(("output".to_owned(), log.clone())),
         StepOutput::CodeWritten { source, .. } => parts.push(("source".to_owned(), source.clone())),
+        StepOutput::Tuned { program: Some(program), .. } => {
+            parts.push(("tuned source".to_owned(), program.source.clone()));
+        }
         StepOutput::Built { report } => parts.push(("compiler output".to_owned(), report.log.clone())),
         _ => {}
     }

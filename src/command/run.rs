@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use nightshift_optimizer::model::parse_choice;
-use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::campaign::KnowledgeUse;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::TaskGoal;
 
@@ -17,7 +16,7 @@ use crate::examples::{self, LoadedTask};
 use crate::failure::{Failure, Result};
 use crate::follow::{self, Until};
 use crate::submit::{self, Wanted};
-use crate::{record, results};
+use crate::{models, record, results};
 
 /// A free port of this machine, for a server that lives as long as its command.
 pub(super) const OWN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -33,27 +32,33 @@ pub(super) struct Campaign {
 }
 
 pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
-    let model = parse_choice(&args.model).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
+    let models = models::models(context, &args.models)?;
     let tasks = args.tasks.iter().map(|text| task(text)).collect::<Result<Vec<_>>>()?;
     unique(&tasks)?;
-    if context.config().server.url.is_none() && matches!(model, ModelChoice::Live { .. }) {
+    if context.config().server.url.is_none() {
         // Better said now than by the first step that needs it.
-        compose::check_model(context, &model)?;
-        compose::note_silent_endpoint(context, &model).await?;
+        for model in models.every().iter().filter(|model| !model.is_scripted()) {
+            compose::check_model(context, model)?;
+            compose::note_silent_endpoint(context, model).await?;
+        }
     }
     let names: Vec<&str> = tasks.iter().map(|task| task.bundle.spec.name.as_str()).collect();
     let wanted = Wanted {
         name: args.name.unwrap_or_else(|| names.join(", ").chars().take(MAX_NAME_CHARS).collect()),
-        model,
+        models,
         goal: TaskGoal {
             target_speedup: args.target_speedup,
             max_attempts: args.max_attempts,
             max_replans: args.max_replans,
+            max_variants: args.max_variants,
+            candidates_per_round: args.candidates,
             ..TaskGoal::default()
         },
+        strategy: args.strategy,
         allow_unsandboxed: args.allow_unsandboxed,
         tasks,
         limits: args.limits.limits()?,
+        knowledge: KnowledgeUse { notes: !args.no_notes, lessons: !args.no_lessons },
         always_new: args.follow.new,
     };
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await
@@ -64,7 +69,7 @@ const TASK_FILE: &str = "task.toml";
 /// Longest name that is made from the tasks' names.
 const MAX_NAME_CHARS: usize = 80;
 
-fn task(text: &str) -> Result<LoadedTask> {
+pub(super) fn task(text: &str) -> Result<LoadedTask> {
     let folder = Path::new(text);
     if folder.is_dir() {
         return examples::from_folder(folder);

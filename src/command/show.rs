@@ -1,9 +1,10 @@
 //! `nightshift show`: a campaign, a run, or one attempt of a run.
 
+use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::api::{CampaignDetail, RunDetail};
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
-use nightshift_protocol::rubric::JudgeOpinion;
+use nightshift_protocol::score::AttemptScore;
 
 use crate::args::Named;
 use crate::connect::{Purpose, Session};
@@ -31,7 +32,13 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
                 Some(hash) if !context.output.is_json() => client.get_artifact(hash).await.ok(),
                 _ => None,
             };
-            attempt(context, found, source.as_deref())?;
+            // An older server keeps none.
+            let later = match client.run_scores(&id).await {
+                Ok(scores) => scores.scores,
+                Err(error) if error.code() == "request.no_such_call" => Vec::new(),
+                Err(error) => return Err(error.into()),
+            };
+            attempt(context, found, &later, source.as_deref())?;
         } else if args.id.contains('/') {
             return Err(Failure::new("usage.invalid", format!("`{}` names no attempt", args.id))
                 .hint("an attempt is RUN/NUMBER, for example 3f9c2a10/2"));
@@ -156,12 +163,19 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
             output.text(&printable(&format!("warning: {}: {}", warning.code, warning.message)))?;
         }
     }
-    for plan in &detail.view.plans {
+    for (index, plan) in detail.view.plans.iter().enumerate() {
         let reason = plan.reason.as_ref().map_or_else(String::new, |reason| format!(" (because {reason})"));
         output.text(&printable(&format!("\nplan {}{reason}: {}", plan.version, plan.plan.summary)))?;
         for (index, subtask) in plan.plan.subtasks.iter().enumerate() {
             let scope = subtask.scope.join(", ");
-            output.text(&printable(&format!("  {}. {} [{scope}]", index + 1, subtask.title)))?;
+            let limits = subtask.limits.as_ref().map_or_else(String::new, present::plan_limits);
+            output.text(&printable(&format!("  {}. {} [{scope}]{limits}", index + 1, subtask.title)))?;
+        }
+        if let Some(before) = index.checked_sub(1).and_then(|before| detail.view.plans.get(before)) {
+            output.text(&format!("  against plan {}:", before.version))?;
+            for line in PlanDifference::between(before, plan).lines() {
+                output.text(&printable(&format!("    {line}")))?;
+            }
         }
     }
     if !detail.view.attempts.is_empty() {
@@ -170,6 +184,9 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
     }
     if !summary.digest.scripted {
         output.text(&format!("cost: {}", present::cost(std::iter::once(&detail.view))))?;
+        for line in present::cost::lines(&detail.cost) {
+            output.text(&printable(&format!("  {line}")))?;
+        }
     }
     for step in &detail.open_steps {
         let why = step.waiting_for.as_deref().unwrap_or("in work");
@@ -206,12 +223,12 @@ fn attempts(context: &Context, detail: &RunDetail) -> String {
     table.to_string()
 }
 
-fn attempt(context: &Context, attempt: &Attempt, source: Option<&[u8]>) -> Result<()> {
+fn attempt(context: &Context, attempt: &Attempt, later: &[AttemptScore], source: Option<&[u8]>) -> Result<()> {
     let output = context.output;
     if output.is_json() {
         return output.json(attempt);
     }
-    for line in attempt_lines(attempt) {
+    for line in attempt_lines(attempt, later) {
         output.text(&printable(&line))?;
     }
     match (source, &attempt.source) {
@@ -221,7 +238,7 @@ fn attempt(context: &Context, attempt: &Attempt, source: Option<&[u8]>) -> Resul
     }
 }
 
-fn attempt_lines(attempt: &Attempt) -> Vec<String> {
+fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
     let mut lines = vec![
         format!("attempt {}: {}", attempt.number, attempt.outcome.as_str()),
         format!(
@@ -243,6 +260,10 @@ fn attempt_lines(attempt: &Attempt) -> Vec<String> {
     ));
     if let Some(source) = &attempt.source {
         lines.push(format!("source: {source}"));
+    }
+    if let Some(tuning) = &attempt.tuning {
+        lines.push(format!("tuned: {}", tuning.summary()));
+        lines.extend(tuning.lines().into_iter().map(|line| format!("  {line}")));
     }
     if let Some(build) = &attempt.build {
         lines.push(format!("compiler: {} {}", build.toolchain.version, build.toolchain.flags.join(" ")));
@@ -286,16 +307,7 @@ fn attempt_lines(attempt: &Attempt) -> Vec<String> {
         lines.push(format!("critical issue: {}", diagnosis.critical_issue));
         lines.push(format!("modification: {}", diagnosis.modification));
     }
-    if let Some(rubric) = &attempt.rubric {
-        lines.push(format!("rubric by rules: {} of 20", rubric.rules.total()));
-        lines.push(match &rubric.judge {
-            JudgeOpinion::Rated { scores, .. } => format!("rubric by the judge: {} of 20", scores.total()),
-            JudgeOpinion::JudgeUnavailable { reason } => format!("judge unavailable: {reason}"),
-        });
-    }
-    if let Some(reward) = &attempt.reward {
-        lines.push(format!("reward: {:.3} (version {})", reward.reward, reward.version));
-    }
+    lines.extend(present::score::lines(attempt, later));
     if let Some(first) = attempt.calls.first() {
         let from = if first.scripted { "scripted, written beforehand" } else { first.model.as_str() };
         lines.push(format!(

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nightshift_optimizer::agent::{Agents, AgentsConfig};
-use nightshift_optimizer::model::{Catalog, EndpointConfig, PriceTable};
+use nightshift_optimizer::model::{Catalog, CommandConfig, EndpointConfig, PriceTable};
+use nightshift_optimizer::prompt::Prompts;
 use nightshift_protocol::campaign::ModelChoice;
 use secrecy::SecretString;
+use serde::de::DeserializeOwned;
 
 use super::describe;
 use crate::context::Context;
@@ -16,15 +18,26 @@ use crate::failure::{Failure, Result};
 /// How long an endpoint may take to answer before nothing is said about it.
 const ENDPOINT_ANSWER: Duration = Duration::from_secs(3);
 
+/// The kind of a model that a program of this machine answers for.
+const COMMAND_KIND: &str = "command";
+
 /// The model endpoints: the built-in ones, and those of the configuration.
 pub(crate) fn catalog(context: &Context) -> Result<Catalog> {
-    let mut endpoints = BTreeMap::new();
+    let (mut endpoints, mut commands) = (BTreeMap::new(), BTreeMap::new());
     for (name, value) in &context.config().models {
-        let endpoint: EndpointConfig = serde_json::from_value(value.clone())
-            .map_err(|error| Failure::new("config.invalid_model", format!("`models.{name}`: {error}")))?;
-        endpoints.insert(name.clone(), endpoint);
+        if value.get("kind").and_then(serde_json::Value::as_str) == Some(COMMAND_KIND) {
+            commands.insert(name.clone(), read::<CommandConfig>(name, value)?);
+        } else {
+            endpoints.insert(name.clone(), read::<EndpointConfig>(name, value)?);
+        }
     }
-    Ok(Catalog::with_environment(endpoints, &|name| context.environment.get(name).map(str::to_owned)))
+    let catalog = Catalog::with_environment(endpoints, &|name| context.environment.get(name).map(str::to_owned));
+    Ok(catalog.with_commands(commands))
+}
+
+fn read<T: DeserializeOwned>(name: &str, value: &serde_json::Value) -> Result<T> {
+    serde_json::from_value(value.clone())
+        .map_err(|error| Failure::new("config.invalid_model", format!("`models.{name}`: {error}")))
 }
 
 /// Finds keys in the environment.
@@ -72,5 +85,9 @@ pub(super) fn agents(context: &Context, catalog: Catalog) -> Result<Arc<Agents>>
     let mut config = AgentsConfig::new(catalog, Arc::new(key_lookup(context)))
         .map_err(|failure| Failure::new(&failure.code, failure.message))?;
     config.prices = prices(context)?;
+    if let Some(folder) = &context.config().prompts {
+        config.prompts =
+            Prompts::with_overrides(folder).map_err(|error| Failure::new(error.code(), error.to_string()))?;
+    }
     Ok(Arc::new(Agents::new(config)))
 }

@@ -5,9 +5,11 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 19] = [
+const OPTIONAL: [&str; 21] = [
     "database.url",
+    "knowledge.folder",
     "prices",
+    "prompts",
     "server.name",
     "server.otlp_endpoint",
     "server.retention_days",

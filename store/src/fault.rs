@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
+    HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
     QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
     TokenRecord, TryEnd, WorkerRecord,
 };
@@ -122,6 +122,10 @@ macro_rules! hand_through {
 
             fn notices(&self) -> BoxStream<'static, Notice> {
                 self.inner.notices()
+            }
+
+            fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+                self.inner.knowledge()
             }
 
             fn kind(&self) -> &'static str {

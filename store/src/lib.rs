@@ -26,6 +26,7 @@ mod parity;
 #[cfg(test)]
 mod plans;
 mod port;
+mod port_knowledge;
 pub mod postgres;
 mod row;
 mod sql;

@@ -8,7 +8,8 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
 use crate::direct::{
-    artifact, campaign, event, lease, model_call, ownership, prune, run, schedule, step, timer, token,
+    artifact, campaign, event, lease, lesson, model_call, note, ownership, prune, retrieval, run, schedule, score,
+    step, timer, token,
 };
 use crate::postgres::open::PostgresOptions;
 use crate::sqlite::open::{OpenOptions, connect, open};
@@ -94,6 +95,15 @@ fn cases() -> Vec<Case> {
         ),
         case(token::FIND, &["'s7'"], &["(secret_hash=?)"], &["token_secret_hash_key"]),
         case(model_call::FIND, &["1", "'s'", "1", "'h'"], &["sqlite_autoindex_model_call_1"], &["model_call_pkey"]),
+        case(note::SEARCH, &["'word'", "9"], &["SCAN t VIRTUAL TABLE", "(id=?)"], &["note_text"]),
+        case(
+            lesson::FIND,
+            &["'{a,b}'", "''", "'memory'", "'h'", "9"],
+            &["lesson_of_class (operator_class=?)"],
+            &["lesson_of_class"],
+        ),
+        case(retrieval::FIND, &["1", "'s'"], &["(run_id=? AND step_key=?)"], &["retrieval_pkey"]),
+        case(score::OF_A_RUN, &["1"], &["(run_id=?)"], &["attempt_score_pkey"]),
         case(
             artifact::CHUNKS,
             &["1", "0", "9"],

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
-    HeartbeatOutcome, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
+    HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned, Pulse,
     QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError, StoreGauges,
     TokenRecord, TryEnd, WorkerRecord,
 };
@@ -26,6 +26,8 @@ use crate::direct::{
     schedule, server, signal, step, timer, token, worker,
 };
 use crate::store::{Side, SqlStore};
+
+pub(crate) use {read, write};
 
 #[async_trait]
 impl Store for SqlStore {
@@ -460,6 +462,10 @@ impl Store for SqlStore {
             artifact::check(hash, bytes)?;
         }
         write!(self, |transaction, call, artifacts| model_call::record(transaction, call, artifacts))
+    }
+
+    fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        Some(self)
     }
 
     fn kind(&self) -> &'static str {

@@ -70,6 +70,24 @@ typedef struct ns_tensor {
 #define NS_EXPORT __attribute__((visibility("default")))
 #endif
 
+/* Optional: a constant whose best value a search finds, outside of every function:
+ *
+ *   NIGHTSHIFT_TUNABLE(TILE, 64, 16, 32, 64, 128);
+ *
+ * declares `constexpr int TILE = 64`, to be tried with each of the values that follow the first. Every value has to give a
+ * right program: variants that do not compile, do not fit or compute something else are dropped. Plain decimal numbers
+ * only; at most 8 declarations with 2 to 16 values each, and at most 256 variants altogether. A program that is right as
+ * it stands is built and timed with other values before it is measured, and goes on with the values that won. */
+#ifdef __cplusplus
+template <typename... T>
+constexpr bool ns_is_one_of(int value, T... allowed) {
+    return ((value == allowed) || ...);
+}
+#define NIGHTSHIFT_TUNABLE(name, value, ...) \
+    constexpr int name = (value);            \
+    static_assert(ns_is_one_of(name, __VA_ARGS__), #name " has a value that it does not allow")
+#endif
+
 /* Optional, not timed: sees the weights only and may prepare them (transpose, pack; on cuda it may use the device as it
  * likes, and the device is synchronized after it). `*state` is handed to ns_run.
  * Called again, after ns_free, when the weights change. The weights stay valid until ns_free. */

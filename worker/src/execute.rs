@@ -3,6 +3,7 @@
 mod cuda;
 mod device_step;
 mod examine;
+mod tune;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -165,6 +166,13 @@ impl Workbench {
                 let task = step.task(task)?;
                 let library = step.library(Role::Candidate, library, &task)?;
                 step.sanitize(&task, &library, *thorough)
+            }
+            StepInput::Tune { task, source, reference_library, truth_library, budget, sandbox_required } => {
+                self.admit(*sandbox_required)?;
+                let task = step.task(task)?;
+                let reference = step.library(Role::Reference, reference_library, &task)?;
+                let truth = step.library(Role::Truth, truth_library, &task)?;
+                step.tune(&task, source, (reference, truth), *budget, *sandbox_required)
             }
             StepInput::Plan { .. }
             | StepInput::Replan { .. }

@@ -33,6 +33,7 @@ pub mod statistics;
 pub mod symbols;
 pub mod toolchain;
 mod trace;
+mod tune;
 
 pub use execute::examine;
 pub use trace::{Spans, send_spans};

@@ -46,6 +46,7 @@ pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, 
                 <dt>"Time in own kernels"</dt><dd>{share}</dd>
             </dl>
             {(!findings.is_empty()).then(|| view! { <h2>"Findings"</h2><ul>{findings}</ul> })}
+            {tuning(attempt)}
             {attempt.measurement.as_ref().map(|m| measurement("Measurement", m))}
             {attempt.confirmation.as_ref().map(|m| measurement("Confirmation in a fresh process", m))}
             {check(attempt)}
@@ -56,6 +57,13 @@ pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, 
             {source.map(|source| view! { <h2>"Source"</h2><pre>{source.to_owned()}</pre> })}
         },
     )
+}
+
+/// The search over its tunables.
+fn tuning(attempt: &Attempt) -> Option<impl IntoView + use<>> {
+    let report = attempt.tuning.as_ref()?;
+    let lines = report.lines().into_iter().map(|line| view! { <li>{line}</li> }).collect::<Vec<_>>();
+    Some(view! { <h2>"Tuning"</h2><p>{report.summary()}</p><ul>{lines}</ul> })
 }
 
 fn measurement(title: &'static str, m: &Measurement) -> impl IntoView + use<> {

@@ -235,6 +235,8 @@ mod tests {
             latency_ms: 1,
             turn: 1,
             stop: nightshift_protocol::model_call::StopCause::End,
+            role: None,
+            fell_back: Vec::new(),
         };
         let amounts =
             |summary: &ModelCallSummary| used(&estimate, summary).iter().map(|a| a.amount).collect::<Vec<_>>();

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
-use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
+use nightshift_protocol::model_call::{FellBack, ModelCallSummary, StopCause};
+use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::step::StepFailure;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{AgentPorts, AgentStep, Agents, AnsweredCall, Opening, budget};
+use super::chain::{self, Link};
+use super::{AgentPorts, AgentStep, Agents, AnsweredCall, budget};
 use crate::model::{Model, ModelError, ModelReply, ModelRequest};
 use crate::prompt::{Prompt, Rendered};
 
@@ -73,6 +75,8 @@ pub(super) struct Conversation<'a> {
     /// Tries of the step that may ask anew after an unusable reply.
     max_tries: u32,
     schema: Option<Value>,
+    /// Who asks.
+    role: Option<AgentRole>,
     calls: Vec<ModelCallSummary>,
 }
 
@@ -89,11 +93,14 @@ struct Asked<'a> {
     rendered: &'a Rendered,
     turn: u32,
     request_hash: &'a str,
+    /// Models that were asked before and could not answer.
+    fell_back: &'a [FellBack],
 }
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(agents: &'a Agents, ports: &'a dyn AgentPorts, step: AgentStep<'a>, prompt: Prompt) -> Self {
-        Self { agents, ports, step, prompt, max_tries: 1, schema: None, calls: Vec::new() }
+        let role = AgentRole::of(step.input.kind());
+        Self { agents, ports, step, prompt, max_tries: 1, schema: None, role, calls: Vec::new() }
     }
 
     /// Asks for a JSON object of this schema.
@@ -129,16 +136,17 @@ impl<'a> Conversation<'a> {
     ) -> Result<T, NoReply> {
         let config = &self.agents.config;
         let rendered = config.prompts.render(self.prompt, values).map_err(StepFailure::from)?;
-        let model = self.agents.model(self.ports, self.step.run_input).await.map_err(|opening| match opening {
-            Opening::Model(error) => NoReply::Model(error),
-            Opening::Step(failure) => NoReply::Step(failure),
-        })?;
+        let run_input = self.step.run_input;
+        let chain = chain::open(self.agents, self.ports, run_input, self.role).await?;
+        // Who answered stays in the conversation: whom it had to stand in for is hardly back within a turn.
+        let mut asked_first = 0;
+        let own = self.role.and_then(|role| run_input.models.roles.get(&role));
         let mut request = ModelRequest {
             system: rendered.system.clone(),
             user: rendered.user.clone(),
             earlier: Vec::new(),
-            max_output_tokens: config.max_output_tokens,
-            temperature: config.temperature,
+            max_output_tokens: own.and_then(|own| own.max_output_tokens).unwrap_or(config.max_output_tokens),
+            temperature: own.and_then(|own| own.temperature).or(config.temperature),
             json_schema: self.schema.clone(),
             call_name: String::new(),
         };
@@ -149,7 +157,7 @@ impl<'a> Conversation<'a> {
             let mut fresh = false;
             for turn in first_turn..first_turn + TURNS_PER_TRY {
                 request.call_name = call_name(self.step.step_key, turn);
-                let turn = match self.turn(&model, &request, &rendered, turn).await {
+                let turn = match self.turn(&chain, &mut asked_first, &request, &rendered, turn).await {
                     Ok(turn) => turn,
                     // A script that holds no second turn has said what it has to say.
                     Err(NoReply::Model(ModelError::ScriptEnded { .. })) if turn > 1 => {
@@ -181,7 +189,7 @@ impl<'a> Conversation<'a> {
             }
             // A script waits for nothing: it goes on at once, as the session did that it was recorded from.
             let last = earlier_tries + 1 == self.max_tries;
-            if fresh && !last && !model.is_scripted() {
+            if fresh && !last && !chain.get(asked_first).is_some_and(Link::is_scripted) {
                 return Err(give_up(problem, true));
             }
         }
@@ -191,16 +199,25 @@ impl<'a> Conversation<'a> {
     /// One turn: found, or asked and committed.
     async fn turn(
         &mut self,
-        model: &Arc<dyn Model>,
+        chain: &[Link],
+        asked_first: &mut usize,
         request: &ModelRequest,
         rendered: &Rendered,
         turn: u32,
     ) -> Result<Turn, NoReply> {
-        let request_hash = request_hash(&model.label(), request, turn);
         let AgentStep { run, step_key, run_input, .. } = self.step;
-        let (summary, fresh_reply) = match self.ports.find_call(run, step_key, turn, &request_hash).await? {
-            Some(found) => (found, None),
-            None => self.answer(model, Asked { request, rendered, turn, request_hash: &request_hash }).await?,
+        let mut found = None;
+        for (place, link) in chain.iter().enumerate() {
+            let request_hash = request_hash(&link.label, request, turn);
+            if let Some(summary) = self.ports.find_call(run, step_key, turn, &request_hash).await? {
+                *asked_first = place;
+                found = Some((summary, None));
+                break;
+            }
+        }
+        let (summary, fresh_reply) = match found {
+            Some(found) => found,
+            None => self.ask_in_order(chain, asked_first, (request, rendered, turn)).await?,
         };
         let (stop, reply, fresh) = (summary.stop, summary.reply.clone(), fresh_reply.is_some());
         self.calls.push(summary);
@@ -216,6 +233,52 @@ impl<'a> Conversation<'a> {
             })?;
         }
         Ok(Turn { reply, stop, fresh })
+    }
+
+    /// Asks one model after the other until one answers; the place of that one is where the next turn begins.
+    async fn ask_in_order(
+        &self,
+        chain: &[Link],
+        asked_first: &mut usize,
+        (request, rendered, turn): (&ModelRequest, &Rendered, u32),
+    ) -> Result<(ModelCallSummary, Option<String>), NoReply> {
+        let mut errors: Vec<(String, Arc<ModelError>)> = Vec::new();
+        let mut fell_back = Vec::new();
+        for (place, link) in chain.iter().enumerate().skip(*asked_first) {
+            let error = match &link.model {
+                Err(error) => Arc::clone(error),
+                Ok(model) => {
+                    let request_hash = request_hash(&link.label, request, turn);
+                    let asked = Asked { request, rendered, turn, request_hash: &request_hash, fell_back: &fell_back };
+                    match self.answer(model, asked).await {
+                        Ok(answered) => {
+                            *asked_first = place;
+                            return Ok(answered);
+                        }
+                        // Alone, a model's error is told as it is.
+                        Err(NoReply::Model(error)) if error.falls_through() && chain.len() > 1 => Arc::new(error),
+                        Err(NoReply::Model(error)) => return Err(typed(error)),
+                        Err(other) => return Err(other),
+                    }
+                }
+            };
+            if place + 1 < chain.len() {
+                tracing::warn!(
+                    run.id = self.step.run.as_str(),
+                    step.key = self.step.step_key,
+                    model.name = link.label,
+                    error.code = error.code(),
+                    error = %error,
+                    "a model cannot answer; the next one is asked"
+                );
+            }
+            fell_back.push(FellBack { model: link.label.clone(), code: error.code().to_owned() });
+            errors.push((link.label.clone(), error));
+        }
+        if errors.is_empty() {
+            return Err(NoReply::Model(ModelError::NoScript { message: "there is no model to be asked".to_owned() }));
+        }
+        Err(NoReply::Model(ModelError::NoneAnswered { errors }))
     }
 
     /// Asks, and commits the reply; or finds that somebody did both before the question was on its way.
@@ -239,7 +302,7 @@ impl<'a> Conversation<'a> {
             }
             Err(error) => match meter.into_found() {
                 Some(found) => Ok((found, None)),
-                None => Err(typed(error)),
+                None => Err(NoReply::Model(error)),
             },
         }
     }
@@ -251,7 +314,7 @@ impl<'a> Conversation<'a> {
         estimate: &[Amount],
         answer: &ModelReply,
     ) -> Result<ModelCallSummary, StepFailure> {
-        let Asked { request, rendered, turn, request_hash } = asked;
+        let Asked { request, rendered, turn, request_hash, fell_back } = asked;
         let label = model.label();
         let prompt = transcript(request).into_bytes();
         let reply = answer.text.clone().into_bytes();
@@ -271,6 +334,8 @@ impl<'a> Conversation<'a> {
             latency_ms: answer.latency_ms,
             turn,
             stop: answer.stop,
+            role: self.role,
+            fell_back: fell_back.to_vec(),
             model: label,
         };
         let call = AnsweredCall {

@@ -2,14 +2,20 @@
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Attempt, Diagnosis};
+use nightshift_protocol::attempt_memory::AttemptMemory;
+use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
 use serde::Serialize;
 
 use super::conversation::{Conversation, Unusable};
+use super::evidence::Evidence;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
-use crate::prompt::{AttemptView, MachineView, PlanView, Prompt, SubtaskView, TaskView};
+use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::prompt::{AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView};
 use crate::reply::extract_json;
+use crate::strategy::same_modification;
 
 /// Longest text of a diagnosis, in bytes.
 const MAX_TEXT_BYTES: usize = 4_000;
@@ -26,6 +32,7 @@ pub(super) struct Diagnose<'a> {
     pub(super) plan: &'a PlanVersion,
     pub(super) attempt: &'a Attempt,
     pub(super) history: &'a [String],
+    pub(super) memory: &'a AttemptMemory,
     pub(super) hints: &'a [String],
 }
 
@@ -38,8 +45,12 @@ struct Values<'a> {
     current_subtask: u32,
     subtask: SubtaskView,
     attempt: AttemptView,
+    /// Every metric that a diagnosis may rest on.
+    evidence: Vec<String>,
     history: &'a [String],
+    memory: MemoryView,
     hints: &'a [String],
+    knowledge: Retrieved,
 }
 
 pub(super) async fn diagnose(
@@ -53,18 +64,45 @@ pub(super) async fn diagnose(
         Some(source) => Some(load_text(ports, source).await?),
         None => None,
     };
+    let evidence = Evidence::of(given.attempt);
+    let scope = subtask(given.plan, given.attempt.subtask)?;
+    let seen = given.attempt.profile.as_ref().and_then(|profile| profile.bound.as_ref());
+    let about = Question {
+        spec: &bundle.spec,
+        prepared: given.prepared,
+        subtask: Some(scope),
+        bound: seen.and_then(|by| by.bound),
+        said: seen.and_then(|by| by.evidence.first()).map_or("", String::as_str),
+    };
+    let knowledge = retrieve(ports, &step, about).await?;
     let values = Values {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(given.prepared),
         plan: PlanView::new(given.plan),
         current_subtask: given.attempt.subtask,
-        subtask: SubtaskView::new(subtask(given.plan, given.attempt.subtask)?),
+        subtask: SubtaskView::new(scope),
         attempt: AttemptView::new(given.attempt, source),
+        evidence: evidence.lines(),
         history: given.history,
+        memory: MemoryView::new(given.memory),
         hints: given.hints,
+        knowledge,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Diagnose).with_schema(schema::diagnosis());
+    // A script was written for other numbers, and cannot answer a repair turn.
+    let models = step.run_input.models.chain(AgentRole::Verifier, &step.run_input.model);
+    let is_script = models.iter().all(ModelChoice::is_scripted);
+    let parse = |reply: &str| {
+        let mut diagnosis = parse(reply)?;
+        if is_script {
+            set_aside(&mut diagnosis, &evidence);
+        } else {
+            support(&mut diagnosis, &evidence)?;
+            not_again(&diagnosis, given.memory)?;
+        }
+        Ok(diagnosis)
+    };
     let (diagnosis, unavailable) = match conversation.ask(&values, parse).await {
         Ok(diagnosis) => (Some(diagnosis), None),
         Err(no_reply) => match no_reply.unavailable() {
@@ -72,12 +110,52 @@ pub(super) async fn diagnose(
             Err(failure) => return Err(conversation.failed(failure)),
         },
     };
-    Ok(StepOutput::Diagnosed { diagnosis, unavailable, calls: conversation.into_calls() })
+    Ok(StepOutput::Diagnosed { diagnosis, correction: None, unavailable, calls: conversation.into_calls() })
+}
+
+fn unusable(message: String) -> Unusable {
+    Unusable { code: "reply.no_diagnosis", message }
+}
+
+/// Every metric has to be one of the evidence, and is kept with the value that it has there.
+fn support(diagnosis: &mut Diagnosis, evidence: &Evidence) -> Result<(), Unusable> {
+    if diagnosis.metrics.is_empty() && !evidence.lines().is_empty() {
+        return Err(unusable(
+            "`metrics` is empty: name at least one of the listed metrics that shows the issue".to_owned(),
+        ));
+    }
+    for metric in &mut diagnosis.metrics {
+        *metric = evidence.resolve(metric).map_err(unusable)?;
+    }
+    Ok(())
+}
+
+/// The metrics of a script that the evidence does not hold are kept apart from those that it holds.
+fn set_aside(diagnosis: &mut Diagnosis, evidence: &Evidence) {
+    for claim in std::mem::take(&mut diagnosis.metrics) {
+        match evidence.resolve(&claim) {
+            Ok(metric) => diagnosis.metrics.push(metric),
+            Err(_) => diagnosis.unsupported.push(claim),
+        }
+    }
+}
+
+/// What failed before may be advised again only with a reason.
+fn not_again(diagnosis: &Diagnosis, memory: &AttemptMemory) -> Result<(), Unusable> {
+    let is_explained = diagnosis.repeat_reason.as_ref().is_some_and(|reason| !reason.trim().is_empty());
+    let failed = memory.tried.iter().filter(|earlier| earlier.failed);
+    match failed.filter(|earlier| same_modification(&earlier.text, &diagnosis.modification)).last() {
+        Some(earlier) if !is_explained => Err(unusable(format!(
+            "`modification` was tried in attempt {} and did not help: advise another one, or say in `repeat_reason` why \
+             it is worth another try",
+            earlier.attempt
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn parse(reply: &str) -> Result<Diagnosis, Unusable> {
-    let unusable = |message: String| Unusable { code: "reply.no_diagnosis", message };
-    let diagnosis: Diagnosis = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
+    let mut diagnosis: Diagnosis = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
     for (field, text) in [("critical_issue", &diagnosis.critical_issue), ("modification", &diagnosis.modification)] {
         if text.trim().is_empty() {
             return Err(unusable(format!("`{field}` is empty")));
@@ -92,5 +170,11 @@ fn parse(reply: &str) -> Result<Diagnosis, Unusable> {
     if diagnosis.expected_gain.is_some_and(|gain| !gain.is_finite() || gain <= 0.0 || gain > MAX_GAIN) {
         return Err(unusable("`expected_gain` has to be a positive factor like 1.2, or null".to_owned()));
     }
+    if diagnosis.repeat_reason.as_ref().is_some_and(|reason| reason.len() > MAX_TEXT_BYTES) {
+        return Err(unusable(format!("`repeat_reason` is longer than {MAX_TEXT_BYTES} bytes")));
+    }
+    diagnosis.repeat_reason = diagnosis.repeat_reason.filter(|reason| !reason.trim().is_empty());
+    // Computed here, never read from a reply.
+    diagnosis.unsupported.clear();
     Ok(diagnosis)
 }

@@ -3,15 +3,24 @@
 use std::collections::BTreeSet;
 
 use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt_memory::AttemptMemory;
+use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::gpu_text::significant;
+use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
-use nightshift_protocol::task::{OperatorSpec, TaskBundle};
+use nightshift_protocol::task::{DType, OperatorSpec, TaskBundle, TaskSpec};
 use serde::Serialize;
 
+use self::limits::Grounds;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, schema};
-use crate::prompt::{CONTRACT, GpuProfileView, MachineView, PlanView, Prompt, TaskView};
+use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::prompt::{CONTRACT, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView};
 use crate::reply::extract_json;
+
+mod limits;
+mod shares;
 
 /// Most subtasks of a plan.
 pub const MAX_SUBTASKS: usize = 8;
@@ -55,6 +64,74 @@ pub enum PlanProblem {
     /// A number that is no speedup.
     #[error("`{0}` is not a speedup: it has to be a positive number or null")]
     Speedup(String),
+    /// A number that is no share.
+    #[error("`{0}` is not a share of the time: it has to be a number from 0 to 1, or null")]
+    Share(String),
+    /// Subtasks that are not in order.
+    #[error(
+        "subtask {later} is expected to make the whole program {speedup:.2} times as fast and stands behind subtask \
+         {earlier} with {least:.2}, by Amdahl's law from `time_share` and `expected_gain`: order subtasks by what they \
+         give to the whole program"
+    )]
+    Order {
+        /// Number of the subtask that gives less, from 1.
+        earlier: usize,
+        /// What it gives.
+        least: f64,
+        /// Number of the one behind it that gives more.
+        later: usize,
+        /// What that gives.
+        speedup: f64,
+    },
+    /// A target that the shares do not allow.
+    #[error(
+        "subtask {subtask} aims at a speedup of {target:.2}, but by Amdahl's law it and those before it can give at most \
+         {limit:.2} by their `time_share`"
+    )]
+    AboveAmdahl {
+        /// Number of the subtask, from 1.
+        subtask: usize,
+        /// Its target.
+        target: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// A target that the machine does not allow.
+    #[error("subtask {subtask} aims at a speedup of {target:.2}, but the roofline allows at most {limit:.2}")]
+    AboveRoofline {
+        /// Number of the subtask, from 1.
+        subtask: usize,
+        /// Its target.
+        target: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// A share that the profile contradicts.
+    #[error(
+        "`time_share` of subtask {subtask} is {share:.2}, but the profile of the reference shows {low:.2} to {high:.2}"
+    )]
+    UnlikeProfile {
+        /// Number of the subtask, from 1.
+        subtask: usize,
+        /// What the plan says.
+        share: f64,
+        /// The least that it can be.
+        low: f64,
+        /// The most that it can be.
+        high: f64,
+    },
+    /// A border that contradicts the task.
+    #[error("subtask {subtask} has the tensor `{name}` at its border as {given}; the task has it as {known}")]
+    Border {
+        /// Number of the subtask, from 1.
+        subtask: usize,
+        /// The tensor.
+        name: String,
+        /// What the plan says of it.
+        given: String,
+        /// What the task says of it.
+        known: String,
+    },
     /// Text or list beyond the limits.
     #[error("`{0}` is too long")]
     TooLong(String),
@@ -93,6 +170,7 @@ pub fn validate_plan(plan: &Plan, operators: &[OperatorSpec]) -> Result<(), Plan
         if subtask.target_speedup.is_some_and(|target| !target.is_finite() || target <= 0.0) {
             return Err(PlanProblem::Speedup(field("target_speedup")));
         }
+        limits::check_numbers(index, subtask)?;
         for tensors in [&subtask.contract.inputs, &subtask.contract.outputs] {
             if tensors.len() > MAX_LIST {
                 return Err(PlanProblem::TooLong(field("contract")));
@@ -100,6 +178,31 @@ pub fn validate_plan(plan: &Plan, operators: &[OperatorSpec]) -> Result<(), Plan
             for tensor in tensors {
                 filled(&field("contract.name"), &tensor.name)?;
                 list(&field("contract.shape"), &tensor.shape)?;
+            }
+        }
+    }
+    limits::check_order(plan)?;
+    limits::check_targets(plan)
+}
+
+/// Whether tensors at borders that bear the name of one of the task's are what the task says.
+fn check_borders(plan: &Plan, spec: &TaskSpec) -> Result<(), PlanProblem> {
+    let known: Vec<_> = spec.inputs.iter().chain(&spec.params).chain(&spec.outputs).collect();
+    for (number, subtask) in (1..).zip(&plan.subtasks) {
+        for tensor in subtask.contract.inputs.iter().chain(&subtask.contract.outputs) {
+            let Some(spec) = known.iter().find(|spec| spec.name == tensor.name) else { continue };
+            let dtype = match spec.dtype {
+                DType::F32 => "f32",
+                DType::F64 => "f64",
+                DType::I32 => "i32",
+            };
+            if !tensor.dtype.eq_ignore_ascii_case(dtype) || tensor.shape.len() != spec.shape.len() {
+                return Err(PlanProblem::Border {
+                    subtask: number,
+                    name: tensor.name.clone(),
+                    given: format!("{} with {} extents", tensor.dtype, tensor.shape.len()),
+                    known: format!("{dtype} with {} extents", spec.shape.len()),
+                });
             }
         }
     }
@@ -130,6 +233,12 @@ struct PlanValues<'a> {
     hints: &'a [String],
     /// What the profilers saw of the reference; none on the `cpu` target.
     reference_profile: Option<GpuProfileView>,
+    /// Share of a call that each operator takes, as far as the names of kernels tell.
+    operator_shares: Vec<String>,
+    /// The speedup of a program that reaches the peak of the memory.
+    roofline_speedup: Option<String>,
+    /// Notes and lessons.
+    knowledge: Retrieved,
 }
 
 #[derive(Serialize)]
@@ -139,6 +248,7 @@ struct ReplanValues<'a> {
     plan: PlanView,
     reason: &'a str,
     history: &'a [String],
+    memory: MemoryView,
 }
 
 pub(super) async fn plan(
@@ -150,8 +260,10 @@ pub(super) async fn plan(
     hints: &[String],
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, task).await?;
-    let values = common(&bundle, prepared, hints)?;
-    finish(agents, ports, step, Prompt::Plan, &bundle, &values).await
+    let grounds = Grounds::of(&bundle.spec, prepared);
+    let knowledge = retrieve(ports, &step, about(&bundle, prepared, "")).await?;
+    let values = common(&bundle, prepared, hints, &grounds, knowledge)?;
+    finish(agents, ports, step, Prompt::Plan, (&bundle, &grounds), &values).await
 }
 
 pub(super) struct Replan<'a> {
@@ -160,6 +272,7 @@ pub(super) struct Replan<'a> {
     pub(super) previous: &'a PlanVersion,
     pub(super) reason: &'a str,
     pub(super) history: &'a [String],
+    pub(super) memory: &'a AttemptMemory,
     pub(super) hints: &'a [String],
 }
 
@@ -170,19 +283,24 @@ pub(super) async fn replan(
     given: Replan<'_>,
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, given.task).await?;
+    let grounds = Grounds::of(&bundle.spec, given.prepared);
+    let knowledge = retrieve(ports, &step, about(&bundle, given.prepared, given.reason)).await?;
     let values = ReplanValues {
-        common: common(&bundle, given.prepared, given.hints)?,
+        common: common(&bundle, given.prepared, given.hints, &grounds, knowledge)?,
         plan: PlanView::new(given.previous),
         reason: given.reason,
         history: given.history,
+        memory: MemoryView::new(given.memory),
     };
-    finish(agents, ports, step, Prompt::Replan, &bundle, &values).await
+    finish(agents, ports, step, Prompt::Replan, (&bundle, &grounds), &values).await
 }
 
 fn common<'a>(
     bundle: &TaskBundle,
     prepared: &PreparedTask,
     hints: &'a [String],
+    grounds: &Grounds,
+    knowledge: Retrieved,
 ) -> Result<PlanValues<'a>, StepFailure> {
     Ok(PlanValues {
         target: bundle.spec.target.as_str(),
@@ -191,7 +309,16 @@ fn common<'a>(
         contract: CONTRACT,
         hints,
         reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
+        operator_shares: grounds.shares.lines(),
+        roofline_speedup: grounds.roofline_speedup.map(significant),
+        knowledge,
     })
+}
+
+/// What notes and lessons are looked up for: the whole program, by what bounds the reference.
+fn about<'a>(bundle: &'a TaskBundle, prepared: &'a PreparedTask, said: &'a str) -> Question<'a> {
+    let bound = prepared.profile.as_ref().and_then(|profile| profile.bound.as_ref()).and_then(|by| by.bound);
+    Question { spec: &bundle.spec, prepared, subtask: None, bound, said }
 }
 
 /// Without a plan there is nothing to do, so the Planner is asked anew where the others have a result without one.
@@ -200,15 +327,24 @@ async fn finish(
     ports: &dyn AgentPorts,
     step: AgentStep<'_>,
     prompt: Prompt,
-    bundle: &TaskBundle,
+    (bundle, grounds): (&TaskBundle, &Grounds),
     values: &impl Serialize,
 ) -> Result<StepOutput, StepFailure> {
     let mut conversation =
         Conversation::new(agents, ports, step, prompt).with_schema(schema::plan()).with_max_tries(MAX_TRIES);
+    let models = step.run_input.models.chain(AgentRole::Planner, &step.run_input.model);
+    let is_script = models.iter().all(ModelChoice::is_scripted);
     let parse = |reply: &str| -> Result<Plan, Unusable> {
         let unusable = |message: String| Unusable { code: "model.no_plan", message };
-        let plan: Plan = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
-        validate_plan(&plan, &bundle.spec.operators).map_err(|problem| unusable(problem.to_string()))?;
+        let mut plan: Plan = extract_json(reply).map_err(|problem| unusable(problem.to_string()))?;
+        // Computed below, never read from a reply.
+        plan.subtasks.iter_mut().for_each(|subtask| subtask.limits = None);
+        let checked = validate_plan(&plan, &bundle.spec.operators)
+            .and_then(|()| check_borders(&plan, &bundle.spec))
+            // A script was written for the shares and peaks of another machine.
+            .and_then(|()| if is_script { Ok(()) } else { limits::check_machine(&plan, grounds) });
+        checked.map_err(|problem| unusable(problem.to_string()))?;
+        limits::write_down(&mut plan, grounds);
         Ok(plan)
     };
     match conversation.ask(values, parse).await {
@@ -244,8 +380,7 @@ mod tests {
                 contract: Contract::default(),
                 methods: vec![],
                 expected_bottleneck: "memory".to_owned(),
-                risk: String::new(),
-                target_speedup: None,
+                ..Subtask::default()
             }],
             correctness_risks: vec![],
         }

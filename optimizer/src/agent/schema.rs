@@ -21,6 +21,8 @@ pub(super) fn plan() -> Value {
                 "methods": texts,
                 "expected_bottleneck": text,
                 "risk": text,
+                "time_share": {"type": ["number", "null"]},
+                "expected_gain": {"type": ["number", "null"]},
                 "target_speedup": {"type": ["number", "null"]},
             })),
         },
@@ -36,7 +38,13 @@ pub(super) fn diagnosis() -> Value {
         "metrics": {"type": "array", "items": {"type": "string"}},
         "expected_gain": {"type": ["number", "null"]},
         "route": {"type": "string", "enum": ["repair", "optimize", "next_subtask", "replan", "stop"]},
+        "repeat_reason": {"type": ["string", "null"]},
     }))
+}
+
+pub(super) fn correction() -> Value {
+    let text = json!({"type": "string"});
+    object(&json!({"critical_issue": text, "why_it_matters": text, "minimal_fix": text}))
 }
 
 pub(super) fn rating() -> Value {

@@ -2,13 +2,16 @@
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Stage;
+use nightshift_protocol::attempt_memory::{Candidate, Modification};
 use nightshift_protocol::step::{CodeRequest, PreparedTask, StepFailure, StepOutput};
+use nightshift_protocol::tunable::{self, Tunable};
 use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
-use crate::prompt::{AttemptView, CONTRACT, MachineView, PlanView, Prompt, SubtaskView, TaskView};
-use crate::reply::extract_code;
+use crate::knowledge::{Question, Retrieved, retrieve};
+use crate::prompt::{AttemptView, CONTRACT, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView};
+use crate::reply::extract_program;
 use crate::screen::screen;
 
 #[derive(Serialize)]
@@ -23,8 +26,15 @@ struct Values<'a> {
     attempt: Option<AttemptView>,
     /// The program to start from was written for another subtask or plan: its diagnosis is not what is asked for.
     new_scope: bool,
+    /// The one change that is asked for.
+    modification: Option<&'a Modification>,
+    /// Which of the candidates of its round it is.
+    candidate: Option<Candidate>,
     history: &'a [String],
+    memory: MemoryView,
     hints: &'a [String],
+    /// Notes and lessons; only a correct program is worth them.
+    knowledge: Retrieved,
 }
 
 pub(super) async fn write_code(
@@ -37,18 +47,27 @@ pub(super) async fn write_code(
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, task).await?;
     let parent = request.parent.as_deref();
-    let attempt = match parent {
+    let before = match parent.and_then(|parent| parent.source.as_ref()) {
+        Some(source) => Some(load_text(ports, source).await?),
         None => None,
-        Some(parent) => {
-            let source = match &parent.source {
-                Some(source) => Some(load_text(ports, source).await?),
-                None => None,
-            };
-            Some(AttemptView::new(parent, source))
-        }
     };
+    let attempt = parent.map(|parent| AttemptView::new(parent, before.clone()));
     // Without a program to start from there is nothing to mend.
     let stage = if parent.is_some() { request.stage } else { Stage::Draft };
+    let scope = subtask(&request.plan, request.subtask)?;
+    let knowledge = if stage == Stage::Optimize {
+        let diagnosis = parent.and_then(|parent| parent.diagnosis.as_ref());
+        let about = Question {
+            spec: &bundle.spec,
+            prepared,
+            subtask: Some(scope),
+            bound: diagnosis.map(|diagnosis| diagnosis.bound),
+            said: request.modification.as_ref().map_or("", |modification| modification.text.as_str()),
+        };
+        retrieve(ports, &step, about).await?
+    } else {
+        Retrieved::default()
+    };
     let values = Values {
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
@@ -56,22 +75,30 @@ pub(super) async fn write_code(
         contract: CONTRACT,
         plan: PlanView::new(&request.plan),
         current_subtask: request.subtask,
-        subtask: SubtaskView::new(subtask(&request.plan, request.subtask)?),
+        subtask: SubtaskView::new(scope),
         attempt,
         new_scope: parent
             .is_some_and(|parent| (parent.plan_version, parent.subtask) != (request.plan.version, request.subtask)),
+        modification: request.modification.as_ref(),
+        candidate: request.candidate,
         history: &request.history,
+        memory: MemoryView::new(&request.memory),
         hints: &request.hints,
+        knowledge,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage));
     let parse = |reply: &str| {
-        extract_code(reply).map_err(|problem| Unusable { code: problem.code(), message: problem.to_string() })
+        let source = extract_program(reply, before.as_deref())
+            .map_err(|problem| Unusable { code: problem.code(), message: problem.to_string() })?;
+        with_tunables(source)
     };
     match conversation.ask(&values, parse).await {
-        Ok(source) => {
+        Ok((source, tunables)) => {
             let findings = screen(&source, bundle.spec.target, &bundle.spec.libraries);
             match ports.put_artifact(source.into_bytes()).await {
-                Ok(source) => Ok(StepOutput::CodeWritten { source, findings, calls: conversation.into_calls() }),
+                Ok(source) => {
+                    Ok(StepOutput::CodeWritten { source, findings, tunables, calls: conversation.into_calls() })
+                }
                 Err(failure) => Err(conversation.failed(failure)),
             }
         }
@@ -82,5 +109,14 @@ pub(super) async fn write_code(
         }),
         Err(NoReply::Model(error)) => Err(conversation.failed(error)),
         Err(NoReply::Step(failure)) => Err(conversation.failed(failure)),
+    }
+}
+
+/// The program with the constants that it declares as tunable. Declarations that nobody can search are the author's to
+/// mend: left alone, they would be constants that look as if they had been tried.
+fn with_tunables(source: String) -> Result<(String, Vec<Tunable>), Unusable> {
+    match tunable::parse(&source) {
+        Ok(tunables) => Ok((source, tunables)),
+        Err(bad) => Err(Unusable { code: "reply.bad_tunables", message: bad.to_string() }),
     }
 }

@@ -10,6 +10,7 @@ use governor::{Quota, RateLimiter};
 use nightshift_protocol::campaign::ModelChoice;
 use secrecy::SecretString;
 
+use super::command::{CommandConfig, CommandProvider};
 use super::endpoint::{EndpointConfig, default_endpoints};
 use super::live::LiveModel;
 use super::probe::{ProbeReport, probe};
@@ -48,6 +49,11 @@ pub fn parse_choice(text: &str) -> Result<ModelChoice, InvalidModelName> {
         return Err(invalid());
     }
     Ok(ModelChoice::Live { endpoint: endpoint.to_owned(), model: model.to_owned() })
+}
+
+/// Reads models that stand in for one another, separated by commas: the first one is asked first.
+pub fn parse_chain(text: &str) -> Result<Vec<ModelChoice>, InvalidModelName> {
+    text.split(',').map(|part| parse_choice(part.trim())).collect()
 }
 
 /// An endpoint with what all its models share: one connection pool and one rate limit.
@@ -91,11 +97,14 @@ impl Endpoint {
 #[derive(Clone)]
 pub struct Catalog {
     endpoints: BTreeMap<String, Arc<Endpoint>>,
+    commands: BTreeMap<String, Arc<CommandProvider>>,
 }
 
 impl std::fmt::Debug for Catalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(self.endpoints.iter().map(|(name, e)| (name, e.config.shown_base_url()))).finish()
+        let endpoints = self.endpoints.iter().map(|(name, endpoint)| (name, endpoint.config.shown_base_url()));
+        let commands = self.commands.iter().map(|(name, command)| (name, command.config.shown()));
+        f.debug_map().entries(endpoints.chain(commands)).finish()
     }
 }
 
@@ -132,7 +141,31 @@ impl Catalog {
                 (name.clone(), Arc::new(Endpoint::new(name, config)))
             })
             .collect();
-        Self { endpoints }
+        Self { endpoints, commands: BTreeMap::new() }
+    }
+
+    /// The same with these commands, which take the place of endpoints of their names.
+    #[must_use]
+    pub fn with_commands(mut self, commands: BTreeMap<String, CommandConfig>) -> Self {
+        for (name, config) in commands {
+            self.endpoints.remove(&name);
+            self.commands.insert(name.clone(), Arc::new(CommandProvider::new(name, config)));
+        }
+        self
+    }
+
+    /// Names and configurations of commands, in order.
+    pub fn commands(&self) -> impl Iterator<Item = (&str, &CommandConfig)> {
+        self.commands.iter().map(|(name, command)| (name.as_str(), &command.config))
+    }
+
+    /// Whether the endpoint of a choice is known; nothing is said about its key or its model.
+    pub fn knows(&self, choice: &ModelChoice) -> Result<(), ModelError> {
+        match choice {
+            ModelChoice::Scripted => Ok(()),
+            ModelChoice::Live { endpoint, .. } if self.commands.contains_key(endpoint) => Ok(()),
+            ModelChoice::Live { endpoint, .. } => self.endpoint(endpoint).map(drop),
+        }
     }
 
     /// Names and configurations, in order.
@@ -145,6 +178,9 @@ impl Catalog {
         let ModelChoice::Live { endpoint, model } = choice else {
             return Err(ModelError::NoScript { message: "a catalog holds live models only".to_owned() });
         };
+        if let Some(command) = self.commands.get(endpoint) {
+            return Ok(Arc::new(command.open(model.clone(), keys)?));
+        }
         let endpoint = self.endpoint(endpoint)?;
         let transport = transport(&endpoint, keys)?;
         Ok(Arc::new(LiveModel::new(endpoint, model.clone(), transport)))
@@ -152,6 +188,9 @@ impl Catalog {
 
     /// Asks an endpoint for its list of models: is it there, does it take the key, which models does it offer?
     pub async fn probe(&self, endpoint: &str, keys: KeyLookup<'_>) -> Result<ProbeReport, ModelError> {
+        if let Some(command) = self.commands.get(endpoint) {
+            return command.probe(keys);
+        }
         let endpoint = self.endpoint(endpoint)?;
         let transport = transport(&endpoint, keys)?;
         probe(&transport).await
@@ -160,7 +199,7 @@ impl Catalog {
     fn endpoint(&self, name: &str) -> Result<Arc<Endpoint>, ModelError> {
         self.endpoints.get(name).cloned().ok_or_else(|| ModelError::UnknownEndpoint {
             endpoint: name.to_owned(),
-            known: self.endpoints.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+            known: self.endpoints.keys().chain(self.commands.keys()).map(String::as_str).collect::<Vec<_>>().join(", "),
         })
     }
 }
@@ -195,6 +234,27 @@ mod tests {
         let expected = ModelChoice::Live { endpoint: "vllm".to_owned(), model: "Qwen/Qwen3-32B".to_owned() };
         assert_eq!(parse_choice("vllm/Qwen/Qwen3-32B"), Ok(expected));
         assert_eq!(parse_choice("scripted"), Ok(ModelChoice::Scripted));
+    }
+
+    #[test]
+    fn models_that_stand_in_are_separated_by_commas() {
+        let chain = parse_chain("openai/gpt-5, vllm/Qwen/Qwen3-32B,scripted").unwrap_or_default();
+        let labels: Vec<String> = chain.iter().map(ModelChoice::label).collect();
+        assert_eq!(labels, ["openai/gpt-5", "vllm/Qwen/Qwen3-32B", "scripted"]);
+        assert!(parse_chain("openai/gpt-5,").is_err());
+    }
+
+    #[test]
+    fn a_command_takes_the_place_of_an_endpoint() {
+        let command = CommandConfig::new(vec!["cat".to_owned()]);
+        let catalog = Catalog::default().with_commands(BTreeMap::from([("openai".to_owned(), command)]));
+        let choice = ModelChoice::Live { endpoint: "openai".to_owned(), model: "m".to_owned() };
+        assert!(catalog.knows(&choice).is_ok());
+        let Ok(model) = catalog.open(&choice, &|_| None) else { panic!("not opened") };
+        assert_eq!(model.label(), "openai/m");
+        let unknown = ModelChoice::Live { endpoint: "nowhere".to_owned(), model: "m".to_owned() };
+        assert!(catalog.knows(&unknown).is_err_and(|error| error.code() == "model.not_found"));
+        assert!(catalog.knows(&ModelChoice::Scripted).is_ok());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What can go wrong between a question and its answer.
 
+use std::sync::Arc;
+
 use nightshift_protocol::step::{FailureClass, StepFailure};
 
 /// The phase of a [`ModelError::Timeout`] before which nothing was sent.
@@ -160,6 +162,24 @@ pub enum ModelError {
         /// What the endpoint said, bounded.
         excerpt: String,
     },
+    /// The command that answers did not end well.
+    #[error("the command of `{endpoint}` failed: {message}. It said: {excerpt}")]
+    CommandFailed {
+        /// Name of the endpoint.
+        endpoint: String,
+        /// How it ended.
+        message: String,
+        /// The end of what it wrote on standard error, bounded.
+        excerpt: String,
+        /// Whether it never began.
+        before_it_ran: bool,
+    },
+    /// Every model that was to be asked failed.
+    #[error("none of the models answered: {}", told(errors))]
+    NoneAnswered {
+        /// The models in the order in which they were asked, and what went wrong: at least one.
+        errors: Vec<(String, Arc<ModelError>)>,
+    },
     /// The meter did not let the try begin: the campaign's budget does not allow it, the step is somebody else's by now,
     /// or the request was answered meanwhile. The failure of the step says which and what to do.
     #[error(transparent)]
@@ -196,6 +216,8 @@ impl ModelError {
             Self::Refused { .. } => "model.refused",
             Self::BadRequest { .. } => "model.bad_request",
             Self::ServerError { .. } => "model.server_error",
+            Self::CommandFailed { .. } => "model.command_failed",
+            Self::NoneAnswered { errors } => decisive(errors).map_or("model.unreachable", |error| error.code()),
             Self::NotBegun(failure) => &failure.code,
             Self::ScriptEnded { .. } => "model.script_ended",
             Self::NoScript { .. } => "model.no_script",
@@ -211,7 +233,9 @@ impl ModelError {
             | Self::Timeout { .. }
             | Self::Truncated { .. }
             | Self::Malformed { .. }
+            | Self::CommandFailed { .. }
             | Self::ServerError { .. } => true,
+            Self::NoneAnswered { errors } => errors.iter().any(|(_, error)| error.is_retriable()),
             Self::NotBegun(failure) => failure.class == FailureClass::Retriable,
             Self::NoKey { .. }
             | Self::Auth { .. }
@@ -232,6 +256,11 @@ impl ModelError {
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_ms, .. } => *retry_after_ms,
+            // Whoever is back first is asked.
+            Self::NoneAnswered { errors } => {
+                let waits = errors.iter().filter(|(_, error)| error.is_retriable());
+                waits.map(|(_, error)| error.retry_after_ms().unwrap_or(0)).min().filter(|wait_ms| *wait_ms > 0)
+            }
             Self::NotBegun(failure) => failure.retry_after_ms,
             _ => None,
         }
@@ -244,6 +273,8 @@ impl ModelError {
         match self {
             Self::Timeout { phase, .. } => *phase != CONNECTING,
             Self::Unreachable { was_sent, .. } => *was_sent,
+            Self::CommandFailed { before_it_ran, .. } => !before_it_ran,
+            Self::NoneAnswered { errors } => errors.iter().any(|(_, error)| error.may_be_billed()),
             // An error within a stream came after the model had begun.
             Self::RateLimited { status, .. } | Self::Auth { status, .. } | Self::BadRequest { status, .. } => {
                 (200..300).contains(status)
@@ -262,6 +293,34 @@ impl ModelError {
         }
     }
 
+    /// Whether the next model is asked instead, when there is one. What the model itself said, a refusal or a flood, is
+    /// an answer; and what keeps a try from beginning, or a script from going on, has nothing to do with the model.
+    #[must_use]
+    pub fn falls_through(&self) -> bool {
+        match self {
+            Self::NoKey { .. }
+            | Self::Auth { .. }
+            | Self::UnknownEndpoint { .. }
+            | Self::Misconfigured { .. }
+            | Self::NotFound { .. }
+            | Self::Unreachable { .. }
+            | Self::RateLimited { .. }
+            | Self::Quota { .. }
+            | Self::Timeout { .. }
+            | Self::Truncated { .. }
+            | Self::Malformed { .. }
+            | Self::BadRequest { .. }
+            | Self::CommandFailed { .. }
+            | Self::ServerError { .. } => true,
+            Self::TooLarge { .. }
+            | Self::Refused { .. }
+            | Self::NoneAnswered { .. }
+            | Self::NotBegun(_)
+            | Self::ScriptEnded { .. }
+            | Self::NoScript { .. } => false,
+        }
+    }
+
     /// The message with its causes.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -274,6 +333,16 @@ impl ModelError {
         }
         text
     }
+}
+
+/// The error that decides about the step: the first one that may pass, else the first one.
+fn decisive(errors: &[(String, Arc<ModelError>)]) -> Option<&ModelError> {
+    let passing = errors.iter().find(|(_, error)| error.is_retriable());
+    passing.or_else(|| errors.first()).map(|(_, error)| &**error)
+}
+
+fn told(errors: &[(String, Arc<ModelError>)]) -> String {
+    errors.iter().map(|(label, error)| format!("{label}: {}", error.describe())).collect::<Vec<_>>().join("; ")
 }
 
 impl From<&ModelError> for StepFailure {

@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use nightshift_protocol::attempt::Stage;
 use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::step::StepFailure;
 use rust_embed::RustEmbed;
 use serde::Serialize;
 
+use super::check::{self, PromptProblem, Seen};
 use super::format::fenced;
 
 /// Longest rendered prompt, in bytes, system and user part each.
@@ -20,6 +22,9 @@ pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 
 /// Largest template of the user's, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 256 * 1024;
+
+/// What is said when a reply cannot be used: rendered with every recorded step.
+const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
 
 #[derive(RustEmbed)]
 #[folder = "../prompts"]
@@ -91,8 +96,10 @@ pub enum Prompt {
     Replan,
     /// Coder, at a stage.
     Code(Stage),
-    /// Verifier.
+    /// Verifier, of a correct attempt.
     Diagnose,
+    /// Verifier, of a failed one.
+    Correct,
     /// Judge, of a skill.
     Judge(Skill),
 }
@@ -103,6 +110,7 @@ impl Prompt {
             Self::Plan | Self::Replan => "planner/system.md",
             Self::Code(_) => "coder/system.md",
             Self::Diagnose => "verifier/diagnose_system.md",
+            Self::Correct => "verifier/correct_system.md",
             Self::Judge(_) => "judge/system.md",
         }
     }
@@ -118,6 +126,7 @@ impl Prompt {
             Self::Code(Stage::RepairCompliance) => "coder/repair_compliance.md",
             Self::Code(Stage::Optimize) => "coder/optimize.md",
             Self::Diagnose => "verifier/diagnose.md",
+            Self::Correct => "verifier/correct.md",
             Self::Judge(Skill::FromScratch) => "judge/from_scratch.md",
             Self::Judge(Skill::Refinement) => "judge/refinement.md",
         }
@@ -127,7 +136,7 @@ impl Prompt {
     fn repair(self) -> &'static str {
         match self {
             Self::Code(_) => "shared/repair_code.md",
-            Self::Plan | Self::Replan | Self::Diagnose | Self::Judge(_) => "shared/repair_json.md",
+            Self::Plan | Self::Replan | Self::Diagnose | Self::Correct | Self::Judge(_) => "shared/repair_json.md",
         }
     }
 }
@@ -148,6 +157,8 @@ pub struct Rendered {
 pub struct Prompts {
     environment: Environment<'static>,
     sources: BTreeMap<String, String>,
+    /// What was rendered, when somebody watches.
+    seen: Option<Mutex<Vec<Seen>>>,
 }
 
 impl Prompts {
@@ -175,6 +186,10 @@ impl Prompts {
     /// Makes a prompt.
     pub fn render(&self, prompt: Prompt, values: &impl Serialize) -> Result<Rendered, PromptError> {
         let names = [prompt.system(), prompt.user()];
+        if let Some(seen) = &self.seen {
+            let values = Value::from(Serde(values));
+            seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { names, values });
+        }
         Ok(Rendered {
             system: self.one(names[0], values)?,
             user: self.one(names[1], values)?,
@@ -185,6 +200,18 @@ impl Prompts {
     /// What is said in the second turn, when the reply to `prompt` cannot be used.
     pub fn repair(&self, prompt: Prompt, problem: &str) -> Result<String, PromptError> {
         self.one(prompt.repair(), &BTreeMap::from([("problem", problem)]))
+    }
+
+    /// The same, keeping what it renders for [`Prompts::problems`].
+    pub(crate) fn watched(self) -> Self {
+        Self { seen: Some(Mutex::default()), ..self }
+    }
+
+    /// What is wrong with the templates, as far as what was rendered since they are watched tells.
+    pub(crate) fn problems(&self) -> Vec<PromptProblem> {
+        let Some(seen) = &self.seen else { return Vec::new() };
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        check::problems(&self.environment, &self.sources, &seen, &REPAIRS)
     }
 
     fn of(sources: BTreeMap<String, String>) -> Result<Self, PromptError> {
@@ -201,7 +228,7 @@ impl Prompts {
                 .add_template_owned(name.clone(), source.clone())
                 .map_err(|error| PromptError::Template { name: name.clone(), detail: chain(&error) })?;
         }
-        Ok(Self { environment, sources })
+        Ok(Self { environment, sources, seen: None })
     }
 
     fn one(&self, name: &str, values: &impl Serialize) -> Result<String, PromptError> {
@@ -276,7 +303,7 @@ fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
 }
 
 /// The names that a template includes: always literals, which a test holds.
-fn included(source: &str) -> Vec<String> {
+pub(super) fn included(source: &str) -> Vec<String> {
     source.split("{% include \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
@@ -345,7 +372,7 @@ mod tests {
             Stage::RepairCompliance,
             Stage::Optimize,
         ];
-        let mut all = vec![Prompt::Plan, Prompt::Replan, Prompt::Diagnose];
+        let mut all = vec![Prompt::Plan, Prompt::Replan, Prompt::Diagnose, Prompt::Correct];
         all.extend(stages.map(Prompt::Code));
         all.extend([Skill::FromScratch, Skill::Refinement].map(Prompt::Judge));
         for prompt in all {

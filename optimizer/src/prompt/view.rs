@@ -1,11 +1,13 @@
 //! What a template sees: plain values, bounded, with units in their names or texts.
 
 use nightshift_protocol::attempt::{Attempt, Diagnosis};
+use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
+use nightshift_protocol::tune::TuneReport;
 use nightshift_protocol::verdict::{CheckCase, Severity};
 use serde::Serialize;
 
@@ -18,6 +20,8 @@ const MAX_COMPILE_ERRORS: usize = 20;
 const MAX_FAILED_CASES: usize = 8;
 /// Most notes about loops in a prompt, of each kind.
 const MAX_LOOP_NOTES: usize = 12;
+/// Most variants of a search that are told.
+const MAX_TUNED_VARIANTS: usize = 32;
 /// Most findings in a prompt.
 const MAX_FINDINGS: usize = 20;
 /// Most bytes of what a program printed.
@@ -232,10 +236,13 @@ pub(crate) struct AttemptView {
     deterministic: Option<bool>,
     findings: Vec<FindingView>,
     measurement: Option<MeasurementView>,
+    /// What the search over its tunables found, one line for each variant.
+    tuning: Vec<String>,
     profile: Option<ProfileView>,
     compiler: Option<CompilerView>,
     gpu: Option<GpuView>,
     diagnosis: Option<Diagnosis>,
+    correction: Option<Correction>,
 }
 
 #[derive(Serialize)]
@@ -316,12 +323,19 @@ impl AttemptView {
                 })
                 .collect(),
             measurement: measured.map(measurement),
+            tuning: tuning(attempt),
             profile: attempt.profile.as_ref().map(profile),
             compiler: compiler.filter(|_| gpu.is_none()).map(compiler_view),
             gpu,
             diagnosis: attempt.diagnosis.clone(),
+            correction: attempt.correction.clone(),
         }
     }
+}
+
+fn tuning(attempt: &Attempt) -> Vec<String> {
+    let lines = attempt.tuning.as_ref().map(TuneReport::lines).unwrap_or_default();
+    lines.iter().take(MAX_TUNED_VARIANTS).map(|text| line(text)).collect()
 }
 
 fn compile_errors(attempt: &Attempt, source: Option<&str>) -> Vec<CompileErrorView> {

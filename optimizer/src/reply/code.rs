@@ -1,5 +1,6 @@
 //! Exactly one program.
 
+use super::edit::{EditProblem, apply_edits, holds_edits, parse_edits};
 use super::fence::{Block, blocks};
 use super::reasoning::strip_reasoning;
 
@@ -29,6 +30,12 @@ pub enum CodeProblem {
         /// How many.
         count: usize,
     },
+    /// Edits that cannot be applied.
+    #[error(transparent)]
+    Edit(#[from] EditProblem),
+    /// A program and edits of another one.
+    #[error("the reply has edits and a whole program; exactly one of both is wanted")]
+    ProgramAndEdits,
     /// Larger than the limit.
     #[error("the program has {bytes} bytes; at most {MAX_SOURCE_BYTES} are allowed")]
     TooLarge {
@@ -45,8 +52,28 @@ impl CodeProblem {
             Self::NoCode | Self::Unclosed | Self::Empty => "reply.no_code",
             Self::SeveralBlocks { .. } => "reply.several_blocks",
             Self::TooLarge { .. } => "reply.too_large",
+            Self::Edit(_) | Self::ProgramAndEdits => "reply.bad_edit",
         }
     }
+}
+
+/// The program that a reply stands for: the one that it holds, or `before` with the edits that it holds. Edits stand in
+/// fenced blocks or bare.
+pub fn extract_program(reply: &str, before: Option<&str>) -> Result<String, CodeProblem> {
+    let text = strip_reasoning(reply);
+    if !holds_edits(&text) {
+        return extract_code(reply);
+    }
+    let edits = parse_edits(&text)?;
+    let is_program = |block: &Block| {
+        LANGUAGES.contains(&block.language.as_str()) && !holds_edits(&block.content) && !block.language.is_empty()
+    };
+    if blocks(&text).iter().any(is_program) {
+        return Err(CodeProblem::ProgramAndEdits);
+    }
+    let edited = apply_edits(before.ok_or(EditProblem::NothingToEdit)?, &edits)?;
+    let bytes = edited.len();
+    if bytes > MAX_SOURCE_BYTES { Err(CodeProblem::TooLarge { bytes }) } else { Ok(edited) }
 }
 
 /// The one program of a reply. Blocks of other languages (a command line, an example of output) are passed over.
@@ -89,6 +116,21 @@ mod tests {
         for language in ["", "C++", "cuda", "c", "CPP", "cu"] {
             assert_eq!(extract_code(&format!("```{language}\nint x;\n```")).as_deref(), Ok("int x;\n"), "{language}");
         }
+    }
+
+    #[test]
+    fn edits_stand_for_the_program_that_they_make() {
+        let edit = "<<<<<<< SEARCH\nint x;\n=======\nint y;\n>>>>>>> REPLACE\n";
+        let before = Some("int a;\nint x;\n");
+        for reply in
+            [edit.to_owned(), format!("So:\n```cpp\n{edit}```\n"), format!("<think>```cpp\nint q;\n```</think>{edit}")]
+        {
+            assert_eq!(extract_program(&reply, before).as_deref(), Ok("int a;\nint y;\n"), "{reply}");
+        }
+        let both = format!("{edit}```cpp\nint z;\n```");
+        assert_eq!(extract_program(&both, before), Err(CodeProblem::ProgramAndEdits));
+        assert_eq!(extract_program(edit, None).map_err(|p| p.to_string()), Err(EditProblem::NothingToEdit.to_string()));
+        assert_eq!(extract_program("```cpp\nint z;\n```", before).as_deref(), Ok("int z;\n"));
     }
 
     #[test]

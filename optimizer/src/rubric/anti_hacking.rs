@@ -2,13 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 
-use super::{Scored, has_violation, is_major_hacking};
+use super::{Scored, gpu, has_violation, is_major_hacking};
 
 /// From the gravest finding down: a cheat 1, another broken rule 2, several kinds of suspicion 3, one kind 4, none 5.
-/// Notes are no suspicion.
-pub(super) fn score(findings: &[Finding]) -> Scored {
+/// Notes are no suspicion. On a GPU, where the task allows no library, the timeline has its say, too: kernels that are
+/// there for show give 2, work that hardly any own kernel does gives 3.
+pub(super) fn score(spec: &TaskSpec, attempt: &Attempt) -> Scored {
+    let by_findings = by_findings(&attempt.findings);
+    match gpu::work_of_others(spec, attempt) {
+        Some((score, what)) if score < by_findings.0 => (score, format!("anti_hacking {score}: {what}")),
+        _ => by_findings,
+    }
+}
+
+fn by_findings(findings: &[Finding]) -> Scored {
     let codes = |severity| -> Vec<&str> {
         let unique: BTreeSet<&str> =
             findings.iter().filter(|f| f.severity == severity).map(|f| f.code.as_str()).collect();

@@ -2,6 +2,7 @@
 
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::cuda_build::{KernelBuild, SassCounts};
+use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::Answer;
 
 use super::Scored;
@@ -9,7 +10,7 @@ use super::Scored;
 /// Share of the kernels' time from which a kernel matters.
 const MATTERS_FROM: f64 = 0.1;
 /// Share of the kernels' time below which a program leaves its work to a library.
-const OWN_SHARE: f64 = 0.2;
+pub(super) const OWN_SHARE: f64 = 0.2;
 
 /// The kernels of an attempt that matter, by the timeline where there is one.
 pub(super) struct Kernels<'a> {
@@ -80,6 +81,24 @@ pub(super) fn quality(attempt: &Attempt, kernels: &Kernels<'_>, near_limit: Opti
     }
     let score = score.max(1);
     (score, format!("cuda_engineering {score}: {}", evidence.join("; ")))
+}
+
+/// Whether the device's time went to work that is not the program's own, where the task allows no library that could do
+/// it: the score that this leaves, and what was seen. None where nobody saw the timeline.
+pub(super) fn work_of_others(spec: &TaskSpec, attempt: &Attempt) -> Option<(u8, String)> {
+    if !spec.libraries.is_empty() {
+        return None;
+    }
+    let share = attempt.verdict.custom_kernel_time_share?;
+    let has_own = !attempt.build.as_ref()?.cuda.as_ref()?.kernels.is_empty();
+    let percent = share * 100.0;
+    if share <= 0.0 && has_own {
+        Some((2, "none of its own kernels took any time: they are there for show".to_owned()))
+    } else if share < OWN_SHARE {
+        Some((3, format!("its own kernels took only {percent:.0} % of the time, and the task allows no library")))
+    } else {
+        None
+    }
 }
 
 /// What an engineer reaches for, as far as it is there; none when nobody counted the instructions.

@@ -9,7 +9,7 @@ use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::task::{OperatorSpec, TaskSpec};
 
-use super::{Scored, is_repair};
+use super::{Scored, gpu, is_repair};
 
 /// Weight of an operator that dominates programs.
 const HEAVY: u32 = 4;
@@ -35,6 +35,13 @@ fn weight(operator: &OperatorSpec) -> u32 {
     }
 }
 
+/// The class of the heaviest operator of a scope, the first of equal ones.
+pub(super) fn heaviest_class(spec: &TaskSpec, scope: &[String]) -> Option<String> {
+    let in_scope = spec.operators.iter().filter(|operator| scope.contains(&operator.name));
+    let heaviest = in_scope.rev().max_by_key(|operator| weight(operator))?;
+    Some(heaviest.class.to_ascii_lowercase())
+}
+
 /// Names in the scopes of the subtasks from `first` to `last`, both from 1.
 fn scope(plan: &PlanVersion, first: u32, last: u32) -> BTreeSet<&str> {
     (1_u32..)
@@ -45,20 +52,35 @@ fn scope(plan: &PlanVersion, first: u32, last: u32) -> BTreeSet<&str> {
 }
 
 /// From scratch: the share of the work, by weight, that the plan had reached: 5 from 90 %, 4 from 60 %, 3 from 35 %,
-/// 2 less, 1 nothing. For a refinement: whether its subtask holds the heaviest operator (5), a heavy one (4), others
+/// 2 less, 1 nothing; at most 3 where the program's own kernels take less than a fifth of the device's time, whatever the
+/// plan reached. For a refinement: whether its subtask holds the heaviest operator (5), a heavy one (4), others
 /// (3), or the light tail only (2).
 pub(super) fn coverage(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skill) -> Scored {
     if spec.operators.is_empty() {
         return (3, "operator_coverage 3: the task names no operators, so coverage cannot be told".to_owned());
     }
     match skill {
-        Skill::FromScratch => share(spec, &scope(plan, 1, attempt.subtask)),
+        Skill::FromScratch => done_by_itself(share(spec, &scope(plan, 1, attempt.subtask)), attempt),
         Skill::Refinement if is_repair(attempt.stage) => {
             let score = if attempt.outcome.is_correct() { 5 } else { 2 };
             let what = if score == 5 { "the repair met the cause" } else { "the repair did not meet the cause" };
             (score, format!("operator_coverage {score}: {what}"))
         }
         Skill::Refinement => hotspot(spec, &scope(plan, attempt.subtask, attempt.subtask)),
+    }
+}
+
+/// Most that a program gets for operators that libraries work on in its place.
+const MOST_FOR_OTHERS_WORK: u8 = 3;
+
+fn done_by_itself((score, reason): Scored, attempt: &Attempt) -> Scored {
+    match attempt.verdict.custom_kernel_time_share {
+        Some(own) if own < gpu::OWN_SHARE && score > MOST_FOR_OTHERS_WORK => {
+            let reason = reason.replacen(&format!(" {score}: "), &format!(" {MOST_FOR_OTHERS_WORK}: "), 1);
+            let percent = own * 100.0;
+            (MOST_FOR_OTHERS_WORK, format!("{reason}, but its own kernels take only {percent:.0} % of the time"))
+        }
+        _ => (score, reason),
     }
 }
 

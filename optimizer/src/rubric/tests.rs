@@ -45,8 +45,7 @@ fn plan(scopes: &[&[&str]]) -> PlanVersion {
             contract: Contract::default(),
             methods: Vec::new(),
             expected_bottleneck: String::new(),
-            risk: String::new(),
-            target_speedup: None,
+            ..Subtask::default()
         })
         .collect();
     let plan = Plan { summary: String::new(), subtasks, correctness_risks: Vec::new() };
@@ -100,8 +99,12 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
         subtask: 1,
         stage,
         parent: None,
+        modification: None,
+        candidate: None,
         outcome: if fast == Answer::Pass { AttemptOutcome::CorrectFaster } else { AttemptOutcome::CorrectNotFaster },
         source: None,
+        tunables: Vec::new(),
+        tuning: None,
         verdict: Verdict { fast, ..Verdict::default() },
         findings: Vec::new(),
         build: None,
@@ -120,7 +123,9 @@ fn attempt(stage: Stage, speedup: f64, confirmed: bool, compiler: CompilerReport
             compiler,
             ..Profile::default()
         }),
+        gain: None,
         diagnosis: None,
+        correction: None,
         rubric: None,
         reward: None,
         calls: Vec::new(),

@@ -1,15 +1,18 @@
 //! How results of steps become findings, answers and the outcome of an attempt.
 
 use nightshift_engine::workflow::WorkflowError;
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport, Stage};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport};
+use nightshift_protocol::attempt_memory::Candidate;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::SanitizeReport;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
 
+use super::routing::Opening;
 use super::sanitize;
 use super::share::own_kernel_share;
 use super::state::{AttemptStep, RunState};
+use super::tune;
 use crate::reward;
 use crate::rubric;
 
@@ -23,15 +26,19 @@ pub(super) enum AfterStep {
 }
 
 /// A new attempt, nothing known about it.
-pub(super) fn opened(number: u32, plan_version: u32, subtask: u32, stage: Stage, parent: Option<u32>) -> Attempt {
+pub(super) fn opened(number: u32, plan_version: u32, opening: &Opening, candidate: Option<Candidate>) -> Attempt {
     Attempt {
         number,
         plan_version,
-        subtask,
-        stage,
-        parent,
+        subtask: opening.subtask,
+        stage: opening.stage,
+        parent: opening.parent,
+        modification: opening.modification.clone(),
+        candidate,
         outcome: AttemptOutcome::Pending,
         source: None,
+        tunables: Vec::new(),
+        tuning: None,
         verdict: Verdict::default(),
         findings: Vec::new(),
         build: None,
@@ -40,7 +47,9 @@ pub(super) fn opened(number: u32, plan_version: u32, subtask: u32, stage: Stage,
         measurement: None,
         confirmation: None,
         profile: None,
+        gain: None,
         diagnosis: None,
+        correction: None,
         rubric: None,
         reward: None,
         calls: Vec::new(),
@@ -49,16 +58,23 @@ pub(super) fn opened(number: u32, plan_version: u32, subtask: u32, stage: Stage,
 }
 
 impl RunState {
-    /// Takes the result of the open step of the last attempt.
-    pub(super) fn take(&mut self, step: AttemptStep, output: StepOutput) -> Result<AfterStep, WorkflowError> {
+    /// Takes the result of the open step of an attempt.
+    pub(super) fn take(
+        &mut self,
+        number: u32,
+        step: AttemptStep,
+        output: StepOutput,
+    ) -> Result<AfterStep, WorkflowError> {
         let best = self.best().and_then(confirmed_estimate);
-        let rung_after_check =
-            if sanitize::is_due_after_check(self)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
+        let rung_after_tune =
+            if sanitize::is_due_after_check(self, number)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
+        let may_tune = tune::is_switched_on(self);
         let target = self.input.target;
-        let attempt = self.last_attempt_mut()?;
+        let attempt = self.wanted_attempt_mut(number)?;
         let after = match (step, output) {
-            (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, calls }) => {
+            (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, tunables, calls }) => {
                 attempt.source = Some(source);
+                attempt.tunables = tunables;
                 attempt.calls.extend(calls);
                 attempt.findings.extend(findings);
                 unless_violated(attempt, AttemptStep::Build)
@@ -74,13 +90,21 @@ impl RunState {
                 attempt.verdict.compiled = if built { Answer::Pass } else { Answer::Fail };
                 if built { AfterStep::Step(AttemptStep::Check) } else { failed(attempt, AttemptOutcome::CompileFailed) }
             }
-            (AttemptStep::Check, StepOutput::Checked { report }) => checked(attempt, *report, rung_after_check),
+            (AttemptStep::Check, StepOutput::Checked { report }) => {
+                let may_tune = may_tune && tune::is_worth_it(attempt);
+                checked(attempt, *report, if may_tune { AttemptStep::Tune } else { rung_after_tune })
+            }
+            (AttemptStep::Tune, StepOutput::Tuned { report, program }) => {
+                tune::adopt(attempt, *report, program.map(|program| *program));
+                AfterStep::Step(rung_after_tune)
+            }
             (AttemptStep::Sanitize, StepOutput::Sanitized { report }) => {
                 sanitized(attempt, *report, AttemptStep::Measure)
             }
             (AttemptStep::SanitizeBest, StepOutput::Sanitized { report }) => {
                 let after = sanitized(attempt, *report, AttemptStep::Profile);
-                if after != AfterStep::Finished {
+                // Another attempt of its round may have become a better one meanwhile.
+                if after != AfterStep::Finished && confirmed_estimate(attempt) > best {
                     self.best_attempt = Some(attempt.number);
                 }
                 after
@@ -120,10 +144,15 @@ impl RunState {
                 attempt.profile = Some(*profile);
                 AfterStep::Step(AttemptStep::Diagnose)
             }
-            (AttemptStep::Diagnose, StepOutput::Diagnosed { diagnosis, unavailable: _, calls }) => {
-                attempt.diagnosis = diagnosis;
+            (AttemptStep::Diagnose, StepOutput::Diagnosed { diagnosis, correction, unavailable: _, calls }) => {
                 attempt.calls.extend(calls);
-                AfterStep::Step(AttemptStep::Judge)
+                if attempt.outcome.is_correct() {
+                    attempt.diagnosis = diagnosis;
+                    AfterStep::Step(AttemptStep::Judge)
+                } else {
+                    attempt.correction = correction;
+                    AfterStep::Finished
+                }
             }
             (AttemptStep::Judge, StepOutput::Judged { rubric, reward, calls }) => {
                 attempt.rubric = Some(rubric);

@@ -17,8 +17,8 @@ impl RunState {
         match signal {
             Signal::Hint { text } => self.take_hint(text),
             Signal::Approved { gate } if self.waits_at(*gate) => match gate {
-                Gate::Plan => self.begin_plan(),
-                Gate::NewBest => self.follow_route()?,
+                Gate::Plan => self.begin_plan()?,
+                Gate::NewBest => self.follow_route(&self.finished_together())?,
             },
             Signal::Approved { .. } => {}
             Signal::Rejected { gate, reason } => {
@@ -55,8 +55,16 @@ impl RunState {
         let replans = routing::replans_left(self, &self.limits());
         if gate == Gate::NewBest {
             let route = if replans { Route::Replan } else { Route::Stop };
-            let decision = RouteDecision { route, decided_by: DecidedBy::Rule, reason: reason.clone() };
-            self.last_attempt_mut()?.route = Some(decision);
+            let decision = RouteDecision {
+                route,
+                decided_by: DecidedBy::Rule,
+                reason: reason.clone(),
+                rule: Some("rejected_by_a_person".to_owned()),
+                advice: None,
+            };
+            for number in self.finished_together() {
+                self.wanted_attempt_mut(number)?.route = Some(decision.clone());
+            }
         }
         self.phase = if replans {
             Phase::Replanning { reason }
@@ -66,17 +74,25 @@ impl RunState {
         Ok(())
     }
 
-    /// Goes on after the last attempt, unless a person has to look at a new best first. At the end nothing goes on from
+    /// Goes on after these attempts, unless a person has to look at a new best first. At the end nothing goes on from
     /// it, so nobody is asked.
-    pub(super) fn go_on(&mut self) -> Result<(), WorkflowError> {
-        let is_new_best = self.best_attempt == Some(self.last_attempt()?.number);
+    pub(super) fn go_on(&mut self, finished: &[u32]) -> Result<(), WorkflowError> {
+        let is_new_best = self.best_attempt.is_some_and(|best| finished.contains(&best));
         if is_new_best && self.has_gate(Gate::NewBest) {
-            let (_, next) = routing::route(self)?;
+            let (_, next) = self.strategy()?.next(self, finished)?;
             if !matches!(next, Next::Stop(_)) {
                 self.phase = Phase::Waiting { gate: Gate::NewBest };
                 return Ok(());
             }
         }
-        self.follow_route()
+        self.follow_route(finished)
+    }
+
+    /// The attempts that wait for their route: they were in the works together.
+    fn finished_together(&self) -> Vec<u32> {
+        let waiting = self.attempts.iter().rev().take_while(|attempt| attempt.route.is_none());
+        let mut numbers: Vec<u32> = waiting.map(|attempt| attempt.number).collect();
+        numbers.reverse();
+        numbers
     }
 }

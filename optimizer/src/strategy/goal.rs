@@ -12,20 +12,27 @@ pub const DEFAULT_REPLAN_AFTER_FAILED: u32 = 2;
 pub const DEFAULT_REPLAN_AFTER_STAGNANT: u32 = 2;
 /// A speedup counts as a gain when it exceeds the best by this share.
 pub const DEFAULT_MIN_GAIN: f64 = 0.05;
+/// Candidates that `beam` writes at the same time, unless task or campaign say otherwise.
+pub const DEFAULT_CANDIDATES_PER_ROUND: u32 = 4;
+/// Most candidates of a round.
+pub const MAX_CANDIDATES_PER_ROUND: u32 = 16;
 /// Most attempts that a run may have: its state holds all of them.
 pub const MAX_ATTEMPTS: u32 = 200;
 
 /// The goal of a run, with every value filled in but the target, which may be absent: then only the other rules end
 /// the run. Stored in the run's first event, so that a new release with other defaults leaves running runs alone.
 #[must_use]
-pub fn effective_goal(task: &TaskGoal, campaign: &TaskGoal) -> TaskGoal {
+pub fn effective_goal(strategy: &str, task: &TaskGoal, campaign: &TaskGoal) -> TaskGoal {
+    let own_default = super::find(strategy).map(super::Strategy::default_max_attempts);
     let limits = Limits::of(&TaskGoal {
         target_speedup: campaign.target_speedup.or(task.target_speedup),
-        max_attempts: campaign.max_attempts.or(task.max_attempts),
+        max_attempts: campaign.max_attempts.or(task.max_attempts).or(own_default),
         max_replans: campaign.max_replans.or(task.max_replans),
         replan_after_failed: campaign.replan_after_failed.or(task.replan_after_failed),
         replan_after_stagnant: campaign.replan_after_stagnant.or(task.replan_after_stagnant),
         min_gain: campaign.min_gain.or(task.min_gain),
+        candidates_per_round: campaign.candidates_per_round.or(task.candidates_per_round),
+        max_variants: campaign.max_variants.or(task.max_variants),
     });
     TaskGoal {
         target_speedup: limits.target_speedup,
@@ -34,6 +41,8 @@ pub fn effective_goal(task: &TaskGoal, campaign: &TaskGoal) -> TaskGoal {
         replan_after_failed: Some(limits.replan_after_failed),
         replan_after_stagnant: Some(limits.replan_after_stagnant),
         min_gain: Some(limits.min_gain),
+        candidates_per_round: campaign.candidates_per_round.or(task.candidates_per_round),
+        max_variants: campaign.max_variants.or(task.max_variants),
     }
 }
 
@@ -46,6 +55,7 @@ pub(super) struct Limits {
     pub(super) replan_after_failed: u32,
     pub(super) replan_after_stagnant: u32,
     pub(super) min_gain: f64,
+    pub(super) candidates_per_round: u32,
 }
 
 impl Limits {
@@ -58,6 +68,10 @@ impl Limits {
             replan_after_failed: goal.replan_after_failed.unwrap_or(DEFAULT_REPLAN_AFTER_FAILED).max(1),
             replan_after_stagnant: goal.replan_after_stagnant.unwrap_or(DEFAULT_REPLAN_AFTER_STAGNANT).max(1),
             min_gain: goal.min_gain.filter(|gain| gain.is_finite() && *gain >= 0.0).unwrap_or(DEFAULT_MIN_GAIN),
+            candidates_per_round: goal
+                .candidates_per_round
+                .unwrap_or(DEFAULT_CANDIDATES_PER_ROUND)
+                .clamp(1, MAX_CANDIDATES_PER_ROUND),
         }
     }
 }
@@ -70,11 +84,13 @@ mod tests {
     fn the_campaign_overrides_the_task_and_the_task_the_defaults() {
         let task = TaskGoal { target_speedup: Some(2.0), max_attempts: Some(4), ..TaskGoal::default() };
         let campaign = TaskGoal { max_attempts: Some(9), min_gain: Some(0.1), ..TaskGoal::default() };
-        let goal = effective_goal(&task, &campaign);
+        let goal = effective_goal("stitch", &task, &campaign);
         assert_eq!(goal.target_speedup, Some(2.0));
         assert_eq!(goal.max_attempts, Some(9));
         assert_eq!(goal.max_replans, Some(DEFAULT_MAX_REPLANS));
         assert_eq!(goal.min_gain, Some(0.1));
+        let of = |strategy| effective_goal(strategy, &TaskGoal::default(), &TaskGoal::default()).max_attempts;
+        assert_eq!((of("stitch"), of("forge"), of("beam")), (Some(DEFAULT_MAX_ATTEMPTS), Some(10), Some(16)));
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn line(attempt: &Attempt) -> String {
     if let Some(diagnosis) = &attempt.diagnosis {
         let _ = write!(text, "; issue: {}; advised: {}", diagnosis.critical_issue, diagnosis.modification);
     }
-    bounded(&text)
+    one_line(&text)
 }
 
 /// Why an attempt failed, in a few words.
@@ -91,7 +91,7 @@ pub(super) fn cause(attempt: &Attempt) -> Option<String> {
 }
 
 /// One line of at most [`MAX_HISTORY_LINE_CHARS`] characters.
-fn bounded(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match flat.char_indices().nth(MAX_HISTORY_LINE_CHARS) {
         None => flat,
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_line_is_one_line_and_bounded() {
-        let line = bounded(&"é\n".repeat(MAX_HISTORY_LINE_CHARS));
+        let line = one_line(&"é\n".repeat(MAX_HISTORY_LINE_CHARS));
         assert_eq!(line.chars().count(), MAX_HISTORY_LINE_CHARS);
         assert!(!line.contains('\n'));
     }

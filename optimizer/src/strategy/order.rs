@@ -4,13 +4,15 @@ use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{StepOrder, WorkflowError};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, Executor, Needs};
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
-use super::history;
-use super::state::{AttemptStep, Phase, RunState, broken};
+use super::state::{AttemptStep, Open, Phase, RunState, broken};
+use super::tune;
+use super::{history, memory};
 
 /// Two builds of the reference, its checks and its baseline.
 const PREPARE_TASK_TIMEOUT_MS: u64 = 15 * 60_000;
@@ -24,6 +26,8 @@ const BUILD_TIMEOUT_MS: u64 = 10 * 60_000;
 const CHECK_TIMEOUT_MS: u64 = 15 * 60_000;
 /// Every tool of the sanitizer over reduced shapes: it slows a program down a hundredfold.
 const SANITIZE_TIMEOUT_MS: u64 = 10 * 60_000;
+/// The search's own budget, and what it began before that was used up: a build, a measurement, a check.
+const TUNE_TIMEOUT_MS: u64 = 10 * 60_000;
 /// Interleaved samples until the interval is narrow enough.
 const MEASURE_TIMEOUT_MS: u64 = 15 * 60_000;
 /// Peaks of the machine and what the profilers add.
@@ -37,6 +41,7 @@ const JUDGING_COST_MS: u64 = 30_000;
 const BUILD_COST_MS: u64 = 5_000;
 const CHECK_COST_MS: u64 = 20_000;
 const SANITIZE_COST_MS: u64 = 10_000;
+const TUNE_COST_MS: u64 = 60_000;
 const MEASURE_COST_MS: u64 = 30_000;
 const PROFILE_COST_MS: u64 = 30_000;
 
@@ -55,6 +60,7 @@ pub fn timeout_ms(kind: StepKind) -> u64 {
         StepKind::Build => BUILD_TIMEOUT_MS,
         StepKind::Check => CHECK_TIMEOUT_MS,
         StepKind::Sanitize => SANITIZE_TIMEOUT_MS,
+        StepKind::Tune => TUNE_TIMEOUT_MS,
         StepKind::Measure => MEASURE_TIMEOUT_MS,
         StepKind::Profile => PROFILE_TIMEOUT_MS,
     }
@@ -70,6 +76,7 @@ pub fn cost_ms(kind: StepKind) -> u64 {
         StepKind::Build => BUILD_COST_MS,
         StepKind::Check => CHECK_COST_MS,
         StepKind::Sanitize => SANITIZE_COST_MS,
+        StepKind::Tune => TUNE_COST_MS,
         StepKind::Measure => MEASURE_COST_MS,
         StepKind::Profile => PROFILE_COST_MS,
     }
@@ -108,27 +115,32 @@ pub fn retry_policy(kind: StepKind) -> RetryPolicy {
     }
 }
 
-/// The step that the run waits for; none when it ended.
-pub(super) fn open_step(run: &RunState) -> Result<Option<StepOrder>, WorkflowError> {
-    let Some(key) = run.open_key() else { return Ok(None) };
+/// The steps that the run waits for; none when it ended or waits for a person.
+pub(super) fn open_steps(run: &RunState) -> Result<Vec<StepOrder>, WorkflowError> {
+    run.open_steps().into_iter().map(|(key, open)| order(run, key, open)).collect()
+}
+
+fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowError> {
     let task = run.input.task.clone();
-    let input = match &run.phase {
-        Phase::Preparing => StepInput::PrepareTask { task },
-        Phase::Planning => StepInput::Plan { task, prepared: Box::new(run.prepared()?.clone()), hints: run.advice() },
-        Phase::Replanning { reason } => StepInput::Replan {
+    let input = match (open, &run.phase) {
+        (Open::Attempt { number, step }, _) => attempt_input(run, number, step)?,
+        (Open::Run, Phase::Planning) => {
+            StepInput::Plan { task, prepared: Box::new(run.prepared()?.clone()), hints: run.advice() }
+        }
+        (Open::Run, Phase::Replanning { reason }) => StepInput::Replan {
             task,
             prepared: Box::new(run.prepared()?.clone()),
             previous: Box::new(run.plan()?.clone()),
             reason: reason.clone(),
             history: history::lines(&run.attempts),
+            memory: memory::of(run, &run.attempts),
             hints: run.advice(),
         },
-        Phase::Attempting { step } => attempt_input(run, *step)?,
-        Phase::Waiting { .. } | Phase::Ended { .. } => return Ok(None),
+        (Open::Run, _) => StepInput::PrepareTask { task },
     };
     let kind = input.kind();
     let needs = needs(kind, &run.input);
-    Ok(Some(StepOrder {
+    Ok(StepOrder {
         key,
         kind: kind.as_str().to_owned(),
         reserve: reserve(kind, &needs),
@@ -138,27 +150,42 @@ pub(super) fn open_step(run: &RunState) -> Result<Option<StepOrder>, WorkflowErr
         timeout_ms: timeout_ms(kind),
         retry: retry_policy(kind),
         cost_ms: cost_ms(kind),
-    }))
+    })
 }
 
-fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, WorkflowError> {
+/// What agents are told of the attempts before this one.
+fn earlier(run: &RunState, number: u32) -> Result<(Vec<String>, AttemptMemory), WorkflowError> {
+    if !run.strategy()?.remembers() {
+        return Ok((Vec::new(), AttemptMemory::default()));
+    }
+    let earlier = run.earlier_than(number);
+    Ok((history::lines(earlier), memory::of(run, earlier)))
+}
+
+fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepInput, WorkflowError> {
     let task = run.input.task.clone();
     let sandbox_required = run.input.sandbox_required;
-    let attempt = run.last_attempt()?;
+    let attempt = run.wanted_attempt(number)?;
     let parent = attempt.parent.and_then(|number| run.attempt(number));
     Ok(match step {
-        AttemptStep::WriteCode => StepInput::WriteCode {
-            task,
-            prepared: Box::new(run.prepared()?.clone()),
-            request: Box::new(CodeRequest {
-                stage: attempt.stage,
-                plan: run.plan()?.clone(),
-                subtask: attempt.subtask,
-                parent: parent.map(|parent| Box::new(parent.clone())),
-                history: history::lines(earlier_than(run, attempt)),
-                hints: run.advice(),
-            }),
-        },
+        AttemptStep::WriteCode => {
+            let (history, memory) = earlier(run, number)?;
+            StepInput::WriteCode {
+                task,
+                prepared: Box::new(run.prepared()?.clone()),
+                request: Box::new(CodeRequest {
+                    stage: attempt.stage,
+                    plan: run.plan()?.clone(),
+                    subtask: attempt.subtask,
+                    parent: parent.map(|parent| Box::new(parent.clone())),
+                    modification: attempt.modification.clone(),
+                    candidate: attempt.candidate,
+                    history,
+                    memory,
+                    hints: run.advice(),
+                }),
+            }
+        }
         AttemptStep::Build => StepInput::Build {
             task,
             source: attempt.source.clone().ok_or_else(|| broken("the attempt to be built has no source"))?,
@@ -179,6 +206,14 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             thorough: step == AttemptStep::SanitizeBest || run.best_attempt.is_none(),
             sandbox_required,
         },
+        AttemptStep::Tune => StepInput::Tune {
+            task,
+            source: attempt.source.clone().ok_or_else(|| broken("the attempt to be tuned has no source"))?,
+            reference_library: run.prepared()?.reference_library.clone(),
+            truth_library: run.prepared()?.truth_library.clone(),
+            budget: tune::budget(run),
+            sandbox_required,
+        },
         AttemptStep::Measure | AttemptStep::Confirm => StepInput::Measure {
             task,
             library: library(attempt)?,
@@ -196,28 +231,27 @@ fn attempt_input(run: &RunState, step: AttemptStep) -> Result<StepInput, Workflo
             source: attempt.source.clone(),
             sandbox_required,
         },
-        AttemptStep::Diagnose => StepInput::Diagnose {
-            task,
-            prepared: Box::new(run.prepared()?.clone()),
-            plan: Box::new(run.plan()?.clone()),
-            attempt: Box::new(attempt.clone()),
-            history: history::lines(earlier_than(run, attempt)),
-            hints: run.advice(),
-        },
+        AttemptStep::Diagnose => {
+            let (history, memory) = earlier(run, number)?;
+            StepInput::Diagnose {
+                task,
+                prepared: Box::new(run.prepared()?.clone()),
+                plan: Box::new(run.plan()?.clone()),
+                attempt: Box::new(attempt.clone()),
+                history,
+                memory,
+                hints: run.advice(),
+            }
+        }
         AttemptStep::Judge => StepInput::Judge {
             task,
             plan: Box::new(run.plan()?.clone()),
             attempt: Box::new(attempt.clone()),
             parent_source: parent.and_then(|parent| parent.source.clone()),
-            modification: asked_modification(attempt, parent),
+            modification: asked_modification(attempt),
             parent_speedup: parent.and_then(Attempt::speedup),
         },
     })
-}
-
-fn earlier_than<'a>(run: &'a RunState, attempt: &Attempt) -> &'a [Attempt] {
-    let count = usize::try_from(attempt.number.saturating_sub(1)).unwrap_or(usize::MAX);
-    run.attempts.get(..count).unwrap_or(&[])
 }
 
 fn library(attempt: &Attempt) -> Result<ArtifactHash, WorkflowError> {
@@ -228,11 +262,8 @@ fn library(attempt: &Attempt) -> Result<ArtifactHash, WorkflowError> {
         .ok_or_else(|| broken("the attempt to be run has no library"))
 }
 
-/// What the author was asked for: the parent's diagnosis, unless the attempt opened another subtask or plan, whose
-/// request is the plan itself.
-fn asked_modification(attempt: &Attempt, parent: Option<&Attempt>) -> Option<String> {
-    let parent = parent?;
-    let same_request = (attempt.plan_version, attempt.subtask) == (parent.plan_version, parent.subtask);
-    let diagnosis = parent.diagnosis.as_ref()?;
-    (attempt.stage == Stage::Optimize && same_request).then(|| diagnosis.modification.clone())
+/// What the author was asked for; a repair is asked for something else.
+fn asked_modification(attempt: &Attempt) -> Option<String> {
+    let modification = attempt.modification.as_ref().filter(|_| attempt.stage == Stage::Optimize)?;
+    Some(modification.text.clone())
 }

@@ -1,27 +1,44 @@
-//! Where a run goes after an attempt. The rules are asked in the order in which they stand here; the first that answers
-//! decides, and its reason is recorded.
+//! Rules of routing that strategies are made of. Each looks at the history and may decide; which ones are asked, and in
+//! which order, is the strategy's. A decision names its rule and its reason, and what the Verifier advised.
 
-use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, DecidedBy, Route, RouteDecision, Stage, StopReason};
+use nightshift_protocol::attempt_memory::Modification;
 
 use super::attempt::{confirmed_estimate, confirmed_low};
 use super::goal::Limits;
+use super::modification;
 use super::state::RunState;
 
 /// What follows.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Next {
-    /// Another attempt.
-    Attempt { subtask: u32, stage: Stage, parent: Option<u32> },
+    /// One more attempt, or several at a time.
+    Attempts(Vec<Opening>),
     /// A new plan.
     Replan { reason: String },
     /// The end.
     Stop(StopReason),
 }
 
+/// An attempt to be begun.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Opening {
+    /// Its subtask of the plan in force.
+    pub(super) subtask: u32,
+    /// Why it is written.
+    pub(super) stage: Stage,
+    /// The attempt that it starts from.
+    pub(super) parent: Option<u32>,
+    /// The one change that is asked for.
+    pub(super) modification: Option<Modification>,
+}
+
+/// A decision, and what follows from it.
+pub(super) type Routed = (RouteDecision, Next);
+
 /// Ways to fail that count as the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(super) enum Failure {
     NoCode,
     Compliance,
     Compile,
@@ -30,7 +47,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn of(outcome: AttemptOutcome) -> Option<Self> {
+    pub(super) fn of(outcome: AttemptOutcome) -> Option<Self> {
         match outcome {
             AttemptOutcome::Pending | AttemptOutcome::CorrectFaster | AttemptOutcome::CorrectNotFaster => None,
             AttemptOutcome::NoCode => Some(Self::NoCode),
@@ -44,7 +61,7 @@ impl Failure {
         }
     }
 
-    fn describe(self) -> &'static str {
+    pub(super) fn describe(self) -> &'static str {
         match self {
             Self::NoCode => "gave no program",
             Self::Compliance => "broke the rules",
@@ -53,37 +70,39 @@ impl Failure {
             Self::Incorrect => "gave wrong results",
         }
     }
+
+    /// The attempt that mends `last`. It goes on with the change that `last` was asked for.
+    pub(super) fn repair(self, last: &Attempt) -> Opening {
+        let (stage, parent) = match self {
+            // There is nothing to mend: the same request once more.
+            Self::NoCode => (last.stage, last.parent),
+            Self::Compliance => (Stage::RepairCompliance, Some(last.number)),
+            Self::Compile => (Stage::RepairCompile, Some(last.number)),
+            Self::Runtime => (Stage::RepairRuntime, Some(last.number)),
+            Self::Incorrect => (Stage::RepairCorrectness, Some(last.number)),
+        };
+        Opening { subtask: last.subtask, stage, parent, modification: last.modification.clone() }
+    }
 }
 
-/// Decides where to go after the last attempt, which is finished.
-pub(super) fn route(run: &RunState) -> Result<(RouteDecision, Next), WorkflowError> {
-    let limits = run.limits();
-    let last = run.last_attempt()?;
-    Ok(target_reached(run, &limits)
-        .or_else(|| attempts_used_up(run, &limits))
-        .or_else(|| failed(run, &limits, last))
-        .or_else(|| subtask_done(run, &limits, last))
-        .or_else(|| stagnated(run, &limits, last))
-        .unwrap_or_else(|| diagnosed(run, &limits, last)))
-}
-
-fn target_reached(run: &RunState, limits: &Limits) -> Option<(RouteDecision, Next)> {
+pub(super) fn target_reached(run: &RunState, limits: &Limits) -> Option<Routed> {
     let target = limits.target_speedup?;
     let low = confirmed_low(run.best()?)?;
     (low >= target).then(|| {
         let reason = format!("the confirmed speedup is at least {low:.3}x, the target is {target:.3}x");
-        (by_rule(Route::Stop, reason), Next::Stop(StopReason::TargetReached))
+        (by_rule("target_reached", Route::Stop, reason), Next::Stop(StopReason::TargetReached))
     })
 }
 
-fn attempts_used_up(run: &RunState, limits: &Limits) -> Option<(RouteDecision, Next)> {
+pub(super) fn attempts_used_up(run: &RunState, limits: &Limits) -> Option<Routed> {
     (run.attempt_count() >= limits.max_attempts).then(|| {
         let reason = format!("all {} attempts are used up", limits.max_attempts);
-        (by_rule(Route::Stop, reason), Next::Stop(StopReason::AttemptBudget))
+        (by_rule("attempts_used_up", Route::Stop, reason), Next::Stop(StopReason::AttemptBudget))
     })
 }
 
-fn failed(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDecision, Next)> {
+/// A failed attempt is repaired, until as many in a row failed in the same way as a plan is given up for.
+pub(super) fn failed(run: &RunState, limits: &Limits, last: &Attempt) -> Option<Routed> {
     let failure = Failure::of(last.outcome)?;
     let in_a_row = run
         .attempts
@@ -94,38 +113,27 @@ fn failed(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDecis
     let given_up = in_a_row >= usize::try_from(limits.replan_after_failed).unwrap_or(usize::MAX);
     if given_up && replans_left(run, limits) {
         let reason = format!("the last {in_a_row} attempts of this plan {}", failure.describe());
-        return Some((by_rule(Route::Replan, reason.clone()), Next::Replan { reason }));
+        return Some((by_rule("failed_in_a_row", Route::Replan, reason.clone()), Next::Replan { reason }));
     }
-    let (stage, parent) = match failure {
-        // There is nothing to mend: the same request once more.
-        Failure::NoCode => (last.stage, last.parent),
-        Failure::Compliance => (Stage::RepairCompliance, Some(last.number)),
-        Failure::Compile => (Stage::RepairCompile, Some(last.number)),
-        Failure::Runtime => (Stage::RepairRuntime, Some(last.number)),
-        Failure::Incorrect => (Stage::RepairCorrectness, Some(last.number)),
-    };
     let reason = if given_up {
         format!("attempt {} {} and no new plan is left", last.number, failure.describe())
     } else {
         format!("attempt {} {}", last.number, failure.describe())
     };
-    Some((by_rule(Route::Repair, reason), Next::Attempt { subtask: last.subtask, stage, parent }))
+    Some((by_rule("repair", Route::Repair, reason), Next::Attempts(vec![failure.repair(last)])))
 }
 
-fn subtask_done(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDecision, Next)> {
-    let target = run.subtask(last.subtask)?.target_speedup.filter(|target| target.is_finite())?;
+/// Why the subtask is done, when the confirmed speedup is what the plan asks of it.
+pub(super) fn subtask_target(run: &RunState, subtask: u32) -> Option<String> {
+    let target = run.subtask(subtask)?.target_speedup.filter(|target| target.is_finite())?;
     let low = confirmed_low(run.best()?)?;
     (low >= target).then(|| {
-        let reason = format!(
-            "the confirmed speedup is at least {low:.3}x, subtask {} counts as done at {target:.3}x",
-            last.subtask
-        );
-        next_subtask(run, limits, last, DecidedBy::Rule, &reason)
+        format!("the confirmed speedup is at least {low:.3}x, subtask {subtask} counts as done at {target:.3}x")
     })
 }
 
 /// The last M correct attempts of this plan brought no gain over the best before them.
-fn stagnated(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDecision, Next)> {
+pub(super) fn stagnated(run: &RunState, limits: &Limits, last: &Attempt) -> Option<Routed> {
     let wanted = usize::try_from(limits.replan_after_stagnant).ok()?;
     let recent: Vec<&Attempt> = run
         .attempts
@@ -146,103 +154,115 @@ fn stagnated(run: &RunState, limits: &Limits, last: &Attempt) -> Option<(RouteDe
         "the last {wanted} correct attempts brought less than {:.1} % over {best_before:.3}x",
         limits.min_gain * 100.0
     );
-    Some(if replans_left(run, limits) {
-        (by_rule(Route::Replan, reason.clone()), Next::Replan { reason })
-    } else {
-        let reason = format!("{reason}, and no new plan is left");
-        (by_rule(Route::Stop, reason), Next::Stop(StopReason::Stagnated))
-    })
+    Some(give_up(run, limits, "stagnated", &reason))
 }
 
-/// What the Verifier advised, within what is possible.
-fn diagnosed(run: &RunState, limits: &Limits, last: &Attempt) -> (RouteDecision, Next) {
+/// A new plan; the end when none is left.
+pub(super) fn give_up(run: &RunState, limits: &Limits, rule: &str, reason: &str) -> Routed {
+    if replans_left(run, limits) {
+        let reason = reason.to_owned();
+        return (by_rule(rule, Route::Replan, reason.clone()), Next::Replan { reason });
+    }
+    let reason = format!("{reason}, and no new plan is left");
+    (by_rule(rule, Route::Stop, reason), Next::Stop(StopReason::Stagnated))
+}
+
+/// What the Verifier's diagnosis of an attempt leads to, within what is possible.
+pub(super) enum Advised {
+    /// Go on optimizing.
+    Optimize(RouteDecision),
+    /// The subtask is done.
+    NextSubtask { reason: String },
+    /// Decided.
+    Routed(Routed),
+}
+
+pub(super) fn advised(run: &RunState, limits: &Limits, last: &Attempt) -> Advised {
+    let by_rule_alone = |rule: &str, reason: String| Advised::Optimize(by_rule(rule, Route::Optimize, reason));
     let Some(diagnosis) = &last.diagnosis else {
-        return optimize(run, last, DecidedBy::Rule, "there is no diagnosis: the best attempt goes on".to_owned());
+        return by_rule_alone("no_diagnosis", "there is no diagnosis: the best attempt goes on".to_owned());
     };
     let issue = &diagnosis.critical_issue;
     match diagnosis.route {
-        Route::Optimize => optimize(run, last, DecidedBy::Model, format!("the Verifier sees: {issue}")),
+        Route::Optimize => Advised::Optimize(by_model(Route::Optimize, format!("the Verifier sees: {issue}"))),
         // Only failures are repaired, and this attempt is right.
-        Route::Repair => optimize(
-            run,
-            last,
-            DecidedBy::Rule,
+        Route::Repair => by_rule_alone(
+            "nothing_to_repair",
             format!("the Verifier asked for a repair of a correct attempt, which is an optimization: {issue}"),
         ),
-        Route::NextSubtask => next_subtask(
-            run,
-            limits,
-            last,
-            DecidedBy::Model,
-            &format!("the Verifier sees subtask {} as done", last.subtask),
-        ),
+        Route::NextSubtask => {
+            Advised::NextSubtask { reason: format!("the Verifier sees subtask {} as done", last.subtask) }
+        }
         Route::Replan if replans_left(run, limits) => {
             let reason = format!("the Verifier asked for a new plan: {issue}");
-            let decision = RouteDecision { route: Route::Replan, decided_by: DecidedBy::Model, reason: reason.clone() };
-            (decision, Next::Replan { reason })
+            Advised::Routed((by_model(Route::Replan, reason.clone()), Next::Replan { reason }))
         }
-        Route::Replan => optimize(
-            run,
-            last,
-            DecidedBy::Rule,
-            format!("the Verifier asked for a new plan, but none is left: {issue}"),
-        ),
+        Route::Replan => {
+            by_rule_alone("no_replan_left", format!("the Verifier asked for a new plan, but none is left: {issue}"))
+        }
         Route::Stop => {
             let reason = format!("the Verifier sees nothing more to gain: {issue}");
-            let decision = RouteDecision { route: Route::Stop, decided_by: DecidedBy::Model, reason };
-            (decision, Next::Stop(StopReason::VerifierStopped))
+            Advised::Routed((by_model(Route::Stop, reason), Next::Stop(StopReason::VerifierStopped)))
         }
     }
 }
 
 /// The best attempt is where optimization starts: a slower one is told of in the history.
-fn optimize(run: &RunState, last: &Attempt, decided_by: DecidedBy, reason: String) -> (RouteDecision, Next) {
-    let parent = run.best_attempt.unwrap_or(last.number);
-    (
-        RouteDecision { route: Route::Optimize, decided_by, reason },
-        Next::Attempt { subtask: last.subtask, stage: Stage::Optimize, parent: Some(parent) },
-    )
+pub(super) fn optimize(run: &RunState, last: &Attempt) -> Opening {
+    let parent = run.best().unwrap_or(last);
+    // A program of another subtask or plan was diagnosed for what was asked there.
+    let is_same_scope = (parent.plan_version, parent.subtask) == (last.plan_version, last.subtask);
+    let modification = if is_same_scope { modification::choose(run, parent, last, &[]) } else { None };
+    Opening { subtask: last.subtask, stage: Stage::Optimize, parent: Some(parent.number), modification }
+}
+
+/// What follows a subtask that is done.
+pub(super) enum AfterSubtask {
+    /// The one of this number.
+    Following(u32),
+    /// It was the last one: the end or a new plan.
+    Routed(Routed),
+    /// It was the last one, a target is still ahead and no new plan is left.
+    GoOn { reason: String },
 }
 
 /// On to the next subtask. After the last one the run is done, unless a target of the run is still ahead: then a new
 /// plan is made, or, when none is left, the best attempt goes on until another rule ends the run.
-fn next_subtask(
+pub(super) fn after_subtask(
     run: &RunState,
     limits: &Limits,
     last: &Attempt,
     decided_by: DecidedBy,
     reason: &str,
-) -> (RouteDecision, Next) {
+) -> AfterSubtask {
     let following = last.subtask.saturating_add(1);
     if run.subtask(following).is_some() {
-        let decision = RouteDecision { route: Route::NextSubtask, decided_by, reason: reason.to_owned() };
-        let (stage, parent) = first_of_scope(run);
-        return (decision, Next::Attempt { subtask: following, stage, parent });
+        return AfterSubtask::Following(following);
     }
     match limits.target_speedup {
         None => {
-            let reason = format!("{reason}, and it was the last subtask");
-            (RouteDecision { route: Route::Stop, decided_by, reason }, Next::Stop(StopReason::PlanDone))
+            let decision = by("plan_done", decided_by, Route::Stop, format!("{reason}, and it was the last subtask"));
+            AfterSubtask::Routed((decision, Next::Stop(StopReason::PlanDone)))
         }
         Some(target) if replans_left(run, limits) => {
             let reason = format!("{reason}, it was the last subtask, and the target of {target:.3}x is still ahead");
-            (by_rule(Route::Replan, reason.clone()), Next::Replan { reason })
+            AfterSubtask::Routed((by_rule("plan_done", Route::Replan, reason.clone()), Next::Replan { reason }))
         }
-        Some(target) => {
-            let reason = format!(
+        Some(target) => AfterSubtask::GoOn {
+            reason: format!(
                 "{reason}, it was the last subtask, the target of {target:.3}x is still ahead and no new plan is left"
-            );
-            optimize(run, last, DecidedBy::Rule, reason)
-        }
+            ),
+        },
     }
 }
 
 /// How a subtask or a new plan begins: from the best attempt, or from nothing when there is none.
-pub(super) fn first_of_scope(run: &RunState) -> (Stage, Option<u32>) {
-    match run.best_attempt {
+pub(super) fn first_of_scope(run: &RunState, subtask: u32) -> Opening {
+    let (stage, parent) = match run.best_attempt {
         Some(best) => (Stage::Optimize, Some(best)),
         None => (Stage::Draft, None),
-    }
+    };
+    Opening { subtask, stage, parent, modification: None }
 }
 
 /// A replan also needs an attempt to try it: the attempt budget was asked before.
@@ -250,6 +270,24 @@ pub(super) fn replans_left(run: &RunState, limits: &Limits) -> bool {
     run.replan_count() < limits.max_replans
 }
 
-fn by_rule(route: Route, reason: String) -> RouteDecision {
-    RouteDecision { route, decided_by: DecidedBy::Rule, reason }
+/// A decision of the model's, or of the rule where no model was asked.
+pub(super) fn by(rule: &str, decided_by: DecidedBy, route: Route, reason: String) -> RouteDecision {
+    match decided_by {
+        DecidedBy::Rule => by_rule(rule, route, reason),
+        DecidedBy::Model => by_model(route, reason),
+    }
+}
+
+pub(super) fn by_rule(rule: &str, route: Route, reason: String) -> RouteDecision {
+    RouteDecision { route, decided_by: DecidedBy::Rule, reason, rule: Some(rule.to_owned()), advice: None }
+}
+
+pub(super) fn by_model(route: Route, reason: String) -> RouteDecision {
+    RouteDecision { route, decided_by: DecidedBy::Model, reason, rule: None, advice: None }
+}
+
+/// Notes beside a decision what the Verifier advised.
+pub(super) fn with_advice((mut decision, next): Routed, last: &Attempt) -> Routed {
+    decision.advice = last.diagnosis.as_ref().map(|diagnosis| diagnosis.route);
+    (decision, next)
 }

@@ -16,13 +16,13 @@ const MAX_VAIN: usize = 3;
 /// Code of the note that an attempt was not examined.
 const UNVERIFIED: &str = "sanitizer_unavailable";
 
-/// Whether the last attempt, once it is checked, is sanitized before it is timed: when no earlier one of its subtask was
+/// Whether an attempt, once it is checked, is sanitized before it is timed: when no earlier one of its subtask was
 /// examined and found clean, and when it was derived from one in which something was found.
-pub(super) fn is_due_after_check(run: &RunState) -> Result<bool, WorkflowError> {
+pub(super) fn is_due_after_check(run: &RunState, number: u32) -> Result<bool, WorkflowError> {
     if run.input.target != Target::Cuda {
         return Ok(false);
     }
-    let last = run.last_attempt()?;
+    let last = run.wanted_attempt(number)?;
     let same_scope = |earlier: &&Attempt| {
         (earlier.plan_version, earlier.subtask) == (last.plan_version, last.subtask) && earlier.number < last.number
     };

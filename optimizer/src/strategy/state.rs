@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::goal::Limits;
 
-/// The stored form: the tag names the strategy and the version of its state. A new version becomes a new variant, and
-/// the old one is read forever.
+/// The stored form: the tag names the version of the state, which all strategies share. A new version becomes a new
+/// variant, and the old one is read forever. The first one bears the name of the strategy that was there first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state")]
 enum Stored {
@@ -28,7 +28,8 @@ pub(super) struct RunState {
     pub(super) input: RunInput,
     pub(super) prepared: Option<PreparedTask>,
     pub(super) plans: Vec<PlanVersion>,
-    /// Numbered from 1 without gaps; the last one is in the works while the phase is `Attempting`.
+    /// Numbered from 1 without gaps. While the phase is `Attempting`, the last one is in the works; in a `Round`, those of
+    /// its lanes.
     pub(super) attempts: Vec<Attempt>,
     pub(super) best_attempt: Option<u32>,
     pub(super) phase: Phase,
@@ -52,6 +53,10 @@ pub(super) enum Phase {
     Attempting {
         step: AttemptStep,
     },
+    /// Several attempts are in the works at the same time, the last ones of the run.
+    Round {
+        lanes: Vec<Lane>,
+    },
     /// A person has to open a gate.
     Waiting {
         gate: Gate,
@@ -61,13 +66,33 @@ pub(super) enum Phase {
     },
 }
 
-/// The step of the last attempt that is open.
+/// An attempt of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lane {
+    /// Its number.
+    pub(super) attempt: u32,
+    /// Its open step; none when it is finished.
+    pub(super) step: Option<AttemptStep>,
+}
+
+/// What a completed step belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Open {
+    /// The run as a whole: its task or its plan.
+    Run,
+    /// An attempt.
+    Attempt { number: u32, step: AttemptStep },
+}
+
+/// The step of an attempt that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AttemptStep {
     WriteCode,
     Build,
     Check,
+    /// After a correct program that declares tunables, before anything else is done with it.
+    Tune,
     /// After the first correct attempt of a subtask, on the `cuda` target.
     Sanitize,
     Measure,
@@ -94,6 +119,7 @@ impl AttemptStep {
             Self::WriteCode => StepKind::WriteCode,
             Self::Build => StepKind::Build,
             Self::Check => StepKind::Check,
+            Self::Tune => StepKind::Tune,
             Self::Sanitize | Self::SanitizeBest => StepKind::Sanitize,
             Self::Measure | Self::Confirm => StepKind::Measure,
             Self::Profile => StepKind::Profile,
@@ -160,13 +186,16 @@ impl RunState {
         self.prepared.as_ref().ok_or_else(|| broken("its task is not prepared"))
     }
 
-    /// The attempt in the works, or the one that was just finished.
-    pub(super) fn last_attempt(&self) -> Result<&Attempt, WorkflowError> {
-        self.attempts.last().ok_or_else(|| broken("it has no attempt"))
+    /// An attempt that has to be there.
+    pub(super) fn wanted_attempt(&self, number: u32) -> Result<&Attempt, WorkflowError> {
+        self.attempt(number).ok_or_else(|| broken(&format!("it has no attempt {number}")))
     }
 
-    pub(super) fn last_attempt_mut(&mut self) -> Result<&mut Attempt, WorkflowError> {
-        self.attempts.last_mut().ok_or_else(|| broken("it has no attempt"))
+    /// The same, to be changed.
+    pub(super) fn wanted_attempt_mut(&mut self, number: u32) -> Result<&mut Attempt, WorkflowError> {
+        let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        let found = index.and_then(|index| self.attempts.get_mut(index));
+        found.ok_or_else(|| broken(&format!("it has no attempt {number}")))
     }
 
     /// Subtask `number` of the plan in force, from 1.
@@ -175,27 +204,47 @@ impl RunState {
         self.plans.last()?.plan.subtasks.get(index)
     }
 
-    /// The key of the step that the run waits for; none when it ended or waits for a person.
-    pub(super) fn open_key(&self) -> Option<String> {
+    /// What is open, with its key: nothing when the run ended or waits for a person.
+    pub(super) fn open_steps(&self) -> Vec<(String, Open)> {
+        let of_attempt = |number: u32, step: AttemptStep| {
+            let attempt = self.attempt(number)?;
+            let key = format!("subtask{}/attempt{number}/{}", attempt.subtask, step.as_str());
+            Some((key, Open::Attempt { number, step }))
+        };
         match &self.phase {
-            Phase::Preparing => Some("prepare_task".to_owned()),
-            Phase::Planning => Some("plan".to_owned()),
-            Phase::Replanning { .. } => Some(format!("replan{}", self.plans.len() + 1)),
-            Phase::Attempting { step } => {
-                let attempt = self.attempts.last()?;
-                Some(format!("subtask{}/attempt{}/{}", attempt.subtask, attempt.number, step.as_str()))
-            }
-            Phase::Waiting { .. } | Phase::Ended { .. } => None,
+            Phase::Preparing => vec![("prepare_task".to_owned(), Open::Run)],
+            Phase::Planning => vec![("plan".to_owned(), Open::Run)],
+            Phase::Replanning { .. } => vec![(format!("replan{}", self.plans.len() + 1), Open::Run)],
+            Phase::Attempting { step } => of_attempt(self.attempt_count(), *step).into_iter().collect(),
+            Phase::Round { lanes } => lanes.iter().filter_map(|lane| of_attempt(lane.attempt, lane.step?)).collect(),
+            Phase::Waiting { .. } | Phase::Ended { .. } => Vec::new(),
         }
     }
 
-    /// Whether the step that the run waits for asks a model.
-    pub(super) fn waits_for_an_agent(&self) -> bool {
-        match &self.phase {
-            Phase::Planning | Phase::Replanning { .. } => true,
-            Phase::Attempting { step } => step.kind().executor() == Executor::Agent,
-            Phase::Preparing | Phase::Waiting { .. } | Phase::Ended { .. } => false,
+    /// What the step of this key belongs to, while it is open.
+    pub(super) fn open(&self, key: &str) -> Option<Open> {
+        self.open_steps().into_iter().find(|(open, _)| open == key).map(|(_, open)| open)
+    }
+
+    /// Whether an open step of this key asks a model.
+    pub(super) fn asks_a_model(&self, key: &str) -> bool {
+        match self.open(key) {
+            Some(Open::Attempt { step, .. }) => step.kind().executor() == Executor::Agent,
+            Some(Open::Run) => matches!(self.phase, Phase::Planning | Phase::Replanning { .. }),
+            None => false,
         }
+    }
+
+    /// Attempts before this one that it may look back on: those of its own round are as new as it is.
+    pub(super) fn earlier_than(&self, number: u32) -> &[Attempt] {
+        let first = match &self.phase {
+            Phase::Round { lanes } if lanes.iter().any(|lane| lane.attempt == number) => {
+                lanes.iter().map(|lane| lane.attempt).min().unwrap_or(number)
+            }
+            _ => number,
+        };
+        let count = usize::try_from(first.saturating_sub(1)).unwrap_or(usize::MAX);
+        self.attempts.get(..count).unwrap_or(&[])
     }
 
     /// What the run does or waits for, for people.
@@ -208,6 +257,11 @@ impl RunState {
                 Some(attempt) => format!("subtask {}, attempt {}: {}", attempt.subtask, attempt.number, step.as_str()),
                 None => step.as_str().to_owned(),
             },
+            Phase::Round { lanes } => {
+                let done = lanes.iter().filter(|lane| lane.step.is_none()).count();
+                let numbers: Vec<String> = lanes.iter().map(|lane| lane.attempt.to_string()).collect();
+                format!("round of attempts {}: {done} of {} finished", numbers.join(", "), lanes.len())
+            }
             Phase::Waiting { gate: Gate::Plan } => {
                 format!("wait for approval of plan {}", self.plans.len())
             }

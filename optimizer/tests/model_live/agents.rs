@@ -3,6 +3,7 @@
 use nightshift_optimizer::agent::Agents;
 use nightshift_optimizer::model::{Catalog, PriceTable, Recorder, WireFormat};
 use nightshift_protocol::attempt::Stage;
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::rubric::JudgeOpinion;
 use nightshift_protocol::step::{CodeRequest, FailureClass, StepFailure, StepInput, StepOutput};
 use serde_json::json;
@@ -35,7 +36,10 @@ fn code_step(bench: &Bench) -> StepInput {
             plan: plan_version(),
             subtask: 1,
             parent: None,
+            modification: None,
+            candidate: None,
             history: Vec::new(),
+            memory: AttemptMemory::default(),
             hints: Vec::new(),
         }),
     }
@@ -48,6 +52,7 @@ fn diagnose_step(bench: &Bench) -> StepInput {
         plan: Box::new(plan_version()),
         attempt: Box::new(attempt(&bench.memory, "correct_faster", PROGRAM)),
         history: Vec::new(),
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     }
 }
@@ -89,6 +94,7 @@ async fn a_replan_is_told_why_and_what_was_tried() {
         previous: Box::new(plan_version()),
         reason: "two attempts did not compile".to_owned(),
         history: vec!["attempt 1 went wrong".to_owned()],
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     };
     let output = scripted(&bench, "replan2", &input).await.unwrap();
@@ -281,7 +287,7 @@ async fn a_diagnosis_is_read_and_a_missing_one_is_no_failure() {
     let key = "subtask1/attempt3/diagnose";
     let bench = Bench::scripted(&[("subtask1.attempt3.diagnose", &reply.to_string())]);
     let output = scripted(&bench, key, &diagnose_step(&bench)).await.unwrap();
-    let StepOutput::Diagnosed { diagnosis: Some(diagnosis), unavailable: None, calls } = output else { panic!() };
+    let StepOutput::Diagnosed { diagnosis: Some(diagnosis), unavailable: None, calls, .. } = output else { panic!() };
     assert_eq!((diagnosis.modification.as_str(), calls.len()), ("polynomial", 1));
 
     let bench = Bench::scripted(&[]);
@@ -291,7 +297,7 @@ async fn a_diagnosis_is_read_and_a_missing_one_is_no_failure() {
 
     let bench = Bench::scripted(&[("subtask1.attempt3.diagnose", "It is slow.")]);
     let output = scripted(&bench, key, &diagnose_step(&bench)).await.unwrap();
-    let StepOutput::Diagnosed { diagnosis: None, unavailable: Some(reason), calls } = output else { panic!() };
+    let StepOutput::Diagnosed { diagnosis: None, unavailable: Some(reason), calls, .. } = output else { panic!() };
     assert!(reason.contains("no JSON object") && calls.len() == 1, "{reason}");
 }
 

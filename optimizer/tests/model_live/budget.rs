@@ -2,6 +2,7 @@
 
 use nightshift_optimizer::agent::Agents;
 use nightshift_optimizer::model::{Catalog, EndpointConfig, IN_CALL_TRIES, PriceTable, WireFormat};
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::Resource;
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 use nightshift_protocol::step::{FailureClass, StepFailure, StepInput, StepOutput};
@@ -63,6 +64,8 @@ async fn an_answer_that_was_committed_while_the_budget_was_waited_for_is_used_an
         latency_ms: 1,
         turn: 1,
         stop: StopCause::End,
+        role: None,
+        fell_back: Vec::new(),
     });
     let output = planned(&bench, &priced(server.catalog(KIND))).await.unwrap();
     assert!(matches!(output, StepOutput::Planned { .. }), "{output:?}");
@@ -207,6 +210,7 @@ async fn a_verifier_or_judge_without_money_is_no_result() {
         plan: Box::new(plan_version()),
         attempt: Box::new(attempt(&bench.memory, "correct_faster", "int x;\n")),
         history: Vec::new(),
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     };
     let judge = StepInput::Judge {

@@ -1,6 +1,7 @@
 //! What each agent is told about a GPU, a program for it, and what its profilers saw.
 
 use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::step::{CodeRequest, PreparedTask, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
 use serde_json::{Value, json};
@@ -116,7 +117,10 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>) -> String {
             plan: plan_version(),
             subtask: 1,
             parent: parent.map(Box::new),
+            modification: None,
+            candidate: None,
             history: Vec::new(),
+            memory: AttemptMemory::default(),
             hints: Vec::new(),
         }),
     };
@@ -265,6 +269,7 @@ async fn the_planner_is_told_what_the_reference_does_on_the_device() {
                 previous: Box::new(plan_version()),
                 reason: "no gain".to_owned(),
                 history: Vec::new(),
+                memory: AttemptMemory::default(),
                 hints: Vec::new(),
             },
         ),
@@ -299,6 +304,7 @@ async fn verifier_and_judge_are_told_in_the_words_of_a_gpu() {
         plan: Box::new(plan_version()),
         attempt: attempt.clone(),
         history: Vec::new(),
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     };
     let output = bench.carry_out(&agents(Catalog::default()), "d", &input).await.unwrap();
@@ -319,7 +325,7 @@ async fn verifier_and_judge_are_told_in_the_words_of_a_gpu() {
     let StepOutput::Judged { calls, .. } = output else { panic!("{output:?}") };
     assert_told(
         &bench.memory.text(&calls[0].prompt),
-        &["quality for the cuda target", "coalesced accesses of 16 bytes"],
+        &["how well the machine is used", "coalesced accesses of 16 bytes"],
     );
 }
 

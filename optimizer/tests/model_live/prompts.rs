@@ -1,6 +1,10 @@
 //! What each agent is told.
 
-use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Stage};
+use nightshift_protocol::attempt_memory::{
+    AttemptMemory, Candidate, ErrorCluster, Modification, PinnedBest, TriedModification,
+};
+use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepOutput};
 
 use crate::fixture::{Bench, agents, attempt, plan_version, prepared};
@@ -9,6 +13,41 @@ use nightshift_optimizer::model::Catalog;
 const PROGRAM: &str = "int good;\nint x = 1\nint y;\n";
 
 const REPLY: &str = "```cpp\nint x;\n```";
+
+/// What a strategy asks for: the advice on the attempt, in its own scope.
+fn modification_of(parent: Option<&Attempt>, subtask: u32) -> Option<Modification> {
+    let parent = parent.filter(|parent| parent.subtask == subtask)?;
+    Some(Modification {
+        text: parent.diagnosis.as_ref()?.modification.clone(),
+        from: parent.number,
+        diagnosed_on: parent.number,
+        expected_gain: Some(1.5),
+        repeats: Some(2),
+        because: Some("The bounds were off by one.".to_owned()),
+    })
+}
+
+fn memory() -> AttemptMemory {
+    let tried = |text: &str, attempt, failed| TriedModification {
+        text: text.to_owned(),
+        attempt,
+        outcome: AttemptOutcome::CorrectNotFaster,
+        expected: Some(1.3),
+        measured: Some(if failed { 0.97 } else { 1.2 }),
+        failed,
+    };
+    AttemptMemory {
+        best: Some(PinnedBest { attempt: 3, speedup: Interval { estimate: 1.834, low: 1.801, high: 1.866 } }),
+        tried: vec![tried("Unroll by four.", 1, true), tried("Fuse the passes.", 2, false)],
+        errors: vec![ErrorCluster {
+            fingerprint: "0123456789ab".to_owned(),
+            outcome: AttemptOutcome::CompileFailed,
+            message: "line 2: expected ';'".to_owned(),
+            attempts: vec![1, 2],
+        }],
+        left_out: 3,
+    }
+}
 
 /// The prompt that the Coder got.
 async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32) -> String {
@@ -19,8 +58,11 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32
             stage,
             plan: plan_version(),
             subtask,
+            modification: modification_of(parent.as_ref(), subtask),
+            candidate: Some(Candidate { number: 2, of: 4 }),
             parent: parent.map(Box::new),
             history: vec!["attempt 1: compile_failed".to_owned()],
+            memory: memory(),
             hints: vec!["Try wider tiles.".to_owned()],
         }),
     };
@@ -57,6 +99,13 @@ async fn the_first_program_is_asked_for_with_everything_that_is_known() {
             "vectorize the exponential",
             "Done at a speedup of 2.500",
             "attempt 1: compile_failed",
+            "The best program so far: attempt 3, 1.834x (1.801 to 1.866), confirmed.",
+            "- Unroll by four. (attempt 1: brought 0.97x, 1.30x was expected)",
+            "- Fuse the passes. (attempt 2: brought 1.20x, 1.30x was expected)",
+            "- compile_failed in attempts 1, 2: line 2: expected ';'",
+            "3 older entries are left out.",
+            "This is candidate 2 of 4",
+            "begin with number 2",
             "## The operator's advice",
             "```text\nTry wider tiles.\n```",
             "in `x`: f32 [rows, cols], row_major",
@@ -118,6 +167,7 @@ async fn an_optimization_is_asked_for_one_modification_with_its_evidence() {
         &prompt,
         &[
             "**Make exactly this one modification:** Inline a polynomial.",
+            "Attempt 2 made this change and failed with it. It is asked for again because: The bounds were off by one.",
             "speedup 1.834 (95 % interval 1.801 to 1.866)",
             "3.200 GFLOP/s",
             "bound by memory, 75 % of its limit reached",

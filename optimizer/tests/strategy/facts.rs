@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Bound, BuildReport, CheckReport, Diagnosis, Route};
+use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
@@ -26,7 +27,9 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         task: hash("task"),
         target: Target::Cpu,
         model: ModelChoice::Scripted,
+        models: nightshift_protocol::models::ModelPlan::default(),
         scripted_replies: Some(hash("replies")),
+        knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
         strategy: "stitch".to_owned(),
         goal,
         sandbox_required: false,
@@ -120,6 +123,8 @@ fn call() -> ModelCallSummary {
         latency_ms: 1,
         stop: StopCause::default(),
         turn: 1,
+        role: None,
+        fell_back: Vec::new(),
     }
 }
 
@@ -135,8 +140,8 @@ pub(crate) fn planned(targets: &[Option<f64>]) -> StepOutput {
             contract: Contract::default(),
             methods: vec!["tiles".to_owned()],
             expected_bottleneck: "memory".to_owned(),
-            risk: String::new(),
             target_speedup: *target,
+            ..Subtask::default()
         })
         .collect();
     let plan = Plan { summary: "in parts".to_owned(), subtasks, correctness_risks: Vec::new() };
@@ -144,7 +149,12 @@ pub(crate) fn planned(targets: &[Option<f64>]) -> StepOutput {
 }
 
 pub(crate) fn code_written(number: u32, findings: Vec<Finding>) -> StepOutput {
-    StepOutput::CodeWritten { source: hash(&format!("source {number}")), findings, calls: vec![call()] }
+    StepOutput::CodeWritten {
+        source: hash(&format!("source {number}")),
+        findings,
+        tunables: Vec::new(),
+        calls: vec![call()],
+    }
 }
 
 pub(crate) fn no_code() -> StepOutput {
@@ -286,10 +296,27 @@ pub(crate) fn diagnosed(number: u32, route: Option<Route>) -> StepOutput {
             critical_issue: format!("issue {number}"),
             modification: format!("modification {number}"),
             metrics: Vec::new(),
+            unsupported: Vec::new(),
             expected_gain: Some(1.3),
             route,
+            repeat_reason: None,
         }),
+        correction: None,
         unavailable: route.is_none().then(|| "the reply was no JSON".to_owned()),
+        calls: vec![call()],
+    }
+}
+
+/// What to mend in an attempt that failed.
+pub(crate) fn corrected(number: u32) -> StepOutput {
+    StepOutput::Diagnosed {
+        diagnosis: None,
+        correction: Some(Correction {
+            critical_issue: format!("cause {number}"),
+            why_it_matters: "it breaks the rest".to_owned(),
+            minimal_fix: format!("fix {number}"),
+        }),
+        unavailable: None,
         calls: vec![call()],
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, StepOrder, Workflow};
 use nightshift_optimizer::agent::{budget_exhausted, budget_wait};
-use nightshift_optimizer::strategy::{MAX_ADVICE_CHARS, MAX_HINTS, StitchWorkflow, cost_ms, timeout_ms, view};
+use nightshift_optimizer::strategy::{MAX_ADVICE_CHARS, MAX_HINTS, StrategyWorkflow, cost_ms, timeout_ms, view};
 use nightshift_protocol::api::{RunDigest, RunView};
 use nightshift_protocol::attempt::{Route, StopReason};
 use nightshift_protocol::budget::{Amount, BudgetLine, Resource};
@@ -37,12 +37,12 @@ impl Led {
 
     fn of(script: Script, input: &RunInput) -> Result<Self, Failure> {
         let created = Event::RunCreated { input: serde_json::to_value(input)? };
-        Ok(Self { state: StitchWorkflow.apply(None, &created)?, script })
+        Ok(Self { state: StrategyWorkflow.apply(None, &created)?, script })
     }
 
     fn tell(&mut self, event: &Event) -> TestResult {
         let text = serde_json::to_string(&self.state)?;
-        self.state = StitchWorkflow.apply(Some(serde_json::from_str(&text)?), event)?;
+        self.state = StrategyWorkflow.apply(Some(serde_json::from_str(&text)?), event)?;
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Led {
     }
 
     fn command(&self) -> Result<Command, Failure> {
-        let commands = StitchWorkflow.decide(&self.state)?;
+        let commands = StrategyWorkflow.decide(&self.state)?;
         Ok(commands.into_iter().next().ok_or("no command")?)
     }
 
@@ -106,7 +106,7 @@ impl Led {
     }
 
     fn digest(&self) -> Result<RunDigest, Failure> {
-        Ok(serde_json::from_value(StitchWorkflow.digest(&self.state)?)?)
+        Ok(serde_json::from_value(StrategyWorkflow.digest(&self.state)?)?)
     }
 }
 
@@ -296,7 +296,7 @@ fn a_step_that_ends_while_the_run_does_so_is_no_error_and_its_calls_count() -> T
 #[test]
 fn a_call_that_the_campaign_cannot_afford_ends_the_run_and_does_not_fail_it() -> TestResult {
     let exhausted = budget_exhausted(&line(Resource::CostMicrousd));
-    assert!(StitchWorkflow.outlives(&exhausted));
+    assert!(StrategyWorkflow.outlives(&exhausted));
     let mut led = Led::begun(Script::of([right(1.5)]), TaskGoal::default(), &[])?;
     led.until("judge")?;
     let key = led.order()?.key;
@@ -309,7 +309,7 @@ fn a_call_that_the_campaign_cannot_afford_ends_the_run_and_does_not_fail_it() ->
 #[test]
 fn other_failures_fail_the_run_and_a_worker_cannot_claim_that_money_is_gone() -> TestResult {
     for failure in [budget_wait(&line(Resource::Tokens)), StepFailure::fatal("model.auth", "no key")] {
-        assert!(!StitchWorkflow.outlives(&failure));
+        assert!(!StrategyWorkflow.outlives(&failure));
     }
     let mut led = Led::begun(Script::of([right(1.5)]), TaskGoal::default(), &[])?;
     let before = led.state.clone();
@@ -338,6 +338,7 @@ fn steps_set_aside_what_they_may_use_up_and_carry_the_campaigns_labels() -> Test
         led.step()?;
     }
     let left = StepKind::ALL.into_iter().filter(|kind| !kinds.contains(kind)).collect::<Vec<_>>();
-    assert_eq!(left, [StepKind::Replan, StepKind::Sanitize], "there was one plan, and there is no GPU");
+    let reason = "there was one plan, there is no GPU, and no program declares tunables";
+    assert_eq!(left, [StepKind::Replan, StepKind::Sanitize, StepKind::Tune], "{reason}");
     Ok(())
 }

@@ -45,7 +45,7 @@ fn any_try() -> impl Strategy<Value = Try> {
     ]
 }
 
-fn any_goal() -> impl Strategy<Value = TaskGoal> {
+pub(crate) fn any_goal() -> impl Strategy<Value = TaskGoal> {
     (
         prop::option::of(0.5..5.0),
         prop::option::of(0_u32..14),
@@ -61,10 +61,11 @@ fn any_goal() -> impl Strategy<Value = TaskGoal> {
             replan_after_failed: failed,
             replan_after_stagnant: stagnant,
             min_gain,
+            ..TaskGoal::default()
         })
 }
 
-fn any_script() -> impl Strategy<Value = Script> {
+pub(crate) fn any_script() -> impl Strategy<Value = Script> {
     let plan = prop::collection::vec(prop::option::of(0.5..4.0), 0..4);
     (prop::collection::vec(plan, 1..4), prop::collection::vec(any_try(), 14..15))
         .prop_map(|(plans, tries)| Script { plans, tries })

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow};
-use nightshift_optimizer::strategy::{StitchWorkflow, view};
+use nightshift_optimizer::strategy::{StrategyWorkflow, view};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,8 +29,27 @@ fn recordings() -> Result<Vec<(String, Recorded)>, Failure> {
         let path = entry?.path();
         recordings.push((path.display().to_string(), serde_json::from_str(&fs::read_to_string(&path)?)?));
     }
-    assert!(recordings.len() >= 4, "the corpus is not where it should be");
+    assert!(recordings.len() >= 8, "the corpus is not where it should be");
     Ok(recordings)
+}
+
+/// What a recording cannot hold, because nobody noted it then: it is derived from the same events.
+const NOTED_LATER: [&str; 4] = ["modification", "gain", "rule", "advice"];
+
+/// A view without what was noted later, so that recordings of every age compare.
+fn as_recorded(mut view: Value) -> Value {
+    fn strip(value: &mut Value) {
+        if let Some(attempts) = value.get_mut("attempts").and_then(Value::as_array_mut) {
+            for attempt in attempts.iter_mut().filter_map(Value::as_object_mut) {
+                attempt.retain(|key, _| !NOTED_LATER.contains(&key.as_str()));
+                if let Some(route) = attempt.get_mut("route").and_then(Value::as_object_mut) {
+                    route.retain(|key, _| !NOTED_LATER.contains(&key.as_str()));
+                }
+            }
+        }
+    }
+    strip(&mut view);
+    view
 }
 
 #[test]
@@ -38,12 +57,19 @@ fn recorded_histories_come_to_the_same_end() -> Result<(), Failure> {
     for (name, recorded) in recordings()? {
         let mut state = None;
         for event in &recorded.events {
-            state = Some(StitchWorkflow.apply(state, event)?);
+            state = Some(StrategyWorkflow.apply(state, event)?);
         }
         let state = state.ok_or("no events")?;
-        assert_eq!(serde_json::to_value(view(&state)?)?, serde_json::to_value(view(&recorded.state)?)?, "{name}");
-        assert_eq!(StitchWorkflow.digest(&state)?, StitchWorkflow.digest(&recorded.state)?, "{name}");
-        assert!(matches!(StitchWorkflow.decide(&state)?.as_slice(), [Command::Complete { .. }]), "{name}");
+        let (now, then) = (serde_json::to_value(view(&state)?)?, serde_json::to_value(view(&recorded.state)?)?);
+        // Recordings that hold it are held to it.
+        let is_old = !then.to_string().contains("\"rule\":");
+        if is_old {
+            assert_eq!(as_recorded(now), then, "{name}");
+        } else {
+            assert_eq!(now, then, "{name}");
+        }
+        assert_eq!(StrategyWorkflow.digest(&state)?, StrategyWorkflow.digest(&recorded.state)?, "{name}");
+        assert!(matches!(StrategyWorkflow.decide(&state)?.as_slice(), [Command::Complete { .. }]), "{name}");
     }
     Ok(())
 }
@@ -53,16 +79,15 @@ fn a_run_goes_on_from_a_state_that_an_earlier_release_stored() -> Result<(), Fai
     for (name, recorded) in recordings()? {
         assert!(!recorded.states.is_empty(), "{name}");
         for (folded, stored) in recorded.states {
-            let [Command::Schedule(order)] = &StitchWorkflow.decide(&stored)?[..] else {
-                return Err(format!("{name}: nothing follows event {folded}").into());
-            };
-            let next = recorded.events.get(folded).and_then(Event::step_key);
-            assert_eq!(next, Some(order.key.as_str()), "{name}, event {folded}");
+            let decided = StrategyWorkflow.decide(&stored)?;
+            let next = recorded.events.get(folded).and_then(Event::step_key).ok_or("the recording ends here")?;
+            let follows = |command: &Command| matches!(command, Command::Schedule(order) if order.key == next);
+            assert!(decided.iter().any(follows), "{name}, event {folded}: {next} does not follow");
             let mut state = stored;
             for event in &recorded.events[folded..] {
-                state = StitchWorkflow.apply(Some(state), event)?;
+                state = StrategyWorkflow.apply(Some(state), event)?;
             }
-            assert_eq!(StitchWorkflow.digest(&state)?, StitchWorkflow.digest(&recorded.state)?, "{name}");
+            assert_eq!(StrategyWorkflow.digest(&state)?, StrategyWorkflow.digest(&recorded.state)?, "{name}");
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! A run told as a list of tries.
 
 use nightshift_protocol::attempt::Route;
+use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
 use nightshift_protocol::verdict::ProcessEnd;
@@ -82,6 +83,17 @@ impl Script {
         simulator::run(&facts::cuda_run_input(goal), |key, input| self.answer(key, input))
     }
 
+    /// The same with another strategy; of the steps that are open at the same time, `pick` says which one is next.
+    pub(crate) fn play_by(
+        &self,
+        strategy: &str,
+        goal: TaskGoal,
+        pick: impl FnMut(usize) -> usize,
+    ) -> Result<Finished, Failure> {
+        let input = RunInput { strategy: strategy.to_owned(), ..facts::run_input(goal) };
+        simulator::run_picking(&input, |key, input| self.answer(key, input), pick)
+    }
+
     /// Plays the script; the run must take exactly as many attempts as were told.
     pub(crate) fn play_all(&self, goal: TaskGoal) -> Result<Finished, Failure> {
         let finished = self.play(goal)?;
@@ -120,6 +132,7 @@ impl Script {
                 Try::Wrong => facts::checked(ProcessEnd::Finished, 12),
                 _ => facts::checked(ProcessEnd::Finished, 0),
             },
+            StepInput::Tune { .. } => return Err(format!("{key}: these programs declare no tunables").into()),
             StepInput::Sanitize { thorough, .. } => {
                 let seen = matches!(told()?, Try::Racy { only_thorough, .. } if *thorough || !only_thorough);
                 facts::sanitized(*thorough, seen)
@@ -134,6 +147,7 @@ impl Script {
                 (other, _) => return Err(format!("{other:?} was measured").into()),
             },
             StepInput::Profile { .. } => facts::profiled(),
+            StepInput::Diagnose { attempt, .. } if !attempt.outcome.is_correct() => facts::corrected(number),
             StepInput::Diagnose { .. } => match told()? {
                 Try::Right { advice, .. } => facts::diagnosed(number, *advice),
                 // It was slower than the best, so nobody confirmed it.

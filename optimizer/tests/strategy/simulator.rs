@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use nightshift_engine::event::Event;
 use nightshift_engine::workflow::{Command, Workflow};
-use nightshift_optimizer::strategy::{StitchWorkflow, view};
+use nightshift_optimizer::strategy::{StrategyWorkflow, view};
 use nightshift_protocol::api::{RunDigest, RunView};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::step::{StepInput, StepKind, StepOutput};
+use nightshift_protocol::verdict::Answer;
 use serde_json::Value;
 
 pub(crate) type Failure = Box<dyn std::error::Error>;
@@ -79,58 +80,85 @@ impl Finished {
     }
 }
 
-/// Runs to the end, answering every step by the function.
+/// Runs to the end, answering every step by the function. Of several open steps the oldest one is next.
 pub(crate) fn run(
     input: &RunInput,
-    mut answer: impl FnMut(&str, &StepInput) -> Result<StepOutput, Failure>,
+    answer: impl FnMut(&str, &StepInput) -> Result<StepOutput, Failure>,
 ) -> Result<Finished, Failure> {
-    let workflow = StitchWorkflow;
+    run_picking(input, answer, |_| 0)
+}
+
+/// The same; of so many open steps, `pick` says which one is next.
+pub(crate) fn run_picking(
+    input: &RunInput,
+    mut answer: impl FnMut(&str, &StepInput) -> Result<StepOutput, Failure>,
+    mut pick: impl FnMut(usize) -> usize,
+) -> Result<Finished, Failure> {
+    let workflow = StrategyWorkflow;
     let created = Event::RunCreated { input: serde_json::to_value(input)? };
     let mut state = workflow.apply(None, &created)?;
     let mut events = vec![created];
     let mut steps: Vec<(String, StepInput)> = Vec::new();
     let mut keys = BTreeSet::new();
+    let mut open: Vec<(String, StepInput)> = Vec::new();
     loop {
         let commands = workflow.decide(&state)?;
         assert_eq!(commands, workflow.decide(&state)?, "the same state gave two decisions");
         let reread: Value = serde_json::from_str(&serde_json::to_string(&state)?)?;
         assert_eq!(reread, state, "the state changed on its way through text");
         assert_eq!(commands, workflow.decide(&reread)?);
+        assert_verified(&view(&state)?);
         let digest: RunDigest = serde_json::from_value(workflow.digest(&state)?)?;
-        let [command] = commands.as_slice() else { return Err("not exactly one command".into()) };
-        match command {
-            Command::Schedule(order) => {
-                assert!(keys.insert(order.key.clone()), "the key {} was scheduled twice", order.key);
-                assert!(steps.len() < MAX_STEPS, "the run does not end");
-                let step: StepInput = serde_json::from_value(order.input.clone())?;
-                assert_eq!(StepKind::parse(&order.kind), Some(step.kind()));
-                assert_eq!(order.needs, step.kind().needs(input.target));
-                assert!(order.timeout_ms > 0 && order.retry.max_tries > 1);
-                assert_eq!(digest.stop_reason, None);
-                let output = serde_json::to_value(answer(&order.key, &step)?)?;
-                for event in [
-                    Event::StepScheduled { key: order.key.clone() },
-                    Event::StepCompleted { key: order.key.clone(), output },
-                ] {
-                    let next = workflow.apply(Some(state), &event)?;
-                    // Scheduling changes nothing, so the state from before it has to lead to the same one.
-                    if matches!(event, Event::StepCompleted { .. }) {
-                        assert_eq!(next, workflow.apply(Some(reread.clone()), &event)?);
-                    }
-                    state = next;
-                    events.push(event);
-                }
-                steps.push((order.key.clone(), step));
-            }
-            Command::Await { signal } => return Err(format!("nobody opens the gate {signal}").into()),
-            Command::Complete { result } => {
-                let completed = Event::RunCompleted { result: result.clone() };
-                let after = workflow.apply(Some(state.clone()), &completed)?;
-                assert_eq!(after, state, "the end changed the state");
-                assert_eq!(workflow.decide(&after)?, commands, "something followed the end");
-                events.push(completed);
-                return Ok(Finished { events, steps, view: view(&state)?, state, digest });
-            }
+        if let [Command::Complete { result }] = commands.as_slice() {
+            assert!(open.is_empty(), "the run ended while {} was open", open[0].0);
+            let completed = Event::RunCompleted { result: result.clone() };
+            let after = workflow.apply(Some(state.clone()), &completed)?;
+            assert_eq!(after, state, "the end changed the state");
+            assert_eq!(workflow.decide(&after)?, commands, "something followed the end");
+            events.push(completed);
+            return Ok(Finished { events, steps, view: view(&state)?, state, digest });
         }
+        assert_eq!(digest.stop_reason, None);
+        let mut wanted = BTreeSet::new();
+        for command in commands {
+            let Command::Schedule(order) = command else { return Err(format!("{command:?} among steps").into()) };
+            assert!(wanted.insert(order.key.clone()), "the key {} is wanted twice", order.key);
+            if open.iter().any(|(key, _)| *key == order.key) {
+                continue;
+            }
+            assert!(keys.insert(order.key.clone()), "the key {} was scheduled twice", order.key);
+            assert!(steps.len() < MAX_STEPS, "the run does not end");
+            let step: StepInput = serde_json::from_value(order.input.clone())?;
+            assert_eq!(StepKind::parse(&order.kind), Some(step.kind()));
+            assert_eq!(order.needs, step.kind().needs(input.target));
+            assert!(order.timeout_ms > 0 && order.retry.max_tries > 1);
+            let scheduled = Event::StepScheduled { key: order.key.clone() };
+            assert_eq!(workflow.apply(Some(state.clone()), &scheduled)?, state, "scheduling changed the state");
+            events.push(scheduled);
+            steps.push((order.key.clone(), step.clone()));
+            open.push((order.key, step));
+        }
+        assert!(open.iter().all(|(key, _)| wanted.contains(key)), "an open step is not wanted any more");
+        let index = pick(open.len()) % open.len();
+        let (key, step) = open.remove(index);
+        let output = serde_json::to_value(answer(&key, &step)?)?;
+        let event = Event::StepCompleted { key, output };
+        let next = workflow.apply(Some(state), &event)?;
+        assert_eq!(next, workflow.apply(Some(reread), &event)?);
+        state = next;
+        events.push(event);
     }
+}
+
+/// Whatever is shown as the best has passed every rung, at every moment.
+fn assert_verified(view: &RunView) {
+    let Some(number) = view.best_attempt else { return };
+    let best = view.attempts.iter().find(|attempt| attempt.number == number);
+    let is_verified = best.is_some_and(|best| {
+        best.outcome.is_correct()
+            && best.confirmation.is_some()
+            && best.verdict.numerically_correct == Answer::Pass
+            && best.verdict.contract_compliant == Answer::Pass
+    });
+    assert!(is_verified, "attempt {number} is the best and not verified: {best:?}");
 }

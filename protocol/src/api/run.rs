@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, StopReason};
+use crate::cost::RoleCost;
 use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use crate::measurement::Interval;
 use crate::model_call::ModelCallSummary;
@@ -127,6 +128,15 @@ pub struct RunView {
     pub failed_calls: Vec<ModelCallSummary>,
 }
 
+impl RunView {
+    /// Every answered call: those of plans, of attempts, and of steps that failed in the end.
+    pub fn calls(&self) -> impl Iterator<Item = &ModelCallSummary> {
+        let of_plans = self.plans.iter().flat_map(|plan| &plan.calls);
+        let of_attempts = self.attempts.iter().flat_map(|attempt| &attempt.calls);
+        of_plans.chain(of_attempts).chain(&self.failed_calls)
+    }
+}
+
 /// A run with everything about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunDetail {
@@ -136,6 +146,9 @@ pub struct RunDetail {
     pub view: RunView,
     /// Steps that are not over, and why they wait.
     pub open_steps: Vec<StepView>,
+    /// What its model calls cost, by the role that asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<RoleCost>,
 }
 
 /// A step, without input and output.

@@ -7,16 +7,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
-use nightshift_optimizer::strategy::{MAX_ATTEMPTS, STRATEGY, initial_digest};
+use nightshift_optimizer::strategy::{MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, initial_digest, is_known, known_names};
 use nightshift_optimizer::task_file::run_input;
 use nightshift_protocol::api::{CampaignCreated, CreateCampaign};
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, ModelChoice, RunInput};
+use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, RunInput};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskGoal};
 use serde_json::json;
 
 use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
+use crate::api::examine_models;
 use crate::api::idempotency::{digest, idempotency_key};
 use crate::api::run_control::examine_priority;
 use crate::app::App;
@@ -40,6 +41,7 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<CampaignCreated>), ApiFailure> {
     let key = idempotency_key(&headers)?;
     examine(&request.spec)?;
+    examine_models::known(&request.spec, &*app.agents)?;
     let mut runs = Vec::with_capacity(request.spec.tasks.len());
     for task in &request.spec.tasks {
         let input = accept_task(&app, &request.spec, task).await?;
@@ -98,10 +100,10 @@ fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
             format!("a campaign's name has 1 to {MAX_CAMPAIGN_NAME_CHARS} characters and no control characters"),
         );
     }
-    if spec.strategy != STRATEGY {
+    if !is_known(&spec.strategy) {
         return invalid(
             "campaign.unknown_strategy",
-            format!("the strategy `{}` is not known: this server has `{STRATEGY}`", spec.strategy),
+            format!("the strategy `{}` is not known: this server has {}", spec.strategy, known_names()),
         );
     }
     if !(1..=MAX_TASKS).contains(&spec.tasks.len()) {
@@ -110,14 +112,7 @@ fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
             format!("a campaign has 1 to {MAX_TASKS} tasks, not {}", spec.tasks.len()),
         );
     }
-    if let ModelChoice::Live { endpoint, model } = &spec.model
-        && (endpoint.trim().is_empty() || model.trim().is_empty())
-    {
-        return invalid(
-            "campaign.invalid_model",
-            "a live model needs the names of its endpoint and of itself".to_owned(),
-        );
-    }
+    examine_models::well_formed(spec)?;
     examine_goal("the campaign", &spec.goal)?;
     examine_budget(&spec.budget)?;
     if let Some(schedule) = &spec.schedule {
@@ -153,6 +148,9 @@ fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
     if goal.max_attempts.is_some_and(|attempts| !(1..=MAX_ATTEMPTS).contains(&attempts)) {
         return invalid(format!("`max_attempts` must be from 1 to {MAX_ATTEMPTS}"));
     }
+    if goal.candidates_per_round.is_some_and(|candidates| !(1..=MAX_CANDIDATES_PER_ROUND).contains(&candidates)) {
+        return invalid(format!("`candidates_per_round` must be from 1 to {MAX_CANDIDATES_PER_ROUND}"));
+    }
     if goal.min_gain.is_some_and(|gain| !gain.is_finite() || gain < 0.0) {
         return invalid("`min_gain` must not be negative".to_owned());
     }
@@ -176,7 +174,7 @@ async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Res
     }
     bundle.spec.all_shapes().map_err(|error| refused(task, "task.invalid_shape", &error.to_string()))?;
     examine_goal(&format!("task `{}`", task.name), &bundle.spec.goal)?;
-    if spec.model.is_scripted() {
+    if spec.models.needs_script(&spec.model) {
         let Some(replies) = &task.scripted_replies else {
             return Err(refused(task, "campaign.replies_missing", "the scripted model needs its replies"));
         };

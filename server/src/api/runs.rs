@@ -8,6 +8,7 @@ use nightshift_engine::event::Event;
 use nightshift_engine::store::{RunRecord, StepRecord};
 use nightshift_protocol::api::{EventsPage, Page, RunDetail, RunSummary, RunView, StepView};
 use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::cost::by_role;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde::Deserialize;
@@ -62,7 +63,8 @@ pub(crate) async fn show(
     let mut steps = app.store.list_step_heads(&id).await?;
     steps.retain(|step| !step.status.is_final());
     let open_steps = app.step_views(&record, steps).await?;
-    Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps }))
+    let cost = by_role(view.calls());
+    Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps, cost }))
 }
 
 /// What is known about a run before its first decision.

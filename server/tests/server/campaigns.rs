@@ -5,6 +5,7 @@ use nightshift_protocol::api::{
     Page, RunSummary,
 };
 use nightshift_protocol::campaign::ModelChoice;
+use nightshift_protocol::models::{AgentRole, RoleModel};
 use nightshift_protocol::run::RunStatus;
 use nightshift_server::{MAX_JSON_BYTES, MAX_TASKS};
 use reqwest::header::CONTENT_TYPE;
@@ -53,6 +54,24 @@ async fn a_campaign_is_examined_before_anything_is_stored() {
         ("campaign.replies_missing", |request| request.spec.tasks[0].scripted_replies = None),
         ("campaign.invalid_model", |request| {
             request.spec.model = ModelChoice::Live { endpoint: String::new(), model: "m".to_owned() };
+        }),
+        ("campaign.unknown_endpoint", |request| {
+            request.spec.model = ModelChoice::Live { endpoint: "nowhere".to_owned(), model: "m".to_owned() };
+        }),
+        ("campaign.unknown_endpoint", |request| {
+            let spare = ModelChoice::Live { endpoint: "nowhere".to_owned(), model: "m".to_owned() };
+            request.spec.models.fallback.push(spare);
+        }),
+        ("campaign.invalid_model", |request| {
+            let role = RoleModel { temperature: Some(-1.0), ..RoleModel::default() };
+            request.spec.models.roles.insert(AgentRole::Judge, role);
+        }),
+        ("campaign.invalid_model", |request| {
+            let role = RoleModel { max_output_tokens: Some(0), ..RoleModel::default() };
+            request.spec.models.roles.insert(AgentRole::Coder, role);
+        }),
+        ("campaign.invalid_model", |request| {
+            request.spec.models.fallback = vec![ModelChoice::Scripted; 9];
         }),
         ("campaign.artifact_missing", |request| {
             request.spec.tasks[0].bundle = nightshift_protocol::artifact::ArtifactHash::of(b"never uploaded");

@@ -14,7 +14,7 @@ use nightshift_protocol::api::{FreeDevice, FreeSlots, RunDigest, RunView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::budget::{Amount, Resource};
-use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::campaign::{ModelChoice, RunInput};
 use nightshift_protocol::machine::{DeviceOffer, DeviceUse, MachineFacts, Needs, Offers, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -327,6 +327,15 @@ impl Drop for Armed {
 
 #[async_trait]
 impl AgentExecutor for FakeAgents {
+    fn knows(&self, choice: &ModelChoice) -> Result<(), StepFailure> {
+        match choice {
+            ModelChoice::Live { endpoint, .. } if endpoint == "nowhere" => {
+                Err(StepFailure::fatal("model.not_found", "there is no model endpoint `nowhere`"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn carry_out(&self, ports: &dyn AgentPorts, step: AgentStep<'_>) -> Result<StepOutput, StepFailure> {
         let mut armed = Armed(self.dropped.clone(), true);
         self.begun.fetch_add(1, Ordering::SeqCst);

@@ -91,7 +91,7 @@ async fn an_output_of_another_kind_of_step_is_never_committed() {
     let (_, run) = server.campaign().await;
     let worker = server.register().await;
     let step = server.claim_one(&worker).await;
-    let nonsense = StepOutput::Diagnosed { diagnosis: None, unavailable: None, calls: Vec::new() };
+    let nonsense = StepOutput::Diagnosed { diagnosis: None, correction: None, unavailable: None, calls: Vec::new() };
     let outcome = TryOutcome::Completed { output: Box::new(nonsense) };
     let answer = server.try_report(&worker, &step, outcome).await;
     assert_eq!(refused(answer).await, refusal(400, "request.output_mismatch"));

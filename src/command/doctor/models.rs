@@ -20,6 +20,9 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
     let endpoints: Vec<(&str, &EndpointConfig)> = catalog.endpoints().collect();
     let found = join_all(endpoints.into_iter().map(|(name, config)| check(context, &catalog, name, config))).await;
     let mut checks: Vec<Check> = found.into_iter().flatten().collect();
+    for (name, _) in catalog.commands() {
+        checks.push(command(context, &catalog, name).await);
+    }
     if checks.is_empty() {
         checks.push(Check::warning(
             "model endpoint",
@@ -32,6 +35,19 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
         checks.push(Check::warning("price table", failure.error.message, "mend the file `prices` names"));
     }
     Ok(checks)
+}
+
+/// A command is there or it is not: it is not started for this.
+async fn command(context: &Context, catalog: &Catalog, name: &str) -> Check {
+    let label = format!("model {name}");
+    match catalog.probe(name, &compose::key_lookup(context)).await {
+        Ok(report) => Check::ok(&label, report.base_url),
+        Err(error) => Check::warning(
+            &label,
+            format!("{}: {}", error.code(), compose::describe(&error)),
+            format!("check `command` of [models.{name}] in the configuration"),
+        ),
+    }
 }
 
 /// Nothing for an endpoint that nobody set up: without a key, not in the configuration, and not running here.

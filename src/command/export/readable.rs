@@ -14,8 +14,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::not_written;
-use crate::args::Export;
+use super::{CampaignExport, not_written};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::resolve::Target;
@@ -55,7 +54,7 @@ struct Written {
     missing: Vec<ArtifactHash>,
 }
 
-pub(super) async fn export(context: &Context, client: &Client, target: &Target, args: &Export) -> Result<()> {
+pub(super) async fn export(context: &Context, client: &Client, target: &Target, args: &CampaignExport) -> Result<()> {
     let (campaign, runs) = collect(client, target).await?;
     let written = write(client, &campaign, &runs, &args.out).await?;
     let output = context.output;

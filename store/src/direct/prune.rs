@@ -20,11 +20,13 @@ pub(crate) const FINISHED: &str = "SELECT c.public_id, \
      ORDER BY ended, c.id LIMIT $2";
 
 /// What belongs to a run, before the run.
-const OF_A_RUN: [&str; 7] = [
+const OF_A_RUN: [&str; 9] = [
     "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
     "DELETE FROM event WHERE run_id = $1",
     "DELETE FROM step WHERE run_id = $1",
     "DELETE FROM model_call WHERE run_id = $1",
+    "DELETE FROM retrieval WHERE run_id = $1",
+    "DELETE FROM attempt_score WHERE run_id = $1",
     "DELETE FROM artifact_use WHERE run_id = $1",
     "DELETE FROM run_state WHERE run_id = $1",
     "DELETE FROM run WHERE id = $1",

@@ -264,9 +264,10 @@ mod tests {
     async fn every_table_is_strict() {
         let folder = tempfile::tempdir().unwrap();
         let opened = open(folder.path(), &OpenOptions::default()).await.unwrap();
+        // The tables of a full-text search are SQLite's own: they cannot be strict.
         let loose: Vec<String> = sqlx::query_scalar(
             "SELECT name FROM pragma_table_list WHERE strict = 0 AND schema = 'main' AND name NOT LIKE 'sqlite%' \
-             AND name <> '_sqlx_migrations'",
+             AND substr(name, 1, 9) <> 'note_text' AND name <> '_sqlx_migrations'",
         )
         .fetch_all(&opened.readers)
         .await

@@ -1,7 +1,8 @@
 //! Carrying out commands, so that two stores that are asked the same give the same answers.
 
 use nightshift_engine::store::{
-    Advance, Change, Changed, OwnerFence, Ownership, PageRequest, StepRecord, Store, StoreError, TryEnd,
+    Advance, Change, Changed, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, PageRequest, ScoreRecord,
+    StepRecord, Store, StoreError, TryEnd,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
@@ -143,6 +144,54 @@ pub(crate) async fn apply(store: &dyn Store, command: Command, at: TimestampMs) 
             Answer::of(store.prune_artifacts(before, limit).await.map(|pruned| (due, pruned)))
         }
         Command::Look => look(store).await,
+        Command::Know { run, what, number } => know(store, run, what, number, at).await,
+    }
+}
+
+async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: TimestampMs) -> Answer {
+    let shelf = store.knowledge().unwrap();
+    let lesson = LessonRecord {
+        run: run.clone(),
+        attempt: number,
+        task: "a\0b".to_owned(),
+        operator_class: format!("class{}", number % 2),
+        bound: "memory".to_owned(),
+        device: format!("device{number}"),
+        change: "tiles".to_owned(),
+        gain_ppm: 1_000_000 + u64::from(number),
+        certain: number > 1,
+        at,
+    };
+    match what {
+        0 => Answer::of(shelf.record_lesson(lesson).await),
+        1 => {
+            let operator_classes = vec!["class0".to_owned(), "class1".to_owned()];
+            let device = Some(format!("device{number}"));
+            let query = LessonQuery { operator_classes, device, except_run: Some(run), limit: 9, bound: None };
+            Answer::of(shelf.find_lessons(query).await)
+        }
+        2 => Answer::of(shelf.pin_retrieval(&run, &format!("step{number}"), json!({ "at": at.0 }), at).await),
+        3 => {
+            let score = json!({ "reward": 1.0 / 3.0, "number": number });
+            Answer::of(
+                shelf.put_scores(vec![ScoreRecord { run, attempt: number, formula: "f".to_owned(), score, at }]).await,
+            )
+        }
+        4 => Answer::of(shelf.list_scores(&run).await),
+        _ => {
+            let note = |n: u32| NoteRecord {
+                id: format!("note{n}"),
+                source: "ours".to_owned(),
+                title: format!("number {n}"),
+                body: "tiles, and waiting\0".to_owned(),
+                bounds: vec!["memory".to_owned()],
+                operators: Vec::new(),
+                architectures: Vec::new(),
+            };
+            let changed = shelf.replace_notes("ours", (0..number).map(note).collect(), at).await.unwrap();
+            // Equal ranks are told apart by name.
+            Answer::of(shelf.search_notes(&["waits".to_owned()], 9).await.map(|found| (changed, found)))
+        }
     }
 }
 

@@ -142,6 +142,12 @@ pub(crate) enum Command {
         limit: u32,
     },
     Look,
+    /// Something about notes, lessons, what steps were given, or scores.
+    Know {
+        run: RunId,
+        what: usize,
+        number: u32,
+    },
 }
 
 fn needs() -> [Needs; 3] {
@@ -317,6 +323,7 @@ impl World {
                 Command::Prune { campaign, limit: 1 + u32::try_from(dice.below(40)).unwrap() }
             }
             (57, _) => Command::Look,
+            (58, _) => Command::Know { run, what: dice.below(6), number: u32::try_from(dice.below(4)).unwrap() },
             _ => self.create(dice, at),
         }
     }

@@ -16,6 +16,7 @@ mod differential;
 mod driving;
 mod fairness;
 mod fleet;
+mod knowledge;
 mod leases;
 mod opening_postgres;
 mod opening_sqlite;

@@ -44,7 +44,8 @@ impl Raw {
     pub(crate) async fn tables(&mut self) -> Vec<String> {
         let sql = match self {
             Self::Sqlite(_) => {
-                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
+                 AND substr(name, 1, 9) <> 'note_text' ORDER BY name"
             }
             Self::Postgres(_) => {
                 "SELECT table_name::text FROM information_schema.tables \

@@ -9,6 +9,7 @@ use nightshift_optimizer::agent::BUDGET_EXHAUSTED;
 use nightshift_protocol::api::{RunDigest, RunView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{BuildReport, Stage};
+use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs, SandboxReport, Toolchain};
@@ -252,7 +253,10 @@ fn request() -> CodeRequest {
         },
         subtask: 1,
         parent: None,
+        modification: None,
+        candidate: None,
         history: Vec::new(),
+        memory: AttemptMemory::default(),
         hints: Vec::new(),
     }
 }

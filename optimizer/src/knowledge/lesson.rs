@@ -1,0 +1,109 @@
+//! What an attempt taught: which change brought how much, once both programs were timed.
+
+use nightshift_engine::store::LessonRecord;
+use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::plan::{PlanVersion, Subtask};
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::time::TimestampMs;
+
+use super::{failure, select};
+use crate::agent::{AgentPorts, AgentStep};
+use crate::rubric;
+
+/// Bytes of a change that are kept.
+const MAX_KEPT_BYTES: usize = 2_000;
+/// A gain in millionths.
+const MILLIONTHS: f64 = 1e6;
+/// The largest gain that is kept; what is above it is a fault of a clock.
+const MAX_GAIN: f64 = 1e6;
+
+/// What is learned from.
+#[derive(Debug, Clone, Copy)]
+pub struct Lesson<'a> {
+    /// The task.
+    pub spec: &'a TaskSpec,
+    /// The plan in force.
+    pub plan: &'a PlanVersion,
+    /// The attempt.
+    pub attempt: &'a Attempt,
+    /// The one change that its author was asked for.
+    pub modification: Option<&'a str>,
+    /// The speedup of the program before, when that was timed.
+    pub parent_speedup: Option<Interval>,
+}
+
+/// Keeps what an attempt taught, where the campaign wants it and there is something.
+pub(crate) async fn learn(ports: &dyn AgentPorts, step: &AgentStep<'_>, lesson: Lesson<'_>) -> Result<(), StepFailure> {
+    let Some((store, now)) = ports.knowledge().filter(|_| step.run_input.knowledge.lessons) else { return Ok(()) };
+    let Some(record) = lesson.record(step.run, now) else { return Ok(()) };
+    store.record_lesson(record).await.map_err(|error| failure(&error))
+}
+
+impl Lesson<'_> {
+    /// As it is kept. None for an attempt that was not timed, and for a change whose program before was not.
+    #[must_use]
+    pub fn record(&self, run: &RunId, at: TimestampMs) -> Option<LessonRecord> {
+        let attempt = self.attempt;
+        let speedup = attempt.speedup().filter(|_| attempt.outcome.is_correct())?;
+        let number = usize::try_from(attempt.subtask).ok()?.checked_sub(1)?;
+        let subtask = self.plan.plan.subtasks.get(number)?;
+        let (change, gain, certain) = match (self.modification, self.parent_speedup) {
+            (Some(modification), Some(before)) => {
+                (modification.to_owned(), speedup.estimate / before.estimate, apart(speedup, before))
+            }
+            (None, None) if attempt.stage == Stage::Draft => {
+                let sure = speedup.low > 1.0 || speedup.high < 1.0;
+                (of_a_first_program(subtask), speedup.estimate, sure)
+            }
+            _ => return None,
+        };
+        if !(gain.is_finite() && gain > 0.0 && gain <= MAX_GAIN) {
+            return None;
+        }
+        Some(LessonRecord {
+            run: run.clone(),
+            attempt: attempt.number,
+            task: self.spec.name.clone(),
+            operator_class: rubric::heaviest_class(self.spec, &subtask.scope)?,
+            bound: bound(subtask),
+            device: select::device(self.spec, &attempt.published()?.machine),
+            change: clipped(change),
+            gain_ppm: ppm(gain),
+            certain,
+            at,
+        })
+    }
+}
+
+fn of_a_first_program(subtask: &Subtask) -> String {
+    let how = if subtask.methods.is_empty() { subtask.title.clone() } else { subtask.methods.join("; ") };
+    format!("first program, against the reference: {how}")
+}
+
+/// What limits the work that the change was about, as the plan has it.
+fn bound(subtask: &Subtask) -> String {
+    let expected = subtask.expected_bottleneck.as_str();
+    if expected.is_empty() { "unknown".to_owned() } else { expected.to_owned() }
+}
+
+fn apart(a: Interval, b: Interval) -> bool {
+    a.low > b.high || a.high < b.low
+}
+
+fn clipped(mut text: String) -> String {
+    let end = (0..=MAX_KEPT_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.truncate(end);
+    text
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and 1e12, as the caller checked"
+)]
+fn ppm(gain: f64) -> u64 {
+    (gain * MILLIONTHS).round() as u64
+}

@@ -1,0 +1,52 @@
+//! What a run remembers, as a template sees it: sentences.
+
+use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, TriedModification};
+use serde::Serialize;
+
+#[derive(Serialize)]
+pub(crate) struct MemoryView {
+    best: Option<String>,
+    /// Changes that are known not to help.
+    failed: Vec<String>,
+    /// Changes that helped, and those of which nothing is known yet.
+    other: Vec<String>,
+    /// Errors that came more than once.
+    errors: Vec<String>,
+    left_out: u32,
+}
+
+impl MemoryView {
+    pub(crate) fn new(memory: &AttemptMemory) -> Self {
+        let (failed, other): (Vec<_>, Vec<_>) = memory.tried.iter().partition(|tried| tried.failed);
+        let repeated = memory.errors.iter().filter(|error| error.attempts.len() > 1);
+        Self {
+            best: memory.best.map(|best| {
+                let speedup = best.speedup;
+                format!(
+                    "attempt {}, {:.3}x ({:.3} to {:.3}), confirmed",
+                    best.attempt, speedup.estimate, speedup.low, speedup.high
+                )
+            }),
+            failed: failed.into_iter().map(tried).collect(),
+            other: other.into_iter().map(tried).collect(),
+            errors: repeated.map(error).collect(),
+            left_out: memory.left_out,
+        }
+    }
+}
+
+fn tried(tried: &TriedModification) -> String {
+    let expected = tried.expected.map_or_else(String::new, |gain| format!(", {gain:.2}x was expected"));
+    let came = match (tried.outcome, tried.measured) {
+        (_, Some(measured)) => format!("brought {measured:.2}x{expected}"),
+        (AttemptOutcome::Pending, None) => "is being tried now".to_owned(),
+        (outcome, None) => format!("ended as {}{expected}", outcome.as_str()),
+    };
+    format!("{} (attempt {}: {came})", tried.text, tried.attempt)
+}
+
+fn error(error: &ErrorCluster) -> String {
+    let attempts: Vec<String> = error.attempts.iter().map(u32::to_string).collect();
+    format!("{} in attempts {}: {}", error.outcome.as_str(), attempts.join(", "), error.message)
+}

@@ -1,0 +1,226 @@
+//! Training rows: what a Coder was asked, what it answered, and what that was worth, for both atomic skills.
+//!
+//! Pure: the caller brings runs and artifacts, and writes what comes out. A row is made from a finished attempt. Its prompt
+//! is exactly what the model saw, its completion exactly what it wrote, its reward is computed anew by a named formula.
+//! Rows of the same prompt are a group, in which rewards become advantages. [`guard`] keeps tasks of one split out of the
+//! others.
+
+pub mod group;
+pub mod guard;
+pub mod jsonl;
+pub mod layout;
+pub mod parquet_file;
+pub mod split;
+pub mod transcript;
+
+use std::collections::BTreeMap;
+
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::rubric::{JudgeOpinion, Skill};
+use nightshift_protocol::score::{AttemptScore, RewardFormula};
+use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::time::TimestampMs;
+use serde::Serialize;
+
+use crate::reward::recompute::rescore;
+pub use guard::{Leak, Left};
+pub use split::{Split, SplitRule};
+pub use transcript::Message;
+
+/// A row, before it is laid out for a trainer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rollout {
+    /// The skill that it exercises.
+    pub skill: Skill,
+    /// The split that its task is in.
+    pub split: Split,
+    /// The task.
+    pub task: TaskName,
+    /// The run.
+    pub run: String,
+    /// The attempt.
+    pub attempt: u32,
+    /// The attempt that it was derived from.
+    pub parent: Option<u32>,
+    /// Why it was written.
+    pub stage: &'static str,
+    /// What became of it.
+    pub outcome: &'static str,
+    /// What the model saw.
+    pub prompt: Vec<Message>,
+    /// What it wrote.
+    pub completion: String,
+    /// `endpoint/model`.
+    pub model: String,
+    /// Whether the completion was written beforehand.
+    pub scripted: bool,
+    /// Hash of the prompt's templates.
+    pub prompt_version: String,
+    /// The score with all of its inputs.
+    pub score: AttemptScore,
+    /// The published speedup.
+    pub speedup: Option<f64>,
+    /// That of the program before.
+    pub parent_speedup: Option<f64>,
+    /// The rows of the same prompt.
+    pub group: group::Place,
+    /// Source of the reference: an answer for trainers that want one, and never a part of a prompt beyond the task.
+    pub reference_source: String,
+}
+
+/// What tells tasks apart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct TaskName {
+    /// Its name.
+    pub name: String,
+    /// Its bundle.
+    pub bundle: ArtifactHash,
+    /// Hash of what it computes: target and reference without comments and blanks.
+    pub fingerprint: String,
+    /// `cpu` or `cuda`.
+    pub target: &'static str,
+}
+
+/// A run with the artifacts that its rows are made of.
+#[derive(Debug, Clone)]
+pub struct RecordedRun {
+    /// The run.
+    pub detail: RunDetail,
+    /// Its task.
+    pub bundle: TaskBundle,
+    /// Prompts, replies and sources, as far as they are stored.
+    pub texts: BTreeMap<ArtifactHash, String>,
+}
+
+/// What rows are wanted.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// How tasks are split.
+    pub splits: SplitRule,
+    /// The formula of the rewards.
+    pub formula: RewardFormula,
+    /// Whether completions count that were written beforehand.
+    pub with_scripted: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rollouts {
+    /// The rows, by run and attempt.
+    pub rows: Vec<Rollout>,
+    /// Attempts that gave no row, by the reason.
+    pub left: BTreeMap<Left, u32>,
+    /// The split of each task.
+    pub tasks: BTreeMap<TaskName, Split>,
+}
+
+/// The artifacts that the rows of a run need.
+#[must_use]
+pub fn needed(detail: &RunDetail) -> Vec<ArtifactHash> {
+    let mut needed = Vec::new();
+    for attempt in &detail.view.attempts {
+        needed.extend(attempt.source.clone());
+        for call in coder_calls(attempt) {
+            needed.extend([call.prompt.clone(), call.reply.clone()]);
+        }
+    }
+    needed.sort();
+    needed.dedup();
+    needed
+}
+
+/// Makes rows of runs. A leak between splits is an error: nothing is to be written then.
+pub fn rollouts(runs: &[RecordedRun], wish: &Wish) -> Result<Rollouts, Leak> {
+    let names: Vec<TaskName> = runs.iter().map(|run| task_name(run.detail.view.task.clone(), &run.bundle)).collect();
+    let tasks = split::assign(&names, &wish.splits);
+    let mut rows = Vec::new();
+    let mut left: BTreeMap<Left, u32> = BTreeMap::new();
+    for (run, name) in runs.iter().zip(&names) {
+        let split = tasks.get(name).copied().unwrap_or(Split::Test);
+        let scores = rescore(&run.bundle.spec, &run.detail.view, &[wish.formula], TimestampMs(0));
+        for attempt in &run.detail.view.attempts {
+            match row(run, name, split, attempt, &scores, wish) {
+                Ok(row) => rows.push(row),
+                Err(reason) => *left.entry(reason).or_default() += 1,
+            }
+        }
+    }
+    group::assign(&mut rows);
+    guard::check(&rows)?;
+    Ok(Rollouts { rows, left, tasks })
+}
+
+fn row(
+    run: &RecordedRun,
+    name: &TaskName,
+    split: Split,
+    attempt: &Attempt,
+    scores: &[AttemptScore],
+    wish: &Wish,
+) -> Result<Rollout, Left> {
+    if attempt.outcome == AttemptOutcome::Pending {
+        return Err(Left::Unfinished);
+    }
+    let score = scores.iter().find(|score| score.attempt == attempt.number).ok_or(Left::Unfinished)?;
+    let calls = coder_calls(attempt);
+    let last = calls.last().ok_or(Left::NoReply)?;
+    if last.scripted && !wish.with_scripted {
+        return Err(Left::Scripted);
+    }
+    let text = |hash: &ArtifactHash| run.texts.get(hash).map(String::as_str).ok_or(Left::Pruned);
+    let asked: Vec<(&str, &str)> =
+        calls.iter().map(|call| Ok((text(&call.prompt)?, text(&call.reply)?))).collect::<Result<_, Left>>()?;
+    let prompt = transcript::messages(&asked, last.turn).ok_or(Left::UnreadablePrompt)?;
+    let completion = text(&last.reply)?.to_owned();
+    let all = &run.detail.view.attempts;
+    guard::examine(&guard::Suspect { attempt, all, texts: &run.texts, prompt: &prompt, split })?;
+    let parent = attempt.parent.and_then(|number| all.iter().find(|other| other.number == number));
+    Ok(Rollout {
+        skill: score.rubric.skill,
+        split,
+        task: name.clone(),
+        run: run.detail.summary.id.to_string(),
+        attempt: attempt.number,
+        parent: attempt.parent,
+        stage: attempt.stage.as_str(),
+        outcome: attempt.outcome.as_str(),
+        prompt,
+        completion,
+        model: last.model.clone(),
+        scripted: last.scripted,
+        prompt_version: last.prompt_version.clone(),
+        score: score.clone(),
+        speedup: attempt.speedup().map(|speedup| speedup.estimate),
+        parent_speedup: parent.and_then(Attempt::speedup).map(|speedup| speedup.estimate),
+        group: group::Place::default(),
+        reference_source: run.bundle.reference_source.clone(),
+    })
+}
+
+/// The calls that wrote an attempt's program: they come first, and the next step's begin with turn 1 again.
+fn coder_calls(attempt: &Attempt) -> &[ModelCallSummary] {
+    let calls = attempt.calls.as_slice();
+    let end = calls.iter().skip(1).position(|call| call.turn == 1).map_or(calls.len(), |place| place + 1);
+    calls.get(..end).unwrap_or(calls)
+}
+
+fn task_name(bundle_hash: ArtifactHash, bundle: &TaskBundle) -> TaskName {
+    let target = bundle.spec.target.as_str();
+    let code: String = crate::screen::strip_comments_and_strings(&bundle.reference_source)
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .collect();
+    let fingerprint = blake3::hash(format!("{target}\n{code}").as_bytes()).to_hex().to_string();
+    TaskName { name: bundle.spec.name.clone(), bundle: bundle_hash, fingerprint, target }
+}
+
+/// `rated` or `judge_unavailable`.
+pub(crate) fn judge_state(score: &AttemptScore) -> &'static str {
+    match score.rubric.judge {
+        JudgeOpinion::Rated { .. } => "rated",
+        JudgeOpinion::JudgeUnavailable { .. } => "judge_unavailable",
+    }
+}

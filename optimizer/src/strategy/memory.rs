@@ -1,0 +1,129 @@
+//! What a run remembers of its attempts, for the agents: the best one pinned, what was tried, which errors came again.
+//! Bounded by an estimate of tokens; what does not fit is counted.
+
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::attempt_memory::{AttemptMemory, ErrorCluster, PinnedBest};
+
+use super::attempt::confirmed_estimate;
+use super::history::{cause, one_line};
+use super::modification::tried;
+use super::state::RunState;
+
+/// Most tokens of a memory, estimated.
+pub const MAX_MEMORY_TOKENS: usize = 4_000;
+/// Of these, what errors may take.
+const MAX_ERROR_TOKENS: usize = 1_500;
+/// Characters that a token has at least, on average.
+const CHARS_PER_TOKEN: usize = 4;
+/// What an entry takes beside its text: numbers, outcome, words around them.
+const ENTRY_TOKENS: usize = 30;
+/// Digits of a fingerprint.
+const FINGERPRINT_CHARS: usize = 12;
+
+/// The memory of these attempts of a run.
+pub(super) fn of(run: &RunState, attempts: &[Attempt]) -> AttemptMemory {
+    let (errors, errors_left_out) = bounded(clusters(attempts), MAX_ERROR_TOKENS, |error| &error.message);
+    let used: usize = errors.iter().map(|error| tokens(&error.message)).sum();
+    let mut changes = tried(attempts, run.limits().min_gain);
+    for change in &mut changes {
+        change.text = one_line(&change.text);
+    }
+    // The newest first, so that the oldest ones are left out.
+    changes.reverse();
+    let (mut changes, changes_left_out) =
+        bounded(changes, MAX_MEMORY_TOKENS.saturating_sub(used), |change| &change.text);
+    changes.reverse();
+    AttemptMemory {
+        best: best(attempts),
+        tried: changes,
+        errors,
+        left_out: errors_left_out.saturating_add(changes_left_out),
+    }
+}
+
+/// The fastest of those that a fresh process confirmed.
+fn best(attempts: &[Attempt]) -> Option<PinnedBest> {
+    let confirmed = attempts.iter().filter(|attempt| attempt.outcome.is_correct());
+    let rated = confirmed.filter_map(|attempt| Some((attempt, confirmed_estimate(attempt)?)));
+    let (best, _) = rated.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    Some(PinnedBest { attempt: best.number, speedup: best.speedup()? })
+}
+
+/// Failures by fingerprint: those that came most often first, of these the newest.
+fn clusters(attempts: &[Attempt]) -> Vec<ErrorCluster> {
+    let mut clusters: Vec<ErrorCluster> = Vec::new();
+    for attempt in attempts {
+        let Some(message) = cause(attempt) else { continue };
+        let fingerprint = fingerprint(attempt.outcome.as_str(), &message);
+        let message = one_line(&message);
+        match clusters.iter_mut().find(|cluster| cluster.fingerprint == fingerprint) {
+            Some(cluster) => {
+                cluster.message = message;
+                cluster.attempts.push(attempt.number);
+            }
+            None => clusters.push(ErrorCluster {
+                fingerprint,
+                outcome: attempt.outcome,
+                message,
+                attempts: vec![attempt.number],
+            }),
+        }
+    }
+    clusters.sort_by_key(|cluster| std::cmp::Reverse((cluster.attempts.len(), cluster.attempts.last().copied())));
+    clusters
+}
+
+/// A short hash of an error in which numbers, case and the number of blanks do not count.
+fn fingerprint(outcome: &str, message: &str) -> String {
+    let mut normal = String::with_capacity(message.len());
+    for c in message.chars().flat_map(char::to_lowercase) {
+        let plain = match c {
+            c if c.is_numeric() => '#',
+            c if c.is_whitespace() => ' ',
+            c => c,
+        };
+        if !matches!(plain, '#' | ' ') || !normal.ends_with(plain) {
+            normal.push(plain);
+        }
+    }
+    let hash = blake3::hash(format!("{outcome}\n{}", normal.trim()).as_bytes());
+    hash.to_hex().chars().take(FINGERPRINT_CHARS).collect()
+}
+
+/// The entries that fit, from the front, and how many do not.
+fn bounded<T>(entries: Vec<T>, room_tokens: usize, text: impl Fn(&T) -> &String) -> (Vec<T>, u32) {
+    let mut room = room_tokens;
+    let all = entries.len();
+    let mut kept = Vec::new();
+    for entry in entries {
+        let Some(left) = room.checked_sub(tokens(text(&entry))) else { break };
+        room = left;
+        kept.push(entry);
+    }
+    let left_out = u32::try_from(all - kept.len()).unwrap_or(u32::MAX);
+    (kept, left_out)
+}
+
+fn tokens(text: &str) -> usize {
+    text.chars().count().div_ceil(CHARS_PER_TOKEN) + ENTRY_TOKENS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_differ_in_numbers_alone_are_the_same() {
+        let first = fingerprint("incorrect", "shape odd, inputs declared: 12 of 4096 elements wrong");
+        assert_eq!(first, fingerprint("incorrect", "shape odd,  inputs declared: 3 of 77 elements wrong"));
+        assert_ne!(first, fingerprint("crashed", "shape odd, inputs declared: 12 of 4096 elements wrong"));
+        assert_ne!(first, fingerprint("incorrect", "shape short, inputs declared: 12 of 4096 elements wrong"));
+        assert_eq!(first.len(), FINGERPRINT_CHARS);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let (kept, left_out) = bounded(vec!["x".repeat(400); 5], 2 * (100 + ENTRY_TOKENS) + 1, |entry| entry);
+        assert_eq!((kept.len(), left_out), (2, 3));
+    }
+}

@@ -1,0 +1,137 @@
+//! The one change that an attempt is asked for: never one that is known not to help, unless somebody says why.
+
+use std::collections::BTreeSet;
+
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Diagnosis, Stage};
+use nightshift_protocol::attempt_memory::{Modification, TriedModification};
+
+use super::state::RunState;
+
+/// Share of words that two descriptions of the same change have in common.
+const SAME_WORDS: f64 = 0.8;
+
+/// Whether two texts describe the same change: by their words, whatever their order, case and punctuation.
+#[must_use]
+pub fn same_modification(one: &str, other: &str) -> bool {
+    let (one, other) = (words(one), words(other));
+    let common = one.intersection(&other).count();
+    let all = one.union(&other).count();
+    if all == 0 {
+        return true;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "texts have fewer than 2^52 words")]
+    let share = common as f64 / all as f64;
+    share >= SAME_WORDS
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    let between = |c: char| !c.is_alphanumeric() && c != '_';
+    text.split(between).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+}
+
+/// Every change that was asked for, oldest first, with what became of it. A repair goes on with the change of the attempt
+/// that it repairs, so that the last of them has the last word.
+pub(super) fn tried(attempts: &[Attempt], min_gain: f64) -> Vec<TriedModification> {
+    let mut all: Vec<TriedModification> = Vec::new();
+    for attempt in attempts {
+        let Some(modification) = &attempt.modification else { continue };
+        let now = TriedModification {
+            text: modification.text.clone(),
+            attempt: attempt.number,
+            outcome: attempt.outcome,
+            expected: modification.expected_gain,
+            measured: attempt.gain.map(|gain| gain.measured),
+            failed: is_failure(attempt, min_gain),
+        };
+        let repaired = match (attempt.stage, attempt.parent) {
+            (Stage::Draft | Stage::Optimize, _) | (_, None) => None,
+            (_, Some(parent)) => all.iter_mut().find(|earlier| earlier.attempt == parent),
+        };
+        match repaired {
+            Some(earlier) => *earlier = now,
+            None => all.push(now),
+        }
+    }
+    all
+}
+
+/// Known not to help: what is still in the works is not known yet, what gave no program was not tried, and what could not
+/// be compared is not known either.
+fn is_failure(attempt: &Attempt, min_gain: f64) -> bool {
+    match attempt.outcome {
+        AttemptOutcome::Pending | AttemptOutcome::NoCode => false,
+        outcome if !outcome.is_correct() => true,
+        _ => attempt.gain.is_some_and(|gain| gain.measured < 1.0 + min_gain),
+    }
+}
+
+/// What an attempt that starts from `parent` is asked for: what the Verifier advised on the parent, or, when that failed
+/// already, on the newest attempt. Neither when both are known not to help, or are made by one of `beside`, which begin at
+/// the same time: the author then chooses, and is told what failed.
+pub(super) fn choose(
+    run: &RunState,
+    parent: &Attempt,
+    newest: &Attempt,
+    beside: &[Modification],
+) -> Option<Modification> {
+    let tried = tried(&run.attempts, run.limits().min_gain);
+    let mut advisers = vec![parent];
+    if newest.number != parent.number && same_scope(parent, newest) {
+        advisers.push(newest);
+    }
+    advisers.into_iter().find_map(|adviser| {
+        let asked = asked(adviser.diagnosis.as_ref()?, parent, adviser, &tried);
+        let is_new = asked.repeats.is_none() || asked.because.is_some();
+        let is_taken = beside.iter().any(|other| same_modification(&other.text, &asked.text));
+        (is_new && !is_taken).then_some(asked)
+    })
+}
+
+/// What the diagnosis of `parent` asks for, also when it failed before: for strategies without a memory, which cannot
+/// know better. That it is a repetition is said all the same.
+pub(super) fn choose_again(run: &RunState, parent: &Attempt, because: &str) -> Option<Modification> {
+    let tried = tried(&run.attempts, run.limits().min_gain);
+    let mut asked = asked(parent.diagnosis.as_ref()?, parent, parent, &tried);
+    if asked.repeats.is_some() && asked.because.is_none() {
+        asked.because = Some(because.to_owned());
+    }
+    Some(asked)
+}
+
+fn asked(diagnosis: &Diagnosis, parent: &Attempt, adviser: &Attempt, tried: &[TriedModification]) -> Modification {
+    let is_same =
+        |earlier: &&TriedModification| earlier.failed && same_modification(&earlier.text, &diagnosis.modification);
+    let failed = tried.iter().rev().find(is_same);
+    Modification {
+        text: diagnosis.modification.clone(),
+        from: parent.number,
+        diagnosed_on: adviser.number,
+        // What is expected over another attempt says nothing about this one.
+        expected_gain: diagnosis.expected_gain.filter(|_| adviser.number == parent.number),
+        repeats: failed.map(|earlier| earlier.attempt),
+        because: failed.and_then(|_| diagnosis.repeat_reason.clone()),
+    }
+}
+
+fn same_scope(one: &Attempt, other: &Attempt) -> bool {
+    (one.plan_version, one.subtask) == (other.plan_version, other.subtask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_change_in_another_order_and_case_is_the_same() {
+        let change = "Stage tiles of 64 by 64 of `w` in shared memory, two buffers deep";
+        assert!(same_modification(change, "stage tiles of 64 by 64 of w in shared memory, two buffers deep."));
+        assert!(same_modification("a b c d e f g h i j", "j i h g f e d c b"));
+        assert!(same_modification("", " - "));
+    }
+
+    #[test]
+    fn another_number_or_another_remedy_is_another_change() {
+        assert!(!same_modification("modification 1", "modification 2"));
+        assert!(!same_modification("unroll the loop four times", "vectorize the loop with loads of 16 bytes"));
+    }
+}

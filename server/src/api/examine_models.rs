@@ -1,0 +1,45 @@
+//! The models that a campaign asks, examined before it is stored.
+
+use nightshift_protocol::campaign::{CampaignSpec, ModelChoice};
+use nightshift_protocol::models::{MAX_FALLBACKS, MAX_OUTPUT_TOKENS, MAX_TEMPERATURE};
+
+use crate::agents::AgentExecutor;
+use crate::error::ApiFailure;
+
+/// What can be said without knowing the endpoints.
+pub(super) fn well_formed(spec: &CampaignSpec) -> Result<(), ApiFailure> {
+    let invalid = |message: String| Err(ApiFailure::bad("campaign.invalid_model", message));
+    let plan = &spec.models;
+    let chains = plan.roles.values().filter_map(|role| role.fallback.as_ref()).chain([&plan.fallback]);
+    for fallback in chains {
+        if fallback.len() > MAX_FALLBACKS {
+            return invalid(format!("at most {MAX_FALLBACKS} models stand in for another, not {}", fallback.len()));
+        }
+    }
+    for choice in plan.every(&spec.model) {
+        if let ModelChoice::Live { endpoint, model } = &choice
+            && (endpoint.trim().is_empty() || model.trim().is_empty())
+        {
+            return invalid("a live model needs the names of its endpoint and of itself".to_owned());
+        }
+    }
+    for (role, own) in &plan.roles {
+        let role = role.as_str();
+        if own.temperature.is_some_and(|value| !(0.0..=MAX_TEMPERATURE).contains(&value)) {
+            return invalid(format!("the temperature of the {role} is from 0 to {MAX_TEMPERATURE}"));
+        }
+        if own.max_output_tokens.is_some_and(|tokens| !(1..=MAX_OUTPUT_TOKENS).contains(&tokens)) {
+            return invalid(format!("the output tokens of the {role} are from 1 to {MAX_OUTPUT_TOKENS}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether every endpoint is one that this server knows: a campaign that nobody can carry out is better refused than
+/// stored. Keys are looked for when a model is asked, because another server of the fleet may hold them.
+pub(super) fn known(spec: &CampaignSpec, agents: &dyn AgentExecutor) -> Result<(), ApiFailure> {
+    for choice in spec.models.every(&spec.model) {
+        agents.knows(&choice).map_err(|failure| ApiFailure::bad("campaign.unknown_endpoint", failure.message))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Scores of attempts that are computed later: by another formula, or by newer rules.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_engine::store::{KnowledgeStore, ScoreRecord};
+use nightshift_optimizer::reward::recompute::rescore;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::score::{AttemptScore, Rescore, RewardFormula, RunScores};
+use nightshift_protocol::task::TaskBundle;
+
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath};
+
+/// Scores of a run, as they are stored.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+) -> Result<Json<RunScores>, ApiFailure> {
+    let records = knowledge(&app)?.list_scores(&id).await?;
+    let scores = records.into_iter().map(read).collect::<Result<Vec<AttemptScore>, _>>()?;
+    Ok(Json(RunScores { run: id, scores }))
+}
+
+/// Scores the attempts of a run anew, from the evidence that is stored, and keeps the result.
+pub(crate) async fn recompute(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RunId>,
+    actor: Actor,
+    Body(wish): Body<Rescore>,
+) -> Result<Json<RunScores>, ApiFailure> {
+    let formulas = if wish.formulas.is_empty() { RewardFormula::ALL.to_vec() } else { wish.formulas };
+    let record = app.store.load_run(&id).await?;
+    let scores = match &record.state {
+        Some(state) if !state.is_null() => {
+            let view = (app.view)(state)?;
+            let bytes = app.store.get_artifact(&view.task).await?;
+            let bundle: TaskBundle = serde_json::from_slice(&bytes)
+                .map_err(|error| ApiFailure::internal("task.unreadable", format!("the stored task: {error}")))?;
+            rescore(&bundle.spec, &view, &formulas, app.clock.now())
+        }
+        // Nothing was attempted yet.
+        _ => Vec::new(),
+    };
+    let records = scores.iter().map(|score| written(&id, score)).collect::<Result<Vec<_>, _>>()?;
+    let stored = knowledge(&app)?.put_scores(records).await;
+    app.trouble.note(&stored);
+    stored?;
+    tracing::info!(run.id = %id, scores = scores.len(), by = actor.name(), "attempts were scored anew");
+    Ok(Json(RunScores { run: id, scores }))
+}
+
+fn knowledge(app: &App) -> Result<&dyn KnowledgeStore, ApiFailure> {
+    app.store.knowledge().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no scores"))
+}
+
+fn written(run: &RunId, score: &AttemptScore) -> Result<ScoreRecord, ApiFailure> {
+    Ok(ScoreRecord {
+        run: run.clone(),
+        attempt: score.attempt,
+        formula: score.scored.formula.as_str().to_owned(),
+        score: serde_json::to_value(score).map_err(|error| ApiFailure::internal("internal.json", error.to_string()))?,
+        at: score.at,
+    })
+}
+
+fn read(record: ScoreRecord) -> Result<AttemptScore, ApiFailure> {
+    serde_json::from_value(record.score)
+        .map_err(|error| ApiFailure::internal("run.unreadable", format!("a stored score cannot be read: {error}")))
+}

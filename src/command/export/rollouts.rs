@@ -1,0 +1,178 @@
+//! `nightshift export rollouts`: training rows of both skills, as trainers read them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use nightshift_client::Client;
+use nightshift_optimizer::rollout::layout::{Layout, skill};
+use nightshift_optimizer::rollout::{
+    RecordedRun, Rollout, Rollouts, Split, SplitRule, Wish, jsonl, needed, parquet_file, rollouts,
+};
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::rubric::Skill;
+use nightshift_protocol::task::TaskBundle;
+use serde_json::{Value, json};
+
+use super::not_written;
+use crate::args::{ExportRollouts, RolloutFormat, RolloutLayout};
+use crate::connect::{Purpose, Session};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::Tone;
+use crate::stored_runs;
+
+/// The skills, each with files of its own.
+const SKILLS: [Skill; 2] = [Skill::FromScratch, Skill::Refinement];
+
+pub(in crate::command) async fn run(context: &Context, args: ExportRollouts) -> Result<ExitCode> {
+    if args.out.exists() && !args.force {
+        return Err(Failure::new("usage.file_exists", format!("`{}` exists already", args.out.display()))
+            .hint("choose another folder, or give --force to write into it"));
+    }
+    if args.test_share + args.validation_share > 1.0 {
+        return Err(Failure::new("usage.invalid", "the shares for testing and validation are more than everything"));
+    }
+    Session::with(context, Purpose::Ask, async |session| {
+        let client = &session.client;
+        let mut runs = Vec::new();
+        for id in stored_runs::named(client, &args.ids).await? {
+            runs.extend(recorded(client, &id).await?);
+        }
+        let wish = Wish {
+            splits: SplitRule {
+                salt: args.salt.clone(),
+                validation_share: args.validation_share,
+                test_share: args.test_share,
+                held_out: args.held_out.iter().cloned().collect(),
+            },
+            formula: args.formula,
+            with_scripted: args.with_scripted,
+        };
+        let made = rollouts(&runs, &wish).map_err(|leak| Failure::new("rollouts.leak", leak.to_string()))?;
+        let files = write(&args, &made)?;
+        let manifest = manifest(&args, &made, &files);
+        write_file(&args.out.join("manifest.json"), format!("{manifest:#}\n").as_bytes())?;
+        show(context, &args, &made, &manifest)?;
+        Ok(ExitCode::Ok)
+    })
+    .await
+}
+
+/// A run with what its rows need; nothing for one that has not begun. What was pruned is missing, which its rows say.
+async fn recorded(client: &Client, id: &RunId) -> Result<Option<RecordedRun>> {
+    let detail = client.run(id).await?;
+    if detail.view.attempts.is_empty() {
+        return Ok(None);
+    }
+    let bytes = client.get_artifact(&detail.view.task).await?;
+    let bundle: TaskBundle = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::new("task.unreadable", format!("the task of {id} cannot be read: {error}")))?;
+    let mut texts = BTreeMap::new();
+    for hash in needed(&detail) {
+        match client.get_artifact(&hash).await {
+            Ok(bytes) => drop(texts.insert(hash, String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.code() == "artifact.not_found" => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Some(RecordedRun { detail, bundle, texts }))
+}
+
+/// Files by name, with the number of their rows.
+type Files = BTreeMap<PathBuf, usize>;
+
+fn write(args: &ExportRollouts, made: &Rollouts) -> Result<Files> {
+    let layouts: Vec<Layout> = Layout::ALL
+        .into_iter()
+        .filter(|layout| {
+            let name = match layout {
+                Layout::Verl => RolloutLayout::Verl,
+                Layout::Trl => RolloutLayout::Trl,
+            };
+            args.layout.is_empty() || args.layout.contains(&name)
+        })
+        .collect();
+    let wants = |format| args.format.is_empty() || args.format.contains(&format);
+    let mut files = Files::new();
+    for layout in layouts {
+        for of_skill in SKILLS {
+            for split in Split::ALL {
+                let chosen: Vec<&Rollout> =
+                    made.rows.iter().filter(|row| row.score.rubric.skill == of_skill && row.split == split).collect();
+                let rows: Vec<Value> = chosen.iter().enumerate().map(|(index, row)| layout.row(index, row)).collect();
+                let folder = Path::new(layout.as_str()).join(skill(of_skill));
+                let broken = |error: String| Failure::new("rollouts.not_made", error);
+                if wants(RolloutFormat::Jsonl) {
+                    let name = folder.join(format!("{}.jsonl", split.as_str()));
+                    let bytes = jsonl::write(&rows).map_err(|error| broken(error.to_string()))?;
+                    write_file(&args.out.join(&name), &bytes)?;
+                    files.insert(name, rows.len());
+                }
+                if wants(RolloutFormat::Parquet) {
+                    let name = folder.join(format!("{}.parquet", split.as_str()));
+                    let bytes =
+                        parquet_file::write(layout.columns(), &rows).map_err(|error| broken(error.to_string()))?;
+                    write_file(&args.out.join(&name), &bytes)?;
+                    files.insert(name, rows.len());
+                }
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// A file appears whole or not at all.
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error: std::io::Error| not_written(path, &error);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    std::io::Write::write_all(&mut draft, bytes).map_err(failed)?;
+    draft.as_file().sync_all().map_err(failed)?;
+    draft.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+fn manifest(args: &ExportRollouts, made: &Rollouts, files: &Files) -> Value {
+    let groups: BTreeSet<&str> =
+        made.rows.iter().filter(|row| row.group.size > 1).map(|row| row.group.id.as_str()).collect();
+    let tasks: Vec<Value> = made
+        .tasks
+        .iter()
+        .map(|(task, split)| json!({ "name": task.name, "id": task.bundle, "fingerprint": task.fingerprint, "split": split }))
+        .collect();
+    let left: BTreeMap<&str, u32> = made.left.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    json!({
+        "schema": 1,
+        "formula": args.formula.as_str(),
+        "splits": { "salt": args.salt, "test_share": args.test_share, "validation_share": args.validation_share,
+                    "held_out": args.held_out },
+        "with_scripted": args.with_scripted,
+        "rows": made.rows.len(),
+        "groups_of_several": groups.len(),
+        "left_out": left,
+        "tasks": tasks,
+        "files": files,
+    })
+}
+
+fn show(context: &Context, args: &ExportRollouts, made: &Rollouts, manifest: &Value) -> Result<()> {
+    let output = context.output;
+    if output.is_json() {
+        return output.json(manifest);
+    }
+    let mut table = output.table(&["skill", "train", "validation", "test"]);
+    for of_skill in SKILLS {
+        let count =
+            |split| made.rows.iter().filter(|row| row.score.rubric.skill == of_skill && row.split == split).count();
+        let mut row = vec![output.cell(skill(of_skill), Tone::Plain)];
+        row.extend(Split::ALL.map(|split| output.cell(count(split), Tone::Plain)));
+        table.add_row(row);
+    }
+    output.text(&table.to_string())?;
+    for (reason, count) in &made.left {
+        output.text(&format!("left out: {count} ({})", reason.as_str()))?;
+    }
+    output.text(&format!("{}: {} rows of {} tasks", args.out.display(), made.rows.len(), made.tasks.len()))
+}

@@ -1,0 +1,261 @@
+//! `nightshift reward serve`: rewards for a trainer, over HTTP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use nightshift_client::Client;
+use nightshift_optimizer::model::parse_chain;
+use nightshift_protocol::api::{ControlAction, CreateCampaign};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, KnowledgeUse, ModelChoice};
+use nightshift_protocol::error::{ApiError, ApiErrorBody, ExitCode};
+use nightshift_protocol::models::{AgentRole, ModelPlan, RoleModel};
+use nightshift_protocol::score::RewardFormula;
+use nightshift_protocol::task::{TaskBundle, TaskGoal};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::args::ServeRewards;
+use crate::command::run::{OWN_ADDRESS, task};
+use crate::connect::{Purpose, Session};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::reward_call::{self, RewardCall, RewardItem, RewardReply, RewardResult};
+
+/// Largest body of a call, in bytes.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// Largest reply of a model, in bytes.
+const MAX_COMPLETION_BYTES: usize = 1024 * 1024;
+/// How long one look at a run waits for something to happen.
+const LOOK_MS: u64 = 20_000;
+
+/// What every call needs.
+struct Scorer {
+    client: Client,
+    /// Tasks by name and by id.
+    tasks: BTreeMap<String, Arc<Known>>,
+    formula: RewardFormula,
+    judge: Option<ModelChoice>,
+    allow_unsandboxed: bool,
+    slots: Semaphore,
+    max_batch: usize,
+    timeout: Duration,
+    token: Option<SecretString>,
+}
+
+struct Known {
+    bundle: TaskBundle,
+    id: ArtifactHash,
+}
+
+pub(super) async fn run(context: &Context, args: ServeRewards) -> Result<ExitCode> {
+    let token = context.config().server.token.clone();
+    if !args.bind.ip().is_loopback() && token.is_none() {
+        return Err(Failure::new("auth.required", "whoever reaches this address could have programs run here")
+            .hint("set server.token, which callers then have to send, or listen on 127.0.0.1"));
+    }
+    let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS }).await?;
+    let done = tokio::select! {
+        done = serve(context, &session, args, token) => done,
+        failure = session.own_failed() => Err(failure),
+    };
+    let closed = session.close().await;
+    done?;
+    closed?;
+    Ok(ExitCode::Ok)
+}
+
+async fn serve(context: &Context, session: &Session, args: ServeRewards, token: Option<SecretString>) -> Result<()> {
+    let client = session.client.clone();
+    let judge = match &args.judge_model {
+        Some(text) => {
+            let chain = parse_chain(text).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
+            chain.into_iter().next()
+        }
+        None => None,
+    };
+    let mut tasks = BTreeMap::new();
+    for text in &args.tasks {
+        let loaded = task(text)?;
+        let bytes = serde_json::to_vec(&loaded.bundle)
+            .map_err(|error| Failure::new("internal.json", format!("the task cannot be written: {error}")))?;
+        let id = client.put_artifact(&bytes).await?;
+        let known = Arc::new(Known { bundle: loaded.bundle, id });
+        tasks.insert(known.id.to_string(), known.clone());
+        tasks.insert(known.bundle.spec.name.clone(), known);
+    }
+    let scorer = Arc::new(Scorer {
+        client,
+        tasks,
+        formula: args.formula,
+        judge,
+        allow_unsandboxed: args.allow_unsandboxed,
+        slots: Semaphore::new(usize::try_from(args.parallel).unwrap_or(1)),
+        max_batch: usize::try_from(args.max_batch).unwrap_or(1),
+        timeout: Duration::from_secs(args.timeout_s),
+        token,
+    });
+    let cannot = |error: std::io::Error| {
+        Failure::new("server.bind_failed", format!("rewards cannot be served on {}: {error}", args.bind))
+            .hint("choose another address with --bind; port 0 takes a free one")
+    };
+    let listener = tokio::net::TcpListener::bind(args.bind).await.map_err(cannot)?;
+    let address = format!("http://{}", listener.local_addr().map_err(cannot)?);
+    if context.output.is_json() {
+        context.output.json(&json!({ "address": address, "formula": args.formula.as_str() }))?;
+    } else {
+        context.output.text(&format!("rewards: POST {address}/v1/rewards (formula {})", args.formula.as_str()))?;
+        context.output.note("Ctrl-C ends");
+    }
+    let stop = context.interrupt.clone();
+    axum::serve(listener, router(scorer))
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await
+        .map_err(|error| Failure::new("server.ended", format!("serving rewards ended: {error}")))
+}
+
+fn router(scorer: Arc<Scorer>) -> Router {
+    Router::new()
+        .route("/v1/rewards", post(rewards))
+        .route("/health", get(health))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(scorer)
+}
+
+async fn health() -> Json<serde_json::Value> {
+    Json(json!({ "status": "ok" }))
+}
+
+fn refused(status: StatusCode, code: &str, message: impl Into<String>) -> Response {
+    (status, Json(ApiErrorBody { error: ApiError::new(code, message) })).into_response()
+}
+
+async fn rewards(
+    State(scorer): State<Arc<Scorer>>,
+    headers: HeaderMap,
+    call: std::result::Result<Json<RewardCall>, JsonRejection>,
+) -> Response {
+    if !scorer.may_call(&headers) {
+        return refused(StatusCode::UNAUTHORIZED, "auth.wrong_token", "send the server's token as a bearer token");
+    }
+    let call = match call {
+        Ok(Json(call)) => call,
+        Err(rejection) => return refused(rejection.status(), "request.invalid", rejection.body_text()),
+    };
+    if call.items.len() > scorer.max_batch {
+        let message = format!("a call has at most {} items: send several calls", scorer.max_batch);
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, "request.too_large", message);
+    }
+    let mut results = futures::future::join_all(call.items.iter().map(|item| scorer.score(item))).await;
+    reward_call::compare(&call.items, &mut results);
+    Json(RewardReply { results }).into_response()
+}
+
+impl Scorer {
+    /// Compares hashes, so that the time it takes says nothing about the token.
+    fn may_call(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        ArtifactHash::of(given.as_bytes()) == ArtifactHash::of(token.expose_secret().as_bytes())
+    }
+
+    async fn score(&self, item: &RewardItem) -> RewardResult {
+        let Some(known) = self.tasks.get(&item.task) else {
+            let names: Vec<&str> = self.tasks.values().map(|known| known.bundle.spec.name.as_str()).collect();
+            let message = format!(
+                "there is no task `{}` here; start the server with it (known: {})",
+                item.task,
+                names.join(", ")
+            );
+            return RewardResult::failed("task.not_found", message);
+        };
+        if item.completion.len() > MAX_COMPLETION_BYTES {
+            let message = format!("a completion has at most {MAX_COMPLETION_BYTES} bytes");
+            return RewardResult::failed("request.too_large", message);
+        }
+        let Ok(_slot) = self.slots.acquire().await else {
+            return RewardResult::failed("server.ended", "the server is ending");
+        };
+        match self.carry_out(known, item).await {
+            Ok(result) => result,
+            Err(failure) => RewardResult::failed(&failure.error.code, failure.error.message),
+        }
+    }
+
+    async fn carry_out(&self, known: &Known, item: &RewardItem) -> Result<RewardResult> {
+        let unwritable = |error: serde_json::Error| Failure::new("internal.json", error.to_string());
+        let script = reward_call::script(&known.bundle.spec, &item.completion).map_err(unwritable)?;
+        let script = self.client.put_artifact(&serde_json::to_vec(&script).map_err(unwritable)?).await?;
+        let judge = self.judge.as_ref().map(ModelChoice::label).unwrap_or_default();
+        let key = reward_call::key(&known.id, &script, &judge);
+        let spec = self.campaign(known, script);
+        let created = self.client.create_campaign(&CreateCampaign { spec }, &key).await?;
+        let Some(run) = created.runs.first() else {
+            return Err(Failure::new("reward.not_scored", "the campaign has no run"));
+        };
+        let watched = tokio::time::timeout(self.timeout, async {
+            let mut after = 0;
+            loop {
+                let page = self.client.run_events(run, after, LOOK_MS).await?;
+                after = page.events.last().map_or(after, |event| event.seq);
+                if page.status.is_final() {
+                    return Ok::<_, Failure>(());
+                }
+            }
+        });
+        if let Ok(over) = watched.await {
+            over?;
+        } else {
+            // Nobody waits for it any more; that it could not be cancelled changes nothing for the caller.
+            let _ = self.client.control_run(run, ControlAction::Cancel).await;
+            let message =
+                format!("it was not scored within {} s: raise --timeout-s, or add workers", self.timeout.as_secs());
+            return Ok(RewardResult::failed("reward.timed_out", message));
+        }
+        Ok(RewardResult::of(&self.client.run(run).await?, item.skill, self.formula))
+    }
+
+    /// One attempt, nothing repaired, nothing tuned, nothing learned.
+    fn campaign(&self, known: &Known, script: ArtifactHash) -> CampaignSpec {
+        let mut models = ModelPlan::default();
+        if let Some(judge) = &self.judge {
+            models.roles.insert(AgentRole::Judge, RoleModel { model: Some(judge.clone()), ..RoleModel::default() });
+        }
+        CampaignSpec {
+            schema: CAMPAIGN_SCHEMA,
+            name: format!("reward: {}", known.bundle.spec.name),
+            model: ModelChoice::Scripted,
+            models,
+            knowledge: KnowledgeUse::NONE,
+            untrusted_replies: true,
+            strategy: "stitch".to_owned(),
+            goal: TaskGoal {
+                max_attempts: Some(1),
+                max_replans: Some(0),
+                max_variants: Some(0),
+                ..TaskGoal::default()
+            },
+            allow_unsandboxed: self.allow_unsandboxed,
+            budget: nightshift_protocol::budget::BudgetCaps::default(),
+            schedule: None,
+            priority: 0,
+            weight: 1,
+            gates: std::collections::BTreeSet::new(),
+            labels: std::collections::BTreeSet::new(),
+            tasks: vec![CampaignTask {
+                name: known.bundle.spec.name.clone(),
+                bundle: known.id.clone(),
+                scripted_replies: Some(script),
+            }],
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The part of the port that is about knowledge, one line per method.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nightshift_engine::store::{KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, StoreError};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::time::TimestampMs;
+use serde_json::Value;
+
+use crate::direct::{lesson, note, retrieval, score};
+use crate::port::{read, write};
+use crate::store::SqlStore;
+use crate::writer::Work;
+
+#[async_trait]
+impl KnowledgeStore for SqlStore {
+    async fn replace_notes(&self, source: &str, notes: Vec<NoteRecord>, at: TimestampMs) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        write!(self, |transaction, source, notes, at| note::replace(transaction, source, notes, *at))
+    }
+
+    async fn search_notes(&self, words: &[String], limit: u32) -> Result<Vec<NoteRecord>, StoreError> {
+        read!(self, |connection| note::search(connection, words, limit))
+    }
+
+    async fn record_lesson(&self, lesson: LessonRecord) -> Result<(), StoreError> {
+        write!(self, |transaction, lesson| lesson::record(transaction, lesson))
+    }
+
+    async fn find_lessons(&self, query: LessonQuery) -> Result<Vec<LessonRecord>, StoreError> {
+        read!(self, |connection| lesson::find(connection, &query))
+    }
+
+    async fn pin_retrieval(
+        &self,
+        run: &RunId,
+        step_key: &str,
+        items: Value,
+        at: TimestampMs,
+    ) -> Result<Value, StoreError> {
+        let (run, step_key) = (run.clone(), step_key.to_owned());
+        write!(self, |transaction, run, step_key, items, at| retrieval::pin(transaction, run, step_key, items, *at))
+    }
+
+    async fn find_retrieval(&self, run: &RunId, step_key: &str) -> Result<Option<Value>, StoreError> {
+        read!(self, |connection| retrieval::find(connection, run, step_key))
+    }
+
+    async fn put_scores(&self, scores: Vec<ScoreRecord>) -> Result<(), StoreError> {
+        write!(self, |transaction, scores| score::put(transaction, scores))
+    }
+
+    async fn list_scores(&self, run: &RunId) -> Result<Vec<ScoreRecord>, StoreError> {
+        read!(self, |connection| score::list(connection, run))
+    }
+}

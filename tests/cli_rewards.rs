@@ -1,0 +1,182 @@
+//! Scoring history anew, training rows, and a trainer's reward call, by the binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
+
+#[path = "support/binary.rs"]
+mod binary;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use binary::{expect_exit, json_lines, nightshift};
+use serde_json::{Value, json};
+
+/// Longest time that an answer is waited for.
+const LIMIT: Duration = Duration::from_mins(3);
+
+fn json_of(data: &Path, args: &[&str]) -> Value {
+    json_lines(&expect_exit(nightshift(data).args(args).arg("--json"), 0)).pop().expect("a line")
+}
+
+fn rows(folder: &Path, name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    json_of(&data, &["demo", "--task", "matmul_bias_relu", "--exit"]);
+    let run = json_of(&data, &["list", "runs"])["items"][0]["id"].as_str().expect("a run").to_owned();
+
+    // What was written beforehand is no training data, unless somebody says so.
+    let out = folder.path().join("without");
+    let manifest = json_of(&data, &["export", "rollouts", "--out", &out.to_string_lossy()]);
+    assert_eq!(manifest["rows"], 0, "{manifest:#}");
+    assert!(manifest["left_out"]["scripted"].as_u64().unwrap() >= 2, "{manifest:#}");
+
+    let out = folder.path().join("with");
+    let args = ["export", "rollouts", "--with-scripted", "--test-share", "0", "--out", &out.to_string_lossy()];
+    let manifest = json_of(&data, &args);
+    let written = manifest["rows"].as_u64().unwrap();
+    assert!(written >= 2, "{manifest:#}");
+    expect_exit(nightshift(&data).args(args), 2);
+    let mut seen = 0;
+    for skill in ["from_scratch", "refinement"] {
+        let (verl, trl) =
+            (rows(&out, &format!("verl/{skill}/train.jsonl")), rows(&out, &format!("trl/{skill}/train.jsonl")));
+        assert_eq!(verl.len(), trl.len());
+        assert!(!verl.is_empty(), "{skill}");
+        assert!(rows(&out, &format!("trl/{skill}/test.jsonl")).is_empty());
+        seen += u64::try_from(verl.len()).unwrap();
+        for (verl, trl) in verl.iter().zip(&trl) {
+            assert_eq!(verl["data_source"], format!("nightshift/{skill}"));
+            assert_eq!(verl["reward_model"]["ground_truth"], verl["extra_info"]["task_id"]);
+            assert_eq!(verl["prompt"], trl["prompt"]);
+            let roles: Vec<&str> =
+                trl["prompt"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+            assert_eq!(roles[..2], ["system", "user"]);
+            assert_eq!(trl["completion"][0]["content"], verl["extra_info"]["response"]);
+            assert_eq!(trl["scripted"], true);
+            assert_eq!(trl["judge_total"].is_null(), trl["judge"] == "judge_unavailable", "{trl:#}");
+            assert!(trl["reward"].as_f64().unwrap() >= 0.0);
+            let magic = std::fs::read(out.join(format!("verl/{skill}/train.parquet"))).unwrap();
+            assert!(magic.starts_with(b"PAR1") && magic.ends_with(b"PAR1"));
+        }
+    }
+    assert_eq!(seen, written);
+
+    // The same rows, held out: nothing is left for training.
+    let out = folder.path().join("held");
+    let out_text = out.to_string_lossy();
+    let args = ["export", "rollouts", "--with-scripted", "--held-out", "matmul_bias_relu", "--out", &out_text];
+    json_of(&data, &args);
+    assert!(rows(&out, "trl/from_scratch/train.jsonl").is_empty());
+    assert!(!rows(&out, "trl/from_scratch/test.jsonl").is_empty());
+
+    let scored = json_of(&data, &["reward", "recompute", &run]);
+    let scores = scored["runs"][0]["scores"].as_array().unwrap();
+    let formulas: BTreeSet<&str> = scores.iter().map(|score| score["scored"]["formula"].as_str().unwrap()).collect();
+    assert_eq!(formulas, BTreeSet::from(["nightshift.1", "published.1"]));
+    let own = json_of(&data, &["show", &format!("{run}/1")])["reward"]["reward"].as_f64().unwrap();
+    let again = scores.iter().find(|score| score["attempt"] == 1 && score["scored"]["formula"] == "published.1");
+    let again = again.unwrap()["scored"]["reward"].as_f64().unwrap();
+    assert!((own - again).abs() < 1e-12, "the run's own reward was {own}, its formula gives {again}");
+    let shown = expect_exit(nightshift(&data).args(["show", &format!("{run}/1")]), 0);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    for part in ["Anti-Hacking: rules", "Operator Coverage: rules", "reward by nightshift.1:", "reward by published.1:"]
+    {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+}
+
+/// `reward serve`, ended with the test.
+struct Rewards {
+    child: Child,
+    address: String,
+}
+
+impl Rewards {
+    fn start(data: &Path, args: &[&str]) -> Self {
+        let mut command = nightshift(data);
+        command.args(["reward", "serve", "--bind", "127.0.0.1:0", "--json"]).args(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"));
+        let address = said["address"].as_str().expect("an address").trim_start_matches("http://").to_owned();
+        Self { child, address }
+    }
+
+    fn call(&self, body: &Value) -> (u16, Value) {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let head = format!(
+            "POST /v1/rewards HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+             connection: close\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error} in {body}")))
+    }
+}
+
+impl Drop for Rewards {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let right = std::fs::read_to_string("examples/row_softmax/replies/subtask1.attempt1.write_code.md").unwrap();
+    let server = Rewards::start(&folder.path().join("data"), &["row_softmax", "--parallel", "2"]);
+    let item = |completion: &str| json!({ "task": "row_softmax", "completion": completion, "group": "g" });
+    let wrong = "```cpp\nthis does not compile\n```";
+    let mut unknown = item(&right);
+    unknown["task"] = json!("no_such_task");
+    let items = json!([item(&right), item("I would rather not."), item(wrong), unknown]);
+    let (status, answer) = server.call(&json!({ "items": items }));
+    assert_eq!(status, 200, "{answer:#}");
+    let results = answer["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4);
+
+    let good = &results[0];
+    assert!(good["reward"].as_f64().unwrap() > 0.0, "{good:#}");
+    assert_eq!(good["breakdown"]["verdict"]["numerically_correct"], "pass", "{good:#}");
+    assert_eq!(good["breakdown"]["rubric"]["judge"]["state"], "judge_unavailable", "nobody judged, and it says so");
+    assert!(good["breakdown"]["speedup"]["low"].as_f64().unwrap() > 0.0);
+    assert_eq!(good["breakdown"]["scored"]["formula"], "published.1");
+    for (index, outcome) in [(1, "no_code"), (2, "compile_failed")] {
+        assert_eq!(results[index]["reward"], 0.0, "{:#}", results[index]);
+        assert_eq!(results[index]["breakdown"]["outcome"], outcome);
+        assert!(results[index]["advantage"].as_f64().unwrap() < 0.0);
+    }
+    assert!(!results[2]["breakdown"]["messages"].as_array().unwrap().is_empty());
+    assert!(results[3]["reward"].is_null(), "what could not be found out has no reward");
+    assert_eq!(results[3]["error"]["code"], "task.not_found");
+    assert!(good["advantage"].as_f64().unwrap() > 0.0 && results[3]["advantage"].is_null());
+
+    // Asked again, the same program is not looked at again.
+    let (_, again) = server.call(&json!({ "items": [item(&right)] }));
+    assert_eq!(again["results"][0]["breakdown"]["run"], good["breakdown"]["run"]);
+    let (status, answer) = server.call(&json!({ "items": [{ "completion": "" }] }));
+    assert_eq!((status, answer["error"]["code"].as_str()), (422, Some("request.invalid")));
+}
