@@ -3,8 +3,8 @@
 mod control;
 mod files;
 mod models;
-mod reward;
 mod prompts;
+mod reward;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,10 +23,8 @@ pub(crate) use control::{
 };
 pub(crate) use files::{Export, ExportCommand, ExportFormat, Import, Prune};
 pub(crate) use models::ModelFlags;
-pub(crate) use reward::{
-    ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards,
-};
 pub(crate) use prompts::{Prompts, PromptsCommand};
+pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
 
 /// Heading of the flags of every command, which otherwise hide a command's own.
 const GLOBAL: &str = "Options of every command";
@@ -110,7 +108,7 @@ pub(crate) enum Command {
     /// Run a campaign over the bundled examples, without key, GPU or database
     Demo(Demo),
     /// Run a campaign over tasks of your own
-    Run(Run),
+    Run(Box<Run>),
     /// Continue everything that is unfinished, or what is named
     Resume(Resume),
     /// Start the server, with a local worker beside it

@@ -42,7 +42,7 @@ use crate::failure::Result;
 pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode> {
     match command {
         Command::Demo(args) => demo::run(context, args).await,
-        Command::Run(args) => run::run(context, args).await,
+        Command::Run(args) => run::run(context, *args).await,
         Command::Resume(args) => resume::run(context, args).await,
         Command::Serve(args) => serve::run(context, args).await,
         Command::Work(args) => work::run(context, args).await,

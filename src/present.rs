@@ -6,10 +6,10 @@ pub(crate) mod limits;
 pub(crate) mod score;
 
 use chrono::{DateTime, Local};
-use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::api::{RunSummary, RunView};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome, Bound, StopReason};
 use nightshift_protocol::measurement::{Interval, Measurement};
+use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::time::TimestampMs;

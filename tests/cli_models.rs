@@ -25,7 +25,7 @@ fn configuration(folder: &Path) -> PathBuf {
         ("judges", "subtask1.attempt1.judge.md"),
     ] {
         let file = replies.join(reply);
-        sections.push(format!("[models.{name}]\nkind = \"command\"\ncommand = [\"cat\", {file:?}]\n"));
+        sections.push(format!("[models.{name}]\nkind = \"command\"\ncommand = [\"cat\", '{}']\n", file.display()));
     }
     let fails = "[models.fails]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"echo no credit >&2; exit 9\"]\n";
     sections.extend([fails, "[roles.judge]\nmodel = \"judges/from-the-configuration\"\n"].map(str::to_owned));

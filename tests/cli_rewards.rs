@@ -82,8 +82,8 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
     assert!(rows(&out, "trl/from_scratch/train.jsonl").is_empty());
     assert!(!rows(&out, "trl/from_scratch/test.jsonl").is_empty());
 
-    let scored = json_of(&data, &["reward", "recompute", &run]);
-    let scores = scored["runs"][0]["scores"].as_array().unwrap();
+    let recomputed = json_of(&data, &["reward", "recompute", &run]);
+    let scores = recomputed["runs"][0]["scores"].as_array().unwrap();
     let formulas: BTreeSet<&str> = scores.iter().map(|score| score["scored"]["formula"].as_str().unwrap()).collect();
     assert_eq!(formulas, BTreeSet::from(["nightshift.1", "published.1"]));
     let own = json_of(&data, &["show", &format!("{run}/1")])["reward"]["reward"].as_f64().unwrap();

@@ -123,6 +123,7 @@ pub struct ErrorCluster {
     pub attempts: Vec<u32>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }

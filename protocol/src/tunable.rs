@@ -94,7 +94,7 @@ pub fn variants(tunables: &[Tunable], limit: usize) -> Vec<Vec<i64>> {
         }
     }
     let total = configurations(tunables);
-    let step = (total / 2 + 1..).find(|step| coprime(*step, total)).unwrap_or(1);
+    let step = (total / 2 + 1..=total.saturating_mul(2)).find(|step| coprime(*step, total)).unwrap_or(1);
     for turn in 0..u64::from(total) {
         let mut index = turn * u64::from(step) % u64::from(total);
         let variant: Vec<i64> = tunables

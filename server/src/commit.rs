@@ -240,7 +240,10 @@ mod tests {
                 StepOutput::NoCode { code: String::new(), message: String::new(), calls: Vec::new() },
                 vec![StepKind::WriteCode],
             ),
-            (StepOutput::Diagnosed { diagnosis: None, correction: None, unavailable: None, calls: Vec::new() }, vec![StepKind::Diagnose]),
+            (
+                StepOutput::Diagnosed { diagnosis: None, correction: None, unavailable: None, calls: Vec::new() },
+                vec![StepKind::Diagnose],
+            ),
         ];
         for (output, kinds) in outputs {
             let fitting: Vec<StepKind> = StepKind::ALL.into_iter().filter(|kind| fits(*kind, &output)).collect();

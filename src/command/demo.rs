@@ -1,7 +1,7 @@
 //! `nightshift demo`: the bundled examples, from plan to confirmed speedup, with replies that were written beforehand.
 
-use nightshift_protocol::error::ExitCode;
 use nightshift_optimizer::strategy::DEFAULT_STRATEGY;
+use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::TaskGoal;
 
 use super::run::{self, Campaign};

@@ -1,9 +1,9 @@
 //! `nightshift show`: a campaign, a run, or one attempt of a run.
 
-use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::api::{CampaignDetail, RunDetail};
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::score::AttemptScore;
 
 use crate::args::Named;

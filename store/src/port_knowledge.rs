@@ -1,7 +1,5 @@
 //! The part of the port that is about knowledge, one line per method.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use nightshift_engine::store::{KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, StoreError};
 use nightshift_protocol::id::RunId;
@@ -11,7 +9,6 @@ use serde_json::Value;
 use crate::direct::{lesson, note, retrieval, score};
 use crate::port::{read, write};
 use crate::store::SqlStore;
-use crate::writer::Work;
 
 #[async_trait]
 impl KnowledgeStore for SqlStore {

@@ -1,6 +1,7 @@
 //! `tune` as a worker carries it out: real builds, real timings, real checks, no model.
 
 #[path = "support/bench.rs"]
+#[expect(dead_code, reason = "other tests look into the bench's folder")]
 mod bench;
 
 use std::time::{Duration, Instant};
@@ -137,7 +138,7 @@ fn the_budget_ends_the_search() {
     let prepared = prepared();
     let began = Instant::now();
     let (report, _) = prepared.tune(PROGRAM, TuneBudget { max_variants: 2, wall_ms: 1 });
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(began.elapsed() < Duration::from_mins(1));
     assert_eq!((report.variants.len(), report.end), (2, TuneEnd::BudgetUsed));
     assert_eq!(report.variants[1].outcome, VariantOutcome::NotReached);
 }

@@ -143,8 +143,8 @@ fn set_aside(diagnosis: &mut Diagnosis, evidence: &Evidence) {
 /// What failed before may be advised again only with a reason.
 fn not_again(diagnosis: &Diagnosis, memory: &AttemptMemory) -> Result<(), Unusable> {
     let is_explained = diagnosis.repeat_reason.as_ref().is_some_and(|reason| !reason.trim().is_empty());
-    let failed = memory.tried.iter().filter(|earlier| earlier.failed);
-    match failed.filter(|earlier| same_modification(&earlier.text, &diagnosis.modification)).last() {
+    let mut failed = memory.tried.iter().filter(|earlier| earlier.failed);
+    match failed.rfind(|earlier| same_modification(&earlier.text, &diagnosis.modification)) {
         Some(earlier) if !is_explained => Err(unusable(format!(
             "`modification` was tried in attempt {} and did not help: advise another one, or say in `repeat_reason` why \
              it is worth another try",

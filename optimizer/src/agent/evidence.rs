@@ -74,7 +74,7 @@ impl Evidence {
     }
 
     /// A foreign text, on one line and bounded.
-    fn text(&mut self, name: &str, text: String) {
+    fn text(&mut self, name: &str, text: &str) {
         let flat = text.chars().map(|c| if c.is_control() { ' ' } else { c });
         self.metrics.push((name.to_owned(), Value::Text(flat.take(MAX_CLAIM_CHARS).collect())));
     }
@@ -95,9 +95,9 @@ impl Evidence {
         self.number("peak_gflops", Some(profile.peak_flops_per_s / 1e9).filter(|peak| *peak > 0.0), "GFLOP/s");
         self.number("peak_gbytes", Some(profile.peak_bytes_per_s / 1e9).filter(|peak| *peak > 0.0), "GB/s");
         self.share("roofline_share", profile.roofline_share);
-        self.text("roofline_bound", profile.roofline_bound.clone());
+        self.text("roofline_bound", &profile.roofline_bound);
         if let Some(bound) = profile.bound.as_ref().and_then(|by| by.bound) {
-            self.text("bound", bound.as_str().to_owned());
+            self.text("bound", bound.as_str());
         }
         if let Some(timeline) = &profile.timeline {
             self.timeline(timeline);
@@ -121,7 +121,7 @@ impl Evidence {
         let copied: u64 = timeline.copies.iter().map(|copy| copy.bytes).sum();
         self.number("timeline.copied_bytes_per_call", per_call(copied), "bytes");
         for (number, kernel) in (1..=MAX_KERNELS).zip(&timeline.kernels) {
-            self.text(&format!("timeline.kernel{number}.name"), kernel.name.clone());
+            self.text(&format!("timeline.kernel{number}.name"), &kernel.name);
             self.share(format!("timeline.kernel{number}.time_share"), Some(kernel.share));
             self.number(format!("timeline.kernel{number}.mean_us"), micros(kernel.times.mean_ns()), "µs");
         }
@@ -129,7 +129,7 @@ impl Evidence {
 
     fn kernel(&mut self, number: usize, kernel: &KernelProfile) {
         let name = |metric: &str| format!("kernel{number}.{metric}");
-        self.text(&name("name"), kernel.name.clone());
+        self.text(&name("name"), &kernel.name);
         for (metric, share) in [
             ("time_share", kernel.time_share),
             ("compute_share", kernel.compute_share),
@@ -171,14 +171,14 @@ impl Evidence {
         self.number("compiler.vectorized_loops", count_of(report.vectorized_loops.len()), "");
         self.number("compiler.missed_loops", count_of(report.missed_loops.len()), "");
         let calls = report.scalar_math_calls.join(", ");
-        self.text("compiler.scalar_math_calls", if calls.is_empty() { "none".to_owned() } else { calls });
+        self.text("compiler.scalar_math_calls", if calls.is_empty() { "none" } else { &calls });
     }
 
     fn kernels_as_built(&mut self, attempt: &Attempt) {
         let Some(cuda) = attempt.build.as_ref().and_then(|build| build.cuda.as_ref()) else { return };
         for (number, kernel) in (1..=MAX_KERNELS).zip(&cuda.kernels) {
             let name = |metric: &str| format!("built{number}.{metric}");
-            self.text(&name("name"), kernel.name.clone());
+            self.text(&name("name"), &kernel.name);
             self.count(name("registers"), u64::from(kernel.registers));
             self.count(name("spill_bytes"), kernel.spill_store_bytes.saturating_add(kernel.spill_load_bytes));
             if let Some(sass) = &kernel.sass {
@@ -252,7 +252,7 @@ mod tests {
         evidence.number("speedup", Some(1.834), "");
         evidence.share("roofline_share", Some(0.75));
         evidence.count("compiler.instructions", 3_210);
-        evidence.text("roofline_bound", "memory".to_owned());
+        evidence.text("roofline_bound", "memory");
         evidence.number("unknown", None, "");
         evidence
     }

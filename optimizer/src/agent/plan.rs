@@ -195,6 +195,8 @@ fn check_borders(plan: &Plan, spec: &TaskSpec) -> Result<(), PlanProblem> {
                 DType::F32 => "f32",
                 DType::F64 => "f64",
                 DType::I32 => "i32",
+                DType::F16 => "f16",
+                DType::Bf16 => "bf16",
             };
             if !tensor.dtype.eq_ignore_ascii_case(dtype) || tensor.shape.len() != spec.shape.len() {
                 return Err(PlanProblem::Border {

@@ -72,10 +72,10 @@ pub async fn rehearse(prompts: Prompts) -> Result<Rehearsal, StepFailure> {
     let config = AgentsConfig { prompts: prompts.watched(), ..AgentsConfig::new(Catalog::default(), keys)? };
     let agents = Agents::new(config);
     let mut rehearsal = Rehearsal::default();
-    let mut files: Vec<String> = Recorded::iter().map(|name| name.into_owned()).collect();
+    let mut files: Vec<String> = Recorded::iter().map(std::borrow::Cow::into_owned).collect();
     files.sort();
-    for file in files.iter().filter(|file| file.ends_with(".json")) {
-        let name = file.trim_end_matches(".json");
+    for file in &files {
+        let Some(name) = file.strip_suffix(".json") else { continue };
         let recording = Recorded::get(file).ok_or("it is gone".to_owned());
         let recording = recording
             .and_then(|data| serde_json::from_slice::<Recording>(&data.data).map_err(|error| error.to_string()));

@@ -129,15 +129,7 @@ impl RunState {
                 }
             }
             (AttemptStep::Measure | AttemptStep::Confirm, StepOutput::MeasureFailed { end, findings }) => {
-                attempt.findings.extend(findings);
-                attempt.findings.push(note(end.code().to_owned(), format!("while it was timed: {}", end.describe())));
-                // What died in the second measurement has not kept what the first one promised.
-                attempt.verdict.fast = Answer::Inconclusive;
-                let outcome = outcome_of(&end);
-                failed(
-                    attempt,
-                    if rubric::has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome },
-                )
+                died_while_timed(attempt, &end, findings)
             }
             (AttemptStep::Profile, StepOutput::Profiled { profile }) => {
                 attempt.verdict.custom_kernel_time_share = own_kernel_share(attempt.build.as_ref(), &profile);
@@ -169,6 +161,15 @@ impl RunState {
         };
         Ok(after)
     }
+}
+
+fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Finding>) -> AfterStep {
+    attempt.findings.extend(findings);
+    attempt.findings.push(note(end.code().to_owned(), format!("while it was timed: {}", end.describe())));
+    // What died in the second measurement has not kept what the first one promised.
+    attempt.verdict.fast = Answer::Inconclusive;
+    let outcome = outcome_of(end);
+    failed(attempt, if rubric::has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome })
 }
 
 /// The speedup that a best attempt is compared by: the published one, once a fresh process had its say.

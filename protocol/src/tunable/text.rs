@@ -99,7 +99,7 @@ pub(super) fn is_whole_word(code: &str, from: usize, to: usize) -> bool {
 
 /// The line of a place, from 1.
 pub(super) fn line_of(code: &str, at: usize) -> u32 {
-    u32::try_from(code.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()).unwrap_or(u32::MAX - 1) + 1
+    u32::try_from(code[..at].matches('\n').count()).unwrap_or(u32::MAX - 1) + 1
 }
 
 /// Whether a place belongs to a line that begins with `#`; a backslash at the end of a line carries it on.
