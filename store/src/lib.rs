@@ -25,8 +25,6 @@ mod number;
 mod parity;
 #[cfg(test)]
 mod plans;
-mod port;
-mod port_knowledge;
 pub mod postgres;
 mod row;
 mod sql;
@@ -35,6 +33,12 @@ mod store;
 mod transaction;
 mod value;
 mod writer;
+
+// Last, because its `write!` is not the one of the standard library.
+#[macro_use]
+mod ways;
+mod port;
+mod port_knowledge;
 
 pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
 pub use direct::MAX_PAGE;

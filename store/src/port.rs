@@ -1,8 +1,5 @@
 //! The port, one line per method.
 
-#[macro_use]
-mod ways;
-
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use nightshift_engine::event::EventRecord;

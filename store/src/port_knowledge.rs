@@ -7,7 +7,6 @@ use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
 use crate::direct::{lesson, note, retrieval, score};
-use crate::port::{read, write};
 use crate::store::SqlStore;
 
 #[async_trait]

@@ -64,7 +64,7 @@ fn stubborn(tries: &[Try], reason: Option<&str>) -> Result<Finished, Failure> {
     simulator::run(&facts::run_input(goal), |key, input| {
         let mut output = script.answer(key, input)?;
         if let StepOutput::Diagnosed { diagnosis: Some(diagnosis), .. } = &mut output {
-            diagnosis.modification = "widen the tiles".to_owned();
+            "widen the tiles".clone_into(&mut diagnosis.modification);
             diagnosis.repeat_reason = reason.map(str::to_owned);
         }
         Ok(output)

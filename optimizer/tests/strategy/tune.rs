@@ -21,9 +21,9 @@ fn variant(value: i64, outcome: VariantOutcome) -> TunedVariant {
     TunedVariant { values: vec![value], outcome, rounds: 1, speedup: None, message: None }
 }
 
-fn report(winner: Option<i64>) -> Box<TuneReport> {
+fn report(winner: Option<i64>) -> TuneReport {
     let chosen = winner == Some(8);
-    Box::new(TuneReport {
+    TuneReport {
         tunables: vec![tunable()],
         configurations: 2,
         variants: vec![
@@ -34,7 +34,7 @@ fn report(winner: Option<i64>) -> Box<TuneReport> {
         end: TuneEnd::Settled,
         wall_ms: 900,
         declared: facts::hash("source 1"),
-    })
+    }
 }
 
 fn program(wrong_elements: u64) -> Option<Box<TunedProgram>> {
@@ -44,18 +44,18 @@ fn program(wrong_elements: u64) -> Option<Box<TunedProgram>> {
 }
 
 /// One right attempt that declares a tunable, and what the search says about it.
-fn play(goal: TaskGoal, tuned: StepOutput, on_cuda: bool, tries: Vec<Try>) -> Result<Finished, Failure> {
+fn play(goal: TaskGoal, tuned: &StepOutput, on_cuda: bool, tries: Vec<Try>) -> Result<Finished, Failure> {
     let script = Script::of(tries);
     let input = if on_cuda { facts::cuda_run_input(goal) } else { facts::run_input(goal) };
-    simulator::run(&input, |key, step| match step {
-        StepInput::Tune { .. } => Ok(tuned.clone()),
-        _ => {
-            let mut output = script.answer(key, step)?;
-            if let StepOutput::CodeWritten { tunables, .. } = &mut output {
-                tunables.push(tunable());
-            }
-            Ok(output)
+    simulator::run(&input, |key, step| {
+        if matches!(step, StepInput::Tune { .. }) {
+            return Ok(tuned.clone());
         }
+        let mut output = script.answer(key, step)?;
+        if let StepOutput::CodeWritten { tunables, .. } = &mut output {
+            tunables.push(tunable());
+        }
+        Ok(output)
     })
 }
 
@@ -65,8 +65,8 @@ fn one_right() -> Vec<Try> {
 
 #[test]
 fn a_right_program_with_tunables_is_searched_before_it_is_measured() -> TestResult {
-    let tuned = StepOutput::Tuned { report: report(Some(8)), program: program(0) };
-    let run = play(TaskGoal::default(), tuned, false, one_right())?;
+    let tuned = StepOutput::Tuned { report: Box::new(report(Some(8))), program: program(0) };
+    let run = play(TaskGoal::default(), &tuned, false, one_right())?;
     let rungs = ["write_code", "build", "check", "tune", "measure", "confirm", "profile", "diagnose", "judge"];
     assert_eq!(run.rungs(1), rungs);
     let Some(StepInput::Tune { source, budget, reference_library, truth_library, .. }) =
@@ -95,7 +95,12 @@ fn a_right_program_with_tunables_is_searched_before_it_is_measured() -> TestResu
 
 #[test]
 fn a_program_that_nothing_beats_goes_on_as_it_was_written() -> TestResult {
-    let run = play(TaskGoal::default(), StepOutput::Tuned { report: report(None), program: None }, false, one_right())?;
+    let run = play(
+        TaskGoal::default(),
+        &StepOutput::Tuned { report: Box::new(report(None)), program: None },
+        false,
+        one_right(),
+    )?;
     let attempt = &run.view.attempts[0];
     assert_eq!((attempt.source.clone(), attempt.tunables[0].value), (Some(facts::hash("source 1")), 4));
     assert!(attempt.tuning.is_some());
@@ -104,8 +109,8 @@ fn a_program_that_nothing_beats_goes_on_as_it_was_written() -> TestResult {
 
 #[test]
 fn a_winner_that_did_not_pass_its_check_wins_nothing() -> TestResult {
-    let tuned = StepOutput::Tuned { report: report(Some(8)), program: program(3) };
-    let run = play(TaskGoal::default(), tuned, false, one_right())?;
+    let tuned = StepOutput::Tuned { report: Box::new(report(Some(8))), program: program(3) };
+    let run = play(TaskGoal::default(), &tuned, false, one_right())?;
     let attempt = &run.view.attempts[0];
     assert_eq!(attempt.source, Some(facts::hash("source 1")));
     assert_eq!(attempt.tunables[0].value, 4);
@@ -116,8 +121,8 @@ fn a_winner_that_did_not_pass_its_check_wins_nothing() -> TestResult {
 
 #[test]
 fn on_a_gpu_the_program_that_won_is_the_one_that_is_sanitized() -> TestResult {
-    let tuned = StepOutput::Tuned { report: report(Some(8)), program: program(0) };
-    let run = play(TaskGoal::default(), tuned, true, one_right())?;
+    let tuned = StepOutput::Tuned { report: Box::new(report(Some(8))), program: program(0) };
+    let run = play(TaskGoal::default(), &tuned, true, one_right())?;
     assert_eq!(run.rungs(1)[2..6], ["check", "tune", "sanitize", "measure"]);
     let Some(StepInput::Sanitize { library, source, .. }) = run.input("subtask1/attempt1/sanitize") else {
         return Err("it was not sanitized".into());
@@ -128,14 +133,14 @@ fn on_a_gpu_the_program_that_won_is_the_one_that_is_sanitized() -> TestResult {
 
 #[test]
 fn wrong_programs_and_switched_off_runs_are_not_searched() -> TestResult {
-    let tuned = || StepOutput::Tuned { report: report(None), program: None };
+    let tuned = || StepOutput::Tuned { report: Box::new(report(None)), program: None };
     let wrong = vec![Try::Wrong, advised(1.5, Some(Route::Stop))];
-    let run = play(TaskGoal::default(), tuned(), false, wrong)?;
+    let run = play(TaskGoal::default(), &tuned(), false, wrong)?;
     assert_eq!(run.rungs(1), ["write_code", "build", "check"]);
     assert!(run.rungs(2).contains(&"tune"));
     for max_variants in [0, 1] {
         let goal = TaskGoal { max_variants: Some(max_variants), ..TaskGoal::default() };
-        let run = play(goal, tuned(), false, one_right())?;
+        let run = play(goal, &tuned(), false, one_right())?;
         assert!(!run.rungs(1).contains(&"tune"));
         assert!(run.view.attempts[0].tuning.is_none());
     }

@@ -82,9 +82,11 @@ fn what_is_malformed_is_refused_with_its_line() {
 
 #[test]
 fn a_program_may_not_declare_more_than_can_be_tried() {
-    let many: String = (0..=MAX_TUNABLES).map(|i| format!("NIGHTSHIFT_TUNABLE(T{i}, 1, 1, 2);\n")).collect();
+    let many: Vec<String> = (0..=MAX_TUNABLES).map(|i| format!("NIGHTSHIFT_TUNABLE(T{i}, 1, 1, 2);\n")).collect();
+    let many = many.concat();
     assert!(problems(&many)[0].1.contains("at most 8 tunables"));
-    let wide: String = (0..3).map(|i| format!("NIGHTSHIFT_TUNABLE(T{i}, 1, 1, 2, 3, 4, 5, 6, 7);\n")).collect();
+    let wide: Vec<String> = (0..3).map(|i| format!("NIGHTSHIFT_TUNABLE(T{i}, 1, 1, 2, 3, 4, 5, 6, 7);\n")).collect();
+    let wide = wide.concat();
     let found = problems(&wide);
     assert_eq!((found[0].0, found[0].1.contains("343 variants")), (3, true), "{found:?}");
 }

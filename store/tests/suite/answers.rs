@@ -172,7 +172,7 @@ async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: Times
         }
         2 => Answer::of(shelf.pin_retrieval(&run, &format!("step{number}"), json!({ "at": at.0 }), at).await),
         3 => {
-            let score = json!({ "reward": 1.0 / 3.0, "number": number });
+            let row = json!({ "reward": 1.0 / 3.0, "number": number });
             Answer::of(
                 shelf.put_scores(vec![ScoreRecord { run, attempt: number, formula: "f".to_owned(), score, at }]).await,
             )

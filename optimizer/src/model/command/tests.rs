@@ -113,7 +113,7 @@ async fn what_a_command_leaves_running_does_not_hold_its_reply_back() {
     let line = format!("sleep 300 & echo $! > {}; echo done", pid.display());
     let began = Instant::now();
     assert_eq!(ask(shell(&line)).await.ok().as_deref(), Some("done\n"));
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(began.elapsed() < Duration::from_mins(1));
     assert_gone(&pid).await;
 }
 
@@ -134,7 +134,7 @@ async fn an_endless_reply_ends_at_its_limit() {
     let config = CommandConfig { max_output_bytes: 1_000, ..shell("while :; do echo again; done") };
     let Err(error) = ask(config).await else { panic!("answered") };
     assert_eq!(error.code(), "model.too_large");
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(began.elapsed() < Duration::from_mins(1));
     let exactly = CommandConfig { max_output_bytes: 6, ..shell("echo again") };
     assert_eq!(ask(exactly).await.ok().as_deref(), Some("again\n"));
 }
