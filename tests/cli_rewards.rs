@@ -90,7 +90,8 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
     let again = scores.iter().find(|score| score["attempt"] == 1 && score["scored"]["formula"] == "published.1");
     let again = again.unwrap()["scored"]["reward"].as_f64().unwrap();
     assert!((own - again).abs() < 1e-12, "the run's own reward was {own}, its formula gives {again}");
-    let shown = expect_exit(nightshift(&data).args(["show", &format!("{run}/1")]), 0);
+    // The first attempt was wrong and never judged; the second one was.
+    let shown = expect_exit(nightshift(&data).args(["show", &format!("{run}/2")]), 0);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     for part in ["Anti-Hacking: rules", "Operator Coverage: rules", "reward by nightshift.1:", "reward by published.1:"]
     {

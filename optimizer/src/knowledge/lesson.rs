@@ -43,22 +43,27 @@ pub(crate) async fn learn(ports: &dyn AgentPorts, step: &AgentStep<'_>, lesson: 
 }
 
 impl Lesson<'_> {
-    /// As it is kept. None for an attempt that was not timed, and for a change whose program before was not.
+    /// As it is kept. None for an attempt that was not timed, and for a change that cannot be compared with anything.
     #[must_use]
     pub fn record(&self, run: &RunId, at: TimestampMs) -> Option<LessonRecord> {
         let attempt = self.attempt;
         let speedup = attempt.speedup().filter(|_| attempt.outcome.is_correct())?;
         let number = usize::try_from(attempt.subtask).ok()?.checked_sub(1)?;
         let subtask = self.plan.plan.subtasks.get(number)?;
-        let (change, gain, certain) = match (self.modification, self.parent_speedup) {
-            (Some(modification), Some(before)) => {
-                (modification.to_owned(), speedup.estimate / before.estimate, apart(speedup, before))
+        // A repair carries on what the attempt before it was asked for.
+        let carried = attempt.modification.as_ref().map(|modification| modification.text.as_str());
+        let (change, gain, certain) = match (self.modification.or(carried), self.parent_speedup) {
+            (Some(modification), before) => {
+                let measured = attempt.gain.map(|gain| gain.measured);
+                let gain = measured.or_else(|| Some(speedup.estimate / before?.estimate))?;
+                (modification.to_owned(), gain, before.is_some_and(|before| apart(speedup, before)))
             }
-            (None, None) if attempt.stage == Stage::Draft => {
+            // The first program that is right, maybe after repairs.
+            (None, None) if attempt.stage != Stage::Optimize => {
                 let sure = speedup.low > 1.0 || speedup.high < 1.0;
                 (of_a_first_program(subtask), speedup.estimate, sure)
             }
-            _ => return None,
+            (None, _) => return None,
         };
         if !(gain.is_finite() && gain > 0.0 && gain <= MAX_GAIN) {
             return None;

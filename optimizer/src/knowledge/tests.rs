@@ -227,3 +227,69 @@ async fn notes_and_lessons_are_shown_under_headings_that_the_guard_of_training_r
     assert!(text.contains("1.50x") && text.contains("kept the row in registers"), "{text}");
     assert_eq!(render(&Retrieved::default()).trim(), "");
 }
+
+/// A correct attempt that ran so many times faster than the reference, surely.
+fn timed(stage: &str, speedup: f64, modification: Option<&str>) -> nightshift_protocol::attempt::Attempt {
+    let sandbox = serde_json::to_value(nightshift_protocol::machine::SandboxReport::default()).unwrap();
+    let mut attempt: nightshift_protocol::attempt::Attempt = of_json(json!({
+        "number": 2, "plan_version": 1, "subtask": 1, "stage": stage, "outcome": "correct_faster",
+        "verdict": serde_json::to_value(nightshift_protocol::verdict::Verdict::default()).unwrap(),
+        "findings": [], "calls": [],
+        "measurement": {
+            "speedup": { "estimate": speedup, "low": speedup * 0.98, "high": speedup * 1.02 }, "confidence": 0.95,
+            "baseline_median_ns": 1.0, "candidate_median_ns": 1.0, "baseline_cv": 0.0, "candidate_cv": 0.0,
+            "baseline_samples_ns": [], "candidate_samples_ns": [], "outside_to_inside_time": 1.0,
+            "achieved_flops_per_s": null, "achieved_bytes_per_s": null, "precise": true, "baseline": "reference",
+            "sandbox": sandbox, "machine": serde_json::to_value(prepared().machine).unwrap(),
+        },
+    }));
+    attempt.modification = modification.map(|text| of_json(json!({ "text": text, "from": 1, "diagnosed_on": 1 })));
+    attempt
+}
+
+/// What an attempt teaches after a program of this speedup: the change, its gain, and whether it is sure.
+fn taught(attempt: &nightshift_protocol::attempt::Attempt, before: Option<f64>) -> Option<(String, u64, bool)> {
+    let plan = of_json(json!({
+        "version": 1, "calls": [],
+        "plan": {
+            "summary": "s",
+            "subtasks": [{
+                "title": "rows", "scope": ["rows"], "fusion_boundary": "all", "methods": ["keep the row"],
+                "expected_bottleneck": "memory",
+            }],
+        },
+    }));
+    let interval = |estimate: f64| nightshift_protocol::measurement::Interval {
+        estimate,
+        low: estimate * 0.98,
+        high: estimate * 1.02,
+    };
+    let spec = spec();
+    let modification = None;
+    let parent_speedup = before.map(interval);
+    let record = lesson::Lesson { spec: &spec, plan: &plan, attempt, modification, parent_speedup }
+        .record(&run(1), TimestampMs(1))?;
+    assert_eq!((record.operator_class.as_str(), record.bound.as_str()), ("softmax", "memory"));
+    assert_eq!((record.device.as_str(), record.task.as_str()), ("here", "t"));
+    Some((record.change, record.gain_ppm, record.certain))
+}
+
+#[test]
+fn an_attempt_teaches_what_its_change_brought() {
+    let first = "first program, against the reference: keep the row".to_owned();
+    assert_eq!(taught(&timed("draft", 2.0, None), None), Some((first.clone(), 2_000_000, true)));
+    assert_eq!(
+        taught(&timed("repair_correctness", 2.0, None), None),
+        Some((first, 2_000_000, true)),
+        "once it is right"
+    );
+    let tiles = |speedup| timed("optimize", speedup, Some("tiles"));
+    assert_eq!(taught(&tiles(3.0), Some(2.0)), Some(("tiles".to_owned(), 1_500_000, true)));
+    assert_eq!(taught(&tiles(1.0), Some(2.0)), Some(("tiles".to_owned(), 500_000, true)), "losses teach, too");
+    assert_eq!(taught(&tiles(2.01), Some(2.0)), Some(("tiles".to_owned(), 1_005_000, false)), "within the noise");
+    assert_eq!(taught(&tiles(2.0), None), None, "nothing to compare with");
+    assert_eq!(taught(&timed("optimize", 2.0, None), Some(1.0)), None, "nobody said what was changed");
+    let mut wrong = tiles(3.0);
+    wrong.outcome = nightshift_protocol::attempt::AttemptOutcome::Incorrect;
+    assert_eq!(taught(&wrong, Some(2.0)), None);
+}
