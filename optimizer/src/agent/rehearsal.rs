@@ -30,7 +30,7 @@ const TURNS: u32 = 4;
 /// The run of a rehearsal, which nothing is written down for.
 const NO_RUN: &str = "run_00000000000000000000000000000000";
 /// Codes of failures that are the prompt's fault.
-const OF_PROMPTS: [&str; 2] = ["config.prompt", "task.prompt"];
+const OF_PROMPTS: [&str; 2] = ["config.prompt_template", "task.prompt_too_large"];
 
 #[derive(RustEmbed)]
 #[folder = "fixtures/prompts"]
@@ -115,7 +115,7 @@ async fn one(agents: &Agents, name: &str, recording: Recording) -> Result<Rehear
     let done = agents.carry_out(&ports, step).await;
     let asked = ports.asked.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Err(failure) = done
-        && (asked.is_empty() || OF_PROMPTS.iter().any(|area| failure.code.starts_with(area)))
+        && (asked.is_empty() || OF_PROMPTS.contains(&failure.code.as_str()))
     {
         let (template, line) = match place_of(&failure.message) {
             Some((template, line)) => (template, Some(line)),
