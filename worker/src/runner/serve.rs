@@ -144,17 +144,7 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let channel = ManuallyDrop::new(channel);
     let Ok(mut arena) = map_shared(&memory, plan.total_bytes) else { return UNUSABLE };
     drop(memory);
-    let mut runner = Runner {
-        plan,
-        arena: DeviceArena(arena.as_mut_ptr()),
-        device: None,
-        opened: None,
-        shape: None,
-        number: 0,
-        rotation: Vec::new(),
-        program: None,
-        state: std::ptr::null_mut(),
-    };
+    let mut runner = Runner::new(plan, arena.as_mut_ptr());
     if plan.on_device {
         // Before it is asked to: others get ready meanwhile.
         runner.opened = Some(runner.open());
@@ -211,8 +201,8 @@ pub(super) struct Runner<'a> {
 type Answer = Option<Result<Reply, Fault>>;
 
 impl<'a> Runner<'a> {
-    /// A runner on a device, without a parent.
-    pub(super) fn alone(plan: &'a RunnerPlan, arena: *mut u8) -> Self {
+    /// A runner that has loaded nothing yet.
+    pub(super) fn new(plan: &'a RunnerPlan, arena: *mut u8) -> Self {
         let arena = DeviceArena(arena);
         Self {
             plan,
