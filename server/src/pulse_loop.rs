@@ -33,6 +33,7 @@ pub(crate) async fn run(app: Arc<App>) {
             + match result {
                 Ok(()) => {
                     backoff.succeeded();
+                    app.trouble.note_answer();
                     app.complaints.worked(BEATING);
                     app.config.pulse()
                 }

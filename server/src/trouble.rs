@@ -28,6 +28,14 @@ impl Trouble {
         }
     }
 
+    /// Notes that the database answered: it can be reached, whatever else may be wrong with it.
+    pub(crate) fn note_answer(&self) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take_if(|error| matches!(error, StoreError::Unreachable(_)));
+    }
+
     /// The trouble, if there is any.
     pub(crate) fn current(&self) -> Option<StoreError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -57,8 +65,18 @@ mod tests {
         trouble.note::<()>(&Err(StoreError::Other("hiccup".to_owned())));
         assert_eq!(trouble.current().map(|error| error.code()), Some("store.full"));
         trouble.note_error(&Ok(()));
+        trouble.note_answer();
         assert!(trouble.current().is_some());
         trouble.note(&Ok(()));
+        assert!(trouble.current().is_none());
+    }
+
+    #[test]
+    fn a_database_that_answers_again_is_no_trouble_even_when_nothing_is_written() {
+        let trouble = Trouble::default();
+        trouble.note::<()>(&Err(StoreError::Unreachable("down".to_owned())));
+        assert_eq!(trouble.current().map(|error| error.code()), Some("store.unreachable"));
+        trouble.note_answer();
         assert!(trouble.current().is_none());
     }
 }

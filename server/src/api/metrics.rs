@@ -41,8 +41,13 @@ pub(crate) struct GaugeCache(Mutex<Option<Instant>>);
 pub(crate) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiFailure> {
     let mut asked_at = app.gauges.0.lock().await;
     if asked_at.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
-        let result = in_time(refresh(&app)).await;
-        app.trouble.note_error(&result);
+        // Our own impatience is no trouble of the store's.
+        let result = in_time(async {
+            let result = refresh(&app).await;
+            app.trouble.note_error(&result);
+            result
+        })
+        .await;
         app.metrics.store_up.set(i64::from(result.is_ok()));
         if let Err(error) = result {
             tracing::debug!(error.code = error.code(), "the numbers of the store stay as they were");
