@@ -258,8 +258,8 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Routes that steps ever had, with the number to ask for later ones: routes are few and never change.
-    async fn routes_after(&self, number: i64) -> Result<Vec<(i64, String)>, StoreError>;
+    /// All routes that steps ever had: they are few, and none is ever changed or removed.
+    async fn list_routes(&self) -> Result<Vec<String>, StoreError>;
 
     /// Extends the leases whose epoch fits and which have not run out.
     async fn heartbeat(

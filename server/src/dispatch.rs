@@ -24,22 +24,21 @@ const FAN_OUT: usize = 2;
 #[derive(Default)]
 pub(crate) struct Dispatcher {
     queue: Mutex<Queue>,
-    /// Number of the last route that was learnt from the store.
-    last_route: tokio::sync::Mutex<i64>,
+    /// How many routes were learnt from the store.
+    learnt: tokio::sync::Mutex<u64>,
 }
 
 impl Dispatcher {
-    /// Learns of routes that steps got since the last time, up to the newest one at least.
-    pub(crate) async fn learn_routes(&self, store: &dyn Store, newest: i64) -> Result<(), StoreError> {
-        let mut last = self.last_route.lock().await;
-        if *last >= newest {
+    /// Learns of routes that steps got since the last time, when the store has more than those.
+    pub(crate) async fn learn_routes(&self, store: &dyn Store, routes: u64) -> Result<(), StoreError> {
+        let mut learnt = self.learnt.lock().await;
+        if *learnt >= routes {
             return Ok(());
         }
-        let routes = store.routes_after(*last).await?;
-        if let Some((number, _)) = routes.last() {
-            *last = *number;
-            self.queue().learn(routes.iter().map(|(_, route)| route.as_str()));
-        }
+        // All of them: another server's may be committed after younger ones, so that no number tells where to go on.
+        let routes = store.list_routes().await?;
+        self.queue().learn(routes.iter().map(String::as_str));
+        *learnt = u64::try_from(routes.len()).unwrap_or(u64::MAX);
         Ok(())
     }
 

@@ -184,7 +184,7 @@ hand_through! {
     read list_steps(run: &RunId) -> Vec<StepRecord>;
     read list_step_heads(run: &RunId) -> Vec<StepRecord>;
     read load_step(id: &StepId) -> StepRecord;
-    read routes_after(number: i64) -> Vec<(i64, String)>;
+    read list_routes() -> Vec<String>;
     write heartbeat(
         worker: &WorkerId, leases: &[(StepId, u64)], at: TimestampMs, expires_at: TimestampMs
     ) -> HeartbeatOutcome;

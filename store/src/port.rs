@@ -292,8 +292,8 @@ impl Store for SqlStore {
         read!(self, |connection| step::load(connection, id))
     }
 
-    async fn routes_after(&self, number: i64) -> Result<Vec<(i64, String)>, StoreError> {
-        read!(self, |connection| step::routes_after(connection, number))
+    async fn list_routes(&self) -> Result<Vec<String>, StoreError> {
+        read!(self, |connection| step::list_routes(connection))
     }
 
     async fn heartbeat(

@@ -30,8 +30,8 @@ pub struct Pulse {
     pub runs_to_drive: bool,
     /// Steps are ready.
     pub ready: bool,
-    /// Number of the newest route, as [`Store::routes_after`](super::Store::routes_after) counts them; 0 without any.
-    pub last_route: i64,
+    /// How many routes [`Store::list_routes`](super::Store::list_routes) knows.
+    pub routes: u64,
     /// Leases have run out, or servers are dead.
     pub expired: bool,
     /// When the next timer is due.

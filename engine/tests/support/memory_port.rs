@@ -289,8 +289,8 @@ impl Store for MemoryStore {
         Ok(run.steps[place].record.clone())
     }
 
-    async fn routes_after(&self, _number: i64) -> Result<Vec<(i64, String)>, StoreError> {
-        unkept("routes_after")
+    async fn list_routes(&self) -> Result<Vec<String>, StoreError> {
+        unkept("list_routes")
     }
 
     async fn heartbeat(

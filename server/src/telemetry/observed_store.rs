@@ -314,8 +314,8 @@ impl Store for ObservedStore {
         self.inner.list_step_heads(run).await
     }
 
-    async fn routes_after(&self, number: i64) -> Result<Vec<(i64, String)>, StoreError> {
-        self.inner.routes_after(number).await
+    async fn list_routes(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.list_routes().await
     }
 
     async fn heartbeat(

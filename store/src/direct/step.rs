@@ -125,12 +125,8 @@ pub(crate) fn resource_of(text: &str) -> Result<Resource, Failure> {
     Resource::parse(text).ok_or_else(|| Failure::unreadable("a resource", &format!("`{text}` is none")))
 }
 
-/// Routes of one answer.
-const MAX_ROUTES: i64 = 10_000;
-
-/// Routes after a number, with their numbers.
-pub(crate) async fn routes_after(connection: &mut Connection, number: i64) -> Result<Vec<(i64, String)>, Failure> {
-    let sql = "SELECT id, needs FROM route WHERE id > $1 ORDER BY id LIMIT $2";
-    let rows = connection.fetch_all(sql, values![number, MAX_ROUTES]).await?;
-    rows.iter().map(|row| Ok((row.i64(0)?, row.text(1)?))).collect()
+/// All routes.
+pub(crate) async fn list_routes(connection: &mut Connection) -> Result<Vec<String>, Failure> {
+    let rows = connection.fetch_all("SELECT needs FROM route ORDER BY id", values![]).await?;
+    rows.iter().map(|row| row.text(0)).collect()
 }

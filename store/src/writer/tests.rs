@@ -31,7 +31,7 @@ fn insert(name: String) -> Work<()> {
 }
 
 async fn stored(store: &SqlStore) -> Vec<String> {
-    store.routes_after(0).await.unwrap().into_iter().map(|(_, needs)| needs).collect()
+    store.list_routes().await.unwrap()
 }
 
 fn claim_of_an_unknown_worker() -> Change {

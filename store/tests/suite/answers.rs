@@ -207,7 +207,7 @@ async fn look(store: &dyn Store) -> Answer {
         store.list_servers().await.unwrap(),
         store.runs_to_drive(100).await.unwrap(),
         store.gauges().await.unwrap(),
-        store.routes_after(0).await.unwrap().into_iter().map(|(_, route)| route).collect::<Vec<_>>(),
+        store.list_routes().await.unwrap(),
     );
     Answer::of(Ok(lists))
 }
