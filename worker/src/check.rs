@@ -17,7 +17,7 @@ pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
 use crate::compare::compare;
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
-use crate::process::{CancelFlag, JailHost};
+use crate::process::{CancelFlag, JailHost, side_by_side};
 use crate::runner::{Call, Grounds, Launched, Session, SessionError, SessionOptions, note};
 
 /// Calls of a shape that are made even when the first is wrong: they tell stale results from wrong ones.
@@ -57,7 +57,13 @@ pub fn check(
     seeds: &mut SecretSeeds,
     cancel: &CancelFlag,
 ) -> Result<CheckReport, StepFailure> {
-    check_on(&Grounds { host, device: None, cancel, gate: None }, spec, libraries, require_sandbox, seeds)
+    check_on(
+        &Grounds { host, device: None, cancel, gate: None, standby: None },
+        spec,
+        libraries,
+        require_sandbox,
+        seeds,
+    )
 }
 
 /// [`check`], on the host or on a device.
@@ -68,9 +74,7 @@ pub fn check_on(
     require_sandbox: bool,
     seeds: &mut SecretSeeds,
 ) -> Result<CheckReport, StepFailure> {
-    let mut shapes =
-        spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
-    shapes.sort_by_key(total_bytes);
+    let shapes = smallest_first(spec)?;
     let mut report = CheckReport {
         end: ProcessEnd::Finished,
         cases: Vec::new(),
@@ -94,7 +98,7 @@ pub fn check_on(
         };
         let beside = grounds.beside_others();
         cost.part("waiting");
-        let candidate = Session::launch(grounds.host, &options, grounds.cancel);
+        let candidate = grounds.launch(&options);
         let oracle = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth)?;
         let mut candidate = match candidate.and_then(Launched::wait) {
             Ok(session) => session,
@@ -104,6 +108,8 @@ pub fn check_on(
             }
         };
         let mut oracle = oracle.wait()?;
+        // What passes is timed next.
+        grounds.expect_program();
         // From here on a place is taken for each call: making inputs and comparing results needs none.
         drop(beside);
         cost.part("processes");
@@ -126,7 +132,8 @@ pub fn check_on(
         }
         let beside = grounds.beside_others();
         cost.part("waiting");
-        Session::end_all([candidate].into_iter().chain(oracle.into_sessions()));
+        Session::end_all([candidate]);
+        grounds.leave(oracle.into_sessions());
         drop(beside);
         cost.part("ends");
         match outcome {
@@ -141,6 +148,14 @@ pub fn check_on(
     }
     report.cost = cost.parts();
     Ok(report)
+}
+
+/// The shapes of a task, the smallest first.
+pub(crate) fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, StepFailure> {
+    let shapes = spec.all_shapes();
+    let mut shapes = shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    shapes.sort_by_key(total_bytes);
+    Ok(shapes)
 }
 
 fn total_bytes(shapes: &ConcreteShapes) -> u64 {
@@ -252,10 +267,15 @@ impl<'a> Examination<'a> {
     /// One checked call; nothing when the reference itself has no finite answer for these inputs.
     fn case(&mut self, name: &str, inputs: &[TensorData]) -> Result<Option<Seen>, Stop> {
         let turn = self.turn();
-        let Some(expected) = self.oracle.answer(inputs)? else { return Ok(None) };
-        let call = self.candidate.run(inputs)?;
+        let Some(answered) = self.oracle.ask(inputs)? else { return Ok(None) };
+        let (oracle, candidate) = (&*self.oracle, &mut *self.candidate);
+        let (call, expected) = if self.grounds.device.is_some() {
+            side_by_side(|| candidate.run(inputs), || oracle.judge(answered))
+        } else {
+            (candidate.run(inputs), oracle.judge(answered))
+        };
         drop(turn);
-        Ok(Some(self.judge(name, expected, call)))
+        Ok(Some(self.judge(name, expected, call?)))
     }
 
     fn judge(&mut self, name: &str, expected: Expected, call: Call) -> Seen {

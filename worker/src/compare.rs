@@ -1,5 +1,7 @@
 //! Results against the truth, element by element, with nothing forgiven: what is not finite is wrong.
 
+use std::ops::Range;
+
 use nightshift_protocol::task::{ConcreteTensor, Tolerance};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, WorstElement};
 
@@ -46,14 +48,12 @@ pub fn compare(
             found.wrong_elements += missing;
             found.largest_error = f64::INFINITY;
         }
-        for (index, (candidate, truth)) in output.as_f64().iter().zip(truth.as_f64().iter()).enumerate() {
-            let (candidate, truth) = (*candidate, *truth);
-            let error = normalized_error(candidate, truth, tolerance);
-            if let Some(slot) = found.histogram.get_mut(ERROR_HISTOGRAM_BOUNDS.partition_point(|bound| *bound <= error))
-            {
-                *slot += 1;
+        for part in compare_parts(output, truth, tolerance) {
+            for (total, count) in found.histogram.iter_mut().zip(part.histogram) {
+                *total += count;
             }
-            found.wrong_elements += u64::from(error > 1.0);
+            found.wrong_elements += part.wrong_elements;
+            let Some((index, error, candidate, truth)) = part.worst else { continue };
             if worst.is_none() || error > found.largest_error {
                 found.largest_error = found.largest_error.max(error);
                 worst = Some((shape, index, candidate, truth));
@@ -70,6 +70,57 @@ pub fn compare(
             normalized_error: error.is_finite().then_some(error),
         }
     });
+    found
+}
+
+/// Elements of one part.
+const PART: usize = 1 << 18;
+
+/// Most threads that compare one tensor.
+const MAX_THREADS: usize = 8;
+
+/// What was found in a part of a tensor.
+#[derive(Default)]
+struct PartFound {
+    histogram: Histogram,
+    wrong_elements: u64,
+    /// The first of those with the largest error: index, error, value and truth.
+    worst: Option<(usize, f64, f64, f64)>,
+}
+
+/// Compares two tensors, part by part in their order, large ones on several threads.
+fn compare_parts(output: &TensorData, truth: &TensorData, tolerance: &Tolerance) -> Vec<PartFound> {
+    let length = output.len().min(truth.len());
+    let starts: Vec<usize> = (0..length).step_by(PART).collect();
+    let part = |start: usize| compare_part(output, truth, start..(start + PART).min(length), tolerance);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(starts.len());
+    if threads < 2 {
+        return starts.into_iter().map(part).collect();
+    }
+    std::thread::scope(|scope| {
+        let shares = starts.chunks(starts.len().div_ceil(threads));
+        let workers: Vec<_> = shares
+            .map(|share| scope.spawn(move || share.iter().map(|start| part(*start)).collect::<Vec<_>>()))
+            .collect();
+        let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tolerance: &Tolerance) -> PartFound {
+    let mut found = PartFound::default();
+    let (outputs, truths) = (output.part_as_f64(part.clone()), truth.part_as_f64(part.clone()));
+    for (index, (candidate, truth)) in part.zip(outputs.iter().zip(truths.iter())) {
+        let (candidate, truth) = (*candidate, *truth);
+        let error = normalized_error(candidate, truth, tolerance);
+        if let Some(slot) = found.histogram.get_mut(ERROR_HISTOGRAM_BOUNDS.partition_point(|bound| *bound <= error)) {
+            *slot += 1;
+        }
+        found.wrong_elements += u64::from(error > 1.0);
+        if found.worst.is_none_or(|(_, largest, ..)| error > largest) {
+            found.worst = Some((index, error, candidate, truth));
+        }
+    }
     found
 }
 

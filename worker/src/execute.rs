@@ -80,6 +80,7 @@ impl Workbench {
                 host,
                 &hardware.os,
                 scratch.folder(),
+                config.gpu_contexts,
             );
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
@@ -138,7 +139,7 @@ impl Workbench {
                 };
                 step.check(&task, &libraries, *sandbox_required)
             }
-            StepInput::Measure { task, library, reference_library, confirms: _, sandbox_required } => {
+            StepInput::Measure { task, library, reference_library, confirms, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
                 let truth = step.truth(&task)?;
@@ -147,8 +148,7 @@ impl Workbench {
                     reference: step.library(Role::Reference, reference_library, &task)?,
                     truth,
                 };
-                // A measurement that confirms differs in nothing: every one starts fresh processes.
-                step.measure(&task, &libraries, *sandbox_required)
+                step.measure(&task, &libraries, *confirms, *sandbox_required)
             }
             StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
                 let task = step.task(task)?;
@@ -212,6 +212,11 @@ impl Work for Workbench {
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
         let telling = Telling::begin(step);
         let result = self.execute_in_trace(&step.input, step.device, step.traceparent.as_deref(), cancel);
+        if let (Err(failure), Ok(cuda)) = (&result, &self.cuda)
+            && failure.code.starts_with("gpu.")
+        {
+            cuda.doubt();
+        }
         telling.end(&result);
         result
     }
@@ -275,6 +280,9 @@ impl Step<'_> {
     }
 
     fn build(&self, task: &TaskBundle, source: &ArtifactHash) -> Result<StepOutput, StepFailure> {
+        if let (Target::Cuda, Ok(cuda)) = (task.spec.target, &self.bench.cuda) {
+            cuda.expect_program();
+        }
         let source = self.artifacts.get(source)?;
         // The compiler says better than we could what is wrong with bytes that are no text.
         let source = String::from_utf8_lossy(&source);

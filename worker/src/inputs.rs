@@ -111,12 +111,18 @@ impl TensorData {
     /// All elements as 64-bit floats: exact for every type.
     #[must_use]
     pub fn as_f64(&self) -> Cow<'_, [f64]> {
+        self.part_as_f64(0..self.len())
+    }
+
+    /// Some elements as 64-bit floats.
+    #[must_use]
+    pub(crate) fn part_as_f64(&self, part: std::ops::Range<usize>) -> Cow<'_, [f64]> {
         match self {
-            Self::F32(values) => Cow::Owned(values.iter().copied().map(f64::from).collect()),
-            Self::F64(values) => Cow::Borrowed(values),
-            Self::I32(values) => Cow::Owned(values.iter().copied().map(f64::from).collect()),
-            Self::F16(values) => Cow::Owned(values.iter().map(|bits| f64::from(f16_to_f32(*bits))).collect()),
-            Self::Bf16(values) => Cow::Owned(values.iter().map(|bits| f64::from(bf16_to_f32(*bits))).collect()),
+            Self::F32(values) => Cow::Owned(values[part].iter().copied().map(f64::from).collect()),
+            Self::F64(values) => Cow::Borrowed(&values[part]),
+            Self::I32(values) => Cow::Owned(values[part].iter().copied().map(f64::from).collect()),
+            Self::F16(values) => Cow::Owned(values[part].iter().map(|bits| f64::from(f16_to_f32(*bits))).collect()),
+            Self::Bf16(values) => Cow::Owned(values[part].iter().map(|bits| f64::from(bf16_to_f32(*bits))).collect()),
         }
     }
 

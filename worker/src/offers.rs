@@ -86,25 +86,35 @@ pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result
 /// One device for each GPU, with as many places as its contexts are good for.
 fn gpu_offers(gpus: &Gpus, contexts: Option<u32>) -> Result<Vec<DeviceOffer>, InvalidOffer> {
     let count = gpus.usable().len();
-    let each = contexts.map(|contexts| contexts / u32::try_from(count).unwrap_or(u32::MAX).max(1));
-    if let Some((asked, each)) = contexts.zip(each)
+    if let Some((asked, each)) = contexts.zip(part_of_each(gpus, contexts))
         && count > 0
         && each < CONTEXTS_PER_STEP
     {
         let least = CONTEXTS_PER_STEP.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         return Err(InvalidOffer { asked, gpus: count, least });
     }
-    let offer = |(index, gpu): (u32, &Gpu)| DeviceOffer {
+    let offer = |((index, gpu), contexts): ((u32, &Gpu), u32)| DeviceOffer {
         index,
         target: Target::Cuda,
         name: gpu.facts.name.clone(),
         uuid: Some(gpu.facts.uuid.clone()),
         compute_capability: Some(gpu.facts.compute_capability),
         memory_bytes: gpu.facts.memory_bytes,
-        shared_slots: each.unwrap_or_else(|| contexts_of(&gpu.facts)) / CONTEXTS_PER_STEP,
+        shared_slots: contexts / CONTEXTS_PER_STEP,
         quarantine: None,
     };
-    Ok(gpus.numbered().map(offer).collect())
+    Ok(gpus.numbered().zip(contexts_of_each(gpus, contexts)).map(offer).collect())
+}
+
+/// Of so many contexts for the whole machine, those of each GPU.
+fn part_of_each(gpus: &Gpus, contexts: Option<u32>) -> Option<u32> {
+    contexts.map(|contexts| contexts / u32::try_from(gpus.usable().len()).unwrap_or(u32::MAX).max(1))
+}
+
+/// Contexts that each GPU has room for, in the order of their numbers, when there may be so many on the whole machine.
+pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>) -> Vec<u32> {
+    let each = part_of_each(gpus, contexts);
+    gpus.usable().iter().map(|gpu| each.unwrap_or_else(|| contexts_of(&gpu.facts))).collect()
 }
 
 /// Contexts that a GPU has room for.

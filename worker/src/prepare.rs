@@ -76,7 +76,7 @@ pub fn prepare(
     seeds: &mut SecretSeeds,
     cancel: &CancelFlag,
 ) -> Result<Examined, StepFailure> {
-    prepare_on(&Grounds { host, device: None, cancel, gate: None }, spec, libraries, machine, seeds)
+    prepare_on(&Grounds { host, device: None, cancel, gate: None, standby: None }, spec, libraries, machine, seeds)
 }
 
 /// [`prepare`], on the host or on a device.
@@ -278,7 +278,7 @@ fn time_on_device(
     libraries: &ReferenceLibraries,
     seeds: &mut SecretSeeds,
 ) -> Result<f64, OracleError> {
-    let mut session = Session::start(grounds.host, &timed(grounds, spec, shapes, libraries, None), grounds.cancel)?;
+    let mut session = grounds.launch(&timed(grounds, spec, shapes, libraries, None))?.wait()?;
     session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
     let sets = stage_sets(&mut session, shapes, seeds)?;
     time_calls(|| session.sample(&[Draw::new(sets.len(), seeds.draw())]))

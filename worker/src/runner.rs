@@ -26,4 +26,6 @@ pub(crate) use replay::replay;
 pub use replay::write_replay;
 pub use sampling::{Burst, Draw};
 pub(crate) use serve::serve;
-pub use session::{Call, CallTime, DeviceUse, Grounds, Launched, Session, SessionError, SessionOptions};
+pub use session::{
+    Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby,
+};

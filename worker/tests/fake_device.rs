@@ -7,7 +7,8 @@
 mod workshop;
 
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, RwLock};
+use std::sync::{Arc, LazyLock, RwLock};
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
@@ -19,8 +20,9 @@ use nightshift_worker::inputs::SecretSeeds;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, SandboxChoice};
-use nightshift_worker::runner::{DeviceUse, Grounds};
+use nightshift_worker::runner::{DeviceUse, Grounds, Standby};
 use nightshift_worker::sandbox::DeviceAccess;
+use tempfile::TempDir;
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
 
 /// Threads of one program beside another one.
@@ -59,17 +61,110 @@ fn spec() -> TaskSpec {
 
 fn with_grounds<T>(gate: Option<&RwLock<()>>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
     let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
-    work(&Grounds { host: &host, device: Some(&GROUND.device), cancel: &cancel, gate })
+    work(&Grounds { host: &host, device: Some(&GROUND.device), cancel: &cancel, gate, standby: None })
+}
+
+/// Processes on standby with room for so many contexts, and the folder in which they read their libraries.
+fn standby(room: usize) -> (Standby, Arc<RwLock<()>>, TempDir) {
+    let (gate, scratch) = (Arc::default(), tempfile::tempdir().unwrap());
+    let folder = scratch.path().canonicalize().unwrap();
+    (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), room), gate, scratch)
+}
+
+fn with_standby<T>(standby: &Standby, gate: &RwLock<()>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
+    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    let (gate, standby) = (Some(gate), Some(standby));
+    work(&Grounds { host: &host, device: Some(&GROUND.device), cancel: &cancel, gate, standby })
+}
+
+fn libraries(candidate: &Path) -> Libraries {
+    let (reference, truth) = (GROUND.reference.clone(), GROUND.truth.clone());
+    Libraries { candidate: candidate.to_path_buf(), reference, truth }
+}
+
+/// Waits, bounded, until so many trusted and spare processes are kept.
+fn wait_for_kept(standby: &Standby, wanted: (usize, usize)) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while standby.kept() != wanted {
+        assert!(Instant::now() < until, "{:?} are kept instead of {wanted:?}", standby.kept());
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_is_on_standby_serves_the_next_steps_and_judges_as_a_fresh_process_does() {
+    let (standby, gate, _scratch) = standby(6);
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    // Of a program that keeps what it computed, a process that served another one would know nothing.
+    let memo = "static float first; static int calls;";
+    let (_also, rude) = built("rude", memo, "HONEST; if (calls++ == 0) first = y[0]; y[0] = first;");
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    for (candidate, passes) in [(&honest, true), (&rude, false), (&honest, true), (&honest, true)] {
+        let check = |grounds: &Grounds<'_>| check_on(grounds, &spec(), &libraries(candidate), true, &mut seeds);
+        let report = with_standby(&standby, &gate, check).unwrap();
+        assert_eq!(report.end, ProcessEnd::Finished);
+        assert_eq!(report.cases.iter().all(|case| case.passed), passes, "{:?}", report.cases);
+        // The next program's process is ready before it is asked for, the reference and the truth have one each.
+        wait_for_kept(&standby, (2, 1));
+        let programs =
+            Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label: "the reference" };
+        let options = DeviceMeasureOptions { fresh_baseline: passes, ..DeviceMeasureOptions::default() };
+        let measure =
+            |grounds: &Grounds<'_>| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options);
+        let output = with_standby(&standby, &gate, measure).unwrap();
+        let StepOutput::Measured { findings, .. } = output else { panic!("not measured: {output:?}") };
+        assert_eq!(codes(&findings).is_empty(), passes, "{findings:?}");
+        assert_eq!(standby.kept().0, 2);
+    }
+    standby.clear();
+    wait_for_kept(&standby, (0, 0));
+}
+
+#[test]
+fn what_is_only_kept_makes_room_for_what_is_asked_for() {
+    let (standby, gate, _scratch) = standby(3);
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let check = |grounds: &Grounds<'_>| check_on(grounds, &spec(), &libraries(&honest), true, &mut seeds);
+    assert_eq!(with_standby(&standby, &gate, check).unwrap().end, ProcessEnd::Finished);
+    assert_eq!(standby.kept().0, 2);
+    let mut left = Vec::new();
+    for places in 1..=4_usize {
+        left.push(standby.place());
+        let (trusted, spare) = standby.kept();
+        assert!(trusted + spare + places <= 3 || trusted + spare == 0, "{trusted} and {spare} beside {places}");
+    }
+}
+
+#[test]
+fn another_library_or_another_limit_gets_a_process_of_its_own() {
+    let (standby, gate, _scratch) = standby(12);
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let other = Workshop::new();
+    let other_reference = other.library("other", &format!("{REFERENCE}\n// Another one."), &["-DOTHER"]);
+    let mut patient = spec();
+    patient.limits.call_timeout_ms += 1;
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    for (spec, reference, kept) in [
+        (spec(), &GROUND.reference, 2),
+        (spec(), &GROUND.reference, 2),
+        (patient, &GROUND.reference, 4),
+        (spec(), &other_reference, if same_bytes(&other_reference, &GROUND.reference) { 4 } else { 5 }),
+    ] {
+        let libraries = Libraries { reference: reference.clone(), ..libraries(&honest) };
+        let check = |grounds: &Grounds<'_>| check_on(grounds, &spec, &libraries, true, &mut seeds);
+        assert_eq!(with_standby(&standby, &gate, check).unwrap().end, ProcessEnd::Finished);
+        assert_eq!(standby.kept().0, kept);
+    }
+}
+
+fn same_bytes(left: &Path, right: &Path) -> bool {
+    std::fs::read(left).unwrap() == std::fs::read(right).unwrap()
 }
 
 fn checked(candidate: &Path, gate: Option<&RwLock<()>>) -> CheckReport {
-    let libraries = Libraries {
-        candidate: candidate.to_path_buf(),
-        reference: GROUND.reference.clone(),
-        truth: GROUND.truth.clone(),
-    };
     let mut seeds = SecretSeeds::from_os().unwrap();
-    with_grounds(gate, |grounds| check_on(grounds, &spec(), &libraries, true, &mut seeds)).unwrap()
+    with_grounds(gate, |grounds| check_on(grounds, &spec(), &libraries(candidate), true, &mut seeds)).unwrap()
 }
 
 fn raced(candidate: &Path, gate: Option<&RwLock<()>>) -> (Measurement, Vec<Finding>) {

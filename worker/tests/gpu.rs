@@ -99,7 +99,7 @@ fn bench(test: &str) -> Option<Bench> {
 
 impl Bench {
     fn grounds(&self) -> Grounds<'_> {
-        Grounds { host: &self.host, device: Some(&self.gpu.device), cancel: &self.cancel, gate: None }
+        Grounds { host: &self.host, device: Some(&self.gpu.device), cancel: &self.cancel, gate: None, standby: None }
     }
 
     fn check(&self, preamble: &str, body: &str) -> CheckReport {

@@ -8,7 +8,8 @@ use nightshift_protocol::verdict::ProcessEnd;
 
 use crate::compare::compare;
 use crate::inputs::TensorData;
-use crate::runner::{Breach, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::process::side_by_side;
+use crate::runner::{Breach, Call, Grounds, Launched, Session, SessionError, SessionOptions};
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.
@@ -56,6 +57,13 @@ impl From<OracleError> for StepFailure {
     }
 }
 
+/// What reference and truth said to one set of inputs.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    truth: Call,
+    reference: Call,
+}
+
 /// Reference and truth, at one shape at a time.
 #[derive(Debug)]
 pub(crate) struct Oracle {
@@ -63,6 +71,7 @@ pub(crate) struct Oracle {
     truth: Session,
     outputs: Vec<ConcreteTensor>,
     tolerance: Tolerance,
+    on_device: bool,
 }
 
 /// Reference and truth that are getting ready.
@@ -72,13 +81,14 @@ pub(crate) struct LaunchedOracle {
     truth: Launched,
     outputs: Vec<ConcreteTensor>,
     tolerance: Tolerance,
+    on_device: bool,
 }
 
 impl LaunchedOracle {
     /// Waits for both.
     pub(crate) fn wait(self) -> Result<Oracle, OracleError> {
-        let Self { reference, truth, outputs, tolerance } = self;
-        Ok(Oracle { reference: reference.wait()?, truth: truth.wait()?, outputs, tolerance })
+        let Self { reference, truth, outputs, tolerance, on_device } = self;
+        Ok(Oracle { reference: reference.wait()?, truth: truth.wait()?, outputs, tolerance, on_device })
     }
 }
 
@@ -102,9 +112,10 @@ impl Oracle {
                 require_sandbox: false,
                 device: grounds.device,
             };
-            Session::launch(grounds.host, &options, grounds.cancel)
+            grounds.launch_again(&options)
         };
         Ok(LaunchedOracle {
+            on_device: grounds.device.is_some(),
             reference: launch(reference, false)?,
             truth: launch(truth, true)?,
             outputs: shapes.first().map(|shapes| shapes.outputs.clone()).unwrap_or_default(),
@@ -128,21 +139,36 @@ impl Oracle {
 
     /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
     pub(crate) fn answer(&mut self, inputs: &[TensorData]) -> Result<Option<Expected>, OracleError> {
-        let widened: Vec<TensorData> = inputs.iter().map(TensorData::widened).collect();
-        let truth = self.truth.run(&widened)?;
-        let reference = self.reference.run(inputs)?;
-        if !truth.outputs.iter().chain(&reference.outputs).all(TensorData::is_finite) {
-            return Ok(None);
-        }
+        Ok(self.ask(inputs)?.map(|answered| self.judge(answered)))
+    }
+
+    /// What both say; nothing when it is not finite.
+    pub(crate) fn ask(&mut self, inputs: &[TensorData]) -> Result<Option<Answered>, OracleError> {
+        let Self { reference, truth, on_device, .. } = self;
+        let mut truth = || {
+            let widened: Vec<TensorData> = inputs.iter().map(TensorData::widened).collect();
+            truth.run(&widened)
+        };
+        // On a device most of the time goes into copies, to and fro, which do not disturb each other.
+        let (truth, reference) =
+            if *on_device { side_by_side(truth, || reference.run(inputs)) } else { (truth(), reference.run(inputs)) };
+        let (truth, reference) = (truth?, reference?);
+        let finite = truth.outputs.iter().chain(&reference.outputs).all(TensorData::is_finite);
+        Ok(finite.then_some(Answered { truth, reference }))
+    }
+
+    /// How far the reference is from the truth.
+    pub(crate) fn judge(&self, answered: Answered) -> Expected {
+        let Answered { truth, reference } = answered;
         let found = compare(&reference.outputs, &truth.outputs, &self.outputs, &self.tolerance);
         let mut breaches = reference.breaches;
         breaches.extend(truth.breaches);
-        Ok(Some(Expected {
+        Expected {
             truth: truth.outputs,
             reference: reference.outputs,
             reference_error: found.largest_error.min(f64::MAX),
             breaches,
-        }))
+        }
     }
 
     /// Both processes.

@@ -1,7 +1,7 @@
 //! What a machine needs for steps on the `cuda` target, and how such a step gets to its device.
 
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
@@ -11,9 +11,10 @@ use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
+use crate::offers::contexts_of_each;
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
-use crate::runner::{DeviceUse, write_replay};
+use crate::runner::{DeviceUse, Standby, write_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Compiler, devices and profilers.
@@ -22,8 +23,16 @@ pub(super) struct CudaBench {
     pub(super) nvcc: Nvcc,
     pub(super) profilers: Profilers,
     gpus: Gpus,
-    /// One for each device, in the order of their numbers: see [`Grounds::gate`](crate::runner::Grounds).
-    gates: Vec<RwLock<()>>,
+    /// One for each device, in the order of their numbers.
+    sites: Vec<Site>,
+}
+
+/// What a device has beside itself.
+#[derive(Debug)]
+struct Site {
+    /// See [`Grounds::gate`](crate::runner::Grounds).
+    gate: Arc<RwLock<()>>,
+    standby: Standby,
 }
 
 /// Finds what steps on the `cuda` target need; says why there is nothing to find. A machine without a GPU builds for
@@ -36,6 +45,7 @@ pub(super) fn find(
     host_compiler: Option<&Path>,
     os: &str,
     scratch: &Path,
+    contexts: Option<u32>,
 ) -> Result<CudaBench, String> {
     let never = CancelFlag::default();
     let run = |command: &JailedCommand| run_jailed(jail, command, &never);
@@ -51,8 +61,14 @@ pub(super) fn find(
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
     let profilers = find_profilers(jail, Some(&nvcc), search_path, scratch);
-    let gates = gpus.usable().iter().map(|_| RwLock::new(())).collect();
-    Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), gates })
+    let site = |contexts: u32| {
+        let gate: Arc<RwLock<()>> = Arc::default();
+        let room = usize::try_from(contexts).unwrap_or(usize::MAX);
+        let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room);
+        Site { gate, standby }
+    };
+    let sites = contexts_of_each(gpus, contexts).into_iter().map(site).collect();
+    Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), sites })
 }
 
 /// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
@@ -72,6 +88,7 @@ pub(super) struct StepDevice<'a> {
     pub(super) device: DeviceUse,
     pub(super) watch: Option<Watch>,
     pub(super) gate: &'a RwLock<()>,
+    pub(super) standby: &'a Standby,
 }
 
 impl StepDevice<'_> {
@@ -96,7 +113,7 @@ impl CudaBench {
         spec: &TaskSpec,
         libraries: &[&Path],
     ) -> Result<StepDevice<'_>, StepFailure> {
-        let (gpu, gate) = self.gpu(number)?;
+        let (gpu, site) = self.gpu(number)?;
         let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(|error| missing(&error))?;
         let mut wanted: Vec<PathBuf> = Vec::new();
         for library in libraries {
@@ -113,13 +130,28 @@ impl CudaBench {
             }
         }
         let watch = self.gpus.watch(gpu);
-        Ok(StepDevice { facts: &gpu.facts, device: DeviceUse { access, libraries: wanted }, watch, gate })
+        let device = DeviceUse { access, libraries: wanted };
+        Ok(StepDevice { facts: &gpu.facts, device, watch, gate: &site.gate, standby: &site.standby })
     }
 
-    fn gpu(&self, number: Option<u32>) -> Result<(&Gpu, &RwLock<()>), StepFailure> {
-        let mut numbered = self.gpus.numbered().zip(&self.gates);
+    /// A program is being built: wherever one ran lately, this one may follow.
+    pub(super) fn expect_program(&self) {
+        for site in &self.sites {
+            site.standby.expect_program();
+        }
+    }
+
+    /// Something is wrong with a device, or may be: nothing that was started before is used any more.
+    pub(super) fn doubt(&self) {
+        for site in &self.sites {
+            site.standby.clear();
+        }
+    }
+
+    fn gpu(&self, number: Option<u32>) -> Result<(&Gpu, &Site), StepFailure> {
+        let mut numbered = self.gpus.numbered().zip(&self.sites);
         let found = numbered.find(|((device, _), _)| number.is_none_or(|number| number == *device));
-        found.map(|((_, gpu), gate)| (gpu, gate)).ok_or_else(|| {
+        found.map(|((_, gpu), site)| (gpu, site)).ok_or_else(|| {
             let why = self
                 .gpus
                 .absence()

@@ -28,8 +28,9 @@ impl Step<'_> {
 
     /// Where sessions of this step are started.
     pub(super) fn grounds<'b>(&'b self, device: Option<&'b StepDevice<'_>>) -> Grounds<'b> {
-        let gate = device.map(|device| device.gate);
-        Grounds { host: &self.bench.jail, device: device.map(|device| &device.device), cancel: self.cancel, gate }
+        let (gate, standby) = device.map(|device| (device.gate, device.standby)).unzip();
+        let device = device.map(|device| &device.device);
+        Grounds { host: &self.bench.jail, device, cancel: self.cancel, gate, standby }
     }
 
     pub(super) fn check(
@@ -45,10 +46,13 @@ impl Step<'_> {
         Ok(StepOutput::Checked { report: Box::new(report) })
     }
 
+    /// Times a program. When it `confirms` an earlier measurement, both programs run in processes of their own: what a
+    /// baseline that is kept from step to step does to its times would be seen then.
     pub(super) fn measure(
         &self,
         task: &TaskBundle,
         libraries: &Libraries,
+        confirms: bool,
         sandbox_required: bool,
     ) -> Result<StepOutput, StepFailure> {
         let label = format!("{}, built with the flags of the candidate", task.spec.reference);
@@ -80,7 +84,7 @@ impl Step<'_> {
             &device.machine(&self.bench.machine),
             device.watch.as_ref(),
             sandbox_required,
-            &DeviceMeasureOptions::default(),
+            &DeviceMeasureOptions { fresh_baseline: confirms, ..DeviceMeasureOptions::default() },
         )?;
         add_floor(&mut output, floor_ns(device.facts, &task.spec));
         Ok(output)
@@ -169,6 +173,7 @@ impl Step<'_> {
         let run = |command: &JailedCommand| {
             // For each tool by itself: who wants to time does not have to wait for all of them.
             let _beside = grounds.beside_others();
+            let _place = device.standby.place();
             run_jailed_on_device(&self.bench.jail, command, access, self.cancel)
         };
         let replay = Replay {

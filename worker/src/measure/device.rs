@@ -13,17 +13,19 @@ use nightshift_protocol::measurement::{DeviceConditions, DeviceMeasurement, Inte
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskSpec;
 
-use self::start::prepare;
 pub(crate) use self::start::stage_sets;
+use self::start::{Terms, prepare};
 use self::timed::Timed;
 use super::judge::Judge;
 use super::outcome::Outcome;
 use super::rows::{RowTimes, time_rows};
 use super::sample_plan::between_processes;
 use super::{CONFIDENCE, Side, failed};
+use crate::check::smallest_first;
 use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
+use crate::process::side_by_side;
 use crate::runner::{CallTime, Draw, Grounds, Session, note};
 use crate::statistics::{bootstrap_ratio, median};
 
@@ -77,6 +79,9 @@ pub struct DeviceMeasureOptions {
     pub max_wall_ms: u64,
     /// Whether programs are also timed as recorded graphs.
     pub graphs: bool,
+    /// Whether the baseline runs in a process of its own, which no step used before: what an old process does to its times
+    /// would be seen.
+    pub fresh_baseline: bool,
 }
 
 impl Default for DeviceMeasureOptions {
@@ -88,6 +93,7 @@ impl Default for DeviceMeasureOptions {
             wanted_relative_half_width: 0.003,
             max_wall_ms: 200,
             graphs: true,
+            fresh_baseline: false,
         }
     }
 }
@@ -104,11 +110,15 @@ pub fn measure_on_device(
     options: &DeviceMeasureOptions,
 ) -> Result<StepOutput, StepFailure> {
     let mut cost = Cost::start();
-    let shapes =
+    let default =
         spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    // The same ones as in a check, so that a process that served there serves here.
+    let all_shapes = smallest_first(spec)?;
+    let number = all_shapes.iter().position(|shapes| shapes.name == default.name).unwrap_or(0);
     let seeds = SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
-    let mut race = match prepare(grounds, spec, &shapes, programs, seeds, require_sandbox, &mut cost) {
+    let terms = Terms { shapes: &all_shapes, number, require_sandbox, fresh_baseline: options.fresh_baseline };
+    let mut race = match prepare(grounds, spec, programs, seeds, terms, &mut cost) {
         Ok(race) => race,
         Err(side) => return failed(side, Vec::new()),
     };
@@ -130,7 +140,8 @@ pub fn measure_on_device(
     let (findings, truth) = judge.into_parts();
     let beside = grounds.beside_others();
     cost.part("waiting");
-    Session::end_all([candidate, baseline, truth]);
+    Session::end_all([candidate]);
+    grounds.leave([baseline, truth]);
     drop(beside);
     cost.part("ends");
     measurement.cost = cost.parts();
@@ -286,8 +297,11 @@ impl Race<'_> {
         for kept in std::mem::take(&mut self.kept) {
             let inputs = kept.draw.inputs(&self.sets);
             let _beside = grounds.beside_others();
-            let candidate = self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate)?;
-            let baseline = self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline)?;
+            let (candidate, baseline) = side_by_side(
+                || self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate),
+                || self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline),
+            );
+            let (candidate, baseline) = (candidate?, baseline?);
             self.judge.look(&mut self.seeds, &inputs, &candidate, &baseline)?;
         }
         Ok(())

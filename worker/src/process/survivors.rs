@@ -42,6 +42,22 @@ pub(crate) fn take_survivors() -> Vec<Survivor> {
     SURVIVORS.with_borrow_mut(std::mem::take)
 }
 
+/// Does two things at once, of which either may start and end processes: what outlives them counts as left behind by this
+/// thread.
+pub(crate) fn side_by_side<A: Send, B>(left: impl FnOnce() -> A + Send, right: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| (left(), take_survivors()));
+        let right = right();
+        match other.join() {
+            Ok((left, survivors)) => {
+                SURVIVORS.with_borrow_mut(|own| own.extend(survivors));
+                (left, right)
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 /// When a process was started, by the table of processes in this folder; none when it is gone or only waits for
 /// somebody to take its end.
 fn running(table: &Path, pid: i32) -> Option<u64> {
@@ -75,13 +91,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_there_is_remembered_once_and_by_this_thread_only() {
+    fn what_is_still_there_is_remembered_by_this_thread_and_for_those_beside_it() {
         let ourselves = i32::try_from(std::process::id()).unwrap();
         note(Some(ourselves));
         note(None);
         std::thread::spawn(|| assert!(take_survivors().is_empty())).join().unwrap();
+        let (theirs, own) = side_by_side(|| note(Some(ourselves)), || 7);
+        assert_eq!((theirs, own), ((), 7));
         let survivors = take_survivors();
-        assert_eq!(survivors.iter().map(Survivor::pid).collect::<Vec<_>>(), [ourselves]);
+        assert_eq!(survivors.iter().map(Survivor::pid).collect::<Vec<_>>(), [ourselves, ourselves]);
         assert!(survivors[0].is_there() && take_survivors().is_empty());
     }
 }

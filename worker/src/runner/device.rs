@@ -210,6 +210,11 @@ impl Device {
         Ok(Self { arena, tensors: None, sets, slots, rotation, flush, started, ended, stream, context })
     }
 
+    /// Exchanges tensors with the parent through another arena from now on.
+    pub(super) fn take_arena(&mut self, arena: Arena) {
+        self.arena = arena;
+    }
+
     /// Makes room for one shape; what belonged to another is freed.
     pub(super) fn take_shape(&mut self, layout: &Layout) -> Outcome<Addresses> {
         (self.tensors, self.sets, self.slots, self.rotation) = (None, Vec::new(), Vec::new(), Vec::new());

@@ -2,14 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::RunnerPlan;
+
 /// From the parent. Each request carries a number that its answer has to repeat.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Take hold of the device.
     Open {
         /// Number of the request.
         nonce: u64,
+    },
+    /// On a device, of a process that was started before anybody knew for what: this is what it is for. The message
+    /// carries the arena.
+    Take {
+        /// Number of the request.
+        nonce: u64,
+        /// Library and shapes.
+        plan: Box<RunnerPlan>,
     },
     /// Load the library.
     Load {
@@ -103,6 +113,7 @@ impl Request {
     pub(crate) fn nonce(&self) -> u64 {
         match self {
             Self::Open { nonce }
+            | Self::Take { nonce, .. }
             | Self::Load { nonce }
             | Self::Shape { nonce, .. }
             | Self::Init { nonce }

@@ -70,7 +70,7 @@ fn try_to_replay(args: &[OsString]) -> Result<(), String> {
     let plan: ReplayPlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
     let file = File::open(&plan.tensors).map_err(|error| unreadable(&error))?;
     let mut arena = map_private(&file, plan.runner.total_bytes).map_err(|error| unreadable(&error))?;
-    let mut runner = Runner::new(&plan.runner, arena.as_mut_ptr());
+    let mut runner = Runner::new(plan.runner, arena.as_mut_ptr());
     for request in [Request::Open { nonce: 0 }, Request::Load { nonce: 0 }] {
         done(runner.answer(request))?;
     }

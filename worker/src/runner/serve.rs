@@ -144,7 +144,7 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let channel = ManuallyDrop::new(channel);
     let Ok(mut arena) = map_shared(&memory, plan.total_bytes) else { return UNUSABLE };
     drop(memory);
-    let mut runner = Runner::new(plan, arena.as_mut_ptr());
+    let mut runner = Runner::new(plan.clone(), arena.as_mut_ptr());
     if plan.on_device {
         // Before it is asked to: others get ready meanwhile.
         runner.opened = Some(runner.open());
@@ -152,7 +152,17 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
         return UNUSABLE;
     }
     while let Ok(Some(received)) = receive::<Request>(&*channel) {
-        let Some(reply) = runner.answer(received.message) else { return UNUSABLE };
+        let reply = match received.message {
+            Request::Take { nonce, plan } => {
+                let mapped = received.descriptors.first().map(|memory| map_shared(memory, plan.total_bytes));
+                let Some(Ok(mapped)) = mapped else { return UNUSABLE };
+                arena = mapped;
+                let taken = runner.take(*plan, arena.as_mut_ptr());
+                Some(Reply { nonce, fault: taken.err(), ..Reply::default() })
+            }
+            request => runner.answer(request),
+        };
+        let Some(reply) = reply else { return UNUSABLE };
         if send(&*channel, &reply, &[]).is_err() {
             break;
         }
@@ -182,8 +192,8 @@ impl Shape {
     }
 }
 
-pub(super) struct Runner<'a> {
-    plan: &'a RunnerPlan,
+pub(super) struct Runner {
+    plan: RunnerPlan,
     arena: DeviceArena,
     device: Option<Device>,
     /// How the taking hold of the device went, until somebody asks.
@@ -200,9 +210,9 @@ pub(super) struct Runner<'a> {
 /// What a request comes to: a reply, or a fault of the device. Nothing when it came out of turn.
 type Answer = Option<Result<Reply, Fault>>;
 
-impl<'a> Runner<'a> {
+impl Runner {
     /// A runner that has loaded nothing yet.
-    pub(super) fn new(plan: &'a RunnerPlan, arena: *mut u8) -> Self {
+    pub(super) fn new(plan: RunnerPlan, arena: *mut u8) -> Self {
         let arena = DeviceArena(arena);
         Self {
             plan,
@@ -224,6 +234,8 @@ impl<'a> Runner<'a> {
                 let opened = self.opened.take().unwrap_or_else(|| self.open());
                 Some(opened.map(|()| Reply::default()))
             }
+            // Comes with an arena, so that whoever keeps it answers.
+            Request::Take { .. } => None,
             Request::Load { .. } => Some(Ok(self.load())),
             Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
             Request::Init { .. } => self.init(),
@@ -255,11 +267,27 @@ impl<'a> Runner<'a> {
         if self.plan.filtered {
             refuse_after_start().map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
         }
+        // A process that was started ahead of time is told of its shapes later.
+        if self.plan.layouts.is_empty() { Ok(()) } else { self.take_shape(0) }
+    }
+
+    /// Takes a library and its shapes, in place of none, and the arena for them.
+    fn take(&mut self, plan: RunnerPlan, arena: *mut u8) -> Result<(), Fault> {
+        let during = || "taking a plan".to_owned();
+        if self.program.is_some() {
+            return Err(Fault { during: during(), error: "there is a program already".to_owned() });
+        }
+        let Some(device) = &mut self.device else {
+            return Err(Fault { during: during(), error: "there is no device".to_owned() });
+        };
+        self.arena = DeviceArena(arena);
+        device.take_arena(self.arena);
+        self.plan = plan;
         self.take_shape(0)
     }
 
     fn load(&mut self) -> Reply {
-        let load_error = match load(self.plan) {
+        let load_error = match load(&self.plan) {
             Ok(program) => {
                 self.program = Some(program);
                 None

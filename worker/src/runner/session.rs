@@ -2,6 +2,7 @@
 
 mod error;
 mod grounds;
+mod standby;
 mod watch;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::verdict::ProcessEnd;
+use tempfile::TempDir;
 
 pub use self::error::SessionError;
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
+use self::standby::Purpose;
+pub use self::standby::{Place, Standby};
 use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;
 use super::breach::Breach;
@@ -58,31 +62,29 @@ pub struct Call {
     pub breaches: Vec<Breach>,
 }
 
-/// A process that is getting ready.
+/// A process that is getting ready, or that was ready before it was asked for.
 #[derive(Debug)]
-pub struct Launched {
-    session: Session,
-    memory_bytes: u64,
-    require_sandbox: bool,
+pub struct Launched(Stage);
+
+#[derive(Debug)]
+enum Stage {
+    Starting { session: Box<Session>, memory_bytes: u64, require_sandbox: bool },
+    Ready(Box<Session>),
 }
 
 impl Launched {
     /// Waits until it is restricted and, on a device, has taken hold of it.
     pub fn wait(self) -> Result<Session, SessionError> {
-        let Self { mut session, memory_bytes, require_sandbox } = self;
+        let (mut session, memory_bytes, require_sandbox) = match self.0 {
+            Stage::Ready(session) => return Ok(*session),
+            Stage::Starting { session, memory_bytes, require_sandbox } => (*session, memory_bytes, require_sandbox),
+        };
         session.wait_until_restricted()?;
-        if require_sandbox && !session.report.is_sufficient() {
-            return Err(SessionError::Insufficient(Box::new(session.report.clone())));
-        }
+        session.admit(require_sandbox)?;
         if session.plan.on_device {
             session.open_device()?;
         }
-        // What a process weighs before anything foreign is in it is not the program's.
-        let base = session.jail.resident_bytes();
-        session.base_private_bytes = base.map_or(0, |resident| resident.private);
-        session.base_total_bytes = base.map_or(0, |resident| resident.total);
-        session.peak_bytes = 0;
-        session.memory_bytes = memory_bytes;
+        session.weigh(memory_bytes);
         session.remember_outputs();
         Ok(session)
     }
@@ -116,6 +118,12 @@ pub struct Session {
     pub(super) call_timeout_ms: u64,
     cancel: CancelFlag,
     library: PathBuf,
+    /// On a device whose processes are counted: its place among them.
+    place: Option<Place>,
+    /// What it can be used for again.
+    purpose: Option<Box<Purpose>>,
+    /// Where its library lies, when the process was there before the library.
+    folder: Option<TempDir>,
 }
 
 impl Session {
@@ -130,21 +138,29 @@ impl Session {
         options: &SessionOptions<'_>,
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
-        let os = |what: &'static str| move |source: std::io::Error| ProcessError::Os { what: what.to_owned(), source };
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
+        let plan = plan_of(host, library.clone(), options);
+        let mut session = Self::begin(host, plan, library, options, cancel)?;
+        session.call_timeout_ms = options.call_timeout_ms;
+        let (memory_bytes, require_sandbox) = (options.memory_bytes, options.require_sandbox);
+        Ok(Launched(Stage::Starting { session: Box::new(session), memory_bytes, require_sandbox }))
+    }
+
+    /// Starts a process that reads nothing but this path, beside the system's.
+    fn begin(
+        host: &JailHost,
+        plan: RunnerPlan,
+        readable: PathBuf,
+        options: &SessionOptions<'_>,
+        cancel: &CancelFlag,
+    ) -> Result<Self, SessionError> {
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
-        let mut plan = RunnerPlan::new(library.clone(), options.shapes, options.double, options.core);
-        if let Some(device) = options.device {
-            plan.on_device = true;
-            plan.filtered = host.means != SandboxChoice::None;
-            plan.libraries.clone_from(&device.libraries);
-        }
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
         let jail_plan = JailPlan {
             work: Work::Runner(plan.clone()),
             scratch: None,
-            read_only: vec![library.clone()],
+            read_only: vec![readable],
             limits: Limits {
                 wall_ms: 0,
                 cpu_s: CPU_LIMIT_S,
@@ -158,7 +174,8 @@ impl Session {
             as_tool: false,
         };
         let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
-        let session = Self {
+        let library = plan.library.clone();
+        Ok(Self {
             base_private_bytes: 0,
             base_total_bytes: 0,
             jail,
@@ -181,8 +198,26 @@ impl Session {
             call_timeout_ms: options.call_timeout_ms,
             cancel: cancel.clone(),
             library,
-        };
-        Ok(Launched { session, memory_bytes: options.memory_bytes, require_sandbox: options.require_sandbox })
+            place: None,
+            purpose: None,
+            folder: None,
+        })
+    }
+
+    fn admit(&self, require_sandbox: bool) -> Result<(), SessionError> {
+        if require_sandbox && !self.report.is_sufficient() {
+            return Err(SessionError::Insufficient(Box::new(self.report.clone())));
+        }
+        Ok(())
+    }
+
+    /// What a process weighs before anything foreign is in it is not the program's.
+    fn weigh(&mut self, memory_bytes: u64) {
+        let base = self.jail.resident_bytes();
+        self.base_private_bytes = base.map_or(0, |resident| resident.private);
+        self.base_total_bytes = base.map_or(0, |resident| resident.total);
+        self.peak_bytes = 0;
+        self.memory_bytes = memory_bytes;
     }
 
     fn wait_until_restricted(&mut self) -> Result<(), SessionError> {
@@ -237,7 +272,8 @@ impl Session {
 
     fn remember_outputs(&mut self) {
         let like = |placed: &Placed| TensorData::zeros(placed.dtype, placed.region.size);
-        self.output_shapes = self.layout().outputs.iter().map(like).collect();
+        let layout = self.plan.layouts.get(self.shape);
+        self.output_shapes = layout.into_iter().flat_map(|layout| &layout.outputs).map(like).collect();
     }
 
     /// The tensors of the shape in use.
@@ -373,6 +409,21 @@ impl Session {
         let time = self.call()?;
         Ok(self.collect(time))
     }
+}
+
+fn os(what: &'static str) -> impl Fn(std::io::Error) -> ProcessError {
+    move |source| ProcessError::Os { what: what.to_owned(), source }
+}
+
+/// What the process of these options is to do.
+fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> RunnerPlan {
+    let mut plan = RunnerPlan::new(library, options.shapes, options.double, options.core);
+    if let Some(device) = options.device {
+        plan.on_device = true;
+        plan.filtered = host.means != SandboxChoice::None;
+        plan.libraries.clone_from(&device.libraries);
+    }
+    plan
 }
 
 fn call_failed(entry_point: &str, status: i32) -> ProcessEnd {

@@ -1,7 +1,5 @@
 //! Everything before the first timed call: processes, contexts, libraries and inputs.
 
-use std::path::Path;
-
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 
 use super::{Programs, Race};
@@ -20,35 +18,51 @@ const SETS: usize = 3;
 /// Lone calls of each program that tell how many calls a sample is to have.
 const PILOTS: usize = 5;
 
+/// On which terms processes are started.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'a> {
+    /// Every shape of the task.
+    pub(super) shapes: &'a [ConcreteShapes],
+    /// The number of the one that is timed.
+    pub(super) number: usize,
+    /// Load the candidate nowhere but where files and network are out of reach.
+    pub(super) require_sandbox: bool,
+    /// Give the baseline a process that no step used before.
+    pub(super) fresh_baseline: bool,
+}
+
 /// Starts everything, side by side where it takes its time, and puts inputs in place.
 pub(super) fn prepare<'a>(
     grounds: &Grounds<'_>,
     spec: &'a TaskSpec,
-    shapes: &'a ConcreteShapes,
     programs: &Programs<'_>,
     mut seeds: SecretSeeds,
-    require_sandbox: bool,
+    terms: Terms<'a>,
     cost: &mut Cost,
 ) -> Result<Race<'a>, Side> {
-    let launch = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
-        let options = SessionOptions {
-            library,
-            shapes: std::slice::from_ref(shapes),
-            double,
-            memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
-            call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
-            core: None,
-            require_sandbox,
-            device: grounds.device,
-        };
-        Session::launch(grounds.host, &options, grounds.cancel)
+    let Terms { number, shapes: all_shapes, .. } = terms;
+    let shapes = &all_shapes[number];
+    let options = |library, double, patience: u64| SessionOptions {
+        library,
+        shapes: all_shapes,
+        double,
+        memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
+        call_timeout_ms: spec.limits.call_timeout_ms.saturating_mul(patience),
+        core: None,
+        require_sandbox: false,
+        device: grounds.device,
     };
     // Starting a process disturbs who times as much as a call does.
     let _beside = grounds.beside_others();
     cost.part("waiting");
-    let candidate = launch(programs.candidate, false, 1, require_sandbox);
-    let baseline = launch(programs.baseline, false, PATIENCE, false);
-    let truth = launch(programs.truth, true, PATIENCE, false);
+    let candidate = grounds.launch(&SessionOptions {
+        shapes: std::slice::from_ref(shapes),
+        require_sandbox: terms.require_sandbox,
+        ..options(programs.candidate, false, 1)
+    });
+    let baseline = options(programs.baseline, false, PATIENCE);
+    let baseline = if terms.fresh_baseline { grounds.launch(&baseline) } else { grounds.launch_again(&baseline) };
+    let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
     cost.part("processes");
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
     let sets: Vec<Vec<TensorData>> =
@@ -56,7 +70,9 @@ pub(super) fn prepare<'a>(
     cost.part("inputs");
     let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
     let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
-    let truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
+    let mut truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
+    baseline.select(number).map_err(Side::Baseline)?;
+    truth.select(number).map_err(Side::Baseline)?;
     cost.part("contexts");
     let mut judge = Judge::new(truth, spec, shapes);
     candidate.init(&params).map_err(Side::Candidate)?;

@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nightshift_protocol::task::ConcreteShapes;
 
+use super::{Launched, Session, SessionError, Standby};
 use crate::process::{CancelFlag, JailHost};
 use crate::sandbox::DeviceAccess;
 
@@ -41,6 +42,8 @@ pub struct Grounds<'a> {
     /// Keeps the steps of this worker on the device apart while one of them takes times; none where a step is alone
     /// anyway.
     pub gate: Option<&'a RwLock<()>>,
+    /// Keeps processes on the device ready from one step for the next; none where every step starts its own.
+    pub standby: Option<&'a Standby>,
 }
 
 impl<'a> Grounds<'a> {
@@ -56,6 +59,37 @@ impl<'a> Grounds<'a> {
     #[must_use]
     pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
         self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts the process of a program that nobody has seen before; where one is on standby for that, takes that one.
+    pub(crate) fn launch(&self, options: &SessionOptions<'_>) -> Result<Launched, SessionError> {
+        match (self.standby, options.device) {
+            (Some(standby), Some(device)) => standby.launch(options, device, self.cancel),
+            _ => Session::launch(self.host, options, self.cancel),
+        }
+    }
+
+    /// Takes the process of a trusted library that an earlier step left on standby, or starts one.
+    pub(crate) fn launch_again(&self, options: &SessionOptions<'_>) -> Result<Launched, SessionError> {
+        match (self.standby, options.device) {
+            (Some(standby), Some(device)) => standby.launch_again(options, device, self.cancel),
+            _ => Session::launch(self.host, options, self.cancel),
+        }
+    }
+
+    /// Another program will be there soon.
+    pub(crate) fn expect_program(&self) {
+        if let Some(standby) = self.standby {
+            standby.expect_program();
+        }
+    }
+
+    /// Leaves the processes of trusted libraries on standby; those that cannot be used again are ended.
+    pub(crate) fn leave(&self, sessions: impl IntoIterator<Item = Session>) {
+        match self.standby {
+            Some(standby) => standby.keep(sessions),
+            None => Session::end_all(sessions),
+        }
     }
 
     /// The shapes that one process serves, in the order given. On the host a process is cheap and each shape gets a

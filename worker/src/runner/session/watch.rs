@@ -36,13 +36,32 @@ impl Session {
         request: &Request,
         limit_ms: u64,
     ) -> Result<(Reply, Duration), SessionError> {
+        self.ask_beside(request, false, limit_ms)
+    }
+
+    /// The same, of a request that the arena goes with.
+    pub(super) fn ask_with_arena(
+        &mut self,
+        request: &Request,
+        limit_ms: u64,
+    ) -> Result<(Reply, Duration), SessionError> {
+        self.ask_beside(request, true, limit_ms)
+    }
+
+    fn ask_beside(
+        &mut self,
+        request: &Request,
+        arena_too: bool,
+        limit_ms: u64,
+    ) -> Result<(Reply, Duration), SessionError> {
         let nonce = request.nonce();
         if self.channel_has_something()? {
             return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
         }
         let started = Instant::now();
         let deadline = started + Duration::from_millis(limit_ms);
-        if send(&self.channel, request, &[]).is_err() {
+        let arena = arena_too.then(|| self.arena.descriptor());
+        if send(&self.channel, request, arena.as_slice()).is_err() {
             return Err(self.find_out_how_it_ended());
         }
         loop {

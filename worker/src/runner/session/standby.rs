@@ -1,0 +1,438 @@
+//! Processes on a device that outlive a step. Taking hold of a GPU takes longer than most checks, and drivers let one
+//! process at a time do it; so what can be done before, or does not have to be done again, is not done while a step waits.
+//!
+//! Two kinds are kept. The *trusted* libraries of a task, its reference and its truth, rest until the next step needs them:
+//! with memory of its own for each step, and never longer than some minutes. And *spare* processes have taken hold of the
+//! device before anybody knew for what: each is given one program, and ends with it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::task::ConcreteShapes;
+
+use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, os, plan_of};
+use crate::process::{CancelFlag, JailHost};
+use crate::runner::message::Request;
+use crate::runner::plan::RunnerPlan;
+use crate::sandbox::DeviceAccess;
+
+/// How long a process is kept that nobody asks for: it holds memory of the device.
+const KEPT_FOR: Duration = Duration::from_secs(120);
+
+/// How long a library may stay loaded, however often it is asked for.
+const MAX_AGE: Duration = Duration::from_secs(900);
+
+/// Largest memory shared with a process that is kept, in bytes.
+const MAX_ARENA_BYTES: u64 = 1 << 30;
+
+/// How often somebody looks whether a process has been kept long enough.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The name of a library in the folder of the process that waited for it.
+const LIBRARY_NAME: &str = "library.so";
+
+/// Of all contexts this part may be held by processes that wait to be told of a program.
+const SPARE_PART: usize = 6;
+
+/// The processes on standby on one device. Dropping it ends them.
+#[derive(Debug)]
+pub struct Standby {
+    shared: Arc<Shared>,
+    chores: Sender<Chore>,
+}
+
+/// One of the contexts that a device has room for.
+#[derive(Debug)]
+pub struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What a process can be used for again: everything that it was started with.
+#[derive(Debug)]
+pub(super) struct Purpose {
+    library: ArtifactHash,
+    shapes: Vec<ConcreteShapes>,
+    double: bool,
+    memory_bytes: u64,
+    call_timeout_ms: u64,
+    require_sandbox: bool,
+    device: DeviceUse,
+    born: Instant,
+}
+
+impl Purpose {
+    fn of(options: &SessionOptions<'_>, device: &DeviceUse) -> Result<Self, SessionError> {
+        let bytes = std::fs::read(options.library).map_err(os("reading the library"))?;
+        Ok(Self {
+            library: ArtifactHash::of(&bytes),
+            shapes: options.shapes.to_vec(),
+            double: options.double,
+            memory_bytes: options.memory_bytes,
+            call_timeout_ms: options.call_timeout_ms,
+            require_sandbox: options.require_sandbox,
+            device: device.clone(),
+            born: Instant::now(),
+        })
+    }
+
+    fn serves(&self, other: &Self) -> bool {
+        let terms =
+            |purpose: &Self| (purpose.double, purpose.memory_bytes, purpose.call_timeout_ms, purpose.require_sandbox);
+        self.library == other.library
+            && terms(self) == terms(other)
+            && self.device == other.device
+            && self.shapes == other.shapes
+    }
+}
+
+#[derive(Debug)]
+enum Chore {
+    /// Have one more process ready that reaches the device like this.
+    Spare(DeviceAccess),
+    /// End them.
+    End(Vec<Session>),
+}
+
+#[derive(Debug)]
+struct Shared {
+    host: JailHost,
+    /// Where the folders of spare processes are made.
+    scratch: PathBuf,
+    gate: Arc<RwLock<()>>,
+    /// Contexts that the device has room for.
+    room: usize,
+    /// Contexts in use, by whomever.
+    in_use: Arc<AtomicUsize>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    trusted: Vec<Kept<()>>,
+    spare: Vec<Kept<DeviceAccess>>,
+    /// How the last program reached the device, and when it did.
+    last: Option<(DeviceAccess, Instant)>,
+    /// Whether nothing is kept any more.
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Kept<T> {
+    session: Session,
+    what: T,
+    since: Instant,
+}
+
+impl Standby {
+    /// For a device with room for so many contexts, on which this gate keeps steps apart. `scratch` is an existing folder
+    /// without links in its path.
+    #[must_use]
+    pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize) -> Self {
+        let (chores, for_later) = channel();
+        let table = Mutex::default();
+        let shared = Arc::new(Shared { host, scratch, gate, room, in_use: Arc::default(), table });
+        let theirs = Arc::clone(&shared);
+        // Without the thread nothing is ready before it is asked for, and all else works as it does.
+        if let Err(error) =
+            std::thread::Builder::new().name("GPU standby".to_owned()).spawn(move || theirs.do_chores(&for_later))
+        {
+            tracing::warn!(error = %error, "no thread could be started that keeps processes on the GPU ready");
+        }
+        Self { shared, chores }
+    }
+
+    /// Takes a place among the contexts of the device. Whoever is only kept makes room.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        loop {
+            let mut table = self.shared.table();
+            if self.shared.in_use.load(Ordering::SeqCst) >= self.shared.room
+                && let Some(longest) = table.take_longest_kept()
+            {
+                drop(table);
+                drop(longest);
+                continue;
+            }
+            // Whoever is granted a step is granted its contexts: there is room once nobody is kept.
+            self.shared.in_use.fetch_add(1, Ordering::SeqCst);
+            return Place(Arc::clone(&self.shared.in_use));
+        }
+    }
+
+    /// Lets a process get ready for a program that will be there soon, if there was one on this device lately: it will
+    /// want what that one wanted.
+    pub fn expect_program(&self) {
+        let last = self.shared.table().last.clone();
+        if let Some((access, _)) = last.filter(|(_, when)| when.elapsed() < KEPT_FOR) {
+            // Without the thread there is none, as above.
+            let _ = self.chores.send(Chore::Spare(access));
+        }
+    }
+
+    /// Ends everything that is kept: something is wrong with the device, or may be.
+    pub fn clear(&self) {
+        let kept = self.shared.table().take_all();
+        if !kept.is_empty() {
+            self.end(kept);
+        }
+    }
+
+    /// How many processes are kept: trusted ones, and spare ones.
+    #[must_use]
+    pub fn kept(&self) -> (usize, usize) {
+        let table = self.shared.table();
+        (table.trusted.len(), table.spare.len())
+    }
+
+    pub(super) fn launch(
+        &self,
+        options: &SessionOptions<'_>,
+        device: &DeviceUse,
+        cancel: &CancelFlag,
+    ) -> Result<Launched, SessionError> {
+        self.shared.table().last = Some((device.access.clone(), Instant::now()));
+        loop {
+            let Some(mut session) = self.shared.table().take_spare(&device.access) else { break };
+            match session.take(&self.shared.host, options, cancel) {
+                Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
+                Err(error @ SessionError::Insufficient(_)) => return Err(error),
+                Err(error) => tracing::debug!(error = %error, "a process on standby could not be used"),
+            }
+        }
+        self.launch_new(options, cancel, None)
+    }
+
+    pub(super) fn launch_again(
+        &self,
+        options: &SessionOptions<'_>,
+        device: &DeviceUse,
+        cancel: &CancelFlag,
+    ) -> Result<Launched, SessionError> {
+        let purpose = Purpose::of(options, device)?;
+        loop {
+            let Some(mut session) = self.shared.table().take_trusted(&purpose) else { break };
+            match session.wake(cancel) {
+                Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
+                Err(error) => tracing::debug!(error = %error, "a process on standby could not be used again"),
+            }
+        }
+        self.launch_new(options, cancel, Some(Box::new(purpose)))
+    }
+
+    fn launch_new(
+        &self,
+        options: &SessionOptions<'_>,
+        cancel: &CancelFlag,
+        purpose: Option<Box<Purpose>>,
+    ) -> Result<Launched, SessionError> {
+        let place = self.place();
+        let mut launched = Session::launch(&self.shared.host, options, cancel)?;
+        let Launched(Stage::Starting { session, .. } | Stage::Ready(session)) = &mut launched;
+        (session.place, session.purpose) = (Some(place), purpose);
+        Ok(launched)
+    }
+
+    pub(super) fn keep(&self, sessions: impl IntoIterator<Item = Session>) {
+        let mut unusable = Vec::new();
+        for mut session in sessions {
+            if !session.come_to_rest() {
+                unusable.push(session);
+                continue;
+            }
+            let mut table = self.shared.table();
+            if table.closed {
+                unusable.push(session);
+            } else {
+                table.trusted.push(Kept { session, what: (), since: Instant::now() });
+            }
+        }
+        if !unusable.is_empty() {
+            self.end(unusable);
+        }
+    }
+
+    /// Ends them when nobody measures; here, where nobody else can.
+    fn end(&self, sessions: Vec<Session>) {
+        if let Err(unsent) = self.chores.send(Chore::End(sessions))
+            && let Chore::End(sessions) = unsent.0
+        {
+            Session::end_all(sessions);
+        }
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        let mut table = self.shared.table();
+        table.closed = true;
+        let kept = table.take_all();
+        drop(table);
+        Session::end_all(kept);
+    }
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn do_chores(&self, chores: &Receiver<Chore>) {
+        loop {
+            match chores.recv_timeout(LOOK_EVERY) {
+                Ok(Chore::Spare(access)) => self.make_spare(access),
+                Ok(Chore::End(sessions)) => self.end_beside_others(sessions),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let over = self.table().take_kept_since_before(Instant::now().checked_sub(KEPT_FOR));
+            if !over.is_empty() {
+                tracing::debug!(processes = over.len(), "processes on standby that nobody asked for are ended");
+                self.end_beside_others(over);
+            }
+        }
+    }
+
+    /// The end of a context disturbs who takes times as much as its beginning.
+    fn end_beside_others(&self, sessions: Vec<Session>) {
+        let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        Session::end_all(sessions);
+    }
+
+    fn make_spare(&self, access: DeviceAccess) {
+        let place = {
+            let table = self.table();
+            let most = (self.room / SPARE_PART).max(1);
+            if table.closed || table.spare.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room {
+                return;
+            }
+            self.in_use.fetch_add(1, Ordering::SeqCst);
+            Place(Arc::clone(&self.in_use))
+        };
+        let made = {
+            let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+            Session::start_empty(&self.host, &self.scratch, &access)
+        };
+        let mut session = match made {
+            Ok(session) => session,
+            // The step that wanted it starts its own, and says what is wrong.
+            Err(error) => return tracing::debug!(error = %error, "no process could be put on standby"),
+        };
+        session.place = Some(place);
+        let mut table = self.table();
+        if table.closed {
+            drop(table);
+            drop(session);
+        } else {
+            table.spare.push(Kept { session, what: access, since: Instant::now() });
+        }
+    }
+}
+
+impl Table {
+    fn take_spare(&mut self, access: &DeviceAccess) -> Option<Session> {
+        let found = self.spare.iter().position(|kept| kept.what == *access)?;
+        Some(self.spare.remove(found).session)
+    }
+
+    /// The one that was used last: its memory is the most likely to be where it was.
+    fn take_trusted(&mut self, purpose: &Purpose) -> Option<Session> {
+        let serves = |kept: &Kept<()>| kept.session.purpose.as_ref().is_some_and(|own| own.serves(purpose));
+        let found = self.trusted.iter().rposition(serves)?;
+        Some(self.trusted.remove(found).session)
+    }
+
+    fn take_longest_kept(&mut self) -> Option<Session> {
+        // Both are in the order in which they came.
+        let (trusted, spare) = (self.trusted.first(), self.spare.first());
+        match (trusted.map(|kept| kept.since), spare.map(|kept| kept.since)) {
+            (Some(trusted), Some(spare)) if spare < trusted => Some(self.spare.remove(0).session),
+            (Some(_), _) => Some(self.trusted.remove(0).session),
+            (None, Some(_)) => Some(self.spare.remove(0).session),
+            (None, None) => None,
+        }
+    }
+
+    fn take_kept_since_before(&mut self, moment: Option<Instant>) -> Vec<Session> {
+        let Some(moment) = moment else { return Vec::new() };
+        let trusted = self.trusted.extract_if(.., |kept| kept.since < moment).map(|kept| kept.session);
+        let spare = self.spare.extract_if(.., |kept| kept.since < moment).map(|kept| kept.session);
+        trusted.chain(spare).collect()
+    }
+
+    fn take_all(&mut self) -> Vec<Session> {
+        let trusted = self.trusted.drain(..).map(|kept| kept.session);
+        trusted.chain(self.spare.drain(..).map(|kept| kept.session)).collect()
+    }
+}
+
+impl Session {
+    /// A process that has taken hold of the device and knows of no library; it can read a folder of its own below
+    /// `scratch`.
+    fn start_empty(host: &JailHost, scratch: &std::path::Path, access: &DeviceAccess) -> Result<Self, SessionError> {
+        let folder = tempfile::Builder::new().prefix("standby-").tempdir_in(scratch).map_err(os("making a folder"))?;
+        let device = DeviceUse { access: access.clone(), libraries: Vec::new() };
+        let library = folder.path().join(LIBRARY_NAME);
+        let options = SessionOptions {
+            library: &library,
+            shapes: &[],
+            double: false,
+            memory_bytes: 0,
+            call_timeout_ms: 0,
+            core: None,
+            require_sandbox: false,
+            device: Some(&device),
+        };
+        let plan = plan_of(host, library.clone(), &options);
+        let readable = folder.path().to_path_buf();
+        let mut session = Self::begin(host, plan, readable, &options, &CancelFlag::default())?;
+        session.folder = Some(folder);
+        let (memory_bytes, require_sandbox) = (u64::MAX, false);
+        Launched(Stage::Starting { session: Box::new(session), memory_bytes, require_sandbox }).wait()
+    }
+
+    /// Gives an empty process its library and its shapes.
+    fn take(&mut self, host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<(), SessionError> {
+        self.admit(options.require_sandbox)?;
+        let library = self.plan.library.clone();
+        std::fs::copy(options.library, &library).map_err(os("copying the library"))?;
+        let plan: RunnerPlan = plan_of(host, library, options);
+        let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
+        self.call_timeout_ms = options.call_timeout_ms;
+        self.cancel = cancel.clone();
+        self.plan = plan.clone();
+        self.arena = arena;
+        let request = Request::Take { nonce: self.nonces.draw(), plan: Box::new(plan) };
+        self.ask_with_arena(&request, self.call_timeout_ms + super::LOAD_EXTRA_MS)?;
+        self.weigh(options.memory_bytes);
+        self.remember_outputs();
+        Ok(())
+    }
+
+    /// Makes ready for another step: with its first shape, in memory that no step before had.
+    fn wake(&mut self, cancel: &CancelFlag) -> Result<(), SessionError> {
+        self.cancel = cancel.clone();
+        self.peak_bytes = 0;
+        self.shape(0)
+    }
+
+    /// Gives back what it holds for one step. Whether it can be used again.
+    fn come_to_rest(&mut self) -> bool {
+        let Some(purpose) = &self.purpose else { return false };
+        let small = self.plan.arena_bytes() <= MAX_ARENA_BYTES;
+        // What it printed would be taken for the next step's.
+        if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() || !self.printed().is_empty() {
+            return false;
+        }
+        (self.params, self.inputs) = (Vec::new(), Vec::new());
+        self.cancel = CancelFlag::default();
+        self.shape(0).is_ok()
+    }
+}
