@@ -8,7 +8,7 @@ mod cuda;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
@@ -19,7 +19,8 @@ use nightshift_worker::inputs::SecretSeeds;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
-use nightshift_worker::runner::Grounds;
+use nightshift_worker::runner::{Grounds, Standby};
+use tempfile::TempDir;
 
 use crate::cuda::{Gpu, REFERENCE, Workshop, gpu, host, machine, program, run_all, task};
 
@@ -81,6 +82,13 @@ static BUILT: LazyLock<Option<(Workshop, PathBuf, PathBuf)>> = LazyLock::new(|| 
     Some((workshop, reference, truth))
 });
 
+/// Processes that one test leaves for the next, as a worker's steps do.
+static STANDBY: LazyLock<(Standby, Arc<RwLock<()>>, TempDir)> = LazyLock::new(|| {
+    let (gate, scratch) = (Arc::default(), tempfile::tempdir().unwrap());
+    let folder = scratch.path().canonicalize().unwrap();
+    (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), 12), gate, scratch)
+});
+
 fn bench(test: &str) -> Option<Bench> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +107,10 @@ fn bench(test: &str) -> Option<Bench> {
 
 impl Bench {
     fn grounds(&self) -> Grounds<'_> {
-        Grounds { host: &self.host, device: Some(&self.gpu.device), cancel: &self.cancel, gate: None, standby: None }
+        let (standby, gate, _) = &*STANDBY;
+        // What is on standby is isolated as every worker's steps are.
+        let (gate, standby) = (Some(&**gate), Some(standby).filter(|_| self.host.means == SandboxChoice::Best));
+        Grounds { host: &self.host, device: Some(&self.gpu.device), cancel: &self.cancel, gate, standby }
     }
 
     fn check(&self, preamble: &str, body: &str) -> CheckReport {

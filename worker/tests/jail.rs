@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_worker::process::{
-    CancelFlag, JailedCommand, Limits, ProcessError, ProcessResult, SandboxChoice, run_jailed,
+    CancelFlag, JailedCommand, Limits, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
 };
 use nightshift_worker::sandbox::probe;
 use workshop::{ROADS, compile, host, limits};
@@ -166,6 +166,21 @@ fn what_hangs_is_killed_at_the_deadline_with_everything_it_started() {
         let script = format!("sleep {marker} & setsid sleep {marker} & sleep {marker}");
         let result = run(means, &script, Limits { wall_ms: 300, ..limits() });
         assert_eq!(result.end, ProcessEnd::TimedOut { limit_ms: 300 }, "{means:?}");
+        assert!(within(Duration::from_secs(2), || !is_running(&marker)), "{means:?}: something is left");
+    }
+}
+
+#[test]
+fn a_tool_may_begin_sessions_where_none_of_them_outlives_it() {
+    for means in [SandboxChoice::Best, SandboxChoice::Landlock] {
+        let (scratch, marker) = (tempfile::tempdir().unwrap(), marker());
+        let session = format!("setsid sh -c 'echo began; sleep {marker}' 2>/dev/null || echo refused");
+        let script = format!("({session}) & sleep {marker}");
+        let command = shell(scratch.path(), &script, Limits { wall_ms: 400, ..limits() });
+        let result = run_jailed_as_tool(&host(means), &command, &CancelFlag::default()).unwrap();
+        assert_eq!(result.end, ProcessEnd::TimedOut { limit_ms: 400 }, "{means:?}");
+        let ends_together = result.sandbox.means.iter().any(|tried| tried.name == "pid_namespace" && tried.in_force);
+        assert_eq!(text(&result.stdout), if ends_together { "began\n" } else { "refused\n" }, "{means:?}");
         assert!(within(Duration::from_secs(2), || !is_running(&marker)), "{means:?}: something is left");
     }
 }

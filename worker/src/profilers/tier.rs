@@ -7,7 +7,9 @@ use super::tools::MissingTool;
 use crate::process::ProcessResult;
 
 /// Longest line of a tool that is repeated, in characters.
-const MAX_QUOTED_CHARS: usize = 300;
+const MAX_QUOTED_CHARS: usize = 600;
+/// Lines of a tool that are repeated when none of them names an error.
+const MAX_QUOTED_LINES: usize = 4;
 
 /// Why a tool gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,13 +118,21 @@ pub(super) fn known_trouble(printed: &str) -> Option<Trouble> {
     None
 }
 
-/// The line of a tool that says most.
+/// What a tool said that says most: a line that names an error, else its last lines, and warnings only when there is nothing
+/// else.
 fn said(printed: &str) -> Option<String> {
     let lines = || printed.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines().find(|line| line.contains("==ERROR==") || line.contains("Error:"));
     let line = line.or_else(|| lines().find(|line| line.to_ascii_lowercase().contains("error")));
-    let line = line.or_else(|| lines().next())?;
-    Some(line.chars().take(MAX_QUOTED_CHARS).collect())
+    let said = line.map_or_else(
+        || {
+            let warnings = lines().all(|line| line.starts_with("Warning"));
+            let kept: Vec<&str> = lines().filter(|line| warnings || !line.starts_with("Warning")).collect();
+            kept.get(kept.len().saturating_sub(MAX_QUOTED_LINES)..).unwrap_or_default().join(" ")
+        },
+        str::to_owned,
+    );
+    (!said.is_empty()).then(|| said.chars().take(MAX_QUOTED_CHARS).collect())
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(super) const SHORT_SCRATCH: &str = "/nightshift-tmp";
 pub(super) struct Namespaces {
     /// Users: gives the rights for all others, and none outside.
     pub(super) user: bool,
+    /// Processes: those of the children end with the first of them.
+    pub(super) processes: bool,
     /// Network.
     pub(super) network: bool,
     /// Mounts, with a private root.
@@ -56,6 +58,7 @@ pub(super) fn leave_namespaces(means: &mut Vec<SandboxMeans>) -> Namespaces {
     ] {
         match unshare(flag) {
             Ok(()) => {
+                left.processes |= flag == UnshareFlags::NEWPID;
                 left.network |= flag == UnshareFlags::NEWNET;
                 means.push(in_force(name, "own"));
             }

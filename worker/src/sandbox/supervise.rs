@@ -225,7 +225,8 @@ impl Init {
             let strictness = match (&self.plan.work, self.plan.shows_machine()) {
                 (Work::Command { .. } | Work::Probe(_), false) => Strictness::Command,
                 (Work::Command { .. } | Work::Probe(_), true) => {
-                    Strictness::DeviceCommand { own_network: self.namespaces.network }
+                    let super::namespaces::Namespaces { network, processes, .. } = self.namespaces;
+                    Strictness::DeviceCommand { own_network: network, own_processes: processes }
                 }
                 (Work::Runner(_), false) => Strictness::Runner,
                 (Work::Runner(_), true) => Strictness::DeviceRunner,

@@ -18,6 +18,8 @@ pub(super) enum Strictness {
     DeviceCommand {
         /// Whether there is such a network.
         own_network: bool,
+        /// Whether its processes have a namespace of their own, so that none of them outlives the first one.
+        own_processes: bool,
     },
     /// A loaded library: it may start neither threads nor processes.
     Runner,
@@ -86,10 +88,13 @@ const REFUSED: &[i64] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_personality,
-    // A process outside of its group would escape the group's end.
     libc::SYS_setsid,
     libc::SYS_setpgid,
 ];
+
+/// A process that left its group would escape the group's end, unless it ends with its namespace. `nsys` starts every
+/// program in a session of its own.
+const GROUPS: [i64; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
 
 /// Old calls that only this processor family has.
 #[cfg(target_arch = "x86_64")]
@@ -163,11 +168,15 @@ pub(super) fn filter_system_calls(strictness: Strictness, means: &mut Vec<Sandbo
 
 fn install(strictness: Strictness) -> Result<usize, String> {
     let mut refused: Rules = BTreeMap::new();
-    let allowed: &[i64] = match strictness {
-        Strictness::DeviceCommand { own_network: true } => &SOCKETS,
-        Strictness::DeviceRunner => &LOCAL_SOCKETS,
-        _ => &[],
-    };
+    let mut allowed: Vec<i64> = Vec::new();
+    match strictness {
+        Strictness::DeviceCommand { own_network, own_processes } => {
+            allowed.extend(SOCKETS.iter().filter(|_| own_network));
+            allowed.extend(GROUPS.iter().filter(|_| own_processes));
+        }
+        Strictness::DeviceRunner => allowed.extend(LOCAL_SOCKETS),
+        Strictness::Command | Strictness::Runner => {}
+    }
     for call in REFUSED.iter().chain(REFUSED_HERE).filter(|call| !allowed.contains(call)) {
         refuse(&mut refused, *call, &[]);
     }

@@ -32,6 +32,9 @@ fn a_tool_that_was_too_slow_is_told_apart_from_one_that_failed() {
 fn the_line_that_says_most_is_repeated_and_no_more_of_it_than_needed() {
     let printed = format!("hello\n==PROF== Connected\n==ERROR== {}\n", "x".repeat(10_000));
     let trouble = of(ProcessEnd::Exited { status: 9 }, &printed);
-    assert!(trouble.reason.contains("==ERROR== xxx") && trouble.reason.len() < 500);
+    assert!(trouble.reason.contains("==ERROR== xxx") && trouble.reason.len() < 800);
+    let warned = of(ProcessEnd::Exited { status: 1 }, "Warning: the folder is odd\nThe report\ncannot be written\n");
+    assert!(warned.reason.ends_with(": The report cannot be written"), "{}", warned.reason);
+    assert!(of(ProcessEnd::Exited { status: 1 }, "Warning: odd\n").reason.ends_with(": Warning: odd"));
     assert!(of(ProcessEnd::Finished, "").reason.contains("said nothing"));
 }
