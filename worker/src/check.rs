@@ -108,8 +108,8 @@ pub fn check_on(
             }
         };
         let mut oracle = oracle.wait()?;
-        // What passes is timed next.
-        grounds.expect_program();
+        // What passes is timed next, beside its baseline.
+        grounds.expect_programs(2);
         // From here on a place is taken for each call: making inputs and comparing results needs none.
         drop(beside);
         cost.part("processes");

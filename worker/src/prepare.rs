@@ -8,7 +8,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits};
+use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits, smallest_first};
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::measure::{CacheSweep, OneCore, stage_sets};
 use crate::process::{CancelFlag, JailHost};
@@ -90,7 +90,10 @@ pub fn prepare_on(
     let all_shapes =
         spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     let mut facts = ReferenceFacts { baseline_median_ns: 0.0, reference_normalized_error: 0.0, warnings: Vec::new() };
-    for (group, together) in grounds.together(&all_shapes).into_iter().enumerate() {
+    // As a check takes them, so that what was started here can serve there.
+    let shapes = smallest_first(spec)?;
+    let default = all_shapes.first().map(|shapes| shapes.name.as_str());
+    for together in grounds.together(&shapes) {
         let launched = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth);
         let mut oracle = match launched.and_then(LaunchedOracle::wait) {
             Ok(oracle) => oracle,
@@ -99,7 +102,7 @@ pub fn prepare_on(
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
             oracle.select(number, shapes)?;
             let (oracle, facts) = (&mut oracle, &mut facts);
-            Examination { shapes, oracle, seeds, facts }.run(group + number == 0)
+            Examination { shapes, oracle, seeds, facts }.run(Some(shapes.name.as_str()) == default)
         });
         match outcome {
             Ok(()) => {}
@@ -108,6 +111,7 @@ pub fn prepare_on(
             }
             Err(Stop::Oracle(error)) => return broke_down(error, &oracle.printed()),
         }
+        grounds.leave(oracle.into_sessions());
     }
     if let Some(shapes) = all_shapes.first() {
         let timed = match grounds.device {

@@ -93,7 +93,7 @@ fn wait_for_kept(standby: &Standby, wanted: (usize, usize)) {
 
 #[test]
 fn what_is_on_standby_serves_the_next_steps_and_judges_as_a_fresh_process_does() {
-    let (standby, gate, _scratch) = standby(6);
+    let (standby, gate, _scratch) = standby(12);
     let (_kept, honest) = built("honest", "", "HONEST;");
     // Of a program that keeps what it computed, a process that served another one would know nothing.
     let memo = "static float first; static int calls;";
@@ -105,10 +105,10 @@ fn what_is_on_standby_serves_the_next_steps_and_judges_as_a_fresh_process_does()
         assert_eq!(report.end, ProcessEnd::Finished);
         assert_eq!(report.cases.iter().all(|case| case.passed), passes, "{:?}", report.cases);
         // The next program's process is ready before it is asked for, the reference and the truth have one each.
-        wait_for_kept(&standby, (2, 1));
+        wait_for_kept(&standby, (2, 2));
         let programs =
             Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label: "the reference" };
-        let options = DeviceMeasureOptions { fresh_baseline: passes, ..DeviceMeasureOptions::default() };
+        let options = DeviceMeasureOptions::default();
         let measure =
             |grounds: &Grounds<'_>| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options);
         let output = with_standby(&standby, &gate, measure).unwrap();

@@ -186,6 +186,31 @@ fn a_tool_may_begin_sessions_where_none_of_them_outlives_it() {
 }
 
 #[test]
+fn a_tool_has_the_system_s_folders_for_short_lived_files_to_itself() {
+    let marker = marker();
+    for means in ROADS {
+        let scratch = tempfile::tempdir().unwrap();
+        let script = format!(
+            "for f in /tmp /dev/shm; do echo secret > $f/{marker} && cat $f/{marker}; done 2>/dev/null; echo kept > kept; \
+             ls {} 2>&1",
+            scratch.path().display()
+        );
+        let command = shell(scratch.path(), &script, limits());
+        let result = run_jailed_as_tool(&host(means), &command, &CancelFlag::default()).unwrap();
+        let own_root = result.sandbox.means.iter().any(|tried| tried.name == "mount_namespace" && tried.in_force);
+        let expected = if own_root { "secret\nsecret\nkept\n" } else { "kept\n" };
+        assert_eq!(text(&result.stdout), expected, "{means:?}: {}", text(&result.stderr));
+        for folder in ["/tmp", "/dev/shm"] {
+            assert!(!Path::new(folder).join(&marker).exists(), "{means:?}: {folder} of the machine was written to");
+        }
+        assert!(scratch.path().join("kept").exists());
+    }
+    // What is no tool has no such folders.
+    let result = run(SandboxChoice::Best, &format!("echo x > /tmp/{marker} || echo refused"), limits());
+    assert_eq!(text(&result.stdout), "refused\n");
+}
+
+#[test]
 fn what_was_left_in_the_background_ends_with_the_command() {
     for means in [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::None] {
         let marker = marker();

@@ -137,7 +137,7 @@ impl CudaBench {
     /// A program is being built: wherever one ran lately, this one may follow.
     pub(super) fn expect_program(&self) {
         for site in &self.sites {
-            site.standby.expect_program();
+            site.standby.expect_programs(1);
         }
     }
 

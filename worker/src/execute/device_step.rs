@@ -46,13 +46,10 @@ impl Step<'_> {
         Ok(StepOutput::Checked { report: Box::new(report) })
     }
 
-    /// Times a program. When it `confirms` an earlier measurement, both programs run in processes of their own: what a
-    /// baseline that is kept from step to step does to its times would be seen then.
     pub(super) fn measure(
         &self,
         task: &TaskBundle,
         libraries: &Libraries,
-        confirms: bool,
         sandbox_required: bool,
     ) -> Result<StepOutput, StepFailure> {
         let label = format!("{}, built with the flags of the candidate", task.spec.reference);
@@ -84,7 +81,7 @@ impl Step<'_> {
             &device.machine(&self.bench.machine),
             device.watch.as_ref(),
             sandbox_required,
-            &DeviceMeasureOptions { fresh_baseline: confirms, ..DeviceMeasureOptions::default() },
+            &DeviceMeasureOptions::default(),
         )?;
         add_floor(&mut output, floor_ns(device.facts, &task.spec));
         Ok(output)

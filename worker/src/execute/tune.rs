@@ -150,7 +150,6 @@ impl Bench<'_> {
             wanted_relative_half_width: WANTED_RELATIVE_HALF_WIDTH,
             max_wall_ms,
             graphs: false,
-            fresh_baseline: false,
         };
         measure_on_device(
             &step.grounds(Some(&device)),

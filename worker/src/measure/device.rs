@@ -79,9 +79,6 @@ pub struct DeviceMeasureOptions {
     pub max_wall_ms: u64,
     /// Whether programs are also timed as recorded graphs.
     pub graphs: bool,
-    /// Whether the baseline runs in a process of its own, which no step used before: what an old process does to its times
-    /// would be seen.
-    pub fresh_baseline: bool,
 }
 
 impl Default for DeviceMeasureOptions {
@@ -93,7 +90,6 @@ impl Default for DeviceMeasureOptions {
             wanted_relative_half_width: 0.003,
             max_wall_ms: 200,
             graphs: true,
-            fresh_baseline: false,
         }
     }
 }
@@ -117,7 +113,7 @@ pub fn measure_on_device(
     let number = all_shapes.iter().position(|shapes| shapes.name == default.name).unwrap_or(0);
     let seeds = SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
-    let terms = Terms { shapes: &all_shapes, number, require_sandbox, fresh_baseline: options.fresh_baseline };
+    let terms = Terms { shapes: &all_shapes, number, require_sandbox };
     let mut race = match prepare(grounds, spec, programs, seeds, terms, &mut cost) {
         Ok(race) => race,
         Err(side) => return failed(side, Vec::new()),
@@ -140,8 +136,8 @@ pub fn measure_on_device(
     let (findings, truth) = judge.into_parts();
     let beside = grounds.beside_others();
     cost.part("waiting");
-    Session::end_all([candidate]);
-    grounds.leave([baseline, truth]);
+    Session::end_all([candidate, baseline]);
+    grounds.leave([truth]);
     drop(beside);
     cost.part("ends");
     measurement.cost = cost.parts();
@@ -322,7 +318,7 @@ impl Race<'_> {
         let precise =
             timed.steady && candidate.len() >= timed.options.min_samples && own.relative_half_width() <= PRECISE;
         let candidate_median_ns = median(&candidate);
-        let between = between_processes(candidate_median_ns.min(median(&baseline)), self.calls);
+        let between = between_processes(candidate_median_ns.min(median(&baseline)));
         let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
         let (calls, sandbox) = (timed.candidate.as_slice(), self.candidate.sandbox());
         let outcome = Outcome { speedup, precise, calls, candidate_ns: &candidate, baseline_ns: &baseline, sandbox };

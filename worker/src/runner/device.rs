@@ -295,6 +295,8 @@ impl Device {
     pub(super) fn stage(&mut self, set: usize) -> Outcome<()> {
         let tensors = self.tensors()?;
         tensors.inputs.iter().try_for_each(|mirror| mirror.upload(self.arena))?;
+        // Copies from the host may be on their way still, and our stream does not wait for them.
+        self.settle()?;
         let copies = tensors.inputs.iter().map(|mirror| mirror.copy(&self.stream)).collect::<Outcome<Vec<_>>>()?;
         self.settle()?;
         if set > self.sets.len() {

@@ -9,6 +9,7 @@ use landlock::{
 use nightshift_protocol::machine::SandboxMeans;
 
 use super::device::KERNEL_VIEWS;
+use super::namespaces::TOOL_FOLDERS;
 use super::plan::{JailPlan, Work};
 use super::supervise::{in_force, not_in_force};
 
@@ -92,12 +93,14 @@ pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
 pub(super) fn restrict_files(
     plan: &JailPlan,
     own_network: bool,
+    own_root: bool,
     means: &mut Vec<SandboxMeans>,
 ) -> Result<bool, String> {
     let shown = visible(plan)?;
+    let own_folders: &[&str] = if own_root && plan.is_for_tool() { &TOOL_FOLDERS } else { &[] };
     let mut reason = String::new();
     for abi in VERSIONS {
-        match restrict_with(abi, &shown, own_network) {
+        match restrict_with(abi, &shown, own_network, own_folders) {
             Ok(RestrictionStatus {
                 ruleset: RulesetStatus::FullyEnforced,
                 landlock: LandlockStatus::Available { effective_abi, .. },
@@ -114,7 +117,12 @@ pub(super) fn restrict_files(
     Ok(false)
 }
 
-fn restrict_with(abi: ABI, shown: &Visible, own_network: bool) -> Result<RestrictionStatus, landlock::RulesetError> {
+fn restrict_with(
+    abi: ABI,
+    shown: &Visible,
+    own_network: bool,
+    own_folders: &[&str],
+) -> Result<RestrictionStatus, landlock::RulesetError> {
     // Everything is required, nothing is best effort: a rule that the kernel cannot hold has to fail, so that the
     // next older version is tried as a whole.
     let mut ruleset =
@@ -141,5 +149,6 @@ fn restrict_with(abi: ABI, shown: &Visible, own_network: bool) -> Result<Restric
         // restricted cannot look into one that is not.
         .add_rules(path_beneath_rules(processes, process_access))?
         .add_rules(path_beneath_rules(&shown.scratch, AccessFs::from_all(abi)))?
+        .add_rules(path_beneath_rules(own_folders, AccessFs::from_all(abi)))?
         .restrict_self()
 }

@@ -24,6 +24,10 @@ const STAGING: &str = "/proc";
 /// The scratch folder of tools a second time, under a short name: sockets are named by paths of a hundred bytes at most.
 pub(super) const SHORT_SCRATCH: &str = "/nightshift-tmp";
 
+/// Folders that a tool writes to whatever it is told: `nsys` keeps the configuration of what it loads into a program in the
+/// one, and semaphores in the other. Those of a jail with a root of its own are its own, too.
+pub(super) const TOOL_FOLDERS: [&str; 2] = ["/tmp", "/dev/shm"];
+
 /// Which namespaces this process has left.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Namespaces {
@@ -133,6 +137,11 @@ pub(super) fn enter_private_root(plan: &JailPlan) -> Result<(), String> {
 fn build_root(plan: &JailPlan) -> Result<(), String> {
     let Visible { mut read_only, devices, scratch, .. } = visible(plan)?;
     // Folders before what lies in them: a place that is there already counts as shown.
+    if plan.is_for_tool() {
+        for folder in TOOL_FOLDERS {
+            make_own(Path::new(folder))?;
+        }
+    }
     read_only.sort_by_cached_key(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     let read_only_attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     for path in &read_only {
@@ -148,6 +157,16 @@ fn build_root(plan: &JailPlan) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Makes an empty folder for the processes of this jail, in memory.
+fn make_own(folder: &Path) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("making an own {}: {error}", folder.display());
+    let target = staged(folder);
+    std::fs::create_dir_all(&target).map_err(|error| failed(&error))?;
+    let options = CString::new("size=64m,mode=1777").unwrap_or_default();
+    mount("tmpfs", &target, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(options.as_c_str()))
+        .map_err(|error| failed(&error))
 }
 
 /// Makes the scratch folder visible under another name, too.

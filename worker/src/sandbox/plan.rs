@@ -36,6 +36,11 @@ impl JailPlan {
     pub(crate) fn shows_machine(&self) -> bool {
         self.device.is_some() || self.as_tool
     }
+
+    /// Whether it is for a tool that looks into programs: such tools write to places of the system by their names.
+    pub(super) fn is_for_tool(&self) -> bool {
+        self.shows_machine() && matches!(self.work, Work::Command { .. })
+    }
 }
 
 /// What a jailed child becomes.

@@ -211,7 +211,7 @@ impl Init {
         let landlock = match self.plan.means {
             SandboxChoice::Best | SandboxChoice::Landlock => {
                 let own_network = self.namespaces.network && speaks_to_itself(&self.plan);
-                files::restrict_files(&self.plan, own_network, &mut self.means)?
+                files::restrict_files(&self.plan, own_network, self.namespaces.mount, &mut self.means)?
             }
             SandboxChoice::Namespaces | SandboxChoice::None => {
                 self.means.push(not_in_force("landlock", "not asked for"));

@@ -27,8 +27,6 @@ pub(super) struct Terms<'a> {
     pub(super) number: usize,
     /// Load the candidate nowhere but where files and network are out of reach.
     pub(super) require_sandbox: bool,
-    /// Give the baseline a process that no step used before.
-    pub(super) fresh_baseline: bool,
 }
 
 /// Starts everything, side by side where it takes its time, and puts inputs in place.
@@ -60,8 +58,13 @@ pub(super) fn prepare<'a>(
         require_sandbox: terms.require_sandbox,
         ..options(programs.candidate, false, 1)
     });
-    let baseline = options(programs.baseline, false, PATIENCE);
-    let baseline = if terms.fresh_baseline { grounds.launch(&baseline) } else { grounds.launch_again(&baseline) };
+    // A process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
+    // the same share of a microsecond, and one process for all measurements would make all candidates look the same bit
+    // faster or slower.
+    let baseline = grounds.launch(&SessionOptions {
+        shapes: std::slice::from_ref(shapes),
+        ..options(programs.baseline, false, PATIENCE)
+    });
     let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
     cost.part("processes");
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
@@ -71,7 +74,6 @@ pub(super) fn prepare<'a>(
     let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
     let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
     let mut truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
-    baseline.select(number).map_err(Side::Baseline)?;
     truth.select(number).map_err(Side::Baseline)?;
     cost.part("contexts");
     let mut judge = Judge::new(truth, spec, shapes);

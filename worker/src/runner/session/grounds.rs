@@ -77,10 +77,10 @@ impl<'a> Grounds<'a> {
         }
     }
 
-    /// Another program will be there soon.
-    pub(crate) fn expect_program(&self) {
+    /// So many programs more will be there soon.
+    pub(crate) fn expect_programs(&self, count: usize) {
         if let Some(standby) = self.standby {
-            standby.expect_program();
+            standby.expect_programs(count);
         }
     }
 

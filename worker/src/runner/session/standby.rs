@@ -95,8 +95,8 @@ impl Purpose {
 
 #[derive(Debug)]
 enum Chore {
-    /// Have one more process ready that reaches the device like this.
-    Spare(DeviceAccess),
+    /// Have so many processes ready that reach the device like this.
+    Spare { access: DeviceAccess, count: usize },
     /// End them.
     End(Vec<Session>),
 }
@@ -167,13 +167,13 @@ impl Standby {
         }
     }
 
-    /// Lets a process get ready for a program that will be there soon, if there was one on this device lately: it will
-    /// want what that one wanted.
-    pub fn expect_program(&self) {
+    /// Lets processes get ready until there are so many for programs that will be there soon, if there was one on this
+    /// device lately: they will want what that one wanted.
+    pub fn expect_programs(&self, count: usize) {
         let last = self.shared.table().last.clone();
         if let Some((access, _)) = last.filter(|(_, when)| when.elapsed() < KEPT_FOR) {
             // Without the thread there is none, as above.
-            let _ = self.chores.send(Chore::Spare(access));
+            let _ = self.chores.send(Chore::Spare { access, count });
         }
     }
 
@@ -287,7 +287,11 @@ impl Shared {
     fn do_chores(&self, chores: &Receiver<Chore>) {
         loop {
             match chores.recv_timeout(LOOK_EVERY) {
-                Ok(Chore::Spare(access)) => self.make_spare(access),
+                Ok(Chore::Spare { access, count }) => {
+                    for _ in 0..count {
+                        self.make_spare(&access, count);
+                    }
+                }
                 Ok(Chore::End(sessions)) => self.end_beside_others(sessions),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -306,11 +310,14 @@ impl Shared {
         Session::end_all(sessions);
     }
 
-    fn make_spare(&self, access: DeviceAccess) {
+    /// One more, unless there are as many as are wanted, or room for.
+    fn make_spare(&self, access: &DeviceAccess, wanted: usize) {
         let place = {
             let table = self.table();
+            let ready = table.spare.iter().filter(|kept| kept.what == *access).count();
             let most = (self.room / SPARE_PART).max(1);
-            if table.closed || table.spare.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room {
+            let full = table.spare.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room;
+            if table.closed || ready >= wanted || full {
                 return;
             }
             self.in_use.fetch_add(1, Ordering::SeqCst);
@@ -318,7 +325,7 @@ impl Shared {
         };
         let made = {
             let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-            Session::start_empty(&self.host, &self.scratch, &access)
+            Session::start_empty(&self.host, &self.scratch, access)
         };
         let mut session = match made {
             Ok(session) => session,
@@ -331,7 +338,7 @@ impl Shared {
             drop(table);
             drop(session);
         } else {
-            table.spare.push(Kept { session, what: access, since: Instant::now() });
+            table.spare.push(Kept { session, what: access.clone(), since: Instant::now() });
         }
     }
 }
