@@ -17,7 +17,7 @@ def measure(night: Night) -> dict:
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "version": _first_line([str(night.given.nightshift), "--version"]),
-        "commit": _commit(),
+        "commit": commit(),
         "system": f"{platform.system()} {platform.release()}",
         "processor": f"{processor}, {os.cpu_count()} cores",
         "gpu": _first_line(["nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem,ecc.mode.current",
@@ -43,6 +43,6 @@ def _first_line(command: list) -> str:
     return (done.stdout.strip() or done.stderr.strip() or "not known").splitlines()[0]
 
 
-def _commit() -> str:
+def commit() -> str:
     """From the variable where the binary was carried to a machine without the repository."""
     return os.environ.get("EVIDENCE_COMMIT") or _first_line(["git", "rev-parse", "--short", "HEAD"])

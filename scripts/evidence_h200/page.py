@@ -19,6 +19,7 @@ def write(given, failed: list) -> None:
     ]
     lines += _facts(parts["machine"], parts["campaign"])
     lines += _promises(parts)
+    lines += _parts(parts)
     lines += [f"Left out or failed this time: {text}\n" for text in failed]
     for part, text in (("campaign", _campaign), ("cost", _cost), ("precision", _precision), ("throughput", _throughput)):
         if parts[part]:
@@ -39,6 +40,12 @@ def _facts(machine: dict | None, campaign: dict | None) -> list:
             ("GPU: name, memory, driver, highest clocks, ECC", machine["gpu"])]
     rows += sorted((name, f"`{text}`" if name == "flags" else text) for name, text in (campaign or {}).get("tools", {}).items())
     return [*_table(["fact", "value"], rows), ""]
+
+
+def _parts(parts: dict) -> list:
+    """Parts can be measured again one by one, with another binary and on another machine of the kind."""
+    rows = [(name, found.get("commit", "not noted"), f"{found['seconds']} s") for name, found in parts.items() if found]
+    return [*_table(["part", "measured at commit", "took"], rows), ""]
 
 
 def _promises(parts: dict) -> list:
@@ -158,7 +165,10 @@ def _throughput(found: dict) -> list:
             f"{found['verified']} attempts got their verdict (built, checked, measured) in {found['seconds_counted']} s, that is "
             f"**{found['per_hour']:,} per hour**; {found['built_from_cache']} of them were answered from the cache of builds and "
             f"{found['wrong']} had the wrong verdict. {_profiles(found)}", "",
-            *_table(["step", "ended in that time", "mean in ms"], rows), ""]
+            *_table(["step", "ended in that time", "mean in ms"], rows), "",
+            "Where the time of a check and of a measurement went, in milliseconds:", "",
+            *_table(["step", "part", "mean"], [(step, name, ms) for step, named in found.get("parts", {}).items()
+                                               for name, ms in named.items()]), ""]
 
 
 def _profiles(found: dict) -> str:

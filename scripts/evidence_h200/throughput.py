@@ -27,11 +27,14 @@ def measure(night: Night) -> dict:
     ended = time.time() * 1000
     night.command("cancel", campaign)
     exported = night.export(campaign, "throughput.json")
-    verified, kinds = [], {}
+    verified, kinds, parts = [], {}, {}
     for task, attempt, steps in attempts_of(exported):
         end = (steps.get("measure") or {}).get("finished_at")
         if end is not None and began <= end < ended and attempt.get("measurement"):
             verified.append((task, attempt))
+            for step, field in (("check", "check"), ("measure", "measurement")):
+                for part in (attempt.get(field) or {}).get("cost", []):
+                    parts.setdefault(step, {}).setdefault(part["name"], []).append(part["ms"])
         for kind, step in steps.items():
             if step.get("finished_at") and began <= step["finished_at"] < ended and step.get("started_at"):
                 kinds.setdefault(kind, []).append(step["finished_at"] - step["started_at"])
@@ -47,6 +50,7 @@ def measure(night: Night) -> dict:
         "wrong": sum(not attempt["outcome"].startswith("correct") for _, attempt in verified),
         "built_from_cache": sum(bool((attempt.get("build") or {}).get("cached")) for _, attempt in verified),
         "per_hour": round(len(verified) / seconds * 3600),
+        "parts": {step: {name: round(sum(times) / len(times)) for name, times in named.items()} for step, named in parts.items()},
         "steps": {kind: {"count": len(times), "mean_ms": round(sum(times) / len(times))} for kind, times in sorted(kinds.items())},
     }
 

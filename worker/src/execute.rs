@@ -213,6 +213,9 @@ impl Work for Workbench {
     fn carry_out(&self, step: &LeasedStep, cancel: &CancelFlag) -> Result<StepOutput, StepFailure> {
         let telling = Telling::begin(step);
         let result = self.execute_in_trace(&step.input, step.device, step.traceparent.as_deref(), cancel);
+        if let (Some(_), Ok(cuda)) = (step.device, &self.cuda) {
+            cuda.adopt_survivors(step.device);
+        }
         if let (Err(failure), Ok(cuda)) = (&result, &self.cuda)
             && failure.code.starts_with("gpu.")
         {

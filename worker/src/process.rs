@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use ending::{EndLimits, RawEnd, classify};
 pub(crate) use jail::Jail;
-pub(crate) use survivors::{Survivor, side_by_side, take_survivors};
+pub(crate) use survivors::{Survivor, adopt, side_by_side, take_survivors};
 pub use trusted::run_trusted;
 pub(crate) use twin::{TwinEnd, run_twin};
 pub(crate) use wire::{WireError, pair, receive, send};

@@ -141,6 +141,13 @@ impl CudaBench {
         }
     }
 
+    /// Speaks for processes that nobody waited for and that did not end.
+    pub(super) fn adopt_survivors(&self, number: Option<u32>) {
+        if let Ok((_, site)) = self.gpu(number) {
+            site.standby.adopt_survivors();
+        }
+    }
+
     /// Something is wrong with a device, or may be: nothing that was started before is used any more.
     pub(super) fn doubt(&self) {
         for site in &self.sites {

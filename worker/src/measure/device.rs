@@ -26,7 +26,7 @@ use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::side_by_side;
-use crate::runner::{CallTime, Draw, Grounds, Session, note};
+use crate::runner::{Call, CallTime, Draw, Grounds, Session, note};
 use crate::statistics::{bootstrap_ratio, median};
 
 /// Share of the samples that is left out at either end.
@@ -136,8 +136,7 @@ pub fn measure_on_device(
     let (findings, truth) = judge.into_parts();
     let beside = grounds.beside_others();
     cost.part("waiting");
-    Session::end_all([candidate, baseline]);
-    grounds.leave([truth]);
+    grounds.leave([candidate, baseline, truth]);
     drop(beside);
     cost.part("ends");
     measurement.cost = cost.parts();
@@ -290,15 +289,29 @@ impl Race<'_> {
 
     /// Looks at what some timed calls left behind.
     fn compare_kept(&mut self, grounds: &Grounds<'_>) -> Result<(), Side> {
-        for kept in std::mem::take(&mut self.kept) {
-            let inputs = kept.draw.inputs(&self.sets);
-            let _beside = grounds.beside_others();
+        let Self { candidate, baseline, judge, sets, seeds, kept, .. } = self;
+        let mut fetch = |kept: &Kept| {
+            let inputs = kept.draw.inputs(sets);
             let (candidate, baseline) = side_by_side(
-                || self.candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate),
-                || self.baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline),
+                || candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate),
+                || baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline),
             );
-            let (candidate, baseline) = (candidate?, baseline?);
-            self.judge.look(&mut self.seeds, &inputs, &candidate, &baseline)?;
+            Ok((inputs, candidate?, baseline?))
+        };
+        let kept = std::mem::take(kept);
+        let mut fetched: Option<(Vec<TensorData>, Call, Call)> = None;
+        // One is judged while the next one is fetched.
+        for number in 0..=kept.len() {
+            let _beside = grounds.beside_others();
+            let (next, judged) = side_by_side(
+                || kept.get(number).map(&mut fetch).transpose(),
+                || match &fetched {
+                    Some((inputs, candidate, baseline)) => judge.look(seeds, inputs, candidate, baseline).map(|_| ()),
+                    None => Ok(()),
+                },
+            );
+            judged?;
+            fetched = next?;
         }
         Ok(())
     }

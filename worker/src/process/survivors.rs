@@ -42,6 +42,11 @@ pub(crate) fn take_survivors() -> Vec<Survivor> {
     SURVIVORS.with_borrow_mut(std::mem::take)
 }
 
+/// Counts them as left behind by this thread.
+pub(crate) fn adopt(survivors: Vec<Survivor>) {
+    SURVIVORS.with_borrow_mut(|own| own.extend(survivors));
+}
+
 /// Does two things at once, of which either may start and end processes: what outlives them counts as left behind by this
 /// thread.
 pub(crate) fn side_by_side<A: Send, B>(left: impl FnOnce() -> A + Send, right: impl FnOnce() -> B) -> (A, B) {
@@ -50,7 +55,7 @@ pub(crate) fn side_by_side<A: Send, B>(left: impl FnOnce() -> A + Send, right: i
         let right = right();
         match other.join() {
             Ok((left, survivors)) => {
-                SURVIVORS.with_borrow_mut(|own| own.extend(survivors));
+                adopt(survivors);
                 (left, right)
             }
             Err(panic) => std::panic::resume_unwind(panic),

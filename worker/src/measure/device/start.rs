@@ -9,7 +9,8 @@ use crate::measure::judge::Judge;
 use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
-use crate::runner::{Draw, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::process::side_by_side;
+use crate::runner::{Call, Draw, Grounds, Launched, Session, SessionError, SessionOptions};
 use crate::statistics::median;
 
 /// Sets of inputs that every timed call draws from.
@@ -77,19 +78,15 @@ pub(super) fn prepare<'a>(
     truth.select(number).map_err(Side::Baseline)?;
     cost.part("contexts");
     let mut judge = Judge::new(truth, spec, shapes);
-    candidate.init(&params).map_err(Side::Candidate)?;
-    baseline.init(&params).map_err(Side::Baseline)?;
+    let (begun, baseline_begun) = side_by_side(
+        || begin(&mut candidate, &params, &sets).map_err(Side::Candidate),
+        || begin(&mut baseline, &params, &sets).map_err(Side::Baseline),
+    );
+    if let Some(first) = begun? {
+        judge.note_breaches(&first);
+    }
+    baseline_begun?;
     judge.init(&params)?;
-    cost.part("libraries");
-    // The first call finds out what every first call has to, and puts poison and guards in place.
-    if let Some(first) = sets.first() {
-        judge.note_breaches(&candidate.run(first).map_err(Side::Candidate)?);
-        baseline.run(first).map_err(Side::Baseline)?;
-    }
-    for (number, set) in sets.iter().enumerate() {
-        candidate.stage(number, set).map_err(Side::Candidate)?;
-        baseline.stage(number, set).map_err(Side::Baseline)?;
-    }
     let calls = {
         let (mut candidate_ns, mut baseline_ns) = (Vec::new(), Vec::new());
         for _ in 0..PILOTS {
@@ -103,6 +100,17 @@ pub(super) fn prepare<'a>(
     baseline.rotate(calls).map_err(Side::Baseline)?;
     cost.part("first_calls");
     Ok(Race { calls, candidate, baseline, judge, sets, seeds, kept: Vec::new() })
+}
+
+/// Loads a program, hands it the weights and puts inputs in place. Gives its first call, which finds out what every first
+/// call has to, and puts poison and guards in place.
+fn begin(session: &mut Session, params: &[TensorData], sets: &[Vec<TensorData>]) -> Result<Option<Call>, SessionError> {
+    session.init(params)?;
+    let first = sets.first().map(|set| session.run(set)).transpose()?;
+    for (number, set) in sets.iter().enumerate() {
+        session.stage(number, set)?;
+    }
+    Ok(first)
 }
 
 /// Inputs on the device to draw from, the same for every session that is given the same seeds.

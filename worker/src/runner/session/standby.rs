@@ -15,7 +15,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::ConcreteShapes;
 
 use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, os, plan_of};
-use crate::process::{CancelFlag, JailHost};
+use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::runner::message::Request;
 use crate::runner::plan::RunnerPlan;
 use crate::sandbox::DeviceAccess;
@@ -97,8 +97,8 @@ impl Purpose {
 enum Chore {
     /// Have so many processes ready that reach the device like this.
     Spare { access: DeviceAccess, count: usize },
-    /// End them.
-    End(Vec<Session>),
+    /// End what waits for that.
+    End,
 }
 
 #[derive(Debug)]
@@ -112,12 +112,16 @@ struct Shared {
     /// Contexts in use, by whomever.
     in_use: Arc<AtomicUsize>,
     table: Mutex<Table>,
+    /// Processes that outlived their end, until a step speaks for them.
+    survivors: Mutex<Vec<Survivor>>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     trusted: Vec<Kept<()>>,
     spare: Vec<Kept<DeviceAccess>>,
+    /// Those that are of no use any more.
+    over: Vec<Session>,
     /// How the last program reached the device, and when it did.
     last: Option<(DeviceAccess, Instant)>,
     /// Whether nothing is kept any more.
@@ -137,8 +141,8 @@ impl Standby {
     #[must_use]
     pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize) -> Self {
         let (chores, for_later) = channel();
-        let table = Mutex::default();
-        let shared = Arc::new(Shared { host, scratch, gate, room, in_use: Arc::default(), table });
+        let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { host, scratch, gate, room, in_use, table, survivors });
         let theirs = Arc::clone(&shared);
         // Without the thread nothing is ready before it is asked for, and all else works as it does.
         if let Err(error) =
@@ -155,7 +159,7 @@ impl Standby {
         loop {
             let mut table = self.shared.table();
             if self.shared.in_use.load(Ordering::SeqCst) >= self.shared.room
-                && let Some(longest) = table.take_longest_kept()
+                && let Some(longest) = table.take_to_make_room()
             {
                 drop(table);
                 drop(longest);
@@ -183,6 +187,12 @@ impl Standby {
         if !kept.is_empty() {
             self.end(kept);
         }
+    }
+
+    /// Counts processes that outlived their end, which nobody waited for, as left behind by this thread: a device that keeps
+    /// them is out of order, whoever finds out.
+    pub(crate) fn adopt_survivors(&self) {
+        adopt(std::mem::take(&mut *self.shared.survivors.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
     /// How many processes are kept: trusted ones, and spare ones.
@@ -259,12 +269,13 @@ impl Standby {
         }
     }
 
-    /// Ends them when nobody measures; here, where nobody else can.
+    /// Lets them be ended while nobody takes times, so that no step waits for it.
     fn end(&self, sessions: Vec<Session>) {
-        if let Err(unsent) = self.chores.send(Chore::End(sessions))
-            && let Chore::End(sessions) = unsent.0
-        {
-            Session::end_all(sessions);
+        self.shared.table().over.extend(sessions);
+        if self.chores.send(Chore::End).is_err() {
+            // Without the thread, here.
+            let over = std::mem::take(&mut self.shared.table().over);
+            Session::end_all(over);
         }
     }
 }
@@ -292,22 +303,27 @@ impl Shared {
                         self.make_spare(&access, count);
                     }
                 }
-                Ok(Chore::End(sessions)) => self.end_beside_others(sessions),
+                Ok(Chore::End) => self.end_beside_others(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let over = self.table().take_kept_since_before(Instant::now().checked_sub(KEPT_FOR));
             if !over.is_empty() {
                 tracing::debug!(processes = over.len(), "processes on standby that nobody asked for are ended");
-                self.end_beside_others(over);
+                self.table().over.extend(over);
+                self.end_beside_others();
             }
         }
     }
 
     /// The end of a context disturbs who takes times as much as its beginning.
-    fn end_beside_others(&self, sessions: Vec<Session>) {
+    fn end_beside_others(&self) {
         let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        Session::end_all(sessions);
+        // Taken only now: whoever needs room meanwhile, ends one of them.
+        let over = std::mem::take(&mut self.table().over);
+        Session::end_all(over);
+        let left = take_survivors();
+        self.survivors.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
     }
 
     /// One more, unless there are as many as are wanted, or room for.
@@ -356,7 +372,11 @@ impl Table {
         Some(self.trusted.remove(found).session)
     }
 
-    fn take_longest_kept(&mut self) -> Option<Session> {
+    /// One that makes room: of those that are of no use any more, or the one that was kept longest.
+    fn take_to_make_room(&mut self) -> Option<Session> {
+        if let Some(over) = self.over.pop() {
+            return Some(over);
+        }
         // Both are in the order in which they came.
         let (trusted, spare) = (self.trusted.first(), self.spare.first());
         match (trusted.map(|kept| kept.since), spare.map(|kept| kept.since)) {
@@ -376,7 +396,7 @@ impl Table {
 
     fn take_all(&mut self) -> Vec<Session> {
         let trusted = self.trusted.drain(..).map(|kept| kept.session);
-        trusted.chain(self.spare.drain(..).map(|kept| kept.session)).collect()
+        trusted.chain(self.spare.drain(..).map(|kept| kept.session)).chain(self.over.drain(..)).collect()
     }
 }
 
