@@ -1,4 +1,6 @@
-//! Prompts: templates in `prompts/`, one folder per agent, rendered over plain views of the protocol's types.
+//! Prompts: templates in `prompts/<agent>/<stage>/`, each stage with a `system.md` and a `user.md`, rendered over plain
+//! views of the protocol's types. What the stages of an agent share lies in the agent's folder, what agents share in
+//! `prompts/shared/`, to be included.
 //!
 //! The templates ship inside the binary. A folder of the user's may replace single files of the same name. Each rendered
 //! prompt carries a version: the hash of the sources of exactly those templates that it was made from, so that two

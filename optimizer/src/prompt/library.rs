@@ -23,6 +23,9 @@ pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 /// Largest template of the user's, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 256 * 1024;
 
+/// Folders between the folder of prompts and a template: the agent's and the stage's.
+const TEMPLATE_DEPTH: u32 = 2;
+
 /// What is said when a reply cannot be used: rendered with every recorded step.
 const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
 
@@ -105,30 +108,26 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    fn system(self) -> &'static str {
-        match self {
-            Self::Plan | Self::Replan => "planner/system.md",
-            Self::Code(_) => "coder/system.md",
-            Self::Diagnose => "verifier/diagnose_system.md",
-            Self::Correct => "verifier/correct_system.md",
-            Self::Judge(_) => "judge/system.md",
+    /// The templates of its system and its user part: a folder for each agent and stage.
+    fn templates(self) -> [&'static str; 2] {
+        macro_rules! stage {
+            ($folder:literal) => {
+                [concat!($folder, "/system.md"), concat!($folder, "/user.md")]
+            };
         }
-    }
-
-    fn user(self) -> &'static str {
         match self {
-            Self::Plan => "planner/user.md",
-            Self::Replan => "planner/replan.md",
-            Self::Code(Stage::Draft) => "coder/draft.md",
-            Self::Code(Stage::RepairCompile) => "coder/repair_compile.md",
-            Self::Code(Stage::RepairRuntime) => "coder/repair_runtime.md",
-            Self::Code(Stage::RepairCorrectness) => "coder/repair_correctness.md",
-            Self::Code(Stage::RepairCompliance) => "coder/repair_compliance.md",
-            Self::Code(Stage::Optimize) => "coder/optimize.md",
-            Self::Diagnose => "verifier/diagnose.md",
-            Self::Correct => "verifier/correct.md",
-            Self::Judge(Skill::FromScratch) => "judge/from_scratch.md",
-            Self::Judge(Skill::Refinement) => "judge/refinement.md",
+            Self::Plan => stage!("planner/plan"),
+            Self::Replan => stage!("planner/replan"),
+            Self::Code(Stage::Draft) => stage!("coder/draft"),
+            Self::Code(Stage::RepairCompile) => stage!("coder/repair_compile"),
+            Self::Code(Stage::RepairRuntime) => stage!("coder/repair_runtime"),
+            Self::Code(Stage::RepairCorrectness) => stage!("coder/repair_correctness"),
+            Self::Code(Stage::RepairCompliance) => stage!("coder/repair_compliance"),
+            Self::Code(Stage::Optimize) => stage!("coder/optimize"),
+            Self::Diagnose => stage!("verifier/diagnose"),
+            Self::Correct => stage!("verifier/correct"),
+            Self::Judge(Skill::FromScratch) => stage!("judge/from_scratch"),
+            Self::Judge(Skill::Refinement) => stage!("judge/refinement"),
         }
     }
 
@@ -185,7 +184,7 @@ impl Prompts {
 
     /// Makes a prompt.
     pub fn render(&self, prompt: Prompt, values: &impl Serialize) -> Result<Rendered, PromptError> {
-        let names = [prompt.system(), prompt.user()];
+        let names = prompt.templates();
         if let Some(seen) = &self.seen {
             let values = Value::from(Serde(values));
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { names, values });
@@ -274,20 +273,20 @@ fn embedded_sources() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The Markdown files of a folder and of its folders, one level deep, in order.
+/// The Markdown files of a folder and of the folders in it, as deep as those of the templates, in order.
 fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
     let unreadable = |path: &Path, source| PromptError::Unreadable { path: path.to_owned(), source };
-    let entries = |path: &Path| -> Result<Vec<PathBuf>, PromptError> {
-        std::fs::read_dir(path)
-            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-            .map_err(|source| unreadable(path, source))
-    };
     let mut files = Vec::new();
-    for path in entries(folder)? {
-        if path.is_dir() {
-            files.extend(entries(&path)?);
-        } else {
-            files.push(path);
+    let mut open = vec![(folder.to_owned(), 0)];
+    while let Some((next, depth)) = open.pop() {
+        let entries = std::fs::read_dir(&next).map_err(|source| unreadable(&next, source))?;
+        for entry in entries {
+            let path = entry.map_err(|source| unreadable(&next, source))?.path();
+            if !path.is_dir() {
+                files.push(path);
+            } else if depth < TEMPLATE_DEPTH {
+                open.push((path, depth + 1));
+            }
         }
     }
     files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
@@ -376,12 +375,12 @@ mod tests {
         all.extend(stages.map(Prompt::Code));
         all.extend([Skill::FromScratch, Skill::Refinement].map(Prompt::Judge));
         for prompt in all {
-            for name in [prompt.system(), prompt.user(), prompt.repair()] {
+            for name in prompt.templates().into_iter().chain([prompt.repair()]) {
                 assert!(prompts.sources.contains_key(name), "{prompt:?} wants {name}");
             }
         }
         for stage in stages {
-            assert_eq!(Prompt::Code(stage).user(), format!("coder/{}.md", stage.as_str()));
+            assert_eq!(Prompt::Code(stage).templates()[1], format!("coder/{}/user.md", stage.as_str()));
         }
     }
 
@@ -391,7 +390,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("shared")).unwrap();
         std::fs::write(folder.path().join("shared/previous_program.md"), "Changed.").unwrap();
         let (before, after) = (Prompts::embedded().unwrap(), Prompts::with_overrides(folder.path()).unwrap());
-        let version = |prompts: &Prompts, prompt: Prompt| prompts.version(&[prompt.system(), prompt.user()]);
+        let version = |prompts: &Prompts, prompt: Prompt| prompts.version(&prompt.templates());
         assert_ne!(version(&before, Prompt::Diagnose), version(&after, Prompt::Diagnose));
         assert_eq!(version(&before, Prompt::Plan), version(&after, Prompt::Plan));
     }
@@ -407,10 +406,10 @@ mod tests {
     #[test]
     fn a_wrong_template_names_itself_and_the_line() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("planner")).unwrap();
-        std::fs::write(folder.path().join("planner/user.md"), "a\n{% if %}").unwrap();
+        std::fs::create_dir_all(folder.path().join("planner/plan")).unwrap();
+        std::fs::write(folder.path().join("planner/plan/user.md"), "a\n{% if %}").unwrap();
         let error = Prompts::with_overrides(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("planner/user.md") && error.contains(":2"), "{error}");
+        assert!(error.contains("planner/plan/user.md") && error.contains(":2"), "{error}");
     }
 
     #[test]
