@@ -13,6 +13,8 @@ mod library;
 mod memory;
 mod view;
 
+use nightshift_protocol::task::CandidateForm;
+
 pub use self::check::PromptProblem;
 pub(crate) use self::check::place_of;
 pub(crate) use self::gpu::GpuProfileView;
@@ -20,5 +22,15 @@ pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered
 pub(crate) use self::memory::MemoryView;
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};
 
-/// Text of the native contract, which every author of a program is shown.
+/// Text of the native contract, which every author of such a program is shown.
 pub const CONTRACT: &str = include_str!("../../worker/include/nightshift.h");
+/// Text of the contract of a program in Python.
+pub const TORCH_CONTRACT: &str = include_str!("../include/model_new.py");
+
+/// The contract of programs of this form.
+pub(crate) fn contract(form: CandidateForm) -> &'static str {
+    match form {
+        CandidateForm::Native => CONTRACT,
+        CandidateForm::Torch => TORCH_CONTRACT,
+    }
+}

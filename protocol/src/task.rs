@@ -36,6 +36,35 @@ impl Target {
     }
 }
 
+/// The form in which the candidates of a task are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum CandidateForm {
+    /// A library behind `nightshift.h`: C++ on the `cpu` target, CUDA C++ on `cuda`.
+    #[default]
+    Native,
+    /// A Python file with a class `ModelNew` that takes the place of the reference's `Model`.
+    Torch,
+}
+
+impl CandidateForm {
+    /// `native` or `torch`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Torch => "torch",
+        }
+    }
+
+    /// Whether it is the native form, which needs no mention.
+    #[must_use]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    pub fn is_native(&self) -> bool {
+        *self == Self::Native
+    }
+}
+
 /// A library of NVIDIA's that a task may allow beside the CUDA runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -319,6 +348,9 @@ pub struct TaskSpec {
     pub description: String,
     /// Hardware target.
     pub target: Target,
+    /// The form in which programs are written. Native by default.
+    #[serde(default, skip_serializing_if = "CandidateForm::is_native")]
+    pub form: CandidateForm,
     /// Reference source, relative to the folder.
     pub reference: String,
     /// Libraries that programs may use beside the CUDA runtime, on the `cuda` target. None by default.

@@ -16,7 +16,7 @@ use self::limits::Grounds;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, schema};
 use crate::knowledge::{Question, Retrieved, retrieve};
-use crate::prompt::{CONTRACT, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView};
+use crate::prompt::{GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
 use crate::reply::extract_json;
 
 mod limits;
@@ -308,7 +308,7 @@ fn common<'a>(
         target: bundle.spec.target.as_str(),
         task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(prepared),
-        contract: CONTRACT,
+        contract: contract(bundle.spec.form),
         hints,
         reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
         operator_shares: grounds.shares.lines(),

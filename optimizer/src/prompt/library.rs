@@ -11,11 +11,13 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use nightshift_protocol::attempt::Stage;
 use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::CandidateForm;
 use rust_embed::RustEmbed;
 use serde::Serialize;
 
 use super::check::{self, PromptProblem, Seen};
 use super::format::fenced;
+use super::view::language;
 
 /// Longest rendered prompt, in bytes, system and user part each.
 pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
@@ -97,8 +99,8 @@ pub enum Prompt {
     Plan,
     /// Planner: a new one.
     Replan,
-    /// Coder, at a stage.
-    Code(Stage),
+    /// Coder, at a stage, for programs of a form.
+    Code(Stage, CandidateForm),
     /// Verifier, of a correct attempt.
     Diagnose,
     /// Verifier, of a failed one.
@@ -118,12 +120,12 @@ impl Prompt {
         match self {
             Self::Plan => stage!("planner/plan"),
             Self::Replan => stage!("planner/replan"),
-            Self::Code(Stage::Draft) => stage!("coder/draft"),
-            Self::Code(Stage::RepairCompile) => stage!("coder/repair_compile"),
-            Self::Code(Stage::RepairRuntime) => stage!("coder/repair_runtime"),
-            Self::Code(Stage::RepairCorrectness) => stage!("coder/repair_correctness"),
-            Self::Code(Stage::RepairCompliance) => stage!("coder/repair_compliance"),
-            Self::Code(Stage::Optimize) => stage!("coder/optimize"),
+            Self::Code(Stage::Draft, _) => stage!("coder/draft"),
+            Self::Code(Stage::RepairCompile, _) => stage!("coder/repair_compile"),
+            Self::Code(Stage::RepairRuntime, _) => stage!("coder/repair_runtime"),
+            Self::Code(Stage::RepairCorrectness, _) => stage!("coder/repair_correctness"),
+            Self::Code(Stage::RepairCompliance, _) => stage!("coder/repair_compliance"),
+            Self::Code(Stage::Optimize, _) => stage!("coder/optimize"),
             Self::Diagnose => stage!("verifier/diagnose"),
             Self::Correct => stage!("verifier/correct"),
             Self::Judge(Skill::FromScratch) => stage!("judge/from_scratch"),
@@ -134,7 +136,7 @@ impl Prompt {
     /// What is said when the reply cannot be used.
     fn repair(self) -> &'static str {
         match self {
-            Self::Code(_) => "shared/repair_code.md",
+            Self::Code(..) => "shared/repair_code.md",
             Self::Plan | Self::Replan | Self::Diagnose | Self::Correct | Self::Judge(_) => "shared/repair_json.md",
         }
     }
@@ -198,7 +200,13 @@ impl Prompts {
 
     /// What is said in the second turn, when the reply to `prompt` cannot be used.
     pub fn repair(&self, prompt: Prompt, problem: &str) -> Result<String, PromptError> {
-        self.one(prompt.repair(), &BTreeMap::from([("problem", problem)]))
+        let form = match prompt {
+            Prompt::Code(_, form) => form,
+            Prompt::Plan | Prompt::Replan | Prompt::Diagnose | Prompt::Correct | Prompt::Judge(_) => {
+                CandidateForm::default()
+            }
+        };
+        self.one(prompt.repair(), &BTreeMap::from([("problem", problem), ("language", language(form))]))
     }
 
     /// The same, keeping what it renders for [`Prompts::problems`].
@@ -372,7 +380,7 @@ mod tests {
             Stage::Optimize,
         ];
         let mut all = vec![Prompt::Plan, Prompt::Replan, Prompt::Diagnose, Prompt::Correct];
-        all.extend(stages.map(Prompt::Code));
+        all.extend(stages.map(|stage| Prompt::Code(stage, CandidateForm::Native)));
         all.extend([Skill::FromScratch, Skill::Refinement].map(Prompt::Judge));
         for prompt in all {
             for name in prompt.templates().into_iter().chain([prompt.repair()]) {
@@ -380,7 +388,10 @@ mod tests {
             }
         }
         for stage in stages {
-            assert_eq!(Prompt::Code(stage).templates()[1], format!("coder/{}/user.md", stage.as_str()));
+            assert_eq!(
+                Prompt::Code(stage, CandidateForm::Torch).templates()[1],
+                format!("coder/{}/user.md", stage.as_str())
+            );
         }
     }
 

@@ -6,7 +6,7 @@ use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::measurement::{CompilerReport, LoopNote, Measurement, Profile};
 use nightshift_protocol::plan::{Plan, PlanVersion, Subtask, TensorContract};
 use nightshift_protocol::step::PreparedTask;
-use nightshift_protocol::task::{ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
+use nightshift_protocol::task::{CandidateForm, ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
 use nightshift_protocol::tune::TuneReport;
 use nightshift_protocol::verdict::{CheckCase, Severity};
 use serde::Serialize;
@@ -37,6 +37,10 @@ pub(crate) struct TaskView {
     title: String,
     description: String,
     target: &'static str,
+    /// `native` or `torch`.
+    form: &'static str,
+    /// The language of programs and of the reference, as the name of a fenced block.
+    language: &'static str,
     libraries: Vec<&'static str>,
     tensors: Vec<TensorView>,
     variants: Vec<String>,
@@ -97,6 +101,8 @@ impl TaskView {
             title: spec.title.clone(),
             description: spec.description.trim().to_owned(),
             target: spec.target.as_str(),
+            form: spec.form.as_str(),
+            language: language(spec.form),
             libraries: spec.libraries.iter().map(|library| library.as_str()).collect(),
             tensors,
             variants,
@@ -114,6 +120,14 @@ impl TaskView {
             call_timeout_ms: spec.limits.call_timeout_ms,
             reference_source: bundle.reference_source.clone(),
         })
+    }
+}
+
+/// The name of a fenced block that holds a program of this form.
+pub(super) fn language(form: CandidateForm) -> &'static str {
+    match form {
+        CandidateForm::Native => "cpp",
+        CandidateForm::Torch => "python",
     }
 }
 
