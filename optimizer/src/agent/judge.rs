@@ -1,7 +1,7 @@
 //! Verifier: rubric and reward. The rules score the evidence, a model scores the engineering, and the reward is computed.
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::attempt::{Attempt, Bound, Stage};
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::plan::PlanVersion;
@@ -31,6 +31,7 @@ pub(super) struct Judge<'a> {
     pub(super) parent_source: Option<&'a ArtifactHash>,
     pub(super) modification: Option<&'a str>,
     pub(super) parent_speedup: Option<Interval>,
+    pub(super) parent_bound: Option<Bound>,
 }
 
 /// What the judge is asked to write. Whatever it says about a total is not read: totals are computed.
@@ -91,6 +92,7 @@ pub(super) async fn judge(
         attempt,
         modification: given.modification,
         parent_speedup: given.parent_speedup,
+        parent_bound: given.parent_bound,
     };
     knowledge::learn(ports, &step, lesson).await?;
     Ok(StepOutput::Judged { rubric, reward, calls })

@@ -93,6 +93,7 @@ fn input(bench: &Bench, name: &str) -> StepInput {
             parent_source: None,
             modification: None,
             parent_speedup: None,
+            parent_bound: None,
         },
         _ => {
             let outcome = if name == "correct" { "incorrect" } else { "correct_faster" };
