@@ -357,6 +357,81 @@ fn beam_writes_several_candidates_at_a_time() {
 }
 
 #[test]
+fn a_group_answers_one_prompt_and_becomes_rows_with_advantages() {
+    let planner = vec![plan("Fewer passes.", &["fewer passes"]).into()];
+    // Each group asks for three replies at once. One without a program is not asked to be mended.
+    let coder = vec![
+        lying().into(),
+        "I would rather not.".into(),
+        right(16).into(),
+        right(8).into(),
+        right(2).into(),
+        forbidden().into(),
+    ];
+    let verifier =
+        vec![honest("stop", "Nothing is left."), honest("stop", "Evaluate it once."), honest("stop", "Rest.")];
+    let judge = vec![rating(3).into(), rating(3).into(), rating(3).into()];
+    let told = run(
+        Wire::Openai,
+        &["--strategy", "group", "--candidates", "3", "--groups", "2"],
+        [planner, coder, verifier, judge],
+    );
+    let asked = told.server.asked("codes");
+    assert!(asked.len() == 6 && asked[..3].iter().all(|body| *body == asked[0]), "the very same, word for word");
+    assert!(asked[3..].iter().all(|body| *body == asked[3]) && asked[0] != asked[3]);
+    let outcomes = told.outcomes();
+    let first = BTreeSet::from(["incorrect", "no_code", "correct_faster"]);
+    assert_eq!(BTreeSet::from_iter(outcomes[..3].iter().copied()), first);
+    assert_eq!(outcomes[3..].iter().filter(|outcome| **outcome == "correct_faster").count(), 2);
+    assert_eq!(told.routes(), ["optimize", "optimize", "optimize", "stop", "stop", "stop"]);
+    assert_eq!(told.stopped(), "attempt_budget");
+    told.assert_best_is_verified();
+    told.assert_costs(&ROLES);
+
+    let out = told.data_dir.join("rows");
+    let args = ["export", "rollouts", "--test-share", "0", "--validation-share", "0", "--out"];
+    expect_exit(nightshift(&told.data_dir).args(args).arg(&out), 0);
+    for skill in ["from_scratch", "refinement"] {
+        let text = std::fs::read_to_string(out.join(format!("trl/{skill}/train.jsonl"))).unwrap();
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let number = |row: &Value, column: &str| row[column].as_f64().unwrap();
+        assert_eq!(rows.len(), 3, "{skill}: {text}");
+        assert!(rows.iter().all(|row| row["group"] == rows[0]["group"] && row["group_size"] == 3));
+        assert!(rows.iter().all(|row| row["prompt"] == rows[0]["prompt"]));
+        let sum: f64 = rows.iter().map(|row| number(row, "advantage")).sum();
+        assert!(sum.abs() < 1e-9, "{skill}: {sum}");
+        let squares: f64 = rows.iter().map(|row| number(row, "advantage").powi(2)).sum();
+        assert!((squares - 2.0).abs() < 1e-9, "{skill}: a deviation of one, as of a sample: {squares}");
+        for (row, other) in rows.iter().zip(rows.iter().skip(1)) {
+            let (reward, advantage) = (
+                number(row, "reward") - number(other, "reward"),
+                number(row, "advantage") - number(other, "advantage"),
+            );
+            assert!(reward * advantage >= 0.0, "the better reward has the larger advantage");
+        }
+    }
+}
+
+#[test]
+fn groups_that_cannot_be_compared_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for wrong in [
+        &["--strategy", "group", "--candidates", "1"][..],
+        &["--strategy", "group", "--candidates", "17"],
+        &["--strategy", "group", "--candidates", "many"],
+        &["--strategy", "group", "--groups", "0"],
+        &["--strategy", "group", "--groups", "101", "--candidates", "2"],
+        &["--strategy", "group", "--groups", "2", "--max-attempts", "8"],
+        &["--groups", "2"],
+    ] {
+        let mut command = nightshift(folder.path());
+        command.args(["run", "row_softmax", "--model", "scripted", "--exit", "--json"]).args(wrong);
+        let error = json_lines(&expect_exit(&mut command, 2)).pop().unwrap();
+        assert_eq!(error["error"]["code"], "usage.invalid", "{wrong:?}: {error}");
+    }
+}
+
+#[test]
 fn a_bundled_example_is_made_faster() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/matmul_bias_relu");
     let bundled = |name: &str| -> Reply { std::fs::read_to_string(folder.join("replies").join(name)).unwrap().into() };

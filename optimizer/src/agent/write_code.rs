@@ -57,6 +57,7 @@ pub(super) async fn write_code(
     // Without a program to start from there is nothing to mend.
     let stage = if parent.is_some() { request.stage } else { Stage::Draft };
     let scope = subtask(&request.plan, request.subtask)?;
+    let group = request.candidate.and_then(|candidate| candidate.group);
     let knowledge = if stage == Stage::Optimize {
         let diagnosis = parent.and_then(|parent| parent.diagnosis.as_ref());
         let about = Question {
@@ -66,7 +67,10 @@ pub(super) async fn write_code(
             bound: diagnosis.map(|diagnosis| diagnosis.bound),
             said: request.modification.as_ref().map_or("", |modification| modification.text.as_str()),
         };
-        retrieve(ports, &step, about).await?
+        // Members of a group see the same notes and lessons: whoever is first pins them for all.
+        let shared = group.map(|first| format!("group{first}"));
+        let step_key = shared.as_deref().unwrap_or(step.step_key);
+        retrieve(ports, &AgentStep { step_key, ..step }, about).await?
     } else {
         Retrieved::default()
     };
@@ -82,13 +86,17 @@ pub(super) async fn write_code(
         new_scope: parent
             .is_some_and(|parent| (parent.plan_version, parent.subtask) != (request.plan.version, request.subtask)),
         modification: request.modification.as_ref(),
-        candidate: request.candidate,
+        candidate: request.candidate.filter(|_| group.is_none()),
         history: &request.history,
         memory: MemoryView::new(&request.memory),
         hints: &request.hints,
         knowledge,
     };
     let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage, form));
+    if group.is_some() {
+        // What is compared with the others is the answer to their prompt, not to one about a first answer.
+        conversation = conversation.with_single_turn();
+    }
     let parse = |reply: &str| {
         let source = extract_program(reply, before.as_deref(), form)
             .map_err(|problem| Unusable { code: problem.code(), message: problem.to_string() })?;
