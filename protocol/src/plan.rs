@@ -75,6 +75,9 @@ pub struct SubtaskLimits {
     /// The speedup of a program that reaches the machine's peaks: no target lies above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline_speedup: Option<f64>,
+    /// Which roof that is: `memory` or `compute`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub roofline_by: String,
 }
 
 /// A plan, as the Planner writes it.

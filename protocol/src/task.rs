@@ -258,13 +258,19 @@ pub struct ShapeVariant {
 }
 
 /// One operator of the reference, in execution order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorSpec {
     /// Name that plans refer to.
     pub name: String,
     /// Class, for example `matmul`, `softmax`, `elementwise`.
     pub class: String,
+    /// Floating-point operations of this operator in one call at the default shape, when known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// Bytes that this operator reads and writes in one call at the default shape, when known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
 }
 
 /// Limits of one candidate process.

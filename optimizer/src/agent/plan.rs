@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::campaign::ModelChoice;
-use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
@@ -19,7 +18,9 @@ use crate::knowledge::{Question, Retrieved, retrieve};
 use crate::prompt::{GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
 use crate::reply::extract_json;
 
+mod estimates;
 mod limits;
+mod roofline;
 mod shares;
 
 /// Most subtasks of a plan.
@@ -97,7 +98,7 @@ pub enum PlanProblem {
         limit: f64,
     },
     /// A target that the machine does not allow.
-    #[error("subtask {subtask} aims at a speedup of {target:.2}, but the roofline allows at most {limit:.2}")]
+    #[error("subtask {subtask} aims at a speedup of {target:.2}, but the roofline allows at most {limit:.2}: {reason}")]
     AboveRoofline {
         /// Number of the subtask, from 1.
         subtask: usize,
@@ -105,6 +106,8 @@ pub enum PlanProblem {
         target: f64,
         /// The limit.
         limit: f64,
+        /// What it follows from.
+        reason: String,
     },
     /// A share that the profile contradicts.
     #[error(
@@ -237,8 +240,12 @@ struct PlanValues<'a> {
     reference_profile: Option<GpuProfileView>,
     /// Share of a call that each operator takes, as far as the names of kernels tell.
     operator_shares: Vec<String>,
-    /// The speedup of a program that reaches the peak of the memory.
-    roofline_speedup: Option<String>,
+    /// Shares of operators in the task's own counts, where no profile tells more.
+    operator_estimates: Vec<String>,
+    /// What no program can be faster than.
+    roofline: Vec<String>,
+    /// What limits nothing, because a number is not known.
+    roofline_unknown: Vec<String>,
     /// Notes and lessons.
     knowledge: Retrieved,
 }
@@ -312,7 +319,9 @@ fn common<'a>(
         hints,
         reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
         operator_shares: grounds.shares.lines(),
-        roofline_speedup: grounds.roofline_speedup.map(significant),
+        operator_estimates: estimates::lines(&bundle.spec),
+        roofline: grounds.roofline.lines(),
+        roofline_unknown: grounds.roofline.unknown.clone(),
         knowledge,
     })
 }
@@ -369,7 +378,7 @@ mod tests {
     use super::*;
 
     fn operators() -> Vec<OperatorSpec> {
-        vec![OperatorSpec { name: "softmax".to_owned(), class: "softmax".to_owned() }]
+        vec![OperatorSpec { name: "softmax".to_owned(), class: "softmax".to_owned(), ..OperatorSpec::default() }]
     }
 
     fn good() -> Plan {

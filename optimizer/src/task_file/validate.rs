@@ -323,6 +323,12 @@ fn operators(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> 
             let message = format!("another operator is called `{}` already: plans refer to names", operator.name);
             return Err(document.error("task.duplicate_name", &path, message));
         }
+        for (key, value) in [("flops", operator.flops), ("bytes", operator.bytes)] {
+            if let Some(value) = value.filter(|value| !value.is_finite() || *value < 0.0) {
+                let message = format!("`{key}` is {value}: leave it out when it is not known");
+                return Err(document.error("task.bad_number", &["operators".into(), i.into(), key.into()], message));
+            }
+        }
     }
     Ok(())
 }
