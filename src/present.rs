@@ -1,5 +1,6 @@
 //! How values look in tables and lines.
 
+pub(crate) mod change;
 pub(crate) mod cost;
 pub(crate) mod gpu;
 pub(crate) mod limits;
