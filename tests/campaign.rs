@@ -10,165 +10,19 @@
 mod agents;
 #[path = "support/binary.rs"]
 mod binary;
+#[path = "support/http_campaign.rs"]
+mod http_campaign;
 #[path = "support/model_server.rs"]
 mod model_server;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use agents::{correction, diagnosis, flattering, forbidden, lying, no_cpp, plan, rating, right, tunable};
 use binary::{expect_exit, json_lines, nightshift};
-use model_server::{INPUT_TOKENS, ModelServer, OUTPUT_TOKENS, Reply, Wire};
+use http_campaign::{ROLES, Told, honest, run, run_task};
+use model_server::{Reply, Wire};
 use serde_json::Value;
-
-/// Endpoints that have replies. The one named `down` has none.
-const ENDPOINTS: [&str; 4] = ["plans", "codes", "verifies", "judges"];
-/// What the roles are called by which these endpoints are asked.
-const ROLES: [&str; 4] = ["planner", "coder", "verifier", "judge"];
-/// Prices that are configured, in dollars per million tokens.
-const INPUT_USD: u64 = 3;
-const OUTPUT_USD: u64 = 20;
-
-/// What a campaign leaves behind.
-struct Told {
-    run: Value,
-    server: ModelServer,
-    data_dir: PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-/// Runs the small task with these replies of each role, and these further arguments.
-fn run(wire: Wire, arguments: &[&str], replies: [Vec<Reply>; 4]) -> Told {
-    let folder = tempfile::tempdir().unwrap();
-    let task = agents::write_task(folder.path(), "gaussian");
-    run_task(&task, wire, arguments, replies)
-}
-
-/// The same with another task.
-fn run_task(task: &Path, wire: Wire, arguments: &[&str], replies: [Vec<Reply>; 4]) -> Told {
-    let server = ModelServer::start(wire, ENDPOINTS.into_iter().zip(replies));
-    let folder = tempfile::tempdir().unwrap();
-    let data_dir = folder.path().join("data");
-    let mut config = format!("prices = '{}'\n", folder.path().join("prices.toml").display());
-    let mut prices = String::new();
-    for endpoint in ENDPOINTS.into_iter().chain(["down"]) {
-        let (kind, base_url) = (wire.kind(), server.base_url(endpoint));
-        write!(config, "[models.{endpoint}]\nkind = \"{kind}\"\nbase_url = \"{base_url}\"\nretry_delay_ms = 1\n")
-            .unwrap();
-        write!(
-            prices,
-            "[[price]]\nmodel = \"{endpoint}/m\"\ninput_usd = {INPUT_USD}.0\noutput_usd = {OUTPUT_USD}.0\n\
-             as_of = \"2026-01\"\n"
-        )
-        .unwrap();
-    }
-    // A role of the configuration, beside those of the command line.
-    config += "[roles.judge]\nmodel = \"judges/m\"\ntemperature = 0.0\n";
-    let config_file = folder.path().join("config.toml");
-    std::fs::write(&config_file, config).unwrap();
-    std::fs::write(folder.path().join("prices.toml"), prices).unwrap();
-    let command = |arguments: &[&str]| {
-        let mut command = nightshift(&data_dir);
-        command.arg("--config").arg(&config_file).args(arguments);
-        command
-    };
-    let models = ["--model", "verifies/m", "--planner-model", "plans/m", "--coder-model", "down/m,codes/m"];
-    let mut running = command(&["run"]);
-    running.arg(task).args(models).args(["--allow-unsandboxed", "--exit"]).args(arguments);
-    expect_exit(&mut running, 0);
-    let runs = json_lines(&expect_exit(&mut command(&["list", "runs", "--json"]), 0));
-    let id = runs[0]["items"][0]["id"].as_str().expect("a run").to_owned();
-    let run = json_lines(&expect_exit(&mut command(&["show", &id, "--json"]), 0)).remove(0);
-    Told { run, server, data_dir, _folder: folder }
-}
-
-impl Told {
-    fn attempts(&self) -> &Vec<Value> {
-        self.run["view"]["attempts"].as_array().unwrap()
-    }
-
-    fn each<'a>(&'a self, pick: impl Fn(&'a Value) -> &'a Value) -> Vec<&'a str> {
-        self.attempts().iter().map(|attempt| pick(attempt).as_str().unwrap_or("none")).collect()
-    }
-
-    fn stages(&self) -> Vec<&str> {
-        self.each(|attempt| &attempt["stage"])
-    }
-
-    fn outcomes(&self) -> Vec<&str> {
-        self.each(|attempt| &attempt["outcome"])
-    }
-
-    fn routes(&self) -> Vec<&str> {
-        self.each(|attempt| &attempt["route"]["route"])
-    }
-
-    fn stopped(&self) -> &str {
-        self.run["view"]["stop_reason"]["kind"].as_str().unwrap()
-    }
-
-    fn estimate(&self, number: usize) -> f64 {
-        self.attempts()[number - 1]["measurement"]["speedup"]["estimate"].as_f64().unwrap()
-    }
-
-    /// The best attempt went up the whole ladder, and no faster one was right.
-    fn assert_best_is_verified(&self) {
-        assert_eq!(self.run["summary"]["status"], "completed");
-        let number = self.run["view"]["best_attempt"].as_u64().expect("a best attempt");
-        let best = &self.attempts()[usize::try_from(number).unwrap() - 1];
-        for answer in ["compiled", "numerically_correct", "contract_compliant", "fast"] {
-            assert_eq!(best["verdict"][answer], "pass", "{answer}: {:#}", best["verdict"]);
-        }
-        assert_eq!(best["outcome"], "correct_faster");
-        assert!(best["measurement"].is_object() && best["confirmation"].is_object(), "confirmed in a fresh process");
-        assert_eq!(self.run["summary"]["digest"]["best_attempt"], number);
-        assert_eq!(self.run["summary"]["digest"]["best_confirmed"], true);
-        for attempt in self.attempts().iter().filter(|attempt| !is_right(attempt)) {
-            assert!(attempt["confirmation"].is_null(), "what is not right is never confirmed: {attempt:#}");
-            assert_ne!(attempt["number"], number);
-            assert_eq!(attempt["reward"]["reward"].as_f64(), Some(0.0), "and earns nothing");
-        }
-    }
-
-    /// Calls of a role that began a conversation.
-    fn first_turns(&self, role: &str) -> usize {
-        let calls = self.attempts().iter().flat_map(|attempt| attempt["calls"].as_array().unwrap());
-        calls.filter(|call| call["role"] == role && call["turn"] == 1).count()
-    }
-
-    /// Every reply was asked for, and each role paid for its own ones.
-    fn assert_costs(&self, roles: &[&str]) {
-        assert_eq!(self.server.left(), BTreeMap::new(), "replies that nobody asked for");
-        let by_role: BTreeMap<&str, &Value> =
-            self.run["cost"].as_array().unwrap().iter().map(|cost| (cost["role"].as_str().unwrap(), cost)).collect();
-        assert_eq!(by_role.keys().copied().collect::<BTreeSet<_>>(), roles.iter().copied().collect());
-        for (role, endpoint) in ROLES.into_iter().zip(ENDPOINTS).filter(|(role, _)| roles.contains(role)) {
-            let cost = by_role[role];
-            let calls = cost["calls"].as_u64().unwrap();
-            assert_eq!(cost["models"][format!("{endpoint}/m")], calls, "{role}: {cost:#}");
-            assert!(calls >= 1 && calls <= u64::try_from(self.server.asked(endpoint).len()).unwrap());
-            assert_eq!((&cost["unpriced_calls"], &cost["uncounted_calls"]), (&Value::from(0), &Value::from(0)));
-            assert_eq!(cost["input_tokens"], calls * INPUT_TOKENS);
-            assert_eq!(cost["output_tokens"], calls * OUTPUT_TOKENS);
-            let price = calls * (INPUT_TOKENS * INPUT_USD + OUTPUT_TOKENS * OUTPUT_USD);
-            assert_eq!(cost["price_microusd"], price, "{role}: {cost:#}");
-            // Only the Coder has a model before the one that answers; a repair turn goes to who answered.
-            let fallback_calls = if role == "coder" { self.first_turns(role) } else { 0 };
-            assert_eq!(cost["fallback_calls"], fallback_calls, "{role}");
-        }
-        assert!(!self.server.asked("down").is_empty());
-    }
-}
-
-fn is_right(attempt: &Value) -> bool {
-    attempt["outcome"].as_str().is_some_and(|outcome| outcome.starts_with("correct"))
-}
-
-/// A diagnosis that rests on what was measured.
-fn honest(route: &str, modification: &str) -> Reply {
-    diagnosis(route, modification, "speedup").into()
-}
 
 /// Every route, and every way in which a model can be of no help.
 fn every_route(wire: Wire) {
@@ -340,8 +194,9 @@ fn beam_writes_several_candidates_at_a_time() {
     );
     assert_eq!(told.stages(), ["draft", "draft", "optimize", "optimize"]);
     let outcomes = told.outcomes();
-    assert_eq!(BTreeSet::from_iter(&outcomes[..2]), BTreeSet::from_iter(&["incorrect", "correct_faster"]));
-    assert_eq!(BTreeSet::from_iter(&outcomes[2..]), BTreeSet::from_iter(&["not_compliant", "correct_faster"]));
+    let seen = |round: &[&str]| round.iter().map(|outcome| (*outcome).to_owned()).collect::<BTreeSet<_>>();
+    let wanted = |failure: &str| BTreeSet::from([failure.to_owned(), "correct_faster".to_owned()]);
+    assert_eq!((seen(&outcomes[..2]), seen(&outcomes[2..])), (wanted("incorrect"), wanted("not_compliant")));
     assert_eq!(told.routes(), ["optimize", "optimize", "stop", "stop"]);
     assert_eq!(told.stopped(), "attempt_budget");
     let right_one = outcomes.iter().position(|outcome| *outcome == "correct_faster").unwrap() + 1;
@@ -381,7 +236,7 @@ fn a_group_answers_one_prompt_and_becomes_rows_with_advantages() {
     assert!(asked[3..].iter().all(|body| *body == asked[3]) && asked[0] != asked[3]);
     let outcomes = told.outcomes();
     let first = BTreeSet::from(["incorrect", "no_code", "correct_faster"]);
-    assert_eq!(BTreeSet::from_iter(outcomes[..3].iter().copied()), first);
+    assert_eq!(outcomes[..3].iter().copied().collect::<BTreeSet<_>>(), first);
     assert_eq!(outcomes[3..].iter().filter(|outcome| **outcome == "correct_faster").count(), 2);
     assert_eq!(told.routes(), ["optimize", "optimize", "optimize", "stop", "stop", "stop"]);
     assert_eq!(told.stopped(), "attempt_budget");
@@ -439,7 +294,7 @@ fn a_bundled_example_is_made_faster() {
     let told = run_task(
         &folder,
         Wire::Openai,
-        &["--max-attempts", "2"],
+        &["--max-attempts", "2", "--max-variants", "0"],
         [vec![bundled("plan.md")], programs.to_vec(), vec![honest("stop", "Nothing is left.")], vec![rating(4).into()]],
     );
     assert_eq!(told.stages(), ["draft", "repair_correctness"]);

@@ -138,9 +138,9 @@ fn answer(
     log.lock().expect("the log").push(asked);
     // The client may leave at any time, and leaves an endless reply for certain.
     let _ = match reply {
-        Reply::Text(text) => send(&mut stream, wire, &text, end_of(wire, "stop", "end_turn")),
-        Reply::CutOff(text) => send(&mut stream, wire, &text, end_of(wire, "length", "max_tokens")),
-        Reply::Refusal => send(&mut stream, wire, "", end_of(wire, "content_filter", "refusal")),
+        Reply::Text(text) => send(&mut stream, wire, &text, &end_of(wire, "stop", "end_turn")),
+        Reply::CutOff(text) => send(&mut stream, wire, &text, &end_of(wire, "length", "max_tokens")),
+        Reply::Refusal => send(&mut stream, wire, "", &end_of(wire, "content_filter", "refusal")),
         Reply::Endless => endless(&mut stream, wire),
         Reply::Status(status) => fail(&mut stream, status),
     };
@@ -168,14 +168,14 @@ fn read(stream: &TcpStream) -> Option<(Asked, bool)> {
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-fn send(stream: &mut TcpStream, wire: Wire, text: &str, end: String) -> std::io::Result<()> {
+fn send(stream: &mut TcpStream, wire: Wire, text: &str, end: &str) -> std::io::Result<()> {
     let mut whole = HEAD.to_owned();
     whole += &start_of(wire);
     let characters: Vec<char> = text.chars().collect();
     for piece in characters.chunks(PIECE_CHARS) {
         whole += &piece_of(wire, &piece.iter().collect::<String>());
     }
-    whole += &end;
+    whole += end;
     stream.write_all(whole.as_bytes())
 }
 
