@@ -99,7 +99,7 @@ fn every_attack_in_cuda_is_caught_and_no_honest_program_is_refused() -> TestResu
 #[test]
 fn every_attack_in_python_is_caught_and_no_honest_program_is_suspected() -> TestResult {
     let (attacks, benign) = (programs("attack_torch")?, programs("benign_torch")?);
-    assert!(attacks.len() >= 45 && benign.len() >= 8, "the corpora are not where they should be");
+    assert!(attacks.len() >= 55 && benign.len() >= 8, "the corpora are not where they should be");
     let mut wrong = Vec::new();
     for (name, source) in &attacks {
         let expected = source.lines().next().and_then(|line| line.strip_prefix("# expect: ")).unwrap_or("nothing");
@@ -140,6 +140,9 @@ fn what_is_suspicious_in_python_is_told_and_refuses_nothing() {
         ("shown[(1,)](x); n = x.sum().item()", "looks_at_values"),
         ("torch.manual_seed(0)", "seeds"),
         ("s = torch.cuda.Stream()", "own_stream"),
+        ("S = torch.cuda.Stream; s = S()", "own_stream"),
+        ("x = x.to(torch.bfloat16)", "precision"),
+        ("x = x.type(torch.float16)", "precision"),
         ("x = x.half()", "precision"),
         ("print(x)", "prints"),
         ("pass", "unused_kernel"),
@@ -159,6 +162,8 @@ fn a_finding_in_cuda_within_python_has_its_line_in_the_file() {
     let found = screen_torch(source);
     let found: Vec<(&str, Option<u32>)> = violations(&found).iter().map(|f| (f.code.as_str(), f.line)).collect();
     assert_eq!(found, [("processes", Some(6))]);
+    let pooled = screen_torch(&source.replace("fork();", "auto s = at::cuda::getStreamFromPool();"));
+    assert!(pooled.iter().any(|finding| finding.code == "own_stream" && finding.line == Some(6)), "{pooled:?}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn every_mistake_about_a_gpu_has_its_code_and_its_place() -> TestResult {
 #[test]
 fn a_form_that_nobody_can_verify_is_refused_with_its_place() -> TestResult {
     let reference = "reference = \"reference.cpp\"";
-    let error = error_of(reference, &format!("form = \"torch\"\nreference = \"model.py\""))?;
+    let error = error_of(reference, "form = \"torch\"\nreference = \"model.py\"")?;
     assert_eq!((error.code(), error.line()), ("task.form_unverified", Some(6)), "{error}");
     assert!(error.message().contains("leave `form` out"), "{error}");
     let unknown = error_of(reference, &format!("form = \"tourch\"\n{reference}"))?;

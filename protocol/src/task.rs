@@ -59,7 +59,6 @@ impl CandidateForm {
 
     /// Whether it is the native form, which needs no mention.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
     pub fn is_native(&self) -> bool {
         *self == Self::Native
     }

@@ -141,7 +141,7 @@ async fn every_stage_bears_every_behaviour() {
             }
             match behaviour {
                 "lying" => claims_count_for_nothing(&of, &held),
-                "injecting" => nobody_listens(stage, &of, &held).await,
+                "injecting" => Box::pin(nobody_listens(stage, &of, &held)).await,
                 _ => {}
             }
             covered.insert((stage, behaviour));

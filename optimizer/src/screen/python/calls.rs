@@ -18,6 +18,13 @@ pub(super) fn findings(program: &Program<'_>, found: &mut Vec<Finding>) {
         "call" => called(program, place.node, found),
         "assignment" | "augmented_assignment" => assigned(program, place.node, found),
         "delete_statement" => assigned_to(program, place.node, found),
+        // The grammar takes `type(x).sum = f` for the declaration of a type.
+        "type_alias_statement" => {
+            let target = text(place.node, program.source).strip_prefix("type").unwrap_or_default();
+            if target.trim_start().starts_with('(') {
+                found.push(patched(program, place.node));
+            }
+        }
         "try_statement" => fallback(program, place.node, found),
         _ => {}
     });
@@ -36,6 +43,10 @@ fn named(program: &Program<'_>, place: &Place<'_, '_>, found: &mut Vec<Finding>)
     if place.node.kind() == "attribute" {
         let attribute = place.node.child_by_field_name("attribute").map_or("", |name| text(name, program.source));
         found.extend(names::of_attribute(attribute).map(|meaning| said(meaning, attribute, place.line())));
+        let object = place.node.child_by_field_name("object");
+        if attribute == "__dict__" && object.is_some_and(|object| is_foreign(program, object)) {
+            found.push(patched(program, place.node));
+        }
     }
     if is_inner || is_name_of || place.field == Some("attribute") {
         return;
@@ -51,6 +62,11 @@ fn named(program: &Program<'_>, place: &Place<'_, '_>, found: &mut Vec<Finding>)
         // An alias of such a function is as good as the function.
         if !program.paths.defines(name) && !is_bound(place) && !is_parameter(place, program.source) {
             found.extend(names::of_built_in(name).map(|meaning| said(meaning, name, place.line())));
+            let is_called = parent.kind() == "call" && place.field == Some("function");
+            if matches!(name, "getattr" | "setattr" | "delattr") && !is_called {
+                let message = format!("`{name}` is handed on, which hides what it is done to");
+                found.push(finding("dynamic_code", Severity::Violation, message, place.line()));
+            }
         }
     }
 }
@@ -63,7 +79,7 @@ fn called(program: &Program<'_>, node: Node<'_>, found: &mut Vec<Finding>) {
     };
     let first = arguments.named_child(0);
     match text(function, program.source) {
-        "getattr" if !arguments.named_child(1).is_some_and(|name| literal(name, program.source).is_some()) => {
+        "getattr" if arguments.named_child(1).is_none_or(|name| literal(name, program.source).is_none()) => {
             let message = "`getattr` with a name that is computed hides what is called".to_owned();
             found.push(finding("dynamic_code", Severity::Violation, message, line_of(node)));
         }
@@ -71,6 +87,13 @@ fn called(program: &Program<'_>, node: Node<'_>, found: &mut Vec<Finding>) {
             let Some(first) = first else { return };
             if is_foreign(program, first) {
                 found.push(patched(program, first));
+            }
+        }
+        // `torch.cuda.__setattr__(...)`, `object.__setattr__(torch.cuda, ...)`
+        name if name.ends_with(".__setattr__") || name.ends_with(".__delattr__") => {
+            let object = function.child_by_field_name("object");
+            for changed in object.into_iter().chain(first).filter(|node| is_foreign(program, *node)) {
+                found.push(patched(program, changed));
             }
         }
         _ => {
@@ -105,7 +128,10 @@ fn assigned_to(program: &Program<'_>, target: Node<'_>, found: &mut Vec<Finding>
         }
         _ => None,
     };
-    if object.is_some_and(|object| is_foreign(program, object)) {
+    let attribute = target.child_by_field_name("attribute").map_or("", |name| text(name, program.source));
+    let is_class =
+        attribute == "__class__" || object.is_some_and(|object| text(object, program.source).starts_with("type("));
+    if is_class || object.is_some_and(|object| is_foreign(program, object)) {
         found.push(patched(program, target));
     }
 }

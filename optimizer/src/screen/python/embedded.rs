@@ -41,9 +41,18 @@ fn is_code(content: &str) -> bool {
     SIGNS.iter().any(|sign| content.contains(sign))
 }
 
+/// Streams that the caller does not know of.
+const POOLED_STREAMS: [&str; 2] = ["getStreamFromPool", "getStreamFromExternal"];
+
 /// What the screening of native programs finds, at the lines of this file.
 fn screened(content: &str, first_line: u32, found: &mut Vec<Finding>) {
     let libraries: BTreeSet<CudaLibrary> = CudaLibrary::ALL.into_iter().collect();
+    for (line, code) in (first_line..).zip(strip_comments_and_strings(content).lines()) {
+        if let Some(name) = POOLED_STREAMS.iter().find(|name| code.contains(*name)) {
+            let message = format!("`{name}`: the current stream has to wait for what is queued there");
+            found.push(finding("own_stream", Severity::Warning, message, line));
+        }
+    }
     for mut finding in screen(content, Target::Cuda, &libraries) {
         let place = finding.line.map_or(0, |line| line.saturating_sub(1));
         let line = usize::try_from(place).ok().and_then(|at| content.lines().nth(at)).unwrap_or_default();
@@ -137,18 +146,14 @@ pub(super) fn stripped(tree: &Tree, source: &str) -> String {
         at = range.end;
         if node.kind() == "string" {
             let content = text(node, source);
-            match literal(node, source).filter(|content| is_code(content)) {
-                Some(code) => {
-                    out.push_str("\"\"\"");
-                    let code = strip_comments_and_strings(&code);
-                    // The text must not be left before its end.
-                    out.push_str(&code.replace("\"\"\"", "\"\""));
-                    out.push_str("\"\"\"");
-                }
-                None => {
-                    out.push_str("\"\"");
-                    out.extend(content.chars().filter(|c| *c == '\n'));
-                }
+            if let Some(code) = literal(node, source).filter(|content| is_code(content)) {
+                out.push_str("\"\"\"");
+                // The text must not be left before its end.
+                out.push_str(&strip_comments_and_strings(&code).replace("\"\"\"", "\"\""));
+                out.push_str("\"\"\"");
+            } else {
+                out.push_str("\"\"");
+                out.extend(content.chars().filter(|c| *c == '\n'));
             }
         }
     });

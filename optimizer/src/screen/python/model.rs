@@ -8,7 +8,7 @@ use super::super::finding;
 use super::Program;
 use super::paths::is_parameter;
 
-/// Methods by which a class stands between PyTorch and its callers.
+/// Methods by which a class stands between `PyTorch` and its callers.
 const INTERCEPTING: [&str; 2] = ["__torch_function__", "__torch_dispatch__"];
 
 /// A class of the program.

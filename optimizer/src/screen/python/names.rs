@@ -97,6 +97,7 @@ const MODULES: &[Rule] = &[
         "looks at the objects, frames or modules of its caller",
         &["gc", "inspect", "sys", "traceback", "tracemalloc", "builtins", "atexit", "weakref", "ast", "dis"],
     ),
+    ("patches", Violation, "puts something else in the place of what others use", &["unittest", "mock", "wrapt"]),
     ("clocks", Violation, "looks at clocks", &["time", "timeit", "datetime", "cProfile", "profile"]),
 ];
 
@@ -278,7 +279,7 @@ pub(super) fn of_import(path: &str) -> Option<Meaning> {
 /// Of a dotted path.
 pub(super) fn of_path(path: &str) -> Option<Meaning> {
     let is_below = |name: &&str| path == *name || path.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.'));
-    PATHS.iter().find(|(.., names)| names.iter().any(|name| is_below(&name))).map(meaning)
+    PATHS.iter().find(|(.., names)| names.iter().any(&is_below)).map(meaning)
 }
 
 /// Of a function that everybody has.
