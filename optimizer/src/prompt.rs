@@ -7,20 +7,24 @@
 //! results can be told apart by what the models were told.
 
 mod check;
+mod error;
 mod format;
 mod gpu;
 mod library;
 mod memory;
+mod task;
 mod view;
 
 use nightshift_protocol::task::CandidateForm;
 
 pub use self::check::PromptProblem;
 pub(crate) use self::check::place_of;
+pub use self::error::PromptError;
 pub(crate) use self::gpu::GpuProfileView;
-pub use self::library::{MAX_PROMPT_BYTES, Prompt, PromptError, Prompts, Rendered};
+pub use self::library::{MAX_PROMPT_BYTES, Prompt, Prompts, Rendered};
 pub(crate) use self::memory::MemoryView;
-pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView, TaskView};
+pub(crate) use self::task::TaskView;
+pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView};
 
 /// Text of the native contract, which every author of such a program is shown.
 pub const CONTRACT: &str = include_str!("../../worker/include/nightshift.h");

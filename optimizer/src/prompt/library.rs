@@ -10,14 +10,14 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use nightshift_protocol::attempt::Stage;
 use nightshift_protocol::rubric::Skill;
-use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::CandidateForm;
 use rust_embed::RustEmbed;
 use serde::Serialize;
 
 use super::check::{self, PromptProblem, Seen};
+use super::error::PromptError;
 use super::format::fenced;
-use super::view::language;
+use super::task::language;
 
 /// Longest rendered prompt, in bytes, system and user part each.
 pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
@@ -34,63 +34,6 @@ const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
 #[derive(RustEmbed)]
 #[folder = "../prompts"]
 struct Embedded;
-
-/// The templates cannot be used, or a prompt cannot be made from them.
-#[derive(Debug, thiserror::Error)]
-pub enum PromptError {
-    /// A file of the user's folder cannot be read.
-    #[error("the prompt template {path} cannot be read", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A file that replaces nothing: most likely a slip of the pen.
-    #[error("the prompt template {path} replaces none: known are {known}", path = path.display())]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// The names that can be replaced.
-        known: String,
-    },
-    /// A template is wrong, or does not fit its values.
-    #[error("the prompt template `{name}` cannot be rendered: {detail}")]
-    Template {
-        /// The template.
-        name: String,
-        /// The cause with its line.
-        detail: String,
-    },
-    /// The result is longer than the limit.
-    #[error("the prompt from `{name}` has {bytes} bytes; at most {MAX_PROMPT_BYTES} are sent")]
-    TooLarge {
-        /// The template.
-        name: String,
-        /// Its size.
-        bytes: usize,
-    },
-}
-
-impl PromptError {
-    /// Stable code, documented in `docs/errors.md`.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unreadable { .. } => "config.prompt_unreadable",
-            Self::Unknown { .. } => "config.prompt_unknown",
-            Self::Template { .. } => "config.prompt_template",
-            Self::TooLarge { .. } => "task.prompt_too_large",
-        }
-    }
-}
-
-impl From<PromptError> for StepFailure {
-    fn from(error: PromptError) -> Self {
-        Self::fatal(error.code(), error.to_string())
-    }
-}
 
 /// Which prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
