@@ -246,8 +246,9 @@ pub(crate) fn plan_limits(limits: &SubtaskLimits) -> String {
         (limits.amdahl_speedup, "by Amdahl's law at most"),
         (limits.roofline_speedup, roof),
     ];
+    let said = said.into_iter().chain([(limits.wanted_target, "held down to that from a target of")]);
     let said: Vec<String> =
-        said.into_iter().filter_map(|(speedup, what)| speedup.map(|speedup| format!("{what} {speedup:.2}x"))).collect();
+        said.filter_map(|(speedup, what)| speedup.map(|speedup| format!("{what} {speedup:.2}x"))).collect();
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 

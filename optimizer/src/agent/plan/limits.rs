@@ -13,7 +13,7 @@ use super::shares::Shares;
 /// How far an expectation may lie above the one before it: estimates are no measurements.
 const ORDER_SLACK: f64 = 1.02;
 /// How far a target may lie above a limit.
-const TARGET_SLACK: f64 = 1.05;
+pub(super) const TARGET_SLACK: f64 = 1.05;
 /// How far an estimated share may lie outside of what the profile shows.
 const SHARE_SLACK: f64 = 0.05;
 
@@ -49,7 +49,15 @@ pub(super) fn write_down(plan: &mut Plan, grounds: &Grounds) {
             subtask.time_share = Some(measured.low);
         }
         let share = subtask.time_share;
+        let roof = grounds.roofline.limit();
+        // A live model's plan was refused before; a script's goes on with what this machine allows.
+        let above = roof.filter(|floor| subtask.target_speedup.is_some_and(|target| floor.is_passed_by(target)));
+        let wanted_target = above.and(subtask.target_speedup);
+        if let Some(floor) = above {
+            subtask.target_speedup = Some(floor.speedup);
+        }
         let limits = SubtaskLimits {
+            wanted_target,
             share_from: match (share, measured) {
                 (None, _) => String::new(),
                 (Some(_), Some(_)) => "profile".to_owned(),
@@ -57,8 +65,8 @@ pub(super) fn write_down(plan: &mut Plan, grounds: &Grounds) {
             },
             expected_speedup: share.zip(subtask.expected_gain).map(|(share, gain)| amdahl(share, gain)),
             amdahl_speedup: share.and_then(amdahl_limit),
-            roofline_speedup: grounds.roofline.limit().map(|floor| floor.speedup),
-            roofline_by: grounds.roofline.limit().map_or_else(String::new, |floor| floor.by.as_str().to_owned()),
+            roofline_speedup: roof.map(|floor| floor.speedup),
+            roofline_by: roof.map_or_else(String::new, |floor| floor.by.as_str().to_owned()),
         };
         subtask.limits = (limits != SubtaskLimits::default()).then_some(limits);
     }
@@ -123,7 +131,7 @@ pub(super) fn check_machine(plan: &Plan, grounds: &Grounds) -> Result<(), PlanPr
             return Err(PlanProblem::UnlikeProfile { subtask: number, share, low: range.low, high: range.high });
         }
         if let Some((target, floor)) = subtask.target_speedup.zip(grounds.roofline.limit())
-            && target > floor.speedup * TARGET_SLACK
+            && floor.is_passed_by(target)
         {
             let (limit, reason) = (floor.speedup, floor.reason.clone());
             return Err(PlanProblem::AboveRoofline { subtask: number, target, limit, reason });
@@ -211,5 +219,19 @@ mod tests {
         assert!(limits.expected_speedup.is_some_and(|speedup| (speedup - 2.0).abs() < 1e-12));
         assert_eq!(limits.amdahl_speedup, Some(4.0));
         assert_eq!((limits.roofline_speedup, limits.roofline_by.as_str()), (Some(9.0), "memory"));
+        assert_eq!(limits.wanted_target, None);
+    }
+
+    #[test]
+    fn a_script_for_another_machine_is_held_to_what_this_one_allows() {
+        let grounds = Grounds { roofline: Roofline::at(Roof::Compute, 9.0), shares: Shares::default() };
+        let mut plan = plan(vec![subtask(&["a"], None, None, Some(20.0)), subtask(&["b"], None, None, Some(9.2))]);
+        write_down(&mut plan, &grounds);
+        let told: Vec<(Option<f64>, Option<f64>)> = plan
+            .subtasks
+            .iter()
+            .map(|subtask| (subtask.target_speedup, subtask.limits.as_ref().and_then(|limits| limits.wanted_target)))
+            .collect();
+        assert_eq!(told, [(Some(9.0), Some(20.0)), (Some(9.2), None)]);
     }
 }

@@ -6,6 +6,8 @@ use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{Target, TaskSpec};
 
+use super::limits::TARGET_SLACK;
+
 /// A roof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Roof {
@@ -30,6 +32,13 @@ pub(super) struct Floor {
     pub(super) speedup: f64,
     /// What it follows from.
     pub(super) reason: String,
+}
+
+impl Floor {
+    /// Whether a target lies above it, by more than peaks are known.
+    pub(super) fn is_passed_by(&self, target: f64) -> bool {
+        target > self.speedup * TARGET_SLACK
+    }
 }
 
 /// Both roofs, as far as they are known.
