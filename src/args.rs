@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
+use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::Target;
 
@@ -238,12 +238,16 @@ pub(crate) struct Run {
     /// Replans of a run
     #[arg(long, value_name = "N")]
     pub(crate) max_replans: Option<u32>,
-    /// How a run searches: stitch, forge, or beam
+    /// How a run searches: stitch, forge, beam, or group
     #[arg(long, value_name = "NAME", default_value = DEFAULT_STRATEGY, value_parser = strategy)]
     pub(crate) strategy: String,
-    /// Candidates that are written at the same time, with a strategy that does so
+    /// Candidates that are written at the same time, with a strategy that does so: those of a round of `beam`, the answers
+    /// to one prompt of `group`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CANDIDATES_PER_ROUND)))]
     pub(crate) candidates: Option<u32>,
+    /// Groups of answers after which a run with `--strategy group` stops
+    #[arg(long, value_name = "N", conflicts_with = "max_attempts", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
+    pub(crate) groups: Option<u32>,
     /// Values of a program's tunables that are tried; 0 tries none
     #[arg(long, value_name = "N")]
     pub(crate) max_variants: Option<u32>,

@@ -1,5 +1,6 @@
 //! How values look in tables and lines.
 
+pub(crate) mod change;
 pub(crate) mod cost;
 pub(crate) mod gpu;
 pub(crate) mod limits;
@@ -235,13 +236,19 @@ pub(crate) fn cost<'a>(views: impl Iterator<Item = &'a RunView>) -> String {
 
 /// What a subtask can give, in brackets.
 pub(crate) fn plan_limits(limits: &SubtaskLimits) -> String {
+    let roof = match limits.roofline_by.as_str() {
+        "memory" => "by the roofline of the memory at most",
+        "compute" => "by the roofline of the arithmetic at most",
+        _ => "by the roofline at most",
+    };
     let said = [
         (limits.expected_speedup, "expected"),
         (limits.amdahl_speedup, "by Amdahl's law at most"),
-        (limits.roofline_speedup, "by the roofline at most"),
+        (limits.roofline_speedup, roof),
     ];
+    let said = said.into_iter().chain([(limits.wanted_target, "held down to that from a target of")]);
     let said: Vec<String> =
-        said.into_iter().filter_map(|(speedup, what)| speedup.map(|speedup| format!("{what} {speedup:.2}x"))).collect();
+        said.filter_map(|(speedup, what)| speedup.map(|speedup| format!("{what} {speedup:.2}x"))).collect();
     if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 

@@ -165,6 +165,10 @@ fn a_fleet_is_steered(site: &Site) {
     for run in &runs {
         Site::wait(|| (site.status(run) == "cancelled").then_some(()));
     }
+    for over in [&runs[0], &campaign] {
+        let refused = expect_exit(site.command(&["priority", over, "3"]).arg("--json"), 4);
+        assert_eq!(error_code(&refused), "run.over", "a priority has no effect any more");
+    }
     let retried = site.json(&["retry", "--status", "cancelled", "--yes"], 7);
     assert_eq!(retried["refused"].as_array().unwrap().len(), 3, "a run that was cancelled stays cancelled: {retried}");
     archive(site, &campaign, &runs[0]);

@@ -32,7 +32,9 @@ pub use self::change::{Change, Changed, ClaimRequest, DeviceLane, Report, Report
 pub use self::error::StoreError;
 use self::error::mismatch;
 pub use self::kept::{ArtifactProgress, ModelCallRecord, TokenRecord};
-pub use self::knowledge::{KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, ScoreRecord};
+pub use self::knowledge::{
+    BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, ScoreRecord,
+};
 pub use self::read::{PageRequest, StoreGauges};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
 pub use self::server::{Notice, Pulse, ServerRecord};

@@ -188,13 +188,14 @@ impl Agents {
                     correct::correct(self, ports, step, given).await
                 }
             }
-            StepInput::Judge { task, plan, attempt, parent_source, modification, parent_speedup } => {
+            StepInput::Judge { task, plan, attempt, parent_source, modification, parent_speedup, parent_bound } => {
                 let judge = judge::Judge {
                     task,
                     plan,
                     attempt,
                     parent_source: parent_source.as_ref(),
                     parent_speedup: *parent_speedup,
+                    parent_bound: *parent_bound,
                     modification: modification.as_deref(),
                 };
                 judge::judge(self, ports, step, judge).await

@@ -8,7 +8,7 @@ pub mod lesson;
 pub mod note;
 pub mod select;
 
-use nightshift_engine::store::{KnowledgeStore, LessonQuery, StoreError};
+use nightshift_engine::store::{BoundFrom, KnowledgeStore, LessonQuery, StoreError};
 use nightshift_protocol::attempt::Bound;
 use nightshift_protocol::plan::Subtask;
 use nightshift_protocol::step::{PreparedTask, StepFailure};
@@ -58,6 +58,9 @@ pub struct RetrievedLesson {
     pub operator_class: String,
     /// What limited the program before.
     pub bound: String,
+    /// Who said so: `diagnosis` or `plan`. What was pinned before it was kept came from plans.
+    #[serde(default = "by_plan")]
+    pub bound_from: String,
     /// The device.
     pub device: String,
     /// Whether it was learned on a device of this model.
@@ -68,6 +71,10 @@ pub struct RetrievedLesson {
     pub gain: f64,
     /// Whether it is surely more than noise.
     pub certain: bool,
+}
+
+fn by_plan() -> String {
+    BoundFrom::Plan.as_str().to_owned()
 }
 
 /// What a prompt is about.

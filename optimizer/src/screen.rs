@@ -13,18 +13,21 @@ mod lexer;
 mod macros;
 mod names;
 mod names_cuda;
+mod python;
 mod rules;
 mod streams;
 
 use std::collections::BTreeSet;
 
-use nightshift_protocol::task::{CudaLibrary, Target};
+use nightshift_protocol::task::{CandidateForm, CudaLibrary, Target, TaskSpec};
 use nightshift_protocol::verdict::{Finding, Severity};
 use tree_sitter::Parser;
 
 use facts::Facts;
 use lexer::Lexeme;
 use macros::{Macro, TokenKind};
+
+pub use python::{screen_torch, strip_python};
 
 /// Largest source that is screened, in bytes. A larger one is a violation: it cannot be looked at.
 pub const MAX_SCREENED_BYTES: usize = 1024 * 1024;
@@ -40,7 +43,25 @@ struct Setting<'a> {
     written: &'a str,
 }
 
-/// What the source of a candidate for `target` shows, gravest first. `libraries` are those that the task allows.
+/// What the source of a candidate of this task shows, gravest first.
+#[must_use]
+pub fn screen_candidate(source: &str, spec: &TaskSpec) -> Vec<Finding> {
+    match spec.form {
+        CandidateForm::Native => screen(source, spec.target, &spec.libraries),
+        CandidateForm::Torch => screen_torch(source),
+    }
+}
+
+/// The source of a candidate of this form for a judge that must not be talked to.
+#[must_use]
+pub fn strip_candidate(source: &str, form: CandidateForm) -> String {
+    match form {
+        CandidateForm::Native => strip_comments_and_strings(source),
+        CandidateForm::Torch => strip_python(source),
+    }
+}
+
+/// What the source of a native candidate for `target` shows, gravest first. `libraries` are those that the task allows.
 #[must_use]
 pub fn screen(source: &str, target: Target, libraries: &BTreeSet<CudaLibrary>) -> Vec<Finding> {
     if source.len() > MAX_SCREENED_BYTES {

@@ -13,6 +13,7 @@ mod forge;
 mod gain;
 mod gate;
 mod goal;
+mod group;
 mod history;
 mod memory;
 mod modification;
@@ -46,8 +47,11 @@ use self::state::RunState;
 /// The strategy of a campaign that names none.
 pub const DEFAULT_STRATEGY: &str = "stitch";
 
+/// Fewest answers to the same prompt that can be compared.
+const MIN_GROUP: u32 = 2;
+
 /// Every strategy, the default first.
-static STRATEGIES: &[&dyn Strategy] = &[&stitch::Stitch, &forge::Forge, &beam::Beam];
+static STRATEGIES: &[&dyn Strategy] = &[&stitch::Stitch, &forge::Forge, &beam::Beam, &group::Group];
 
 /// How a run searches. Pure: what it is asked, it answers from the state alone.
 trait Strategy: Sync {
@@ -77,6 +81,12 @@ trait Strategy: Sync {
         true
     }
 
+    /// Whether attempts that begin together are given the very same prompt, and answer it in one reply. Without it, each
+    /// is told which of the candidates it is, and may mend a reply that cannot be used.
+    fn same_prompt(&self) -> bool {
+        false
+    }
+
     /// The attempts that begin under the plan in force.
     fn begin(&self, run: &RunState) -> Vec<Opening>;
 
@@ -100,6 +110,12 @@ pub fn is_known(name: &str) -> bool {
 #[must_use]
 pub fn known() -> Vec<(&'static str, &'static str)> {
     STRATEGIES.iter().map(|strategy| (strategy.name(), strategy.about())).collect()
+}
+
+/// Fewest candidates that a round of this strategy may have: answers that are to be compared are two at least.
+#[must_use]
+pub fn min_candidates(name: &str) -> u32 {
+    if find(name).is_some_and(Strategy::same_prompt) { MIN_GROUP } else { 1 }
 }
 
 /// The names of every strategy, for a message.

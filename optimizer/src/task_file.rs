@@ -18,6 +18,7 @@ use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskSpec};
 pub use error::TaskError;
 pub use folder::{REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder};
 use locate::Document;
+pub use validate::{FORM_UNVERIFIED, unverified_form};
 
 /// Largest `task.toml`, in bytes.
 pub const MAX_TASK_FILE_BYTES: usize = 256 * 1024;

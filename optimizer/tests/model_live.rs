@@ -4,6 +4,8 @@
 
 #[path = "model_live/agents.rs"]
 mod agents;
+#[path = "model_live/behaviours.rs"]
+mod behaviours;
 #[path = "model_live/budget.rs"]
 mod budget;
 #[path = "model_live/chain.rs"]

@@ -6,6 +6,7 @@ mod strategy {
     pub(crate) mod facts;
     pub(crate) mod failures;
     pub(crate) mod forge;
+    pub(crate) mod group;
     pub(crate) mod memory;
     pub(crate) mod order;
     pub(crate) mod people;

@@ -108,6 +108,19 @@ fn every_mistake_about_a_gpu_has_its_code_and_its_place() -> TestResult {
 }
 
 #[test]
+fn a_form_that_nobody_can_verify_is_refused_with_its_place() -> TestResult {
+    let reference = "reference = \"reference.cpp\"";
+    let error = error_of(reference, "form = \"torch\"\nreference = \"model.py\"")?;
+    assert_eq!((error.code(), error.line()), ("task.form_unverified", Some(6)), "{error}");
+    assert!(error.message().contains("leave `form` out"), "{error}");
+    let unknown = error_of(reference, &format!("form = \"tourch\"\n{reference}"))?;
+    assert_eq!(unknown.code(), "task.malformed", "{unknown}");
+    let native = parse_spec(&GOOD.replace(reference, &format!("form = \"native\"\n{reference}")), "task.toml")?;
+    assert_eq!(serde_json::to_value(&native)?.get("form"), None, "what is as usual is not stored");
+    Ok(())
+}
+
+#[test]
 fn short_floats_are_for_gpus() -> TestResult {
     let x = "name = \"x\", dtype = \"f32\"";
     for short in ["f16", "bf16"] {

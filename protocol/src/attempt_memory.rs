@@ -55,6 +55,9 @@ pub struct Candidate {
     pub number: u32,
     /// How many there are.
     pub of: u32,
+    /// The first attempt of a group whose members are given the very same prompt; none where each is told which one it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
 }
 
 /// What earlier attempts have shown, bounded in size.

@@ -13,6 +13,7 @@ pub mod budget;
 pub mod campaign;
 pub mod cost;
 pub mod cuda_build;
+pub mod device_peaks;
 pub mod error;
 pub mod gpu_text;
 pub mod id;

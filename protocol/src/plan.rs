@@ -75,6 +75,12 @@ pub struct SubtaskLimits {
     /// The speedup of a program that reaches the machine's peaks: no target lies above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline_speedup: Option<f64>,
+    /// Which roof that is: `memory` or `compute`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub roofline_by: String,
+    /// The target that the plan had, where the roofline held it down: a script was written for another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted_target: Option<f64>,
 }
 
 /// A plan, as the Planner writes it.

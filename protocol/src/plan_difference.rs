@@ -90,6 +90,12 @@ impl PlanDifference {
         Self { from: old.version, to: new.version, changes, subtasks }
     }
 
+    /// What each version does differently from the one before it.
+    #[must_use]
+    pub fn of_versions(plans: &[PlanVersion]) -> Vec<Self> {
+        plans.iter().zip(plans.iter().skip(1)).map(|(before, after)| Self::between(before, after)).collect()
+    }
+
     /// Whether the plans are the same.
     #[must_use]
     pub fn is_empty(&self) -> bool {

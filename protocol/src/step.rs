@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::ArtifactHash;
-use crate::attempt::{Attempt, BuildReport, CheckReport, Diagnosis, Stage};
+use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis, Stage};
 use crate::attempt_memory::{AttemptMemory, Candidate, Correction, Modification};
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{Interval, Measurement, Profile};
@@ -332,6 +332,9 @@ pub enum StepInput {
         /// The speedup of its parent, when that was timed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent_speedup: Option<Interval>,
+        /// What limited the program before, when that was diagnosed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent_bound: Option<Bound>,
     },
 }
 

@@ -36,6 +36,34 @@ impl Target {
     }
 }
 
+/// The form in which the candidates of a task are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum CandidateForm {
+    /// A library behind `nightshift.h`: C++ on the `cpu` target, CUDA C++ on `cuda`.
+    #[default]
+    Native,
+    /// A Python file with a class `ModelNew` that takes the place of the reference's `Model`.
+    Torch,
+}
+
+impl CandidateForm {
+    /// `native` or `torch`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Torch => "torch",
+        }
+    }
+
+    /// Whether it is the native form, which needs no mention.
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        *self == Self::Native
+    }
+}
+
 /// A library of NVIDIA's that a task may allow beside the CUDA runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -229,13 +257,19 @@ pub struct ShapeVariant {
 }
 
 /// One operator of the reference, in execution order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorSpec {
     /// Name that plans refer to.
     pub name: String,
     /// Class, for example `matmul`, `softmax`, `elementwise`.
     pub class: String,
+    /// Floating-point operations of this operator in one call at the default shape, when known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<f64>,
+    /// Bytes that this operator reads and writes in one call at the default shape, when known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
 }
 
 /// Limits of one candidate process.
@@ -319,6 +353,9 @@ pub struct TaskSpec {
     pub description: String,
     /// Hardware target.
     pub target: Target,
+    /// The form in which programs are written. Native by default.
+    #[serde(default, skip_serializing_if = "CandidateForm::is_native")]
+    pub form: CandidateForm,
     /// Reference source, relative to the folder.
     pub reference: String,
     /// Libraries that programs may use beside the CUDA runtime, on the `cuda` target. None by default.

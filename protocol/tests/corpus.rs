@@ -72,6 +72,8 @@ fn campaigns_and_runs_are_read_as_they_were_stored() {
 #[test]
 fn a_judge_step_that_was_stored_before_it_knew_the_parents_speedup_is_read() {
     let stored = include_str!("corpus/step_input/judge_before_parent_speedup.json");
-    let StepInput::Judge { parent_speedup, .. } = serde_json::from_str(stored).unwrap() else { panic!("no judge") };
-    assert_eq!(parent_speedup, None);
+    let StepInput::Judge { parent_speedup, parent_bound, .. } = serde_json::from_str(stored).unwrap() else {
+        panic!("no judge")
+    };
+    assert_eq!((parent_speedup, parent_bound), (None, None));
 }

@@ -17,7 +17,7 @@ pub(crate) struct Prompts {
 pub(crate) enum PromptsCommand {
     /// Render every prompt on recorded steps, and name unknown variables by file and line
     Check {
-        /// Templates that replace those of the same name, as in `prompts/` of the sources
+        /// Templates that replace those of the same name, as in `prompts/` of the sources: `AGENT/STAGE/user.md`
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },

@@ -23,6 +23,8 @@ use crate::resolve;
 
 /// Most characters of an event's facts in one line.
 const MAX_LINE_CHARS: usize = 160;
+/// Characters of a prompt's version that are shown, as `prompts check` shows them.
+const VERSION_CHARS: usize = 12;
 /// Pages of a log that one command reads.
 const MAX_PAGES: u32 = 100_000;
 
@@ -281,7 +283,8 @@ fn parts(output: &StepOutput) -> Vec<(String, ArtifactHash)> {
 fn texts_of(calls: &[ModelCallSummary]) -> Vec<(String, ArtifactHash)> {
     let mut texts = Vec::new();
     for call in calls {
-        texts.push((format!("prompt, turn {}", call.turn), call.prompt.clone()));
+        let version: String = call.prompt_version.chars().take(VERSION_CHARS).collect();
+        texts.push((format!("prompt, turn {} (templates {version})", call.turn), call.prompt.clone()));
         texts.push((format!("reply of {}, turn {}", call.model, call.turn), call.reply.clone()));
     }
     texts

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use nightshift_optimizer::strategy::{
+    DEFAULT_CANDIDATES_PER_ROUND, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, min_candidates,
+};
 use nightshift_protocol::campaign::KnowledgeUse;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::TaskGoal;
@@ -32,6 +35,7 @@ pub(super) struct Campaign {
 }
 
 pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
+    let (max_attempts, candidates_per_round) = groups(&args)?;
     let models = models::models(context, &args.models)?;
     let tasks = args.tasks.iter().map(|text| task(text)).collect::<Result<Vec<_>>>()?;
     unique(&tasks)?;
@@ -48,10 +52,10 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         models,
         goal: TaskGoal {
             target_speedup: args.target_speedup,
-            max_attempts: args.max_attempts,
+            max_attempts,
             max_replans: args.max_replans,
             max_variants: args.max_variants,
-            candidates_per_round: args.candidates,
+            candidates_per_round,
             ..TaskGoal::default()
         },
         strategy: args.strategy,
@@ -62,6 +66,31 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         always_new: args.follow.new,
     };
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await
+}
+
+/// Attempts of a run and candidates of a round: so many groups are so many times as many attempts.
+fn groups(args: &Run) -> Result<(Option<u32>, Option<u32>)> {
+    let refused = |message: String| Err(Failure::new("usage.invalid", message));
+    let fewest = min_candidates(&args.strategy);
+    if args.candidates.is_some_and(|candidates| candidates < fewest) {
+        return refused(format!(
+            "--candidates has to be from {fewest} to {MAX_CANDIDATES_PER_ROUND} with --strategy {}, whose candidates are \
+             compared with each other",
+            args.strategy
+        ));
+    }
+    let Some(groups) = args.groups else { return Ok((args.max_attempts, args.candidates)) };
+    if fewest < 2 {
+        return refused(format!("--groups belongs to --strategy group, and this is --strategy {}", args.strategy));
+    }
+    let size = args.candidates.unwrap_or(DEFAULT_CANDIDATES_PER_ROUND);
+    match groups.saturating_mul(size) {
+        attempts if attempts <= MAX_ATTEMPTS => Ok((Some(attempts), Some(size))),
+        attempts => refused(format!(
+            "{groups} groups of {size} are {attempts} attempts; a run has {MAX_ATTEMPTS} at most: lower --groups or \
+             --candidates"
+        )),
+    }
 }
 
 /// What makes a folder a task.

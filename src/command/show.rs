@@ -1,10 +1,15 @@
 //! `nightshift show`: a campaign, a run, or one attempt of a run.
 
+use std::collections::BTreeMap;
+
 use nightshift_protocol::api::{CampaignDetail, RunDetail};
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::cost;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::score::AttemptScore;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::Named;
 use crate::connect::{Purpose, Session};
@@ -163,6 +168,8 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
             output.text(&printable(&format!("warning: {}: {}", warning.code, warning.message)))?;
         }
     }
+    // An older server does not compare them.
+    let differences = PlanDifference::of_versions(&detail.view.plans);
     for (index, plan) in detail.view.plans.iter().enumerate() {
         let reason = plan.reason.as_ref().map_or_else(String::new, |reason| format!(" (because {reason})"));
         output.text(&printable(&format!("\nplan {}{reason}: {}", plan.version, plan.plan.summary)))?;
@@ -171,9 +178,9 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
             let limits = subtask.limits.as_ref().map_or_else(String::new, present::plan_limits);
             output.text(&printable(&format!("  {}. {} [{scope}]{limits}", index + 1, subtask.title)))?;
         }
-        if let Some(before) = index.checked_sub(1).and_then(|before| detail.view.plans.get(before)) {
-            output.text(&format!("  against plan {}:", before.version))?;
-            for line in PlanDifference::between(before, plan).lines() {
+        if let Some(difference) = index.checked_sub(1).and_then(|before| differences.get(before)) {
+            output.text(&format!("  against plan {}:", difference.from))?;
+            for line in difference.lines() {
                 output.text(&printable(&format!("    {line}")))?;
             }
         }
@@ -181,6 +188,9 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
     if !detail.view.attempts.is_empty() {
         output.text("")?;
         output.text(&attempts(context, detail))?;
+        for line in present::change::gains(&detail.view.attempts) {
+            output.text(&printable(&line))?;
+        }
     }
     if !summary.digest.scripted {
         output.text(&format!("cost: {}", present::cost(std::iter::once(&detail.view))))?;
@@ -193,6 +203,15 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
         output.text(&printable(&format!("open: {} ({}): {why}", step.key, step.status.as_str())))?;
     }
     Ok(())
+}
+
+/// What the API gives, with what is computed from it.
+#[derive(Serialize)]
+struct With<'a, T> {
+    #[serde(flatten)]
+    shown: &'a T,
+    #[serde(flatten)]
+    more: BTreeMap<&'static str, Value>,
 }
 
 fn attempts(context: &Context, detail: &RunDetail) -> String {
@@ -226,7 +245,10 @@ fn attempts(context: &Context, detail: &RunDetail) -> String {
 fn attempt(context: &Context, attempt: &Attempt, later: &[AttemptScore], source: Option<&[u8]>) -> Result<()> {
     let output = context.output;
     if output.is_json() {
-        return output.json(attempt);
+        let later: Vec<&AttemptScore> = later.iter().filter(|score| score.attempt == attempt.number).collect();
+        let cost = cost::by_role(&attempt.calls);
+        let more = BTreeMap::from([("later_scores", json!(later)), ("cost", json!(cost))]);
+        return output.json(&With { shown: attempt, more });
     }
     for line in attempt_lines(attempt, later) {
         output.text(&printable(&line))?;
@@ -249,6 +271,7 @@ fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
             attempt.parent.map_or_else(|| "none".to_owned(), |parent| parent.to_string()),
         ),
     ];
+    lines.extend(present::change::asked(attempt));
     let verdict = &attempt.verdict;
     lines.push(format!(
         "compiled: {}, numerically correct: {}, contract compliant: {}, fast: {}, share of time in own code: {}",
@@ -303,10 +326,7 @@ fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
         let line = finding.line.map_or_else(String::new, |line| format!(" (line {line})"));
         lines.push(format!("finding: {}: {}{line}", finding.code, finding.message));
     }
-    if let Some(diagnosis) = &attempt.diagnosis {
-        lines.push(format!("critical issue: {}", diagnosis.critical_issue));
-        lines.push(format!("modification: {}", diagnosis.modification));
-    }
+    lines.extend(present::change::said(attempt));
     lines.extend(present::score::lines(attempt, later));
     if let Some(first) = attempt.calls.first() {
         let from = if first.scripted { "scripted, written beforehand" } else { first.model.as_str() };
@@ -315,6 +335,11 @@ fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
             present::count(attempt.calls.len(), "call"),
             present::price(attempt.calls.iter())
         ));
+        if !first.scripted {
+            lines.extend(
+                present::cost::lines(&cost::by_role(&attempt.calls)).into_iter().map(|line| format!("  {line}")),
+            );
+        }
     }
     if let Some(decision) = &attempt.route {
         lines.push(format!("then: {}: {}", decision.route.as_str(), decision.reason));

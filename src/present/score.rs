@@ -1,7 +1,7 @@
 //! Rubric and rewards of an attempt, line by line.
 
 use nightshift_protocol::attempt::Attempt;
-use nightshift_protocol::rubric::{JudgeOpinion, Rubric, RubricScores};
+use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, RubricScores};
 use nightshift_protocol::score::{AttemptScore, RewardTerm};
 
 /// The names of the scores for people, with where each stands.
@@ -20,7 +20,7 @@ pub(crate) fn lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
         lines.extend(rubric_lines(rubric));
     }
     if let Some(reward) = &attempt.reward {
-        lines.push(format!("reward: {:.3} (version {})", reward.reward, reward.version));
+        lines.extend(reward_lines(reward));
     }
     for score in later.iter().filter(|score| score.attempt == attempt.number) {
         let scored = &score.scored;
@@ -36,6 +36,25 @@ pub(crate) fn lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
     lines
 }
 
+/// The reward, and what it was computed from.
+fn reward_lines(reward: &RewardBreakdown) -> Vec<String> {
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    let rubric = match reward.rubric_total {
+        Some(total) => format!("rubric {total} of 20 with a weight of {:.3}", reward.lambda),
+        None => "no rubric, so the base alone".to_owned(),
+    };
+    vec![
+        format!("reward: {:.3} (version {})", reward.reward, reward.version),
+        format!(
+            "  from: correct {}, grave cheat {}, speedup {:.3}; base {:.3}; {rubric}",
+            yes(reward.correct),
+            yes(reward.major_hacking),
+            reward.speedup,
+            reward.base
+        ),
+    ]
+}
+
 fn rubric_lines(rubric: &Rubric) -> Vec<String> {
     let (judge, total) = match &rubric.judge {
         JudgeOpinion::Rated { scores, .. } => (Some(scores), format!("{} of 20", scores.total())),
@@ -47,6 +66,9 @@ fn rubric_lines(rubric: &Rubric) -> Vec<String> {
         let reason =
             rubric.rule_reasons.get(index).and_then(|reason| reason.split_once(": ")).map_or("", |(_, why)| why);
         lines.push(format!("  {name}: rules {}, judge {by_judge}; {reason}", of(&rubric.rules)));
+    }
+    if rubric.rule_major_hacking {
+        lines.push("  rules: a grave cheat was found".to_owned());
     }
     match &rubric.judge {
         JudgeOpinion::Rated { reasons, major_hacking, .. } => {
@@ -67,6 +89,24 @@ fn term(term: &RewardTerm) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reward_is_shown_with_everything_that_went_in() {
+        let reward = RewardBreakdown {
+            version: 1,
+            correct: true,
+            major_hacking: false,
+            speedup: 1.5,
+            rubric_total: Some(17),
+            lambda: 0.5,
+            base: 0.7,
+            reward: 1.125,
+        };
+        let lines = reward_lines(&reward).join("\n");
+        assert!(lines.contains("1.125") && lines.contains("speedup 1.500; base 0.700; rubric 17 of 20"), "{lines}");
+        let alone = reward_lines(&RewardBreakdown { rubric_total: None, ..reward }).join("\n");
+        assert!(alone.contains("no rubric, so the base alone"), "{alone}");
+    }
 
     #[test]
     fn an_absent_judge_is_said_and_never_shown_as_a_number() {

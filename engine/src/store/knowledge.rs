@@ -33,6 +33,32 @@ pub struct NoteRecord {
     pub architectures: Vec<String>,
 }
 
+/// Who said what limited a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundFrom {
+    /// Its diagnosis, from what was measured.
+    Diagnosis,
+    /// The plan, which expected it.
+    Plan,
+}
+
+impl BoundFrom {
+    /// The stored and printed name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Diagnosis => "diagnosis",
+            Self::Plan => "plan",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Diagnosis, Self::Plan].into_iter().find(|from| from.as_str() == name)
+    }
+}
+
 /// What a change to a program brought, measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LessonRecord {
@@ -46,6 +72,8 @@ pub struct LessonRecord {
     pub operator_class: String,
     /// What limited the program before, or `unknown`.
     pub bound: String,
+    /// Who said so.
+    pub bound_from: BoundFrom,
     /// The device.
     pub device: String,
     /// What was changed, in a sentence or two.

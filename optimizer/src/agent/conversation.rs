@@ -74,6 +74,8 @@ pub(super) struct Conversation<'a> {
     prompt: Prompt,
     /// Tries of the step that may ask anew after an unusable reply.
     max_tries: u32,
+    /// Replies that each of them asks for.
+    turns_per_try: u32,
     schema: Option<Value>,
     /// Who asks.
     role: Option<AgentRole>,
@@ -100,7 +102,17 @@ struct Asked<'a> {
 impl<'a> Conversation<'a> {
     pub(super) fn new(agents: &'a Agents, ports: &'a dyn AgentPorts, step: AgentStep<'a>, prompt: Prompt) -> Self {
         let role = AgentRole::of(step.input.kind());
-        Self { agents, ports, step, prompt, max_tries: 1, schema: None, role, calls: Vec::new() }
+        Self {
+            agents,
+            ports,
+            step,
+            prompt,
+            max_tries: 1,
+            turns_per_try: TURNS_PER_TRY,
+            schema: None,
+            role,
+            calls: Vec::new(),
+        }
     }
 
     /// Asks for a JSON object of this schema.
@@ -112,6 +124,12 @@ impl<'a> Conversation<'a> {
     /// Allows so many tries of the step to ask anew after an unusable reply.
     pub(super) fn with_max_tries(mut self, max_tries: u32) -> Self {
         self.max_tries = max_tries;
+        self
+    }
+
+    /// Asks once: a reply that cannot be used is not asked to be mended.
+    pub(super) fn with_single_turn(mut self) -> Self {
+        self.turns_per_try = 1;
         self
     }
 
@@ -155,7 +173,7 @@ impl<'a> Conversation<'a> {
             let first_turn = earlier_tries * TURNS_PER_TRY + 1;
             request.earlier.clear();
             let mut fresh = false;
-            for turn in first_turn..first_turn + TURNS_PER_TRY {
+            for turn in first_turn..first_turn + self.turns_per_try {
                 request.call_name = call_name(self.step.step_key, turn);
                 let turn = match self.turn(&chain, &mut asked_first, &request, &rendered, turn).await {
                     Ok(turn) => turn,

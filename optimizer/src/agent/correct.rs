@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::conversation::{Conversation, Unusable};
 use super::diagnose::Diagnose;
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, schema, subtask};
-use crate::prompt::{AttemptView, CONTRACT, MachineView, MemoryView, Prompt, SubtaskView, TaskView};
+use crate::prompt::{AttemptView, MachineView, MemoryView, Prompt, SubtaskView, TaskView, contract};
 use crate::reply::extract_json;
 
 /// Longest text of a correction, in bytes.
@@ -41,7 +41,7 @@ pub(super) async fn correct(
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(given.prepared),
-        contract: CONTRACT,
+        contract: contract(bundle.spec.form),
         subtask: SubtaskView::new(subtask(given.plan, given.attempt.subtask)?),
         attempt: AttemptView::new(given.attempt, source),
         history: given.history,

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::campaign::ModelChoice;
-use nightshift_protocol::gpu_text::significant;
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::plan::{Plan, PlanVersion};
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepOutput};
@@ -13,13 +12,17 @@ use nightshift_protocol::task::{DType, OperatorSpec, TaskBundle, TaskSpec};
 use serde::Serialize;
 
 use self::limits::Grounds;
+pub use self::problem::PlanProblem;
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, schema};
 use crate::knowledge::{Question, Retrieved, retrieve};
-use crate::prompt::{CONTRACT, GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView};
+use crate::prompt::{GpuProfileView, MachineView, MemoryView, PlanView, Prompt, TaskView, contract};
 use crate::reply::extract_json;
 
+mod estimates;
 mod limits;
+mod problem;
+mod roofline;
 mod shares;
 
 /// Most subtasks of a plan.
@@ -33,109 +36,6 @@ const MAX_TEXT_BYTES: usize = 8_000;
 
 /// Tries of the step, each with its repair turn, before a run is given up for want of a plan.
 const MAX_TRIES: u32 = 2;
-
-/// Why a plan cannot be used. The text is made for the repair turn.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum PlanProblem {
-    /// Too few or too many.
-    #[error("a plan has 1 to {MAX_SUBTASKS} subtasks, this one has {0}")]
-    Subtasks(usize),
-    /// A field without content.
-    #[error("`{0}` is empty")]
-    Empty(String),
-    /// A name that the task does not have.
-    #[error("subtask {subtask} names the operator `{name}`; the task has {known}")]
-    UnknownOperator {
-        /// Number of the subtask, from 1.
-        subtask: usize,
-        /// The unknown name.
-        name: String,
-        /// The task's operators.
-        known: String,
-    },
-    /// A word that means nothing here.
-    #[error("`{field}` is `{value}`; it has to be memory, compute, latency, launch or host")]
-    Bottleneck {
-        /// The field.
-        field: String,
-        /// Its value.
-        value: String,
-    },
-    /// A number that is no speedup.
-    #[error("`{0}` is not a speedup: it has to be a positive number or null")]
-    Speedup(String),
-    /// A number that is no share.
-    #[error("`{0}` is not a share of the time: it has to be a number from 0 to 1, or null")]
-    Share(String),
-    /// Subtasks that are not in order.
-    #[error(
-        "subtask {later} is expected to make the whole program {speedup:.2} times as fast and stands behind subtask \
-         {earlier} with {least:.2}, by Amdahl's law from `time_share` and `expected_gain`: order subtasks by what they \
-         give to the whole program"
-    )]
-    Order {
-        /// Number of the subtask that gives less, from 1.
-        earlier: usize,
-        /// What it gives.
-        least: f64,
-        /// Number of the one behind it that gives more.
-        later: usize,
-        /// What that gives.
-        speedup: f64,
-    },
-    /// A target that the shares do not allow.
-    #[error(
-        "subtask {subtask} aims at a speedup of {target:.2}, but by Amdahl's law it and those before it can give at most \
-         {limit:.2} by their `time_share`"
-    )]
-    AboveAmdahl {
-        /// Number of the subtask, from 1.
-        subtask: usize,
-        /// Its target.
-        target: f64,
-        /// The limit.
-        limit: f64,
-    },
-    /// A target that the machine does not allow.
-    #[error("subtask {subtask} aims at a speedup of {target:.2}, but the roofline allows at most {limit:.2}")]
-    AboveRoofline {
-        /// Number of the subtask, from 1.
-        subtask: usize,
-        /// Its target.
-        target: f64,
-        /// The limit.
-        limit: f64,
-    },
-    /// A share that the profile contradicts.
-    #[error(
-        "`time_share` of subtask {subtask} is {share:.2}, but the profile of the reference shows {low:.2} to {high:.2}"
-    )]
-    UnlikeProfile {
-        /// Number of the subtask, from 1.
-        subtask: usize,
-        /// What the plan says.
-        share: f64,
-        /// The least that it can be.
-        low: f64,
-        /// The most that it can be.
-        high: f64,
-    },
-    /// A border that contradicts the task.
-    #[error("subtask {subtask} has the tensor `{name}` at its border as {given}; the task has it as {known}")]
-    Border {
-        /// Number of the subtask, from 1.
-        subtask: usize,
-        /// The tensor.
-        name: String,
-        /// What the plan says of it.
-        given: String,
-        /// What the task says of it.
-        known: String,
-    },
-    /// Text or list beyond the limits.
-    #[error("`{0}` is too long")]
-    TooLong(String),
-}
 
 /// Whether a plan can be carried out. Operators are looked up only when the task lists them.
 pub fn validate_plan(plan: &Plan, operators: &[OperatorSpec]) -> Result<(), PlanProblem> {
@@ -237,8 +137,12 @@ struct PlanValues<'a> {
     reference_profile: Option<GpuProfileView>,
     /// Share of a call that each operator takes, as far as the names of kernels tell.
     operator_shares: Vec<String>,
-    /// The speedup of a program that reaches the peak of the memory.
-    roofline_speedup: Option<String>,
+    /// Shares of operators in the task's own counts, where no profile tells more.
+    operator_estimates: Vec<String>,
+    /// What no program can be faster than.
+    roofline: Vec<String>,
+    /// What limits nothing, because a number is not known.
+    roofline_unknown: Vec<String>,
     /// Notes and lessons.
     knowledge: Retrieved,
 }
@@ -308,11 +212,13 @@ fn common<'a>(
         target: bundle.spec.target.as_str(),
         task: TaskView::new(bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(prepared),
-        contract: CONTRACT,
+        contract: contract(bundle.spec.form),
         hints,
         reference_profile: prepared.profile.as_deref().map(GpuProfileView::new),
         operator_shares: grounds.shares.lines(),
-        roofline_speedup: grounds.roofline_speedup.map(significant),
+        operator_estimates: estimates::lines(&bundle.spec),
+        roofline: grounds.roofline.lines(),
+        roofline_unknown: grounds.roofline.unknown.clone(),
         knowledge,
     })
 }
@@ -369,7 +275,7 @@ mod tests {
     use super::*;
 
     fn operators() -> Vec<OperatorSpec> {
-        vec![OperatorSpec { name: "softmax".to_owned(), class: "softmax".to_owned() }]
+        vec![OperatorSpec { name: "softmax".to_owned(), class: "softmax".to_owned(), ..OperatorSpec::default() }]
     }
 
     fn good() -> Plan {

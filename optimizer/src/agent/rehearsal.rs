@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use nightshift_engine::store::KnowledgeStore;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
@@ -15,13 +16,17 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::model_call::ModelCallSummary;
 use nightshift_protocol::models::ModelPlan;
 use nightshift_protocol::step::{StepFailure, StepInput};
+use nightshift_protocol::time::TimestampMs;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
 
+use self::shelf::{RecordedRetrieval, Shelf};
 use super::conversation::call_name;
 use super::{AgentPorts, AgentStep, Agents, AgentsConfig, AnsweredCall};
 use crate::model::Catalog;
 use crate::prompt::{PromptProblem, Prompts, place_of};
+
+mod shelf;
 
 /// What the model answers: no program, no plan, no diagnosis, no rating.
 const UNUSABLE: &str = "I would rather talk about something else.";
@@ -44,6 +49,9 @@ struct Recording {
     run_input: RunInput,
     input: StepInput,
     artifacts: BTreeMap<ArtifactHash, String>,
+    /// Notes and lessons that it was given; none where the campaign did without.
+    #[serde(default)]
+    retrieved: Option<RecordedRetrieval>,
 }
 
 /// The prompts of one recorded step.
@@ -97,11 +105,12 @@ pub async fn rehearse(prompts: Prompts) -> Result<Rehearsal, StepFailure> {
 }
 
 async fn one(agents: &Agents, name: &str, recording: Recording) -> Result<RehearsedStep, PromptProblem> {
-    let Recording { step_key, mut run_input, input, artifacts } = recording;
+    let Recording { step_key, mut run_input, input, artifacts, retrieved } = recording;
     let script: BTreeMap<String, &str> = (1..=TURNS).map(|turn| (call_name(&step_key, turn), UNUSABLE)).collect();
     let script = serde_json::to_vec(&script).unwrap_or_default();
     let script_hash = ArtifactHash::of(&script);
-    let ports = Stage::default();
+    let shelf = retrieved.map(Shelf::of).transpose().map_err(|message| unusable(name, message))?;
+    let ports = Stage { shelf, ..Stage::default() };
     {
         let mut kept = ports.artifacts.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(artifacts.into_iter().map(|(hash, text)| (hash, text.into_bytes())));
@@ -139,6 +148,7 @@ fn unusable(recording: &str, message: String) -> PromptProblem {
 struct Stage {
     artifacts: Mutex<BTreeMap<ArtifactHash, Vec<u8>>>,
     asked: Mutex<Vec<(String, String)>>,
+    shelf: Option<Shelf>,
 }
 
 #[async_trait]
@@ -177,5 +187,9 @@ impl AgentPorts for Stage {
 
     async fn settle_call(&self, _released: &[Amount], _used: &[Amount]) -> Result<(), StepFailure> {
         Ok(())
+    }
+
+    fn knowledge(&self) -> Option<(&dyn KnowledgeStore, TimestampMs)> {
+        self.shelf.as_ref().map(|shelf| (shelf as &dyn KnowledgeStore, TimestampMs(0)))
     }
 }

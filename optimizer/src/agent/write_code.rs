@@ -4,15 +4,16 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Stage;
 use nightshift_protocol::attempt_memory::{Candidate, Modification};
 use nightshift_protocol::step::{CodeRequest, PreparedTask, StepFailure, StepOutput};
+use nightshift_protocol::task::CandidateForm;
 use nightshift_protocol::tunable::{self, Tunable};
 use serde::Serialize;
 
 use super::conversation::{Conversation, NoReply, Unusable};
 use super::{AgentPorts, AgentStep, Agents, load_task, load_text, subtask};
 use crate::knowledge::{Question, Retrieved, retrieve};
-use crate::prompt::{AttemptView, CONTRACT, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView};
+use crate::prompt::{AttemptView, MachineView, MemoryView, PlanView, Prompt, SubtaskView, TaskView, contract};
 use crate::reply::extract_program;
-use crate::screen::screen;
+use crate::screen::screen_candidate;
 
 #[derive(Serialize)]
 struct Values<'a> {
@@ -46,6 +47,7 @@ pub(super) async fn write_code(
     request: &CodeRequest,
 ) -> Result<StepOutput, StepFailure> {
     let bundle = load_task(ports, task).await?;
+    let form = bundle.spec.form;
     let parent = request.parent.as_deref();
     let before = match parent.and_then(|parent| parent.source.as_ref()) {
         Some(source) => Some(load_text(ports, source).await?),
@@ -55,6 +57,7 @@ pub(super) async fn write_code(
     // Without a program to start from there is nothing to mend.
     let stage = if parent.is_some() { request.stage } else { Stage::Draft };
     let scope = subtask(&request.plan, request.subtask)?;
+    let group = request.candidate.and_then(|candidate| candidate.group);
     let knowledge = if stage == Stage::Optimize {
         let diagnosis = parent.and_then(|parent| parent.diagnosis.as_ref());
         let about = Question {
@@ -64,7 +67,10 @@ pub(super) async fn write_code(
             bound: diagnosis.map(|diagnosis| diagnosis.bound),
             said: request.modification.as_ref().map_or("", |modification| modification.text.as_str()),
         };
-        retrieve(ports, &step, about).await?
+        // Members of a group see the same notes and lessons: whoever is first pins them for all.
+        let shared = group.map(|first| format!("group{first}"));
+        let step_key = shared.as_deref().unwrap_or(step.step_key);
+        retrieve(ports, &AgentStep { step_key, ..step }, about).await?
     } else {
         Retrieved::default()
     };
@@ -72,7 +78,7 @@ pub(super) async fn write_code(
         target: bundle.spec.target.as_str(),
         task: TaskView::new(&bundle).map_err(|error| StepFailure::fatal("task.bad_shape", error.to_string()))?,
         machine: MachineView::new(prepared),
-        contract: CONTRACT,
+        contract: contract(bundle.spec.form),
         plan: PlanView::new(&request.plan),
         current_subtask: request.subtask,
         subtask: SubtaskView::new(scope),
@@ -80,21 +86,25 @@ pub(super) async fn write_code(
         new_scope: parent
             .is_some_and(|parent| (parent.plan_version, parent.subtask) != (request.plan.version, request.subtask)),
         modification: request.modification.as_ref(),
-        candidate: request.candidate,
+        candidate: request.candidate.filter(|_| group.is_none()),
         history: &request.history,
         memory: MemoryView::new(&request.memory),
         hints: &request.hints,
         knowledge,
     };
-    let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage));
+    let mut conversation = Conversation::new(agents, ports, step, Prompt::Code(stage, form));
+    if group.is_some() {
+        // What is compared with the others is the answer to their prompt, not to one about a first answer.
+        conversation = conversation.with_single_turn();
+    }
     let parse = |reply: &str| {
-        let source = extract_program(reply, before.as_deref())
+        let source = extract_program(reply, before.as_deref(), form)
             .map_err(|problem| Unusable { code: problem.code(), message: problem.to_string() })?;
-        with_tunables(source)
+        with_tunables(source, form)
     };
     match conversation.ask(&values, parse).await {
         Ok((source, tunables)) => {
-            let findings = screen(&source, bundle.spec.target, &bundle.spec.libraries);
+            let findings = screen_candidate(&source, &bundle.spec);
             match ports.put_artifact(source.into_bytes()).await {
                 Ok(source) => {
                     Ok(StepOutput::CodeWritten { source, findings, tunables, calls: conversation.into_calls() })
@@ -114,7 +124,11 @@ pub(super) async fn write_code(
 
 /// The program with the constants that it declares as tunable. Declarations that nobody can search are the author's to
 /// mend: left alone, they would be constants that look as if they had been tried.
-fn with_tunables(source: String) -> Result<(String, Vec<Tunable>), Unusable> {
+fn with_tunables(source: String, form: CandidateForm) -> Result<(String, Vec<Tunable>), Unusable> {
+    // Only the header of the native contract has the macro that declares them.
+    if form != CandidateForm::Native {
+        return Ok((source, Vec::new()));
+    }
     match tunable::parse(&source) {
         Ok(tunables) => Ok((source, tunables)),
         Err(bad) => Err(Unusable { code: "reply.bad_tunables", message: bad.to_string() }),

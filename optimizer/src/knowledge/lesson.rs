@@ -1,7 +1,7 @@
 //! What an attempt taught: which change brought how much, once both programs were timed.
 
-use nightshift_engine::store::LessonRecord;
-use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_engine::store::{BoundFrom, LessonRecord};
+use nightshift_protocol::attempt::{Attempt, Bound, Stage};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::{PlanVersion, Subtask};
@@ -33,6 +33,8 @@ pub struct Lesson<'a> {
     pub modification: Option<&'a str>,
     /// The speedup of the program before, when that was timed.
     pub parent_speedup: Option<Interval>,
+    /// What limited the program before, when that was diagnosed.
+    pub parent_bound: Option<Bound>,
 }
 
 /// Keeps what an attempt taught, where the campaign wants it and there is something.
@@ -68,12 +70,14 @@ impl Lesson<'_> {
         if !(gain.is_finite() && gain > 0.0 && gain <= MAX_GAIN) {
             return None;
         }
+        let (bound, bound_from) = self.bound(subtask);
         Some(LessonRecord {
             run: run.clone(),
             attempt: attempt.number,
             task: self.spec.name.clone(),
             operator_class: rubric::heaviest_class(self.spec, &subtask.scope)?,
-            bound: bound(subtask),
+            bound,
+            bound_from,
             device: select::device(self.spec, &attempt.published()?.machine),
             change: clipped(change),
             gain_ppm: ppm(gain),
@@ -81,17 +85,20 @@ impl Lesson<'_> {
             at,
         })
     }
+
+    /// What limited the program that was changed, and who said so: the evidence before what was only expected.
+    fn bound(&self, subtask: &Subtask) -> (String, BoundFrom) {
+        match (self.parent_bound, subtask.expected_bottleneck.as_str()) {
+            (Some(diagnosed), _) => (diagnosed.as_str().to_owned(), BoundFrom::Diagnosis),
+            (None, "") => ("unknown".to_owned(), BoundFrom::Plan),
+            (None, expected) => (expected.to_owned(), BoundFrom::Plan),
+        }
+    }
 }
 
 fn of_a_first_program(subtask: &Subtask) -> String {
     let how = if subtask.methods.is_empty() { subtask.title.clone() } else { subtask.methods.join("; ") };
     format!("first program, against the reference: {how}")
-}
-
-/// What limits the work that the change was about, as the plan has it.
-fn bound(subtask: &Subtask) -> String {
-    let expected = subtask.expected_bottleneck.as_str();
-    if expected.is_empty() { "unknown".to_owned() } else { expected.to_owned() }
 }
 
 fn apart(a: Interval, b: Interval) -> bool {

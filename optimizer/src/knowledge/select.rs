@@ -167,6 +167,7 @@ pub fn lessons(found: Vec<LessonRecord>, about: &About) -> Vec<RetrievedLesson> 
             task: lesson.task,
             operator_class: lesson.operator_class,
             bound: lesson.bound,
+            bound_from: lesson.bound_from.as_str().to_owned(),
             same_device: lesson.device == about.device,
             device: lesson.device,
             change: clipped(&lesson.change),
@@ -188,6 +189,7 @@ fn of_ppm(gain_ppm: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_engine::store::BoundFrom;
     use nightshift_protocol::id::RunId;
     use nightshift_protocol::time::TimestampMs;
 
@@ -259,6 +261,7 @@ mod tests {
             task: "t".to_owned(),
             operator_class: "matmul".to_owned(),
             bound: bound.to_owned(),
+            bound_from: BoundFrom::Plan,
             device: device.to_owned(),
             change: change.to_owned(),
             gain_ppm,

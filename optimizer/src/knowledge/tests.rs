@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use minijinja::Environment;
-use nightshift_engine::store::{LessonRecord, NoteRecord, ScoreRecord};
+use nightshift_engine::store::{BoundFrom, LessonRecord, NoteRecord, ScoreRecord};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{KnowledgeUse, RunInput};
@@ -158,6 +158,7 @@ fn lesson(number: u32) -> LessonRecord {
         task: "other".to_owned(),
         operator_class: "softmax".to_owned(),
         bound: "memory".to_owned(),
+        bound_from: BoundFrom::Diagnosis,
         device: "here".to_owned(),
         change: "kept the row in registers".to_owned(),
         gain_ppm: 1_500_000,
@@ -267,9 +268,16 @@ fn taught(attempt: &nightshift_protocol::attempt::Attempt, before: Option<f64>) 
     let spec = spec();
     let modification = None;
     let parent_speedup = before.map(interval);
-    let record = lesson::Lesson { spec: &spec, plan: &plan, attempt, modification, parent_speedup }
-        .record(&run(1), TimestampMs(1))?;
+    let lesson = lesson::Lesson { spec: &spec, plan: &plan, attempt, modification, parent_speedup, parent_bound: None };
+    let record = lesson.record(&run(1), TimestampMs(1))?;
     assert_eq!((record.operator_class.as_str(), record.bound.as_str()), ("softmax", "memory"));
+    assert_eq!(record.bound_from, BoundFrom::Plan, "nobody looked: the plan expected it");
+    let diagnosed = lesson::Lesson { parent_bound: Some(Bound::Latency), ..lesson }.record(&run(1), TimestampMs(1))?;
+    assert_eq!(
+        (diagnosed.bound.as_str(), diagnosed.bound_from),
+        ("latency", BoundFrom::Diagnosis),
+        "evidence counts more"
+    );
     assert_eq!((record.device.as_str(), record.task.as_str()), ("here", "t"));
     Some((record.change, record.gain_ppm, record.certain))
 }

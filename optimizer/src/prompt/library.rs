@@ -10,18 +10,23 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use nightshift_protocol::attempt::Stage;
 use nightshift_protocol::rubric::Skill;
-use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::CandidateForm;
 use rust_embed::RustEmbed;
 use serde::Serialize;
 
 use super::check::{self, PromptProblem, Seen};
+use super::error::PromptError;
 use super::format::fenced;
+use super::task::language;
 
 /// Longest rendered prompt, in bytes, system and user part each.
 pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
 
 /// Largest template of the user's, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 256 * 1024;
+
+/// Folders between the folder of prompts and a template: the agent's and the stage's.
+const TEMPLATE_DEPTH: u32 = 2;
 
 /// What is said when a reply cannot be used: rendered with every recorded step.
 const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
@@ -30,63 +35,6 @@ const REPAIRS: [&str; 2] = ["shared/repair_code.md", "shared/repair_json.md"];
 #[folder = "../prompts"]
 struct Embedded;
 
-/// The templates cannot be used, or a prompt cannot be made from them.
-#[derive(Debug, thiserror::Error)]
-pub enum PromptError {
-    /// A file of the user's folder cannot be read.
-    #[error("the prompt template {path} cannot be read", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A file that replaces nothing: most likely a slip of the pen.
-    #[error("the prompt template {path} replaces none: known are {known}", path = path.display())]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// The names that can be replaced.
-        known: String,
-    },
-    /// A template is wrong, or does not fit its values.
-    #[error("the prompt template `{name}` cannot be rendered: {detail}")]
-    Template {
-        /// The template.
-        name: String,
-        /// The cause with its line.
-        detail: String,
-    },
-    /// The result is longer than the limit.
-    #[error("the prompt from `{name}` has {bytes} bytes; at most {MAX_PROMPT_BYTES} are sent")]
-    TooLarge {
-        /// The template.
-        name: String,
-        /// Its size.
-        bytes: usize,
-    },
-}
-
-impl PromptError {
-    /// Stable code, documented in `docs/errors.md`.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unreadable { .. } => "config.prompt_unreadable",
-            Self::Unknown { .. } => "config.prompt_unknown",
-            Self::Template { .. } => "config.prompt_template",
-            Self::TooLarge { .. } => "task.prompt_too_large",
-        }
-    }
-}
-
-impl From<PromptError> for StepFailure {
-    fn from(error: PromptError) -> Self {
-        Self::fatal(error.code(), error.to_string())
-    }
-}
-
 /// Which prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prompt {
@@ -94,8 +42,8 @@ pub enum Prompt {
     Plan,
     /// Planner: a new one.
     Replan,
-    /// Coder, at a stage.
-    Code(Stage),
+    /// Coder, at a stage, for programs of a form.
+    Code(Stage, CandidateForm),
     /// Verifier, of a correct attempt.
     Diagnose,
     /// Verifier, of a failed one.
@@ -105,37 +53,33 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    fn system(self) -> &'static str {
-        match self {
-            Self::Plan | Self::Replan => "planner/system.md",
-            Self::Code(_) => "coder/system.md",
-            Self::Diagnose => "verifier/diagnose_system.md",
-            Self::Correct => "verifier/correct_system.md",
-            Self::Judge(_) => "judge/system.md",
+    /// The templates of its system and its user part: a folder for each agent and stage.
+    fn templates(self) -> [&'static str; 2] {
+        macro_rules! stage {
+            ($folder:literal) => {
+                [concat!($folder, "/system.md"), concat!($folder, "/user.md")]
+            };
         }
-    }
-
-    fn user(self) -> &'static str {
         match self {
-            Self::Plan => "planner/user.md",
-            Self::Replan => "planner/replan.md",
-            Self::Code(Stage::Draft) => "coder/draft.md",
-            Self::Code(Stage::RepairCompile) => "coder/repair_compile.md",
-            Self::Code(Stage::RepairRuntime) => "coder/repair_runtime.md",
-            Self::Code(Stage::RepairCorrectness) => "coder/repair_correctness.md",
-            Self::Code(Stage::RepairCompliance) => "coder/repair_compliance.md",
-            Self::Code(Stage::Optimize) => "coder/optimize.md",
-            Self::Diagnose => "verifier/diagnose.md",
-            Self::Correct => "verifier/correct.md",
-            Self::Judge(Skill::FromScratch) => "judge/from_scratch.md",
-            Self::Judge(Skill::Refinement) => "judge/refinement.md",
+            Self::Plan => stage!("planner/plan"),
+            Self::Replan => stage!("planner/replan"),
+            Self::Code(Stage::Draft, _) => stage!("coder/draft"),
+            Self::Code(Stage::RepairCompile, _) => stage!("coder/repair_compile"),
+            Self::Code(Stage::RepairRuntime, _) => stage!("coder/repair_runtime"),
+            Self::Code(Stage::RepairCorrectness, _) => stage!("coder/repair_correctness"),
+            Self::Code(Stage::RepairCompliance, _) => stage!("coder/repair_compliance"),
+            Self::Code(Stage::Optimize, _) => stage!("coder/optimize"),
+            Self::Diagnose => stage!("verifier/diagnose"),
+            Self::Correct => stage!("verifier/correct"),
+            Self::Judge(Skill::FromScratch) => stage!("judge/from_scratch"),
+            Self::Judge(Skill::Refinement) => stage!("judge/refinement"),
         }
     }
 
     /// What is said when the reply cannot be used.
     fn repair(self) -> &'static str {
         match self {
-            Self::Code(_) => "shared/repair_code.md",
+            Self::Code(..) => "shared/repair_code.md",
             Self::Plan | Self::Replan | Self::Diagnose | Self::Correct | Self::Judge(_) => "shared/repair_json.md",
         }
     }
@@ -185,7 +129,7 @@ impl Prompts {
 
     /// Makes a prompt.
     pub fn render(&self, prompt: Prompt, values: &impl Serialize) -> Result<Rendered, PromptError> {
-        let names = [prompt.system(), prompt.user()];
+        let names = prompt.templates();
         if let Some(seen) = &self.seen {
             let values = Value::from(Serde(values));
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { names, values });
@@ -199,7 +143,13 @@ impl Prompts {
 
     /// What is said in the second turn, when the reply to `prompt` cannot be used.
     pub fn repair(&self, prompt: Prompt, problem: &str) -> Result<String, PromptError> {
-        self.one(prompt.repair(), &BTreeMap::from([("problem", problem)]))
+        let form = match prompt {
+            Prompt::Code(_, form) => form,
+            Prompt::Plan | Prompt::Replan | Prompt::Diagnose | Prompt::Correct | Prompt::Judge(_) => {
+                CandidateForm::default()
+            }
+        };
+        self.one(prompt.repair(), &BTreeMap::from([("problem", problem), ("language", language(form))]))
     }
 
     /// The same, keeping what it renders for [`Prompts::problems`].
@@ -274,20 +224,20 @@ fn embedded_sources() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The Markdown files of a folder and of its folders, one level deep, in order.
+/// The Markdown files of a folder and of the folders in it, as deep as those of the templates, in order.
 fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
     let unreadable = |path: &Path, source| PromptError::Unreadable { path: path.to_owned(), source };
-    let entries = |path: &Path| -> Result<Vec<PathBuf>, PromptError> {
-        std::fs::read_dir(path)
-            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
-            .map_err(|source| unreadable(path, source))
-    };
     let mut files = Vec::new();
-    for path in entries(folder)? {
-        if path.is_dir() {
-            files.extend(entries(&path)?);
-        } else {
-            files.push(path);
+    let mut open = vec![(folder.to_owned(), 0)];
+    while let Some((next, depth)) = open.pop() {
+        let entries = std::fs::read_dir(&next).map_err(|source| unreadable(&next, source))?;
+        for entry in entries {
+            let path = entry.map_err(|source| unreadable(&next, source))?.path();
+            if !path.is_dir() {
+                files.push(path);
+            } else if depth < TEMPLATE_DEPTH {
+                open.push((path, depth + 1));
+            }
         }
     }
     files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
@@ -373,15 +323,18 @@ mod tests {
             Stage::Optimize,
         ];
         let mut all = vec![Prompt::Plan, Prompt::Replan, Prompt::Diagnose, Prompt::Correct];
-        all.extend(stages.map(Prompt::Code));
+        all.extend(stages.map(|stage| Prompt::Code(stage, CandidateForm::Native)));
         all.extend([Skill::FromScratch, Skill::Refinement].map(Prompt::Judge));
         for prompt in all {
-            for name in [prompt.system(), prompt.user(), prompt.repair()] {
+            for name in prompt.templates().into_iter().chain([prompt.repair()]) {
                 assert!(prompts.sources.contains_key(name), "{prompt:?} wants {name}");
             }
         }
         for stage in stages {
-            assert_eq!(Prompt::Code(stage).user(), format!("coder/{}.md", stage.as_str()));
+            assert_eq!(
+                Prompt::Code(stage, CandidateForm::Torch).templates()[1],
+                format!("coder/{}/user.md", stage.as_str())
+            );
         }
     }
 
@@ -391,7 +344,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("shared")).unwrap();
         std::fs::write(folder.path().join("shared/previous_program.md"), "Changed.").unwrap();
         let (before, after) = (Prompts::embedded().unwrap(), Prompts::with_overrides(folder.path()).unwrap());
-        let version = |prompts: &Prompts, prompt: Prompt| prompts.version(&[prompt.system(), prompt.user()]);
+        let version = |prompts: &Prompts, prompt: Prompt| prompts.version(&prompt.templates());
         assert_ne!(version(&before, Prompt::Diagnose), version(&after, Prompt::Diagnose));
         assert_eq!(version(&before, Prompt::Plan), version(&after, Prompt::Plan));
     }
@@ -407,10 +360,10 @@ mod tests {
     #[test]
     fn a_wrong_template_names_itself_and_the_line() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("planner")).unwrap();
-        std::fs::write(folder.path().join("planner/user.md"), "a\n{% if %}").unwrap();
+        std::fs::create_dir_all(folder.path().join("planner/plan")).unwrap();
+        std::fs::write(folder.path().join("planner/plan/user.md"), "a\n{% if %}").unwrap();
         let error = Prompts::with_overrides(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("planner/user.md") && error.contains(":2"), "{error}");
+        assert!(error.contains("planner/plan/user.md") && error.contains(":2"), "{error}");
     }
 
     #[test]

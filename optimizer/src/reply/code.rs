@@ -1,5 +1,7 @@
 //! Exactly one program.
 
+use nightshift_protocol::task::CandidateForm;
+
 use super::edit::{EditProblem, apply_edits, holds_edits, parse_edits};
 use super::fence::{Block, blocks};
 use super::reasoning::strip_reasoning;
@@ -7,17 +9,29 @@ use super::reasoning::strip_reasoning;
 /// Largest program that is accepted, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
 
-/// Names of languages that mark a block as a program; a block without a name counts as one.
-const LANGUAGES: [&str; 11] = ["", "cpp", "c++", "cxx", "cc", "c", "cuda", "cu", "cuda-cpp", "cuda-c++", "hpp"];
+/// Names of languages that mark a block as a native program; a block without a name counts as one.
+const NATIVE: [&str; 11] = ["", "cpp", "c++", "cxx", "cc", "c", "cuda", "cu", "cuda-cpp", "cuda-c++", "hpp"];
+/// The same, of a program in Python. CUDA that such a program builds stands inside of it.
+const TORCH: [&str; 6] = ["", "python", "python3", "py", "triton", "torch"];
+
+fn languages(form: CandidateForm) -> &'static [&'static str] {
+    match form {
+        CandidateForm::Native => &NATIVE,
+        CandidateForm::Torch => &TORCH,
+    }
+}
 
 /// Why a reply holds no usable program. The text is made for the repair turn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodeProblem {
     /// No block.
     #[error(
-        "the reply has no fenced code block; the program has to stand in exactly one block that begins with ```cpp"
+        "the reply has no fenced code block; the program has to stand in exactly one block that begins with ```{language}"
     )]
-    NoCode,
+    NoCode {
+        /// The language that is wanted.
+        language: &'static str,
+    },
     /// A block that never ends: the reply was cut off.
     #[error("the code block is not closed: the reply ended before the program did")]
     Unclosed,
@@ -49,7 +63,7 @@ impl CodeProblem {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoCode | Self::Unclosed | Self::Empty => "reply.no_code",
+            Self::NoCode { .. } | Self::Unclosed | Self::Empty => "reply.no_code",
             Self::SeveralBlocks { .. } => "reply.several_blocks",
             Self::TooLarge { .. } => "reply.too_large",
             Self::Edit(_) | Self::ProgramAndEdits => "reply.bad_edit",
@@ -59,14 +73,14 @@ impl CodeProblem {
 
 /// The program that a reply stands for: the one that it holds, or `before` with the edits that it holds. Edits stand in
 /// fenced blocks or bare.
-pub fn extract_program(reply: &str, before: Option<&str>) -> Result<String, CodeProblem> {
+pub fn extract_program(reply: &str, before: Option<&str>, form: CandidateForm) -> Result<String, CodeProblem> {
     let text = strip_reasoning(reply);
     if !holds_edits(&text) {
-        return extract_code(reply);
+        return extract_code(reply, form);
     }
     let edits = parse_edits(&text)?;
     let is_program = |block: &Block| {
-        LANGUAGES.contains(&block.language.as_str()) && !holds_edits(&block.content) && !block.language.is_empty()
+        languages(form).contains(&block.language.as_str()) && !holds_edits(&block.content) && !block.language.is_empty()
     };
     if blocks(&text).iter().any(is_program) {
         return Err(CodeProblem::ProgramAndEdits);
@@ -77,12 +91,15 @@ pub fn extract_program(reply: &str, before: Option<&str>) -> Result<String, Code
 }
 
 /// The one program of a reply. Blocks of other languages (a command line, an example of output) are passed over.
-pub fn extract_code(reply: &str) -> Result<String, CodeProblem> {
+pub fn extract_code(reply: &str, form: CandidateForm) -> Result<String, CodeProblem> {
     let text = strip_reasoning(reply);
     let mut programs: Vec<Block> =
-        blocks(&text).into_iter().filter(|block| LANGUAGES.contains(&block.language.as_str())).collect();
+        blocks(&text).into_iter().filter(|block| languages(form).contains(&block.language.as_str())).collect();
     let count = programs.len();
-    let Some(program) = programs.pop() else { return Err(CodeProblem::NoCode) };
+    let Some(program) = programs.pop() else {
+        let language = languages(form).get(1).copied().unwrap_or_default();
+        return Err(CodeProblem::NoCode { language });
+    };
     if count > 1 {
         return Err(CodeProblem::SeveralBlocks { count });
     }
@@ -104,6 +121,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn extract_code(reply: &str) -> Result<String, CodeProblem> {
+        super::extract_code(reply, CandidateForm::Native)
+    }
+
+    fn extract_program(reply: &str, before: Option<&str>) -> Result<String, CodeProblem> {
+        super::extract_program(reply, before, CandidateForm::Native)
+    }
+
+    #[test]
+    fn a_program_in_python_stands_in_a_block_of_python() {
+        let torch = |reply: &str| super::extract_program(reply, Some("a = 1\n"), CandidateForm::Torch);
+        let program = "class ModelNew:\n    source = \"\"\"int x;\"\"\"\n";
+        for language in ["python", "Python3", "py", ""] {
+            assert_eq!(torch(&format!("So:\n```{language}\n{program}```\n")).as_deref(), Ok(program), "{language}");
+        }
+        // CUDA beside it is an illustration; alone it is no program.
+        assert_eq!(torch(&format!("```cuda\nint x;\n```\n```python\n{program}```")).as_deref(), Ok(program));
+        let alone = torch("```cuda\nint x;\n```");
+        assert!(alone.is_err_and(|problem| problem.to_string().contains("```python")));
+        let edit = "<<<<<<< SEARCH\na = 1\n=======\na = 2\n>>>>>>> REPLACE\n";
+        assert_eq!(torch(edit).as_deref(), Ok("a = 2\n"));
+        assert_eq!(torch(&format!("{edit}```python\n{program}```")), Err(CodeProblem::ProgramAndEdits));
+        assert!(super::extract_code("```python\nx\n```", CandidateForm::Native).is_err());
+    }
 
     #[test]
     fn the_one_program_is_taken_as_it_is() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Rollout;
 
-/// Keeps a group of nearly equal rewards from being blown up.
+/// Rewards that lie no farther apart are equal.
 const EPSILON: f64 = 1e-6;
 /// Characters of a group's name.
 const NAME_CHARS: usize = 16;
@@ -52,18 +52,24 @@ fn name(row: &Rollout) -> String {
     hasher.finalize().to_hex()[..NAME_CHARS].to_owned()
 }
 
-/// Normalised advantages, with the standard deviation of a sample; none for fewer than two rewards. All zero when the
-/// rewards are equal: such a group teaches nothing.
+/// Normalised advantages: each reward minus the mean, over the standard deviation of a sample (of `n - 1`). None for fewer
+/// than two rewards. Exactly zero when the rewards are equal but for rounding: such a group teaches nothing, and its noise
+/// must not be blown up.
 #[must_use]
 pub fn advantages(rewards: &[f64]) -> Option<Vec<f64>> {
     if rewards.len() < 2 || rewards.iter().any(|reward| !reward.is_finite()) {
         return None;
     }
+    let (least, most) =
+        rewards.iter().fold((f64::MAX, f64::MIN), |(low, high), reward| (low.min(*reward), high.max(*reward)));
+    if most - least <= EPSILON {
+        return Some(vec![0.0; rewards.len()]);
+    }
     let count = f64::from(u32::try_from(rewards.len()).unwrap_or(u32::MAX));
     let mean = rewards.iter().sum::<f64>() / count;
     let variance = rewards.iter().map(|reward| (reward - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let scale = variance.sqrt() + EPSILON;
-    Some(rewards.iter().map(|reward| (reward - mean) / scale).collect())
+    let deviation = variance.sqrt();
+    Some(rewards.iter().map(|reward| (reward - mean) / deviation).collect())
 }
 
 #[cfg(test)]
@@ -74,12 +80,13 @@ mod tests {
     fn advantages_have_no_mean_and_the_best_has_the_largest() {
         let found = advantages(&[0.0, 1.0, 2.0]).unwrap_or_default();
         assert!((found.iter().sum::<f64>()).abs() < 1e-9);
-        assert!((found[2] - 1.0).abs() < 1e-5 && found[0] < found[1], "{found:?}");
+        assert!((found[2] - 1.0).abs() < 1e-12 && found[0] < found[1], "{found:?}");
     }
 
     #[test]
     fn equal_rewards_give_no_advantage_and_one_reward_gives_none_at_all() {
         assert_eq!(advantages(&[1.5, 1.5, 1.5]), Some(vec![0.0; 3]));
+        assert_eq!(advantages(&[0.1, 0.1 + 1e-12, 0.1]), Some(vec![0.0; 3]), "rounding is no difference");
         assert_eq!(advantages(&[1.5]), None);
         assert_eq!(advantages(&[]), None);
         assert_eq!(advantages(&[1.0, f64::NAN]), None, "one broken reward must not poison its group in silence");

@@ -12,7 +12,7 @@ pub const DEFAULT_REPLAN_AFTER_FAILED: u32 = 2;
 pub const DEFAULT_REPLAN_AFTER_STAGNANT: u32 = 2;
 /// A speedup counts as a gain when it exceeds the best by this share.
 pub const DEFAULT_MIN_GAIN: f64 = 0.05;
-/// Candidates that `beam` writes at the same time, unless task or campaign say otherwise.
+/// Candidates that `beam` and `group` write at the same time, unless task or campaign say otherwise.
 pub const DEFAULT_CANDIDATES_PER_ROUND: u32 = 4;
 /// Most candidates of a round.
 pub const MAX_CANDIDATES_PER_ROUND: u32 = 16;

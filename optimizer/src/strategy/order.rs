@@ -3,7 +3,7 @@
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_engine::workflow::{StepOrder, WorkflowError};
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::{Attempt, Stage};
+use nightshift_protocol::attempt::{Attempt, Bound, Stage};
 use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::campaign::RunInput;
@@ -250,6 +250,7 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             parent_source: parent.and_then(|parent| parent.source.clone()),
             modification: asked_modification(attempt),
             parent_speedup: parent.and_then(Attempt::speedup),
+            parent_bound: bound_before(run, attempt),
         },
     })
 }
@@ -260,6 +261,13 @@ fn library(attempt: &Attempt) -> Result<ArtifactHash, WorkflowError> {
         .as_ref()
         .and_then(|build| build.library.clone())
         .ok_or_else(|| broken("the attempt to be run has no library"))
+}
+
+/// What limited the program on which the attempt's change was made. A repair carries on the change of the attempt before
+/// it, which was too broken to be diagnosed.
+fn bound_before(run: &RunState, attempt: &Attempt) -> Option<Bound> {
+    let before = attempt.modification.as_ref().map(|modification| modification.from).or(attempt.parent);
+    before.and_then(|number| run.attempt(number)?.diagnosis.as_ref()).map(|diagnosis| diagnosis.bound)
 }
 
 /// What the author was asked for; a repair is asked for something else.

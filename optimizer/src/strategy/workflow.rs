@@ -295,10 +295,12 @@ impl RunState {
     fn open_attempts(&mut self, openings: Vec<Opening>) -> Result<(), WorkflowError> {
         let plan_version = self.plans.last().map_or(1, |plan| plan.version);
         let of = u32::try_from(openings.len()).unwrap_or(u32::MAX);
+        let first = self.attempt_count().saturating_add(1);
+        let group = self.strategy()?.same_prompt().then_some(first);
         let mut lanes = Vec::with_capacity(openings.len());
         for (in_round, opening) in (1..).zip(openings) {
             let number = self.attempt_count().saturating_add(1);
-            let candidate = (of > 1).then_some(Candidate { number: in_round, of });
+            let candidate = (of > 1).then_some(Candidate { number: in_round, of, group });
             self.attempts.push(attempt::opened(number, plan_version, &opening, candidate));
             lanes.push(Lane { attempt: number, step: Some(AttemptStep::WriteCode) });
         }

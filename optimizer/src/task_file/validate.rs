@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use nightshift_protocol::task::{Dim, Distribution, ShapeError, ShapeVariant, Target, TaskSpec, TensorSpec};
+use nightshift_protocol::task::{
+    CandidateForm, Dim, Distribution, ShapeError, ShapeVariant, Target, TaskSpec, TensorSpec,
+};
 
 use super::error::TaskError;
 use super::locate::{Document, Step};
@@ -34,10 +36,14 @@ const COMPUTE_CAPABILITY_MAJOR: (u32, u32) = (5, 19);
 /// A tolerance at which anything passes is none.
 const MAX_RTOL: f64 = 0.5;
 
+/// Code of the error about a form that workers cannot verify.
+pub const FORM_UNVERIFIED: &str = "task.form_unverified";
+
 /// The first thing that is wrong, in the order of the file.
 pub(super) fn spec(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
-    let checks =
-        [names, texts, reference, gpu, dimensions, tensors, variants, shapes, tolerance, operators, numbers, goal];
+    let checks = [
+        names, texts, form, reference, gpu, dimensions, tensors, variants, shapes, tolerance, operators, numbers, goal,
+    ];
     checks.iter().try_for_each(|check| check(spec, document))
 }
 
@@ -67,6 +73,22 @@ fn texts(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
         }
     }
     Ok(())
+}
+
+fn form(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
+    unverified_form(spec).map_or(Ok(()), |message| Err(document.error(FORM_UNVERIFIED, &["form".into()], message)))
+}
+
+/// Why programs of the form that a task asks for cannot be verified by this release; none where they can.
+#[must_use]
+pub fn unverified_form(spec: &TaskSpec) -> Option<String> {
+    (spec.form != CandidateForm::Native).then(|| {
+        format!(
+            "programs of the form `{}` cannot be built, checked and timed by this release, so a task that asks for them is \
+             not taken: leave `form` out, and give a native reference",
+            spec.form.as_str()
+        )
+    })
 }
 
 fn reference(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
@@ -300,6 +322,12 @@ fn operators(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> 
         if spec.operators.iter().take(i).any(|earlier| earlier.name == operator.name) {
             let message = format!("another operator is called `{}` already: plans refer to names", operator.name);
             return Err(document.error("task.duplicate_name", &path, message));
+        }
+        for (key, value) in [("flops", operator.flops), ("bytes", operator.bytes)] {
+            if let Some(value) = value.filter(|value| !value.is_finite() || *value < 0.0) {
+                let message = format!("`{key}` is {value}: leave it out when it is not known");
+                return Err(document.error("task.bad_number", &["operators".into(), i.into(), key.into()], message));
+            }
         }
     }
     Ok(())

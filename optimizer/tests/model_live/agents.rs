@@ -65,6 +65,7 @@ fn judge_step(bench: &Bench, outcome: &str, source: &str) -> StepInput {
         parent_source: Some(bench.memory.keep(b"int before; // PARENT COMMENT\n")),
         modification: Some("Inline a polynomial.".to_owned()),
         parent_speedup: None,
+        parent_bound: None,
     }
 }
 

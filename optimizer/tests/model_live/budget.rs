@@ -220,6 +220,7 @@ async fn a_verifier_or_judge_without_money_is_no_result() {
         parent_source: None,
         modification: None,
         parent_speedup: None,
+        parent_bound: None,
     };
     for input in [diagnose, judge] {
         let failure = bench.carry_out(&agents, "j", &input).await.unwrap_err();

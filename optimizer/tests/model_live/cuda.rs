@@ -320,6 +320,7 @@ async fn verifier_and_judge_are_told_in_the_words_of_a_gpu() {
         parent_source: None,
         modification: None,
         parent_speedup: None,
+        parent_bound: None,
     };
     let output = bench.carry_out(&agents(Catalog::default()), "j", &input).await.unwrap();
     let StepOutput::Judged { calls, .. } = output else { panic!("{output:?}") };

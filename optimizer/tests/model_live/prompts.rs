@@ -59,7 +59,7 @@ async fn told(bench: &Bench, stage: Stage, parent: Option<Attempt>, subtask: u32
             plan: plan_version(),
             subtask,
             modification: modification_of(parent.as_ref(), subtask),
-            candidate: Some(Candidate { number: 2, of: 4 }),
+            candidate: Some(Candidate { number: 2, of: 4, group: None }),
             parent: parent.map(Box::new),
             history: vec!["attempt 1: compile_failed".to_owned()],
             memory: memory(),

@@ -161,6 +161,20 @@ fn the_judge_is_told_what_the_author_was_asked_for() -> TestResult {
 }
 
 #[test]
+fn the_judge_is_told_what_limited_the_program_before() -> TestResult {
+    let tries = [right(1.5), Try::Wrong, advised(1.9, Some(Route::Stop))];
+    let run = Script::of(tries).play(TaskGoal::default())?;
+    let bound = |number: u32| match run.input(&format!("subtask1/attempt{number}/judge")) {
+        Some(StepInput::Judge { parent_bound, .. }) => Ok(*parent_bound),
+        other => Err(format!("{other:?}")),
+    };
+    let diagnosed = run.view.attempts[0].diagnosis.as_ref().map(|diagnosis| diagnosis.bound);
+    assert!(diagnosed.is_some());
+    assert_eq!((bound(1)?, bound(3)?), (None, diagnosed), "a repair carries on the change that was asked for before");
+    Ok(())
+}
+
+#[test]
 fn the_sandbox_is_demanded_of_every_step_that_runs_the_candidate() -> TestResult {
     let mut input = facts::run_input(TaskGoal { target_speedup: Some(2.0), ..TaskGoal::default() });
     input.sandbox_required = true;

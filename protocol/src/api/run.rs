@@ -9,6 +9,7 @@ use crate::id::{CampaignId, RunId, ServerId, StepId, WorkerId};
 use crate::measurement::Interval;
 use crate::model_call::ModelCallSummary;
 use crate::plan::PlanVersion;
+use crate::plan_difference::PlanDifference;
 use crate::run::{RunStatus, StepStatus};
 use crate::step::{PreparedTask, StepFailure, StepKind};
 use crate::time::TimestampMs;
@@ -149,6 +150,9 @@ pub struct RunDetail {
     /// What its model calls cost, by the role that asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<RoleCost>,
+    /// What each version of the plan does differently from the one before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan_differences: Vec<PlanDifference>,
 }
 
 /// A step, without input and output.

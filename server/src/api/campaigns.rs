@@ -97,7 +97,11 @@ pub(crate) async fn control(
     Ok(Json(controlled))
 }
 
-/// Changes the head start of the steps of every run that is not over.
+/// Code of the refusal to change what is over.
+const RUN_OVER: &str = "run.over";
+
+/// Changes the head start of the steps of every run that is not over. Without such a run nothing would change, which is
+/// said.
 pub(crate) async fn prioritize(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
@@ -105,13 +109,23 @@ pub(crate) async fn prioritize(
 ) -> Result<StatusCode, ApiFailure> {
     examine_priority(priority)?;
     app.store.load_campaign(&id).await?;
+    let mut moved = 0_usize;
     for run in app.store.list_runs(Some(&id), None, all_runs()).await? {
         if run.status.is_final() {
             continue;
         }
         let result = app.store.set_priority(&run.id, priority, app.clock.now()).await;
+        // It may have ended in between.
+        if result.as_ref().is_err_and(|error| error.code() == RUN_OVER) {
+            continue;
+        }
         app.trouble.note_error(&result);
         result?;
+        moved += 1;
+    }
+    if moved == 0 {
+        let message = format!("every run of {id} is over: a priority has no effect any more");
+        return Err(ApiFailure::new(StatusCode::CONFLICT, RUN_OVER, message));
     }
     Ok(StatusCode::NO_CONTENT)
 }

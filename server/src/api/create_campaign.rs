@@ -7,8 +7,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
-use nightshift_optimizer::strategy::{MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, initial_digest, is_known, known_names};
-use nightshift_optimizer::task_file::run_input;
+use nightshift_optimizer::strategy::{
+    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, initial_digest, is_known, known_names, min_candidates,
+};
+use nightshift_optimizer::task_file::{FORM_UNVERIFIED, run_input, unverified_form};
 use nightshift_protocol::api::{CampaignCreated, CreateCampaign};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, RunInput};
@@ -114,6 +116,17 @@ fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
     }
     examine_models::well_formed(spec)?;
     examine_goal("the campaign", &spec.goal)?;
+    let fewest = min_candidates(&spec.strategy);
+    if spec.goal.candidates_per_round.is_some_and(|candidates| candidates < fewest) {
+        return invalid(
+            "campaign.invalid_goal",
+            format!(
+                "the goal of the campaign: `candidates_per_round` must be from {fewest} to {MAX_CANDIDATES_PER_ROUND} for \
+                 the strategy `{}`, whose candidates are compared",
+                spec.strategy
+            ),
+        );
+    }
     examine_budget(&spec.budget)?;
     if let Some(schedule) = &spec.schedule {
         examine_schedule(schedule)?;
@@ -171,6 +184,9 @@ async fn accept_task(app: &App, spec: &CampaignSpec, task: &CampaignTask) -> Res
             "task.unsupported_schema",
             &format!("schema {} is not known: this server reads schema {TASK_SCHEMA}", bundle.spec.schema),
         ));
+    }
+    if let Some(message) = unverified_form(&bundle.spec) {
+        return Err(refused(task, FORM_UNVERIFIED, &message));
     }
     bundle.spec.all_shapes().map_err(|error| refused(task, "task.invalid_shape", &error.to_string()))?;
     examine_goal(&format!("task `{}`", task.name), &bundle.spec.goal)?;

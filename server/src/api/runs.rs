@@ -10,6 +10,7 @@ use nightshift_protocol::api::{EventsPage, Page, RunDetail, RunSummary, RunView,
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::cost::by_role;
 use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::plan_difference::PlanDifference;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use serde::Deserialize;
 
@@ -64,7 +65,8 @@ pub(crate) async fn show(
     steps.retain(|step| !step.status.is_final());
     let open_steps = app.step_views(&record, steps).await?;
     let cost = by_role(view.calls());
-    Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps, cost }))
+    let plan_differences = PlanDifference::of_versions(&view.plans);
+    Ok(Json(RunDetail { summary: run_summary(record)?, view, open_steps, cost, plan_differences }))
 }
 
 /// What is known about a run before its first decision.

@@ -96,6 +96,7 @@ async fn the_artifacts_of_a_task_are_read_before_its_run_begins() {
         ("task.malformed", "{}".to_owned()),
         ("task.malformed", "no json".to_owned()),
         ("task.unsupported_schema", bundle.replace("\"schema\":1", "\"schema\":7")),
+        ("task.form_unverified", bundle.replace("\"schema\":1", "\"schema\":1,\"form\":\"torch\"")),
         ("task.invalid_shape", bundle.replace("\"n\":16", "\"n\":0")),
         ("task.invalid_shape", bundle.replace("\"n\":16", "\"n\":9007199254740993")),
         ("task.invalid_shape", bundle.replace("\"n\":16", "\"m\":16")),

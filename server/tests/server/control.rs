@@ -98,6 +98,11 @@ async fn limits_that_make_no_sense_are_refused() {
         ("campaign.invalid_budget", |request| request.spec.budget.attempts = Some(0)),
         ("campaign.invalid_priority", |request| request.spec.priority = MAX_PRIORITY + 1),
         ("campaign.invalid_weight", |request| request.spec.weight = 0),
+        ("campaign.invalid_goal", |request| request.spec.goal.candidates_per_round = Some(17)),
+        ("campaign.invalid_goal", |request| {
+            request.spec.strategy = "group".to_owned();
+            request.spec.goal.candidates_per_round = Some(1);
+        }),
         ("campaign.invalid_weight", |request| request.spec.weight = MAX_WEIGHT + 1),
         ("campaign.bad_schedule", |request| request.spec.schedule = Some(schedule("20:00-07:00", "Mars/Olympus"))),
         ("campaign.window_too_short", |request| request.spec.schedule = Some(schedule("20:00-20:01", "Europe/Berlin"))),

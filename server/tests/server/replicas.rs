@@ -123,7 +123,6 @@ async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
         // Nobody would take the run over for half a minute, if the first server did not say goodbye.
         let slow = || Wish { pulse_ms: 10_000, ..replica() };
         let first = shared.server(Wish { agents: FakeAgents::new(Behaviour::Hangs), ..slow() }).await;
-        let second = shared.server(Wish { pulse_ms: PULSE_MS, ..replica() }).await;
         let (_, run) = first.campaign().await;
         do_the_work(&first).await;
         until("the agent's step", || async {
@@ -131,6 +130,8 @@ async fn when_a_server_stops_in_peace_the_other_one_goes_on_at_once() {
             steps.iter().any(|step| step.key == PLAN && step.worker.is_some()).then_some(())
         })
         .await;
+        // Not before: its agents might have taken the step.
+        let second = shared.server(Wish { pulse_ms: PULSE_MS, ..replica() }).await;
         let began = Instant::now();
         first.stop().await;
         second.until_status(&run, RunStatus::Completed).await;

@@ -11,7 +11,7 @@ use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::time::TimestampMs;
 use serde_json::{Map, Value};
 
-use super::archive_tables::{Kind, TABLES, Table};
+use super::archive_tables::{Compared, Kind, TABLES, Table};
 use super::{campaign, public_id};
 use crate::batch::route;
 use crate::connection::{Connection, Sql};
@@ -54,7 +54,7 @@ pub(crate) async fn import(
     if transaction.connection.fetch_optional(sql, values![id.as_str()]).await?.is_some() {
         let stored = export(transaction.connection, &id).await?;
         let stored: Vec<Value> = stored.rows.into_iter().map(at_rest).collect();
-        if stored == rows {
+        if telling(&stored, &rows) == telling(&rows, &rows) {
             return Ok(CreatedCampaign { id, runs, existed: true });
         }
         let message =
@@ -126,6 +126,21 @@ fn at_rest(mut row: Value) -> Value {
         object.insert("status".to_owned(), Value::from(status));
     }
     row
+}
+
+/// The rows that tell whether a stored campaign is the archived one.
+fn telling<'a>(rows: &'a [Value], archived: &[Value]) -> Vec<&'a Value> {
+    let is_archived = |name: &str| archived.iter().any(|row| row["table"] == name);
+    let silent: Vec<&str> = TABLES
+        .iter()
+        .filter(|table| match table.compared {
+            Compared::Always => false,
+            Compared::IfArchived => !is_archived(table.name),
+            Compared::Never => true,
+        })
+        .map(|table| table.name)
+        .collect();
+    rows.iter().filter(|row| !silent.iter().any(|name| row["table"] == *name)).collect()
 }
 
 /// A column of an archived row, when it is what it should be.

@@ -26,6 +26,19 @@ pub(crate) struct Table {
     pub(crate) import: Sql,
     /// Whether an id for the step follows the columns.
     pub(crate) has_step_ids: bool,
+    /// When its rows tell whether a stored campaign is the archived one.
+    pub(crate) compared: Compared,
+}
+
+/// When rows are compared with stored ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// Always.
+    Always,
+    /// When the archive has some: those of older releases have none.
+    IfArchived,
+    /// Never: they are computed from the others, at any time.
+    Never,
 }
 
 /// A number of an archived row.
@@ -63,6 +76,7 @@ pub(crate) const TABLES: &[Table] = &[
             ""
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "budget",
@@ -85,6 +99,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN campaign c ON c.public_id = d.value ->> 0"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "run",
@@ -129,6 +144,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN campaign c ON c.public_id = d.value ->> 1 ORDER BY d.key"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "run_state",
@@ -140,6 +156,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN run r ON r.public_id = d.value ->> 0"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "event",
@@ -163,6 +180,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN run r ON r.public_id = d.value ->> 0"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "route",
@@ -175,6 +193,7 @@ pub(crate) const TABLES: &[Table] = &[
             " WHERE true ON CONFLICT (needs) DO UPDATE SET needs = excluded.needs"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "step",
@@ -242,6 +261,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN run r ON r.public_id = d.value ->> 1 JOIN route ON route.needs = d.value ->> 4"
         ),
         has_step_ids: true,
+        compared: Compared::Always,
     },
     Table {
         name: "step_input",
@@ -253,6 +273,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN step s ON s.public_id = d.value ->> 0"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "model_call",
@@ -279,6 +300,7 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN run r ON r.public_id = d.value ->> 0"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
     },
     Table {
         name: "artifact_use",
@@ -290,5 +312,46 @@ pub(crate) const TABLES: &[Table] = &[
             " JOIN run r ON r.public_id = d.value ->> 0"
         ),
         has_step_ids: false,
+        compared: Compared::Always,
+    },
+    Table {
+        name: "retrieval",
+        columns: &[("run", Kind::Text), ("step_key", Kind::Text), ("items", Kind::Text), ("at_ms", Kind::Number)],
+        export: "SELECT r.public_id AS run, t.step_key, t.items, t.at_ms FROM retrieval t \
+                 JOIN run r ON r.id = t.run_id WHERE r.campaign_id = $1 ORDER BY t.run_id, t.step_key",
+        import: from_rows!(
+            concat!(
+                "INSERT INTO retrieval (run_id, step_key, items, at_ms) SELECT r.id, d.value ->> 1, d.value ->> 2, ",
+                number!(3),
+                " FROM "
+            ),
+            " JOIN run r ON r.public_id = d.value ->> 0"
+        ),
+        has_step_ids: false,
+        compared: Compared::IfArchived,
+    },
+    Table {
+        name: "attempt_score",
+        columns: &[
+            ("run", Kind::Text),
+            ("attempt", Kind::Number),
+            ("formula", Kind::Text),
+            ("score", Kind::Text),
+            ("at_ms", Kind::Number),
+        ],
+        export: "SELECT r.public_id AS run, a.attempt, a.formula, a.score, a.at_ms FROM attempt_score a \
+                 JOIN run r ON r.id = a.run_id WHERE r.campaign_id = $1 ORDER BY a.run_id, a.attempt, a.formula",
+        import: from_rows!(
+            concat!(
+                "INSERT INTO attempt_score (run_id, attempt, formula, score, at_ms) SELECT r.id, ",
+                number!(1),
+                ", d.value ->> 2, d.value ->> 3, ",
+                number!(4),
+                " FROM "
+            ),
+            " JOIN run r ON r.public_id = d.value ->> 0"
+        ),
+        has_step_ids: false,
+        compared: Compared::Never,
     },
 ];

@@ -121,6 +121,12 @@ pub(crate) async fn set_priority(
     at: TimestampMs,
 ) -> Result<(), Failure> {
     let moved = run::head(transaction.connection, run).await?;
+    if moved.status.is_final() {
+        let again = if moved.status == RunStatus::Failed { ": retry it first" } else { "" };
+        let status = moved.status.as_str();
+        let message = format!("{run} is {status}: it has no steps left for which a priority has an effect{again}");
+        return Err(Failure::refused("run.over", message));
+    }
     transaction
         .connection
         .execute("UPDATE run SET priority = $2 WHERE id = $1", values![moved.id, i64::from(priority)])

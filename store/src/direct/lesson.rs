@@ -1,6 +1,6 @@
 //! What changes to programs brought, over all runs.
 
-use nightshift_engine::store::{LessonQuery, LessonRecord};
+use nightshift_engine::store::{BoundFrom, LessonQuery, LessonRecord};
 use nightshift_protocol::time::TimestampMs;
 
 use super::{MAX_PAGE, public_id};
@@ -14,12 +14,12 @@ use crate::transaction::Transaction;
 use crate::value::values;
 
 /// The same attempt teaches once: what was offered to others stays as it was.
-const PUT: &str = "INSERT INTO lesson (run, attempt, task, operator_class, bound, device, change, gain_ppm, certain, at_ms) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (run, attempt) DO NOTHING";
+const PUT: &str = "INSERT INTO lesson (run, attempt, task, operator_class, bound, bound_from, device, change, gain_ppm, certain, at_ms) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (run, attempt) DO NOTHING";
 
 /// Lessons about operators of some classes.
 pub(crate) const FIND: crate::connection::Sql = any_of!(
-    "SELECT run, attempt, task, operator_class, bound, device, change, gain_ppm, certain, at_ms FROM lesson \
+    "SELECT run, attempt, task, operator_class, bound, bound_from, device, change, gain_ppm, certain, at_ms FROM lesson \
      WHERE operator_class",
     "$1",
     " AND run <> $2 ORDER BY CASE WHEN bound = $3 THEN 0 ELSE 1 END, CASE WHEN device = $4 THEN 0 ELSE 1 END, \
@@ -33,6 +33,7 @@ pub(crate) async fn record(transaction: &mut Transaction<'_>, lesson: &LessonRec
         json::clean(&lesson.task),
         json::clean(&lesson.operator_class),
         json::clean(&lesson.bound),
+        lesson.bound_from.as_str(),
         json::clean(&lesson.device),
         json::clean(&lesson.change),
         to_stored(lesson.gain_ppm),
@@ -62,10 +63,15 @@ fn of_row(row: &Row) -> Result<LessonRecord, Failure> {
         task: row.text("task")?,
         operator_class: row.text("operator_class")?,
         bound: row.text("bound")?,
+        bound_from: bound_from(row.str("bound_from")?)?,
         device: row.text("device")?,
         change: row.text("change")?,
         gain_ppm: from_stored(row.i64("gain_ppm")?),
         certain: row.flag("certain")?,
         at: TimestampMs(row.i64("at_ms")?),
     })
+}
+
+fn bound_from(name: &str) -> Result<BoundFrom, Failure> {
+    BoundFrom::parse(name).ok_or_else(|| Failure::unreadable("who said what limited a program", &name))
 }

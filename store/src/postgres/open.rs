@@ -14,8 +14,9 @@ use crate::failure::{Failure, Place};
 pub(super) const OUR_TABLE: &str = "campaign_clock";
 /// The migrator's own table.
 pub(super) const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
-/// How long a transaction of ours may sit idle: one whose process hangs must not hold its locks forever.
-const IDLE_IN_TRANSACTION_TIMEOUT: &str = "60s";
+/// How long a transaction of ours may sit idle. Nothing but SQL runs while one is open, so that one whose process stands
+/// still holds its locks in vain: whoever takes its runs over waits for this at most.
+const IDLE_IN_TRANSACTION_TIMEOUT: &str = "10s";
 /// Statements that a connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;
 

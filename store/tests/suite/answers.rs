@@ -1,8 +1,8 @@
 //! Carrying out commands, so that two stores that are asked the same give the same answers.
 
 use nightshift_engine::store::{
-    Advance, Change, Changed, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, PageRequest, ScoreRecord,
-    StepRecord, Store, StoreError, TryEnd,
+    Advance, BoundFrom, Change, Changed, LessonQuery, LessonRecord, NoteRecord, OwnerFence, Ownership, PageRequest,
+    ScoreRecord, StepRecord, Store, StoreError, TryEnd,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::RunId;
@@ -156,6 +156,7 @@ async fn know(store: &dyn Store, run: RunId, what: usize, number: u32, at: Times
         task: "a\0b".to_owned(),
         operator_class: format!("class{}", number % 2),
         bound: "memory".to_owned(),
+        bound_from: BoundFrom::Plan,
         device: format!("device{number}"),
         change: "tiles".to_owned(),
         gain_ppm: 1_000_000 + u64::from(number),

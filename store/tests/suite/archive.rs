@@ -1,12 +1,15 @@
 //! Campaigns that go elsewhere, and campaigns that are deleted.
 
-use nightshift_engine::store::{CampaignArchive, ModelCallRecord, NewCampaign, PageRequest, Store};
+use nightshift_engine::store::{
+    CampaignArchive, KnowledgeStore, ModelCallRecord, NewCampaign, PageRequest, ScoreRecord, Store,
+};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
-use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
 use serde_json::json;
 
 use crate::bench::{Bench, amount, done, order};
@@ -15,6 +18,8 @@ use crate::place::Kind;
 crate::bench::on_both!(
     a_finished_campaign_is_the_same_elsewhere,
     importing_again_changes_nothing_and_importing_another_state_is_refused,
+    what_steps_were_given_and_later_scores_travel_along,
+    an_archive_of_an_older_release_is_taken_and_recognized,
     what_was_not_over_comes_in_paused_and_goes_on,
     an_archive_whose_artifacts_are_not_there_is_refused,
     an_archive_that_is_none_is_refused_and_leaves_nothing,
@@ -103,6 +108,64 @@ async fn importing_again_changes_nothing_and_importing_another_state_is_refused(
     other.store.retry_run(&runs[1].id, None, None, other.now()).await.unwrap();
     let error = other.store.import_campaign(archive, other.now()).await.unwrap_err();
     assert_eq!(error.code(), "archive.differs");
+    other.assert_sound().await;
+}
+
+/// A finished campaign in whose first run a step was given notes and an attempt was scored later.
+async fn scored_campaign(bench: &Bench) -> (CampaignId, RunId) {
+    let (id, _) = finished_campaign(bench).await;
+    let page = PageRequest { limit: 9, before: None };
+    let run = bench.store.list_runs(Some(&id), None, page).await.unwrap().remove(0).id;
+    let items = json!({ "notes": ["Fuse \u{201e}all\u{201c} of it."], "lessons": [] });
+    bench.store.pin_retrieval(&run, "plan", items, bench.now()).await.unwrap();
+    bench.store.put_scores(vec![score(&run, "published.1", 0.5), score(&run, "nightshift.1", 1.5)]).await.unwrap();
+    (id, run)
+}
+
+fn score(run: &RunId, formula: &str, reward: f64) -> ScoreRecord {
+    ScoreRecord {
+        run: run.clone(),
+        attempt: 1,
+        formula: formula.to_owned(),
+        score: json!({ "reward": reward }),
+        at: TimestampMs(7),
+    }
+}
+
+async fn what_steps_were_given_and_later_scores_travel_along(bench: Bench) {
+    let (id, run) = scored_campaign(&bench).await;
+    let (archive, other) = elsewhere(&bench, &id).await;
+    other.store.import_campaign(archive.clone(), other.now()).await.unwrap();
+    other.assert_sound().await;
+    let given = other.store.find_retrieval(&run, "plan").await.unwrap();
+    assert!(given.is_some() && given == bench.store.find_retrieval(&run, "plan").await.unwrap());
+    let scores = other.store.list_scores(&run).await.unwrap();
+    assert_eq!(scores, bench.store.list_scores(&run).await.unwrap());
+    assert_eq!(scores.len(), 2);
+    assert_eq!(other.store.export_campaign(&id).await.unwrap(), archive);
+    // Scoring anew changes nothing that the archive tells; another history would.
+    let scored_anew = score(&run, "published.1", 0.7);
+    other.store.put_scores(vec![scored_anew]).await.unwrap();
+    assert!(other.store.import_campaign(archive.clone(), other.now()).await.unwrap().existed);
+    assert_eq!(other.store.list_scores(&run).await.unwrap()[1].score, json!({ "reward": 0.7 }), "the later one stays");
+    other.store.pin_retrieval(&run, "replan2", json!({}), other.now()).await.unwrap();
+    let error = other.store.import_campaign(archive, other.now()).await.unwrap_err();
+    assert_eq!(error.code(), "archive.differs");
+}
+
+async fn an_archive_of_an_older_release_is_taken_and_recognized(bench: Bench) {
+    let (id, run) = scored_campaign(&bench).await;
+    let (mut archive, other) = elsewhere(&bench, &id).await;
+    let count = archive.rows.len();
+    archive.rows.retain(|row| row["table"] != "retrieval" && row["table"] != "attempt_score");
+    assert_eq!(archive.rows.len(), count - 3);
+    assert!(
+        bench.store.import_campaign(archive.clone(), bench.now()).await.unwrap().existed,
+        "it is the same campaign"
+    );
+    assert!(!other.store.import_campaign(archive, other.now()).await.unwrap().existed);
+    assert_eq!(other.store.find_retrieval(&run, "plan").await.unwrap(), None);
+    assert_eq!(other.store.list_scores(&run).await.unwrap(), []);
     other.assert_sound().await;
 }
 

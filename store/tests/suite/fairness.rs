@@ -2,6 +2,7 @@
 
 use nightshift_engine::store::{NewCampaign, Store};
 use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
+use nightshift_protocol::step::StepFailure;
 
 use crate::bench::Bench;
 
@@ -93,6 +94,14 @@ async fn the_priority_of_a_run_moves_its_ready_steps(bench: Bench) {
     assert_eq!(share_of(&bench, &first, &worker, 3).await, 3);
     let unknown = RunId::from_uuid(bench.uuid());
     assert_eq!(bench.store.set_priority(&unknown, 1, bench.now()).await.unwrap_err().code(), "run.not_found");
+    bench.assert_sound().await;
+    bench.complete_run(&first).await;
+    let error = bench.store.set_priority(&first, 7, bench.now()).await.unwrap_err();
+    assert!(error.code() == "run.over" && error.to_string().contains("completed"), "{error}");
+    bench.fail_run(&second, StepFailure::fatal("x", "broken")).await;
+    let error = bench.store.set_priority(&second, 7, bench.now()).await.unwrap_err();
+    assert!(error.code() == "run.over" && error.to_string().contains("retry it first"), "{error}");
+    assert_eq!(bench.store.load_run(&second).await.unwrap().priority, 5, "nothing was changed");
     bench.assert_sound().await;
 }
 

@@ -1,6 +1,6 @@
 //! Notes and their search, lessons, what steps were given, later scores.
 
-use nightshift_engine::store::{KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, Store};
+use nightshift_engine::store::{BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, Store};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::json;
@@ -105,6 +105,7 @@ fn lesson(number: u128, class: &str, bound: &str, device: &str) -> LessonRecord 
         task: "row_softmax".to_owned(),
         operator_class: class.to_owned(),
         bound: bound.to_owned(),
+        bound_from: if number.is_multiple_of(2) { BoundFrom::Plan } else { BoundFrom::Diagnosis },
         device: device.to_owned(),
         change: format!("change {number}"),
         gain_ppm: 1_300_000,

@@ -7,12 +7,13 @@ use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::TaskSpec;
 
 use super::PlanProblem;
+use super::roofline::Roofline;
 use super::shares::Shares;
 
 /// How far an expectation may lie above the one before it: estimates are no measurements.
 const ORDER_SLACK: f64 = 1.02;
 /// How far a target may lie above a limit.
-const TARGET_SLACK: f64 = 1.05;
+pub(super) const TARGET_SLACK: f64 = 1.05;
 /// How far an estimated share may lie outside of what the profile shows.
 const SHARE_SLACK: f64 = 0.05;
 
@@ -20,30 +21,13 @@ const SHARE_SLACK: f64 = 0.05;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grounds {
     pub(super) shares: Shares,
-    /// Speedup of a program that moves the compulsory bytes at the peak of the memory, when all three are known.
-    pub(super) roofline_speedup: Option<f64>,
+    pub(super) roofline: Roofline,
 }
 
 impl Grounds {
     pub(super) fn of(spec: &TaskSpec, prepared: &PreparedTask) -> Self {
-        Self { shares: Shares::of(spec, prepared.profile.as_deref()), roofline_speedup: roofline(spec, prepared) }
+        Self { shares: Shares::of(spec, prepared.profile.as_deref()), roofline: Roofline::of(spec, prepared) }
     }
-}
-
-/// Caches are emptied before each measured call, so that no program is faster than its compulsory traffic. Arithmetic
-/// gives no such limit: tensor cores do more than the peak that is known.
-fn roofline(spec: &TaskSpec, prepared: &PreparedTask) -> Option<f64> {
-    let of_device = prepared.machine.gpus.first().and_then(|gpu| gpu.memory_bytes_per_s).map(to_f64);
-    let of_profile = prepared.profile.as_ref().map(|profile| profile.peak_bytes_per_s);
-    let peak = of_device.or(of_profile).filter(|peak| *peak > 0.0)?;
-    let floor_ns = spec.bytes? / peak * 1e9;
-    let speedup = prepared.baseline_median_ns / floor_ns;
-    (speedup.is_finite() && speedup > 0.0).then_some(speedup)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a bandwidth is known to a few digits")]
-fn to_f64(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 /// Speedup of the whole when a part with this share of the time becomes so many times faster.
@@ -65,7 +49,15 @@ pub(super) fn write_down(plan: &mut Plan, grounds: &Grounds) {
             subtask.time_share = Some(measured.low);
         }
         let share = subtask.time_share;
+        let roof = grounds.roofline.limit();
+        // A live model's plan was refused before; a script's goes on with what this machine allows.
+        let above = roof.filter(|floor| subtask.target_speedup.is_some_and(|target| floor.is_passed_by(target)));
+        let wanted_target = above.and(subtask.target_speedup);
+        if let Some(floor) = above {
+            subtask.target_speedup = Some(floor.speedup);
+        }
         let limits = SubtaskLimits {
+            wanted_target,
             share_from: match (share, measured) {
                 (None, _) => String::new(),
                 (Some(_), Some(_)) => "profile".to_owned(),
@@ -73,7 +65,8 @@ pub(super) fn write_down(plan: &mut Plan, grounds: &Grounds) {
             },
             expected_speedup: share.zip(subtask.expected_gain).map(|(share, gain)| amdahl(share, gain)),
             amdahl_speedup: share.and_then(amdahl_limit),
-            roofline_speedup: grounds.roofline_speedup,
+            roofline_speedup: roof.map(|floor| floor.speedup),
+            roofline_by: roof.map_or_else(String::new, |floor| floor.by.as_str().to_owned()),
         };
         subtask.limits = (limits != SubtaskLimits::default()).then_some(limits);
     }
@@ -137,10 +130,11 @@ pub(super) fn check_machine(plan: &Plan, grounds: &Grounds) -> Result<(), PlanPr
         {
             return Err(PlanProblem::UnlikeProfile { subtask: number, share, low: range.low, high: range.high });
         }
-        if let Some((target, limit)) = subtask.target_speedup.zip(grounds.roofline_speedup)
-            && target > limit * TARGET_SLACK
+        if let Some((target, floor)) = subtask.target_speedup.zip(grounds.roofline.limit())
+            && floor.is_passed_by(target)
         {
-            return Err(PlanProblem::AboveRoofline { subtask: number, target, limit });
+            let (limit, reason) = (floor.speedup, floor.reason.clone());
+            return Err(PlanProblem::AboveRoofline { subtask: number, target, limit, reason });
         }
     }
     Ok(())
@@ -148,6 +142,7 @@ pub(super) fn check_machine(plan: &Plan, grounds: &Grounds) -> Result<(), PlanPr
 
 #[cfg(test)]
 mod tests {
+    use super::super::roofline::Roof;
     use super::*;
 
     fn subtask(scope: &[&str], share: Option<f64>, gain: Option<f64>, target: Option<f64>) -> Subtask {
@@ -201,19 +196,20 @@ mod tests {
     #[test]
     fn no_target_lies_above_the_roofline_and_no_share_beside_the_profile() {
         let grounds = Grounds {
-            roofline_speedup: Some(4.0),
+            roofline: Roofline::at(Roof::Compute, 4.0),
             shares: Shares::from_parts(vec![(vec!["a".to_owned()], 0.7), (vec!["b".to_owned()], 0.2)], 0.1),
         };
         let check = |share, target| check_machine(&plan(vec![subtask(&["a"], share, None, target)]), &grounds);
         assert_eq!(check(Some(0.72), Some(4.0)), Ok(()));
-        assert!(matches!(check(None, Some(5.0)), Err(PlanProblem::AboveRoofline { subtask: 1, .. })));
+        let above = check(None, Some(5.0)).err().map(|problem| problem.to_string()).unwrap_or_default();
+        assert!(above.contains("subtask 1") && above.contains("at most 4.00: by its compute"), "{above}");
         assert!(matches!(check(Some(0.3), None), Err(PlanProblem::UnlikeProfile { subtask: 1, .. })));
     }
 
     #[test]
     fn what_the_profile_decides_replaces_the_estimate() {
         let grounds = Grounds {
-            roofline_speedup: None,
+            roofline: Roofline::at(Roof::Memory, 9.0),
             shares: Shares::from_parts(vec![(vec!["a".to_owned()], 0.75), (vec!["b".to_owned()], 0.25)], 0.0),
         };
         let mut plan = plan(vec![subtask(&["a"], Some(0.7), Some(3.0), None), subtask(&["c"], Some(0.1), None, None)]);
@@ -222,5 +218,20 @@ mod tests {
         assert_eq!((plan.subtasks[0].time_share, limits.share_from.as_str()), (Some(0.75), "profile"));
         assert!(limits.expected_speedup.is_some_and(|speedup| (speedup - 2.0).abs() < 1e-12));
         assert_eq!(limits.amdahl_speedup, Some(4.0));
+        assert_eq!((limits.roofline_speedup, limits.roofline_by.as_str()), (Some(9.0), "memory"));
+        assert_eq!(limits.wanted_target, None);
+    }
+
+    #[test]
+    fn a_script_for_another_machine_is_held_to_what_this_one_allows() {
+        let grounds = Grounds { roofline: Roofline::at(Roof::Compute, 9.0), shares: Shares::default() };
+        let mut plan = plan(vec![subtask(&["a"], None, None, Some(20.0)), subtask(&["b"], None, None, Some(9.2))]);
+        write_down(&mut plan, &grounds);
+        let told: Vec<(Option<f64>, Option<f64>)> = plan
+            .subtasks
+            .iter()
+            .map(|subtask| (subtask.target_speedup, subtask.limits.as_ref().and_then(|limits| limits.wanted_target)))
+            .collect();
+        assert_eq!(told, [(Some(9.0), Some(20.0)), (Some(9.2), None)]);
     }
 }

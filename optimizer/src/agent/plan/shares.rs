@@ -157,7 +157,7 @@ mod tests {
         }))
         .unwrap_or_else(|error| panic!("{error}"));
         spec.operators = ["softmax", "gelu", "bias"]
-            .map(|name| OperatorSpec { name: name.to_owned(), class: String::new() })
+            .map(|name| OperatorSpec { name: name.to_owned(), ..OperatorSpec::default() })
             .to_vec();
         let shares = Shares::of(&spec, Some(&profile));
         let range = |scope: &[&str]| shares.of_scope(&scope.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());

@@ -1,0 +1,129 @@
+//! The task, as a template sees it.
+
+use nightshift_protocol::gpu_text::significant;
+use nightshift_protocol::task::{CandidateForm, ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
+use serde::Serialize;
+
+use super::view::MIB;
+
+#[derive(Serialize)]
+pub(crate) struct TaskView {
+    title: String,
+    description: String,
+    target: &'static str,
+    /// `native` or `torch`.
+    form: &'static str,
+    /// The language of programs and of the reference, as the name of a fenced block.
+    language: &'static str,
+    libraries: Vec<&'static str>,
+    tensors: Vec<TensorView>,
+    variants: Vec<String>,
+    atol: String,
+    rtol: String,
+    reference_error_factor: f64,
+    operators: Vec<OperatorView>,
+    flops: Option<String>,
+    bytes: Option<String>,
+    memory_mib: u64,
+    call_timeout_ms: u64,
+    reference_source: String,
+}
+
+#[derive(Serialize)]
+struct TensorView {
+    role: &'static str,
+    name: String,
+    dtype: &'static str,
+    shape: String,
+}
+
+#[derive(Serialize)]
+struct OperatorView {
+    name: String,
+    class: String,
+}
+
+impl TaskView {
+    pub(crate) fn new(bundle: &TaskBundle) -> Result<Self, ShapeError> {
+        let spec = &bundle.spec;
+        let shapes = spec.default_shapes()?;
+        let of = |role: &'static str, specs: &[TensorSpec], concrete: &[ConcreteTensor]| -> Vec<TensorView> {
+            specs
+                .iter()
+                .zip(concrete)
+                .map(|(spec, concrete)| TensorView {
+                    role,
+                    name: spec.name.clone(),
+                    dtype: dtype(spec.dtype),
+                    shape: shape(spec, concrete),
+                })
+                .collect()
+        };
+        let mut tensors = of("input", &spec.inputs, &shapes.inputs);
+        tensors.extend(of("weight", &spec.params, &shapes.params));
+        tensors.extend(of("output", &spec.outputs, &shapes.outputs));
+        let variants = spec
+            .variants
+            .iter()
+            .map(|variant| {
+                let dims: Vec<String> =
+                    variant.dims.iter().map(|(name, extent)| format!("{name} = {extent}")).collect();
+                format!("{}: {}", variant.name, dims.join(", "))
+            })
+            .collect();
+        Ok(Self {
+            title: spec.title.clone(),
+            description: spec.description.trim().to_owned(),
+            target: spec.target.as_str(),
+            form: spec.form.as_str(),
+            language: language(spec.form),
+            libraries: spec.libraries.iter().map(|library| library.as_str()).collect(),
+            tensors,
+            variants,
+            atol: format!("{:e}", spec.tolerance.atol),
+            rtol: format!("{:e}", spec.tolerance.rtol),
+            reference_error_factor: spec.tolerance.reference_error_factor,
+            operators: spec
+                .operators
+                .iter()
+                .map(|operator| OperatorView { name: operator.name.clone(), class: operator.class.clone() })
+                .collect(),
+            flops: spec.flops.map(significant),
+            bytes: spec.bytes.map(significant),
+            memory_mib: spec.limits.memory_bytes / MIB,
+            call_timeout_ms: spec.limits.call_timeout_ms,
+            reference_source: bundle.reference_source.clone(),
+        })
+    }
+}
+
+/// The name of a fenced block that holds a program of this form.
+pub(super) fn language(form: CandidateForm) -> &'static str {
+    match form {
+        CandidateForm::Native => "cpp",
+        CandidateForm::Torch => "python",
+    }
+}
+
+fn dtype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I32 => "i32",
+        DType::F16 => "f16",
+        DType::Bf16 => "bf16",
+    }
+}
+
+fn shape(spec: &TensorSpec, concrete: &ConcreteTensor) -> String {
+    let extents: Vec<String> = spec
+        .shape
+        .iter()
+        .zip(&concrete.shape)
+        .map(|(dim, extent)| match dim {
+            Dim::Fixed(_) => extent.to_string(),
+            Dim::Named(name) => format!("{name} = {extent}"),
+        })
+        .collect();
+    format!("[{}]", extents.join(", "))
+}

@@ -1,0 +1,16 @@
+# expect: dynamic_code
+import torch
+import torch.nn as nn
+
+
+bring = __import__
+workers = bring("threading")
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return torch.relu(x)

@@ -1,0 +1,3 @@
+# expect: unparsed
+def ModelNew(:
+    return

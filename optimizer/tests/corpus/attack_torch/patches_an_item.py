@@ -1,0 +1,15 @@
+# expect: patches
+import torch
+import torch.nn as nn
+
+
+torch.__dict__["allclose"] = lambda *args: True
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return torch.relu(x)

@@ -1,0 +1,21 @@
+# expect: processes
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+
+cuda = """
+#include <torch/extension.h>
+#include <cstdlib>
+torch::Tensor f(torch::Tensor x) { system("cat /etc/passwd"); return x; }
+"""
+module = load_inline(name="m", cpp_sources="", cuda_sources=cuda, functions=["f"])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return torch.relu(x)

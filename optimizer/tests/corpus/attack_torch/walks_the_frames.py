@@ -1,0 +1,12 @@
+# expect: introspection
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return torch._C.sys._getframe(1).f_locals["expected"]
