@@ -80,8 +80,8 @@ impl Workbench {
                 host,
                 &hardware.os,
                 scratch.folder(),
-                config.gpu_contexts,
             );
+            let cuda = cuda.map(|cuda| cuda.with_sites(&jail, scratch.folder(), config.gpu_contexts));
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
         if let Err(reason) = &cuda {

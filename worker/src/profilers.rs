@@ -11,7 +11,6 @@ mod bound;
 mod chrome;
 mod ncu;
 mod nsys;
-mod peaks;
 mod replay;
 mod roofline;
 mod sanitizer;
@@ -29,7 +28,6 @@ use self::bound::{Roof, bound_of_program};
 use self::roofline::place;
 use self::tier::unused;
 
-pub use self::peaks::DevicePeaks;
 pub use self::replay::{REPLAY_ARGUMENT, Replay};
 pub use self::tools::{MissingTool, Profilers, TimeLimits, Tool};
 

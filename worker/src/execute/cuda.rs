@@ -45,7 +45,6 @@ pub(super) fn find(
     host_compiler: Option<&Path>,
     os: &str,
     scratch: &Path,
-    contexts: Option<u32>,
 ) -> Result<CudaBench, String> {
     let never = CancelFlag::default();
     let run = |command: &JailedCommand| run_jailed(jail, command, &never);
@@ -61,14 +60,7 @@ pub(super) fn find(
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
     let profilers = find_profilers(jail, Some(&nvcc), search_path, scratch);
-    let site = |contexts: u32| {
-        let gate: Arc<RwLock<()>> = Arc::default();
-        let room = usize::try_from(contexts).unwrap_or(usize::MAX);
-        let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room);
-        Site { gate, standby }
-    };
-    let sites = contexts_of_each(gpus, contexts).into_iter().map(site).collect();
-    Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), sites })
+    Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), sites: Vec::new() })
 }
 
 /// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
@@ -99,6 +91,18 @@ impl StepDevice<'_> {
 }
 
 impl CudaBench {
+    /// The same, ready for steps on its devices, with so many contexts on the whole machine. `scratch` is an existing folder.
+    pub(super) fn with_sites(mut self, jail: &JailHost, scratch: &Path, contexts: Option<u32>) -> Self {
+        let site = |contexts: u32| {
+            let gate: Arc<RwLock<()>> = Arc::default();
+            let room = usize::try_from(contexts).unwrap_or(usize::MAX);
+            let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room);
+            Site { gate, standby }
+        };
+        self.sites = contexts_of_each(&self.gpus, contexts).into_iter().map(site).collect();
+        self
+    }
+
     /// The same for a worker that is not to profile.
     pub(super) fn without_profilers(mut self) -> Self {
         self.profilers = self.profilers.switched_off();

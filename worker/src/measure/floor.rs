@@ -1,11 +1,11 @@
 //! No program can be faster than the device.
 
+use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::machine::GpuFacts;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::TaskSpec;
 
 use super::violation;
-use crate::profilers::DevicePeaks;
 use crate::runner::note;
 
 /// How far below the floor a time has to be: peaks are figures of the vendor, and clocks have their errors.

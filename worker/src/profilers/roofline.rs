@@ -1,9 +1,9 @@
 //! How far a program is from what its device allows.
 
+use nightshift_protocol::device_peaks::DevicePeaks;
 use nightshift_protocol::profile::{Profile, TierPurpose, TierReport};
 
 use super::Subject;
-use super::peaks::DevicePeaks;
 use super::tier::unused;
 
 /// Activity of the tensor pipe from which a kernel is one that uses it.

@@ -30,6 +30,7 @@ pub(super) const TOOL_FOLDERS: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// Which namespaces this process has left.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four namespaces, each of which was left or was not")]
 pub(super) struct Namespaces {
     /// Users: gives the rights for all others, and none outside.
     pub(super) user: bool,

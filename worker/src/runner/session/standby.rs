@@ -21,10 +21,10 @@ use crate::runner::plan::RunnerPlan;
 use crate::sandbox::DeviceAccess;
 
 /// How long a process is kept that nobody asks for: it holds memory of the device.
-const KEPT_FOR: Duration = Duration::from_secs(120);
+const KEPT_FOR: Duration = Duration::from_mins(2);
 
 /// How long a library may stay loaded, however often it is asked for.
-const MAX_AGE: Duration = Duration::from_secs(900);
+const MAX_AGE: Duration = Duration::from_mins(15);
 
 /// Largest memory shared with a process that is kept, in bytes.
 const MAX_ARENA_BYTES: u64 = 1 << 30;
