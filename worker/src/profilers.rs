@@ -9,6 +9,7 @@
 mod activity;
 mod bound;
 mod chrome;
+mod cupti;
 mod ncu;
 mod nsys;
 mod replay;
@@ -17,6 +18,7 @@ mod sanitizer;
 mod tier;
 mod timeline;
 mod tools;
+mod traced;
 
 use nightshift_protocol::cuda_build::CudaBuild;
 use nightshift_protocol::machine::GpuFacts;
@@ -60,14 +62,19 @@ pub fn sanitize(profilers: &Profilers, replay: &Replay<'_>, thorough: bool) -> R
 
 /// Profiles a program at its default shape, by the best tools that can be had.
 pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>) -> Result<Profile, StepFailure> {
-    let (timeline_tier, mut traced) = nsys::trace(profilers, replay)?;
+    let (nsys_tier, traced) = nsys::trace(profilers, replay)?;
+    let (cupti_tier, mut traced) = match traced {
+        Some(traced) => (None, Some(traced)),
+        None => {
+            let (tier, traced) = cupti::trace(profilers, replay)?;
+            (Some(tier), traced)
+        }
+    };
     let capability = subject.gpu.map(|gpu| gpu.compute_capability);
     let (kernel_tier, kernels) = ncu::count(profilers, replay, traced.as_ref(), capability)?;
     let mut profile = Profile { compiler: subject.compiler.clone(), kernels, ..Profile::default() };
-    profile.tiers.push(timeline_tier);
-    if traced.is_none() {
-        profile.tiers.push(without_cupti());
-    }
+    profile.tiers.push(nsys_tier);
+    profile.tiers.extend(cupti_tier);
     profile.tiers.push(kernel_tier);
     if let Some(traced) = &mut traced {
         profile.trace = Some((replay.put)(&std::mem::take(&mut traced.trace))?);
@@ -82,16 +89,6 @@ pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>
     profile.tier = if used.is_empty() { "none".to_owned() } else { used.join("+") };
     profile.missing = profile.tiers.iter().filter_map(missing).collect();
     Ok(profile)
-}
-
-/// The tier between nsys and nothing: a library of ours that the driver loads into the program.
-fn without_cupti() -> TierReport {
-    TierReport {
-        code: Some("profile.tool_missing".to_owned()),
-        reason: Some("this worker carries no tracing library of its own to load into programs".to_owned()),
-        remedy: Some("install Nsight Systems: its timeline says the same and more".to_owned()),
-        ..unused(TierPurpose::Timeline, "cupti")
-    }
 }
 
 fn compiler_tier(subject: &Subject<'_>) -> TierReport {

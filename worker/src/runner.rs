@@ -8,6 +8,8 @@
 #[expect(unsafe_code, reason = "memory shared with another process")]
 mod arena;
 mod breach;
+#[expect(unsafe_code, reason = "CUPTI's interface is a foreign one")]
+mod cupti;
 mod device;
 #[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
 mod driver;
@@ -20,6 +22,7 @@ mod serve;
 mod session;
 
 pub use breach::{Breach, note};
+pub(crate) use cupti::{DeviceTrace, TracedCopy};
 pub(crate) use device::ROW_SLOTS;
 pub(crate) use plan::RunnerPlan;
 pub(crate) use replay::replay;

@@ -10,17 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, RwLock};
 use std::time::{Duration, Instant};
 
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::CheckReport;
-use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::measurement::{CompilerReport, Measurement};
+use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::{DType, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::check::{Libraries, check_on};
-use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::inputs::{InputKind, SecretSeeds, generate_all};
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
-use nightshift_worker::process::{CancelFlag, SandboxChoice};
-use nightshift_worker::runner::{DeviceUse, Grounds, Standby};
+use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_on_device};
+use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile};
+use nightshift_worker::runner::{DeviceUse, Grounds, Standby, write_replay};
 use nightshift_worker::sandbox::DeviceAccess;
 use tempfile::TempDir;
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
@@ -311,4 +315,58 @@ fn checks_and_measurements_of_one_device_take_turns_and_all_come_to_their_end() 
             scope.spawn(|| assert_eq!(codes(&raced(&honest, Some(&gate)).1), [""; 0]));
         }
     });
+}
+
+/// A profile of an honest program by a worker that finds no tool but CUPTI, whose answer to being asked for records is this.
+fn profiled(refused: &str) -> Profile {
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let cupti = Workshop::new();
+    let library =
+        cupti.library("libcupti", include_str!("fixtures/fake_cupti.cpp"), &[&format!("-DREFUSED={refused}")]);
+    let toolkit = library.parent().unwrap().canonicalize().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().canonicalize().unwrap();
+    let shapes = spec().default_shapes().unwrap();
+    let inputs = generate_all(&shapes.inputs, 1, InputKind::Declared);
+    let params = generate_all(&shapes.params, 2, InputKind::Declared);
+    let plan = write_replay(&folder, &honest, &GROUND.device, &shapes, &params, &inputs).unwrap();
+    let (host, access) = (host(SandboxChoice::Best), &GROUND.device.access);
+    let run = |command: &JailedCommand| run_jailed_on_device(&host, command, access, &CancelFlag::default());
+    let keep = |bytes: &[u8]| -> Result<ArtifactHash, ArtifactError> { Ok(ArtifactHash::of(bytes)) };
+    let replay = Replay {
+        run: &run,
+        executable: &host.executable,
+        plan: &plan,
+        readable: &[folder.clone(), honest.parent().unwrap().canonicalize().unwrap()],
+        library_path: &access.library_folders,
+        env: &access.environment(),
+        scratch: &folder,
+        put: &keep,
+    };
+    let missing = || Err(MissingTool { reason: "not there".to_owned(), remedy: "get it".to_owned() });
+    let found = Profilers::find(&[], &[toolkit], &folder, &run);
+    let profilers = Profilers { nsys: missing(), ncu: missing(), compute_sanitizer: missing(), ..found };
+    let compiler = CompilerReport::default();
+    let subject = Subject { compiler: &compiler, cuda: None, gpu: None, flops: None, bytes: None, median_ns: None };
+    profile(&profilers, &replay, &subject).unwrap()
+}
+
+#[test]
+fn a_program_traces_itself_where_no_tool_can_be_put_in_front_of_it() {
+    let profile = profiled("0");
+    let tiers: Vec<_> = profile.tiers.iter().map(|tier| (tier.tool.as_str(), tier.used)).collect();
+    assert!(tiers.starts_with(&[("nsys", false), ("cupti", true)]), "{:#?}", profile.tiers);
+    let timeline = profile.timeline.unwrap();
+    assert_eq!((timeline.calls, timeline.kernels.len()), (5, 1));
+    assert_eq!(timeline.kernels[0].name, "double(float const*, float*, long)");
+    assert_eq!(timeline.kernels[0].times.count, 5);
+    assert!(profile.trace.is_some());
+}
+
+#[test]
+fn a_program_that_may_not_trace_itself_says_so_and_is_profiled_without() {
+    let profile = profiled("35");
+    let tier = profile.tiers.iter().find(|tier| tier.tool == "cupti").unwrap();
+    assert!(!tier.used && profile.timeline.is_none());
+    assert!(tier.reason.as_ref().unwrap().contains("asking for records: CUPTI_ERROR_UNKNOWN"), "{tier:?}");
 }

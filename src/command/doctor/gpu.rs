@@ -50,6 +50,7 @@ fn tool_checks(config: &WorkerConfig, compiler: Option<&Nvcc>) -> Vec<Check> {
     let found = find_profilers(&jail, compiler, &config.search_path, &scratch.1);
     vec![
         tool_check("nsys", "records timelines", &found.nsys),
+        tool_check("CUPTI", "records timelines where there is no nsys", &found.cupti),
         tool_check("ncu", "reads the GPU's counters", &found.ncu),
         tool_check("compute-sanitizer", "looks for errors of memory and for races", &found.compute_sanitizer),
     ]

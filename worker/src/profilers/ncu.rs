@@ -13,7 +13,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use self::csv::Launch;
-use super::nsys::Traced;
+use super::traced::Traced;
 use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::Profilers;

@@ -5,15 +5,13 @@ mod export;
 use std::ffi::OsString;
 use std::path::Path;
 
-use nightshift_protocol::profile::{TierPurpose, TierReport, Timeline};
+use nightshift_protocol::profile::{TierPurpose, TierReport};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::verdict::ProcessEnd;
 
-use super::chrome;
 use super::replay::{Replay, is_plain_file};
 use super::tier::{self, Trouble};
-use super::timeline::{Calls, sum_up};
 use super::tools::{Profilers, missing_library};
+use super::traced::{Traced, caution};
 use crate::process::{Limits, ProcessResult};
 
 /// Calls of the program before those that are traced, so that loading its kernels is not among them.
@@ -34,17 +32,6 @@ const LIMITS: Limits = Limits {
 
 /// Name of the report, without an ending.
 const REPORT: &str = "timeline";
-
-/// What a trace gave.
-#[derive(Debug)]
-pub(super) struct Traced {
-    /// Summed up.
-    pub(super) timeline: Timeline,
-    /// As a file for people.
-    pub(super) trace: Vec<u8>,
-    /// The kernels of the first call in the order of their launches, by their names with and without parameters.
-    pub(super) launched: Vec<(String, String)>,
-}
 
 /// Traces some calls. The tier says how it went.
 pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierReport, Option<Traced>), StepFailure> {
@@ -81,19 +68,9 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
     }
     match export::read(&export) {
         Ok(activity) => {
-            let calls = Calls::find(&activity, CALLS);
-            let timeline = sum_up(&activity, &calls);
-            let first = calls.spans.first();
-            let launched = activity
-                .kernels
-                .iter()
-                .filter(|kernel| {
-                    first.is_some_and(|call| (call.start_ns..=call.end_ns).contains(&kernel.span.start_ns))
-                })
-                .map(|kernel| (kernel.name.to_string(), kernel.short.to_string()))
-                .collect();
-            report.reason = caution(&result, &calls, activity.cut);
-            Ok((report, Some(Traced { trace: chrome::trace(&activity, &calls), timeline, launched })))
+            let traced = Traced::of(&activity, CALLS);
+            report.reason = caution(&result, traced.marked, activity.cut.then_some(export::MAX_EVENTS));
+            Ok((report, Some(traced)))
         }
         Err(error) => Ok((tier::failed(report, Trouble::plain(format!("the export cannot be used: {error}"))), None)),
     }
@@ -150,21 +127,6 @@ fn no_report(result: &ProcessResult, folder: &Path) -> Trouble {
         };
     }
     tier::trouble(result, &printed)
-}
-
-/// What is to be said about a trace that can be used all the same.
-fn caution(result: &ProcessResult, calls: &Calls, cut: bool) -> Option<String> {
-    let mut said = Vec::new();
-    if result.end != ProcessEnd::Finished {
-        said.push(format!("the traced program did not end well ({})", result.end.describe()));
-    }
-    if !calls.marked {
-        said.push("the calls of the program could not be told apart from the rest of its process".to_owned());
-    }
-    if cut {
-        said.push(format!("only the first {} events of a kind were read", export::MAX_EVENTS));
-    }
-    (!said.is_empty()).then(|| said.join("; "))
 }
 
 #[cfg(test)]

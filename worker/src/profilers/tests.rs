@@ -61,6 +61,7 @@ pub(super) fn tools() -> Profilers {
     };
     Profilers {
         nsys: tool("nsys"),
+        cupti: Err(MissingTool { reason: "not installed".to_owned(), remedy: "install it".to_owned() }),
         ncu: tool("ncu"),
         compute_sanitizer: tool("compute-sanitizer"),
         limits: TimeLimits::default(),
@@ -69,7 +70,13 @@ pub(super) fn tools() -> Profilers {
 
 pub(super) fn no_tools() -> Profilers {
     let missing = || Err(MissingTool { reason: "not installed".to_owned(), remedy: "install it".to_owned() });
-    Profilers { nsys: missing(), ncu: missing(), compute_sanitizer: missing(), limits: TimeLimits::default() }
+    Profilers {
+        nsys: missing(),
+        cupti: missing(),
+        ncu: missing(),
+        compute_sanitizer: missing(),
+        limits: TimeLimits::default(),
+    }
 }
 
 pub(super) fn ended(end: ProcessEnd, stdout: &str, stderr: &str) -> ProcessResult {

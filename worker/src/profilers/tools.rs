@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::verdict::ProcessEnd;
 
+use super::cupti;
 use crate::process::{JailedCommand, Limits};
 use crate::toolchain::{Run, is_program, readable_folders};
 
@@ -56,6 +57,8 @@ pub struct MissingTool {
 pub struct Profilers {
     /// Nsight Systems.
     pub nsys: Result<Tool, MissingTool>,
+    /// The library by which a program can trace itself, where there is no Nsight Systems.
+    pub cupti: Result<Tool, MissingTool>,
     /// Nsight Compute.
     pub ncu: Result<Tool, MissingTool>,
     /// The sanitizers.
@@ -136,7 +139,7 @@ impl Profilers {
             reason: "this worker is configured not to profile".to_owned(),
             remedy: "set `worker.profilers` to `true`, or leave it out".to_owned(),
         };
-        Self { nsys: Err(missing()), ncu: Err(missing()), ..self }
+        Self { nsys: Err(missing()), cupti: Err(missing()), ncu: Err(missing()), ..self }
     }
 
     /// [`Self::find`], with another root of the system.
@@ -150,6 +153,7 @@ impl Profilers {
         let search = Search { root, programs: search_path, libraries: library_path, scratch, run };
         Self {
             nsys: search.find(Wanted::Nsys),
+            cupti: cupti::find(root, library_path),
             ncu: search.find(Wanted::Ncu),
             compute_sanitizer: search.find(Wanted::ComputeSanitizer),
             limits: TimeLimits::default(),

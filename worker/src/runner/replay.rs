@@ -1,5 +1,6 @@
 //! One call of a program, repeated in a process of its own without a parent, so that a tool can be put in front of it:
-//! `EXECUTABLE __replay PLAN WARMUPS CALLS`.
+//! `EXECUTABLE __replay PLAN WARMUPS CALLS [CUPTI TRACE]`. With the last two it watches itself: it loads the library of CUPTI
+//! once it is warm, and writes what that told to the file.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,6 +11,7 @@ use nightshift_protocol::task::ConcreteShapes;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{fill_file, map_private};
+use super::cupti::Tracer;
 use super::message::{Reply, Request};
 use super::plan::RunnerPlan;
 use super::serve::Runner;
@@ -18,6 +20,8 @@ use crate::inputs::TensorData;
 
 /// What outputs and scratch memory are filled with before the call: no number in any format.
 const POISON: u32 = 0x7FFC_A5A5;
+
+const USAGE: &str = "expected: PLAN WARMUPS CALLS, and CUPTI TRACE or nothing";
 
 /// What is repeated.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +62,12 @@ pub(crate) fn replay(args: &[OsString]) -> i32 {
 }
 
 fn try_to_replay(args: &[OsString]) -> Result<(), String> {
-    let [_, _, path, warmups, calls] = args else { return Err("expected: PLAN WARMUPS CALLS".to_owned()) };
+    let [_, _, path, warmups, calls, watched @ ..] = args else { return Err(USAGE.to_owned()) };
+    let watched = match watched {
+        [] => None,
+        [library, trace] => Some((Path::new(library), Path::new(trace))),
+        _ => return Err(USAGE.to_owned()),
+    };
     let number = |text: &OsString| {
         text.to_str()
             .and_then(|text| text.parse::<u32>().ok())
@@ -78,8 +87,13 @@ fn try_to_replay(args: &[OsString]) -> Result<(), String> {
     for _ in 0..=warmups {
         done(runner.answer(Request::Run { nonce: 0, poison: POISON, weights: false }))?;
     }
+    let tracer = watched.map(|(library, _)| Tracer::start(library)).transpose()?;
     for _ in 0..calls {
         done(runner.call_marked())?;
+    }
+    if let Some((tracer, (_, path))) = tracer.zip(watched) {
+        let text = serde_json::to_vec(&tracer.finish()?).map_err(|error| error.to_string())?;
+        std::fs::write(path, text).map_err(|error| format!("the trace cannot be written: {error}"))?;
     }
     Ok(())
 }

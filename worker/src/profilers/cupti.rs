@@ -1,0 +1,243 @@
+//! CUPTI: the timeline of a program that watches itself, where no other tool can be put in front of it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nightshift_protocol::profile::{CopyDirection, TierPurpose, TierReport};
+use nightshift_protocol::step::StepFailure;
+
+use super::activity::{Activity, ApiCall, Kernel, Span, Transfer};
+use super::replay::{Replay, read_plain_file};
+use super::tier::{self, Trouble};
+use super::tools::{MissingTool, Profilers, Tool};
+use super::traced::{Traced, caution};
+use crate::process::Limits;
+use crate::runner::{DeviceTrace, TracedCopy};
+
+/// Calls of the program before those that are traced, so that loading its kernels is not among them.
+const WARMUPS: u32 = 2;
+
+/// Calls that are traced: enough to see how much they differ.
+const CALLS: u32 = 5;
+
+/// Limits of a trace, beside that of its time.
+const LIMITS: Limits = Limits {
+    wall_ms: 0,
+    cpu_s: 60,
+    memory_bytes: 64 << 30,
+    file_bytes: MAX_TRACE_BYTES,
+    processes: 64,
+    output_bytes: 1 << 20,
+};
+
+/// Largest trace that is read, in bytes.
+const MAX_TRACE_BYTES: u64 = 128 << 20;
+
+/// Name of the trace.
+const TRACE: &str = "trace.json";
+
+/// Names of the library, the newest first.
+const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
+
+/// Folders below the root of the system in which it may lie.
+const FOLDERS: [&str; 5] = [
+    "usr/local/cuda/extras/CUPTI/lib64",
+    "usr/local/cuda/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+];
+
+/// Finds the library: beside the toolkit's others, and where installers put it.
+pub(super) fn find(root: &Path, library_path: &[PathBuf]) -> Result<Tool, MissingTool> {
+    let beside = library_path.iter().flat_map(|folder| {
+        // A toolkit keeps it apart from what programs need to run.
+        [folder.clone(), folder.join("../extras/CUPTI/lib64")]
+    });
+    let folders = beside.chain(FOLDERS.iter().map(|folder| root.join(folder)));
+    let found =
+        folders.flat_map(|folder| NAMES.map(|name| folder.join(name))).find_map(|path| path.canonicalize().ok());
+    let Some(path) = found.filter(|path| path.is_file()) else {
+        return Err(MissingTool {
+            reason:
+                "`libcupti.so` is not there where it was looked for: beside the libraries of nvcc, in the toolkit's \
+                     extras and among the system's libraries"
+                    .to_owned(),
+            remedy: "install CUPTI (package cuda-cupti of NVIDIA's repository, the CUDA toolkit, or the pip package \
+                     nvidia-cuda-cupti), or Nsight Systems, whose timeline says the same and more"
+                .to_owned(),
+        });
+    };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let version = name.split_once(".so.").map(|(_, version)| version.to_owned()).unwrap_or_default();
+    let folders = path.parent().map(Path::to_path_buf).into_iter().collect();
+    Ok(Tool { path, version, folders, library_path: Vec::new() })
+}
+
+/// Lets the replay trace some calls of its own. The tier says how it went.
+pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierReport, Option<Traced>), StepFailure> {
+    let tool = match &profilers.cupti {
+        Ok(tool) => tool,
+        Err(missing) => return Ok((tier::missing(TierPurpose::Timeline, "cupti", missing), None)),
+    };
+    let folder = replay.folder("cupti")?;
+    let path = folder.path().join(TRACE);
+    let mut args: Vec<OsString> = replay.command(WARMUPS, CALLS);
+    args.extend([tool.path.clone().into(), path.clone().into()]);
+    let program = Tool { path: PathBuf::from(args.remove(0)), ..tool.clone() };
+    let limits = Limits { wall_ms: profilers.limits.nsys_ms, ..LIMITS };
+    let mut report = tier::used(TierPurpose::Timeline, "cupti", &tool.version);
+    let result = match replay.run_tool(&program, args, folder.path(), limits)? {
+        Ok(result) => result,
+        Err(reason) => return Ok((tier::failed(report, Trouble::plain(reason)), None)),
+    };
+    report.wall_ms = Some(result.wall_ms);
+    let text = read_plain_file(&path, MAX_TRACE_BYTES);
+    if text.is_empty() {
+        let printed = [result.stderr.as_slice(), result.stdout.as_slice()].concat();
+        return Ok((tier::failed(report, tier::trouble(&result, &String::from_utf8_lossy(&printed))), None));
+    }
+    match activity_of(&text) {
+        Ok((activity, dropped)) => {
+            let traced = Traced::of(&activity, CALLS);
+            let kept = activity.kernels.len().max(activity.copies.len()).max(activity.api.len());
+            report.reason = caution(&result, traced.marked, (dropped > 0).then_some(kept));
+            Ok((report, Some(traced)))
+        }
+        Err(reason) => Ok((tier::failed(report, Trouble::plain(reason)), None)),
+    }
+}
+
+/// What was traced, and how many events found no room. The program under test shares a process with its trace: it is read
+/// without trust.
+fn activity_of(text: &str) -> Result<(Activity, u64), String> {
+    let trace: DeviceTrace =
+        serde_json::from_str(text).map_err(|error| format!("its trace cannot be read: {error}"))?;
+    let names: Vec<Arc<str>> = trace.names.iter().map(|name| Arc::from(demangled(name))).collect();
+    let name =
+        |number: usize| names.get(number).filter(|name| !name.is_empty()).cloned().unwrap_or("(nameless)".into());
+    let begins = trace.kernels.iter().map(|kernel| kernel.start_ns);
+    let begins = begins.chain(trace.copies.iter().map(|copy| copy.start_ns));
+    let origin = begins.chain(trace.calls.iter().map(|call| call.start_ns)).filter(|start| *start > 0).min();
+    let Some(origin) = origin else {
+        return Err(
+            "it holds no CUDA activity: the program started no device work, or it could not be traced".to_owned()
+        );
+    };
+    let span = |start_ns: u64, end_ns: u64| {
+        let (start_ns, end_ns) = (start_ns.checked_sub(origin)?, end_ns.checked_sub(origin)?);
+        (start_ns <= end_ns).then_some(Span { start_ns, end_ns })
+    };
+    let extents = |extents: [i32; 3]| extents.map(|extent| u64::try_from(extent).unwrap_or(0));
+    let mut activity = Activity {
+        kernels: trace
+            .kernels
+            .iter()
+            .filter_map(|kernel| {
+                let text = name(kernel.name);
+                Some(Kernel {
+                    span: span(kernel.start_ns, kernel.end_ns)?,
+                    stream: u64::from(kernel.stream),
+                    correlation: u64::from(kernel.correlation),
+                    short: bare_name(&text).into(),
+                    name: text,
+                    mangled: trace.names.get(kernel.name).map(|name| Arc::from(name.as_str())),
+                    grid: extents(kernel.grid),
+                    block: extents(kernel.block),
+                    registers: u64::from(kernel.registers),
+                    shared_bytes: u64::try_from(kernel.shared_bytes).unwrap_or(0),
+                })
+            })
+            .collect(),
+        copies: trace
+            .copies
+            .iter()
+            .filter_map(|copy| {
+                Some(Transfer {
+                    span: span(copy.start_ns, copy.end_ns)?,
+                    stream: u64::from(copy.stream),
+                    correlation: u64::from(copy.correlation),
+                    direction: direction(copy),
+                    bytes: copy.bytes,
+                })
+            })
+            .collect(),
+        api: trace
+            .calls
+            .iter()
+            .filter_map(|call| {
+                Some(ApiCall {
+                    span: span(call.start_ns, call.end_ns)?,
+                    name: without_version(&name(call.name)).into(),
+                    thread: u64::from(call.thread),
+                    correlation: u64::from(call.correlation),
+                })
+            })
+            .collect(),
+        cut: trace.dropped > 0,
+    };
+    activity.kernels.sort_by_key(|kernel| kernel.span);
+    activity.copies.sort_by_key(|copy| copy.span);
+    activity.api.sort_by_key(|call| call.span);
+    Ok((activity, trace.dropped))
+}
+
+fn direction(copy: &TracedCopy) -> CopyDirection {
+    match copy.direction {
+        None => CopyDirection::Set,
+        Some(1) => CopyDirection::HostToDevice,
+        Some(2) => CopyDirection::DeviceToHost,
+        Some(8) => CopyDirection::DeviceToDevice,
+        Some(10) => CopyDirection::Peer,
+        Some(_) => CopyDirection::Other,
+    }
+}
+
+/// A name of machine code as its author wrote it.
+fn demangled(name: &str) -> String {
+    let parsed = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
+    parsed.map_or_else(|| name.to_owned(), |text| text.to_string())
+}
+
+/// The name of a kernel without what it returns, where it is declared, and its parameters: what ncu selects by.
+fn bare_name(name: &str) -> &str {
+    let mut depth = 0_usize;
+    let mut end = name.len();
+    let named = name.replace("(anonymous namespace)", "_anonymous_namespace_");
+    // Of the same length, so that places in the one are places in the other.
+    debug_assert_eq!(named.len(), name.len());
+    let mut start = 0;
+    for (place, character) in named.char_indices() {
+        match character {
+            '<' if depth == 0 => {
+                end = place;
+                depth += 1;
+            }
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            '(' if depth == 0 => {
+                end = end.min(place);
+                break;
+            }
+            ' ' | ':' if depth == 0 => {
+                start = place + 1;
+                end = name.len();
+            }
+            _ => {}
+        }
+    }
+    name.get(start..end.max(start)).filter(|bare| !bare.is_empty()).unwrap_or(name)
+}
+
+/// `cudaLaunchKernel_v7000` is `cudaLaunchKernel`.
+fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((bare, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => bare,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;
