@@ -13,10 +13,10 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use self::csv::Launch;
-use super::traced::Traced;
 use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::Profilers;
+use super::traced::Traced;
 use crate::process::{Limits, ProcessResult};
 
 /// Calls of the program before the one whose kernels are profiled.

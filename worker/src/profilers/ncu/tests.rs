@@ -25,6 +25,7 @@ fn traced(kernels: &[(&str, f64)], launched: &[&str]) -> Traced {
             ..Timeline::default()
         },
         trace: Vec::new(),
+        marked: true,
         launched: launched.iter().map(|short| (named(short), (*short).to_owned())).collect(),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use nightshift_protocol::verdict::ProcessEnd;
+
 use super::*;
 use crate::process::{JailedCommand, ProcessError};
 use crate::profilers::tests::{Setup, ended, no_tools, tools};
