@@ -55,7 +55,9 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
             (rows(&out, &format!("verl/{skill}/train.jsonl")), rows(&out, &format!("trl/{skill}/train.jsonl")));
         assert_eq!(verl.len(), trl.len());
         assert!(!verl.is_empty(), "{skill}");
-        assert!(rows(&out, &format!("trl/{skill}/test.jsonl")).is_empty());
+        for absent in ["test.jsonl", "validation.parquet"] {
+            assert!(!out.join("trl").join(skill).join(absent).exists(), "a split without rows has no file: {absent}");
+        }
         seen += u64::try_from(verl.len()).unwrap();
         for (verl, trl) in verl.iter().zip(&trl) {
             assert_eq!(verl["data_source"], format!("nightshift/{skill}"));
@@ -74,12 +76,13 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
     }
     assert_eq!(seen, written);
 
-    // The same rows, held out: nothing is left for training.
-    let out = folder.path().join("held");
+    // The same rows in the same place, held out: nothing is left for training, not even the file of before.
     let out_text = out.to_string_lossy();
-    let args = ["export", "rollouts", "--with-scripted", "--held-out", "matmul_bias_relu", "--out", &out_text];
-    json_of(&data, &args);
-    assert!(rows(&out, "trl/from_scratch/train.jsonl").is_empty());
+    let args =
+        ["export", "rollouts", "--with-scripted", "--held-out", "matmul_bias_relu", "--force", "--out", &out_text];
+    let manifest = json_of(&data, &args);
+    assert!(!out.join("trl/from_scratch/train.jsonl").exists());
+    assert!(manifest["files"].as_object().unwrap().values().all(|rows| rows.as_u64().unwrap() > 0), "{manifest:#}");
     assert!(!rows(&out, "trl/from_scratch/test.jsonl").is_empty());
 
     let recomputed = json_of(&data, &["reward", "recompute", &run]);

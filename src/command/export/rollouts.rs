@@ -103,23 +103,35 @@ fn write(args: &ExportRollouts, made: &Rollouts) -> Result<Files> {
                 let rows: Vec<Value> = chosen.iter().enumerate().map(|(index, row)| layout.row(index, row)).collect();
                 let folder = Path::new(layout.as_str()).join(skill(of_skill));
                 let broken = |error: String| Failure::new("rollouts.not_made", error);
-                if wants(RolloutFormat::Jsonl) {
-                    let name = folder.join(format!("{}.jsonl", split.as_str()));
-                    let bytes = jsonl::write(&rows).map_err(|error| broken(error.to_string()))?;
-                    write_file(&args.out.join(&name), &bytes)?;
-                    files.insert(name, rows.len());
-                }
-                if wants(RolloutFormat::Parquet) {
-                    let name = folder.join(format!("{}.parquet", split.as_str()));
-                    let bytes =
-                        parquet_file::write(layout.columns(), &rows).map_err(|error| broken(error.to_string()))?;
-                    write_file(&args.out.join(&name), &bytes)?;
-                    files.insert(name, rows.len());
+                for format in [RolloutFormat::Jsonl, RolloutFormat::Parquet].into_iter().filter(|format| wants(*format))
+                {
+                    let bytes = match format {
+                        RolloutFormat::Jsonl => jsonl::write(&rows).map_err(|error| broken(error.to_string()))?,
+                        RolloutFormat::Parquet => {
+                            parquet_file::write(layout.columns(), &rows).map_err(|error| broken(error.to_string()))?
+                        }
+                    };
+                    let ending = if format == RolloutFormat::Jsonl { "jsonl" } else { "parquet" };
+                    let name = folder.join(format!("{}.{ending}", split.as_str()));
+                    if rows.is_empty() {
+                        // Trainers refuse a file without rows; one of an earlier export would be taken for this one's.
+                        remove_file(&args.out.join(&name))?;
+                    } else {
+                        write_file(&args.out.join(&name), &bytes)?;
+                        files.insert(name, rows.len());
+                    }
                 }
             }
         }
     }
     Ok(files)
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(not_written(path, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// A file appears whole or not at all.
