@@ -111,8 +111,7 @@ impl RunState {
             }
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
-                // By more than chance: programs of the same speed would else be confirmed in turns, each by luck the best.
-                let beats_best = best.is_none_or(|best| measurement.speedup.low > best);
+                let beats_best = best.is_none_or(|best| measurement.speedup.estimate > best);
                 attempt.measurement = Some(*measurement);
                 timed(attempt);
                 let next = if beats_best { AttemptStep::Confirm } else { AttemptStep::Profile };
