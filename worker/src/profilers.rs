@@ -63,12 +63,11 @@ pub fn sanitize(profilers: &Profilers, replay: &Replay<'_>, thorough: bool) -> R
 /// Profiles a program at its default shape, by the best tools that can be had.
 pub fn profile(profilers: &Profilers, replay: &Replay<'_>, subject: &Subject<'_>) -> Result<Profile, StepFailure> {
     let (nsys_tier, traced) = nsys::trace(profilers, replay)?;
-    let (cupti_tier, mut traced) = match traced {
-        Some(traced) => (None, Some(traced)),
-        None => {
-            let (tier, traced) = cupti::trace(profilers, replay)?;
-            (Some(tier), traced)
-        }
+    let (cupti_tier, mut traced) = if traced.is_some() {
+        (None, traced)
+    } else {
+        let (tier, traced) = cupti::trace(profilers, replay)?;
+        (Some(tier), traced)
     };
     let capability = subject.gpu.map(|gpu| gpu.compute_capability);
     let (kernel_tier, kernels) = ncu::count(profilers, replay, traced.as_ref(), capability)?;

@@ -197,7 +197,7 @@ fn direction(copy: &TracedCopy) -> CopyDirection {
 /// A name of machine code as its author wrote it.
 fn demangled(name: &str) -> String {
     let parsed = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
-    parsed.map_or_else(|| name.to_owned(), |text| text.to_string())
+    parsed.unwrap_or_else(|| name.to_owned())
 }
 
 /// The name of a kernel without what it returns, where it is declared, and its parameters: what ncu selects by.

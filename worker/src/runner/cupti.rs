@@ -249,8 +249,8 @@ impl Tracer {
         interface.checked(unsafe { (interface.version)(&raw mut trace.version) }, "asking for its version")?;
         *sink() = Some(Sink { interface, trace, kernels: HashMap::new(), calls: HashMap::new() });
         // SAFETY: both functions have the types that the interface asks for, and live as long as the process.
-        interface
-            .checked(unsafe { (interface.register)(buffer_requested, buffer_completed) }, "registering buffers")?;
+        let registered = unsafe { (interface.register)(buffer_requested, buffer_completed) };
+        interface.checked(registered, "registering buffers")?;
         for kind in KINDS {
             // SAFETY: a call without pointers.
             interface.checked(unsafe { (interface.enable)(kind) }, "asking for records")?;
@@ -285,8 +285,10 @@ unsafe extern "C" fn buffer_completed(context: *mut c_void, stream: u32, buffer:
         // SAFETY: the buffer is one of `buffer_requested`, which CUPTI filled up to there and gives back with this call.
         unsafe { sink.read(context, stream, buffer, valid) };
     }
+    #[expect(clippy::cast_ptr_alignment, reason = "it was made of such words")]
+    let words = std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), BUFFER_WORDS);
     // SAFETY: it was made in `buffer_requested`, with this type and length, and nobody has it any more.
-    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), BUFFER_WORDS)) });
+    drop(unsafe { Box::from_raw(words) });
 }
 
 impl Sink {
