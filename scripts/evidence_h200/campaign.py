@@ -83,6 +83,22 @@ def _twice(exported: dict):
                 seen.add(event["step_key"])
 
 
+def _tuning(report: dict | None) -> dict | None:
+    """What the search over a program's declared constants found."""
+    if not report:
+        return None
+    names = [tunable["name"] for tunable in report["tunables"]]
+    return {
+        "configurations": report["configurations"],
+        "rounds": report["rounds"],
+        "end": report["end"],
+        "wall_ms": report["wall_ms"],
+        "variants": [{"values": ", ".join(f"{name} = {value}" for name, value in zip(names, variant["values"], strict=True)),
+                      "outcome": variant["outcome"], "rounds": variant["rounds"], "speedup": variant.get("speedup")}
+                     for variant in report["variants"]],
+    }
+
+
 def _attempt(task: str, attempt: dict, steps: dict) -> dict:
     measurement = attempt.get("confirmation") or attempt.get("measurement") or {}
     profile = attempt.get("profile") or {}
@@ -98,6 +114,7 @@ def _attempt(task: str, attempt: dict, steps: dict) -> dict:
         "bound": (profile.get("bound") or {}).get("bound") or ("unknown" if profile else None),
         "unverified": [f"{run['tool']}: {run.get('reason') or 'no reason given'}"
                        for run in (attempt.get("sanitize") or {}).get("tools", []) if run["outcome"] == "unavailable"],
+        "tuning": _tuning(attempt.get("tuning")),
         "own_share": (attempt.get("verdict") or {}).get("custom_kernel_time_share"),
         "steps_ms": {kind: took_ms(step) for kind, step in steps.items()},
     }

@@ -109,7 +109,23 @@ def _campaign(found: dict) -> list:
                   for said in attempt.get("unverified", [])]
     if unverified:
         lines += ["", "Unverified, because the sanitizer was unavailable:", "", *unverified]
+    for attempt in found["attempts"]:
+        lines += _tuning(f"{attempt['task']}/{attempt['number']}", attempt.get("tuning"))
     return [*lines, "", f"Kept beside this page: {_list(found['files'])}.", ""]
+
+
+def _tuning(name: str, found: dict | None) -> list:
+    if not found:
+        return []
+    rows = []
+    for variant in found["variants"]:
+        one = variant["speedup"]
+        rows.append((variant["values"], variant["outcome"], variant["rounds"],
+                     f"{one['estimate']:.2f}x [{one['low']:.2f}, {one['high']:.2f}]" if one else ""))
+    return ["", f"Constants that `{name}` declares, searched without a model call: {len(found['variants'])} of "
+            f"{found['configurations']} variants in {found['rounds']} rounds and {found['wall_ms'] / 1000:.1f} s ({found['end']}). The "
+            "speedup is that of a variant's last round, for the choice alone; what is published is measured anew.", "",
+            *_table(["variant", "came to", "rounds", "speedup then [95%]"], rows)]
 
 
 def _cost(found: dict) -> list:
