@@ -76,6 +76,18 @@ fn a_campaign_becomes_rows_of_both_skills_and_is_scored_anew() {
     }
     assert_eq!(seen, written);
 
+    // A misspelt name would put the task that was meant into training.
+    for name in ["matmul_bias_rleu", ""] {
+        let out = folder.path().join("misspelt");
+        let args =
+            ["export", "rollouts", "--with-scripted", "--held-out", "matmul_bias_relu", "--held-out", name, "--json"];
+        let refused = expect_exit(nightshift(&data).args(args).arg("--out").arg(&out), 2);
+        let error = json_lines(&refused).pop().unwrap()["error"].clone();
+        assert_eq!(error["code"], "usage.unknown_task");
+        assert!(error.to_string().contains("matmul_bias_relu"), "the known tasks are named: {error}");
+        assert!(!out.exists(), "nothing is written");
+    }
+
     // The same rows in the same place, held out: nothing is left for training, not even the file of before.
     let out_text = out.to_string_lossy();
     let args =

@@ -8,8 +8,8 @@ use nightshift_optimizer::rollout::layout::{Layout, skill};
 use nightshift_optimizer::rollout::{
     RecordedRun, Rollout, Rollouts, Split, SplitRule, Wish, jsonl, needed, parquet_file, rollouts,
 };
+use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::error::ExitCode;
-use nightshift_protocol::id::RunId;
 use nightshift_protocol::rubric::Skill;
 use nightshift_protocol::task::TaskBundle;
 use serde_json::{Value, json};
@@ -36,9 +36,13 @@ pub(in crate::command) async fn run(context: &Context, args: ExportRollouts) -> 
     Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
         let mut runs = Vec::new();
+        let mut known = BTreeSet::new();
         for id in stored_runs::named(client, &args.ids).await? {
-            runs.extend(recorded(client, &id).await?);
+            let detail = client.run(&id).await?;
+            known.insert(detail.summary.digest.task.clone());
+            runs.extend(recorded(client, detail).await?);
         }
+        check_held_out(&args.held_out, &known)?;
         let wish = Wish {
             splits: SplitRule {
                 salt: args.salt.clone(),
@@ -59,15 +63,24 @@ pub(in crate::command) async fn run(context: &Context, args: ExportRollouts) -> 
     .await
 }
 
+/// A name that no run has holds nothing out: misspelt, it would put the task that was meant into training.
+fn check_held_out(held_out: &[String], known: &BTreeSet<String>) -> Result<()> {
+    let Some(name) = held_out.iter().find(|name| !known.contains(*name)) else { return Ok(()) };
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(Failure::new("usage.unknown_task", format!("--held-out `{name}`: no exported run has a task of this name"))
+        .hint(format!("tasks of the exported runs: {known}")))
+}
+
 /// A run with what its rows need; nothing for one that has not begun. What was pruned is missing, which its rows say.
-async fn recorded(client: &Client, id: &RunId) -> Result<Option<RecordedRun>> {
-    let detail = client.run(id).await?;
+async fn recorded(client: &Client, detail: RunDetail) -> Result<Option<RecordedRun>> {
     if detail.view.attempts.is_empty() {
         return Ok(None);
     }
     let bytes = client.get_artifact(&detail.view.task).await?;
-    let bundle: TaskBundle = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::new("task.unreadable", format!("the task of {id} cannot be read: {error}")))?;
+    let bundle: TaskBundle = serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::new("task.unreadable", format!("the task of {} cannot be read: {error}", detail.summary.id))
+    })?;
     let mut texts = BTreeMap::new();
     for hash in needed(&detail) {
         match client.get_artifact(&hash).await {
