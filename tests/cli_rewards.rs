@@ -196,3 +196,12 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     let (status, answer) = server.call(&json!({ "items": [{ "completion": "" }] }));
     assert_eq!((status, answer["error"]["code"].as_str()), (422, Some("request.invalid")));
 }
+
+#[test]
+fn a_judge_that_nobody_configured_is_refused_before_anything_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["reward", "serve", "row_softmax", "--bind", "127.0.0.1:0", "--judge-model", "nowhere/x", "--json"];
+    let error = json_lines(&expect_exit(nightshift(folder.path()).args(args), 3)).pop().unwrap()["error"].clone();
+    assert_eq!(error["code"], "model.not_found");
+    assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
+}

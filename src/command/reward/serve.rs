@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::args::ServeRewards;
 use crate::command::run::{OWN_ADDRESS, task};
+use crate::compose;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -62,9 +63,10 @@ pub(super) async fn run(context: &Context, args: ServeRewards) -> Result<ExitCod
         return Err(Failure::new("auth.required", "whoever reaches this address could have programs run here")
             .hint("set server.token, which callers then have to send, or listen on 127.0.0.1"));
     }
+    let judge = judge(context, args.judge_model.as_deref()).await?;
     let session = Session::open(context, Purpose::Drive { bind: OWN_ADDRESS }).await?;
     let done = tokio::select! {
-        done = serve(context, &session, args, token) => done,
+        done = serve(context, &session, args, judge, token) => done,
         failure = session.own_failed() => Err(failure),
     };
     let closed = session.close().await;
@@ -73,15 +75,26 @@ pub(super) async fn run(context: &Context, args: ServeRewards) -> Result<ExitCod
     Ok(ExitCode::Ok)
 }
 
-async fn serve(context: &Context, session: &Session, args: ServeRewards, token: Option<SecretString>) -> Result<()> {
+/// The judge that was asked for. One that cannot be asked at all is refused now: later, no program would get a reward.
+async fn judge(context: &Context, text: Option<&str>) -> Result<Option<ModelChoice>> {
+    let Some(text) = text else { return Ok(None) };
+    let chain = parse_chain(text).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
+    let Some(model) = chain.into_iter().next().filter(|model| !model.is_scripted()) else { return Ok(None) };
+    if context.config().server.url.is_none() {
+        compose::check_model(context, &model)?;
+        compose::note_silent_endpoint(context, &model).await?;
+    }
+    Ok(Some(model))
+}
+
+async fn serve(
+    context: &Context,
+    session: &Session,
+    args: ServeRewards,
+    judge: Option<ModelChoice>,
+    token: Option<SecretString>,
+) -> Result<()> {
     let client = session.client.clone();
-    let judge = match &args.judge_model {
-        Some(text) => {
-            let chain = parse_chain(text).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
-            chain.into_iter().next()
-        }
-        None => None,
-    };
     let mut tasks = BTreeMap::new();
     for text in &args.tasks {
         let loaded = task(text)?;
