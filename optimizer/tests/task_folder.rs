@@ -370,3 +370,22 @@ fn a_live_model_needs_a_sandbox_unless_the_campaign_waives_it() -> TestResult {
     assert!(!run_input(&campaign, &task, &spec).sandbox_required);
     Ok(())
 }
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_not_waited_for() -> TestResult {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    for pipe in ["task.toml", "reference.cpp"] {
+        let folder = tempfile::tempdir()?;
+        for (name, text) in [("task.toml", GOOD), ("reference.cpp", "// nothing")] {
+            if name == pipe {
+                mknodat(CWD, folder.path().join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+            } else {
+                fs::write(folder.path().join(name), text)?;
+            }
+        }
+        let Err(error) = load_folder(folder.path()) else { panic!("the pipe {pipe} was read") };
+        assert_eq!(error.code(), "task.unreadable", "{error}");
+        assert!(error.file().ends_with(pipe) && error.message().contains("no regular file"), "{error}");
+    }
+    Ok(())
+}

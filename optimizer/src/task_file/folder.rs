@@ -39,7 +39,7 @@ pub fn load_folder(path: &Path) -> Result<LoadedTask, TaskError> {
     let spec = parse_spec(&spec_text, &spec_label)?;
 
     let reference_path = folder.join(&spec.reference);
-    if !reference_path.is_file() {
+    if !reference_path.exists() {
         let message = format!("the reference `{}` does not exist in the task's folder", spec.reference);
         return Err(Document::parse(&spec_text, &spec_label)?.error(
             "task.no_reference",
@@ -84,6 +84,11 @@ fn replies(folder: &Path) -> Result<Option<BTreeMap<String, String>>, TaskError>
 /// The text of a file that may have at most `limit_bytes`.
 fn read(path: &Path, limit_bytes: usize, missing: &str) -> Result<String, TaskError> {
     let label = path.display().to_string();
+    // A named pipe would be waited for until somebody writes to it.
+    if !fs::metadata(path).map_err(|error| unreadable(&label, &error, missing))?.is_file() {
+        let message = "it cannot be read: it is a folder, a pipe or a device, and no regular file".to_owned();
+        return Err(TaskError::new("task.unreadable", &label, message));
+    }
     let file = fs::File::open(path).map_err(|error| unreadable(&label, &error, missing))?;
     let mut bytes = Vec::new();
     let one_more = u64::try_from(limit_bytes).unwrap_or(u64::MAX).saturating_add(1);
