@@ -278,6 +278,9 @@ fn groups_that_cannot_be_compared_are_refused() {
         &["--strategy", "group", "--groups", "101", "--candidates", "2"],
         &["--strategy", "group", "--groups", "2", "--max-attempts", "8"],
         &["--groups", "2"],
+        &["--candidates", "3"],
+        &["--strategy", "stitch", "--candidates", "3"],
+        &["--strategy", "forge", "--candidates", "3"],
     ] {
         let mut command = nightshift(folder.path());
         command.args(["run", "row_softmax", "--model", "scripted", "--exit", "--json"]).args(wrong);

@@ -87,6 +87,11 @@ trait Strategy: Sync {
         false
     }
 
+    /// Whether a round has as many candidates as the campaign says.
+    fn takes_candidates(&self) -> bool {
+        false
+    }
+
     /// The attempts that begin under the plan in force.
     fn begin(&self, run: &RunState) -> Vec<Opening>;
 
@@ -116,6 +121,12 @@ pub fn known() -> Vec<(&'static str, &'static str)> {
 #[must_use]
 pub fn min_candidates(name: &str) -> u32 {
     if find(name).is_some_and(Strategy::same_prompt) { MIN_GROUP } else { 1 }
+}
+
+/// The names of the strategies whose rounds have as many candidates as the campaign says.
+#[must_use]
+pub fn with_candidates() -> Vec<&'static str> {
+    STRATEGIES.iter().filter(|strategy| strategy.takes_candidates()).map(|strategy| strategy.name()).collect()
 }
 
 /// The names of every strategy, for a message.

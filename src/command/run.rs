@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use nightshift_optimizer::strategy::{
-    DEFAULT_CANDIDATES_PER_ROUND, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, min_candidates,
+    DEFAULT_CANDIDATES_PER_ROUND, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, min_candidates, with_candidates,
 };
 use nightshift_protocol::campaign::KnowledgeUse;
 use nightshift_protocol::error::ExitCode;
@@ -71,6 +71,15 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
 /// Attempts of a run and candidates of a round: so many groups are so many times as many attempts.
 fn groups(args: &Run) -> Result<(Option<u32>, Option<u32>)> {
     let refused = |message: String| Err(Failure::new("usage.invalid", message));
+    let takers = with_candidates();
+    // Of a strategy that nobody knows, the server says which there are.
+    if args.candidates.is_some() && is_known(&args.strategy) && !takers.contains(&args.strategy.as_str()) {
+        return refused(format!(
+            "--candidates belongs to --strategy {}, and this is --strategy {}",
+            takers.join(" or "),
+            args.strategy
+        ));
+    }
     let fewest = min_candidates(&args.strategy);
     if args.candidates.is_some_and(|candidates| candidates < fewest) {
         return refused(format!(

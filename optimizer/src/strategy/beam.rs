@@ -34,6 +34,10 @@ impl Strategy for Beam {
         ATTEMPTS
     }
 
+    fn takes_candidates(&self) -> bool {
+        true
+    }
+
     fn begin(&self, run: &RunState) -> Vec<Opening> {
         first_round(run, &run.limits(), 1)
     }

@@ -39,6 +39,10 @@ impl Strategy for Group {
         true
     }
 
+    fn takes_candidates(&self) -> bool {
+        true
+    }
+
     fn begin(&self, run: &RunState) -> Vec<Opening> {
         sampled(run, &run.limits(), &first_of_scope(run, 1))
     }
