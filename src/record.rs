@@ -17,6 +17,16 @@ use crate::failure::{Failure, Result};
 /// Pages of a run's log that are read.
 const MAX_PAGES: u32 = 10_000;
 
+/// Makes the folder and tries to write in it: what is wrong with it is better said before the campaign than after it.
+pub(crate) fn prepare(folder: &Path) -> Result<()> {
+    let tried = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+    tried.map(drop).map_err(|error| failed(folder, &error).hint("name a folder that can be written"))
+}
+
+fn failed(folder: &Path, what: &dyn std::fmt::Display) -> Failure {
+    Failure::new("output.failed", format!("the recording cannot be written to {}: {what}", folder.display()))
+}
+
 /// Writes `DIR/TASK/` for each run: the task itself, and one file for each reply that was committed.
 pub(crate) async fn record(client: &Client, runs: impl Iterator<Item = &RunSummary>, folder: &Path) -> Result<u64> {
     let recorder = Recorder::new(folder);
@@ -66,9 +76,7 @@ fn call_name(key: &str, turn: u32) -> String {
 
 /// The task beside its replies, so that the folder can be run as it is. Files that are there stay as they are.
 fn write_task(bundle: &[u8], folder: &Path) -> Result<()> {
-    let failed = |what: &dyn std::fmt::Display| {
-        Failure::new("output.failed", format!("the recording cannot be written to {}: {what}", folder.display()))
-    };
+    let failed = |what: &dyn std::fmt::Display| failed(folder, what);
     let bundle: TaskBundle = serde_json::from_slice(bundle).map_err(|error| failed(&error))?;
     let spec = toml::to_string_pretty(&bundle.spec).map_err(|error| failed(&error))?;
     std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;

@@ -90,6 +90,34 @@ fn a_finished_campaign_can_be_read_by_every_command() {
     play_back(folder.path(), &recorded);
 }
 
+#[test]
+fn a_folder_that_cannot_take_a_recording_is_refused_before_anything_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    for record in ["/dev/null", "/dev/null/below"] {
+        let mut command = nightshift(&data_dir);
+        command.arg("run").arg(&task).args(["--model", "scripted", "--exit", "--json", "--record", record]);
+        let refused = json_lines(&expect_exit(&mut command, 1)).remove(0);
+        assert_eq!(refused["error"]["code"], "output.failed", "{refused}");
+        assert!(!data_dir.join("nightshift.db").exists());
+    }
+}
+
+#[test]
+fn a_result_is_shown_although_its_recording_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = tiny_task::write(folder.path(), "gaussian", &[16, 2]);
+    let recorded = folder.path().join("recorded");
+    std::fs::create_dir(&recorded).unwrap();
+    std::fs::write(recorded.join("gaussian"), "a file where the task's folder belongs").unwrap();
+    let mut command = nightshift(&folder.path().join("data"));
+    command.arg("run").arg(&task).args(["--model", "scripted", "--exit", "--json", "--record"]).arg(&recorded);
+    let lines = json_lines(&expect_exit(&mut command, 1));
+    assert_eq!(lines[0]["succeeded"], true);
+    assert_eq!(lines[1]["error"]["code"], "output.failed");
+}
+
 /// The export holds every artifact it names, under its own hash.
 fn archive(data_dir: &Path, folder: &Path, campaign: &str, run: &str) {
     let out = folder.join("archive.json");

@@ -132,6 +132,7 @@ fn unique(tasks: &[LoadedTask]) -> Result<()> {
 
 /// Creates or continues the campaign, follows it, shows its result and, unless told otherwise, keeps serving it.
 pub(super) async fn carry_out(context: &Context, campaign: Campaign) -> Result<ExitCode> {
+    campaign.record.as_deref().map_or(Ok(()), record::prepare)?;
     let bind = campaign.follow.bind.unwrap_or(OWN_ADDRESS);
     let session = Session::open(context, Purpose::Drive { bind }).await?;
     let done = tokio::select! {
@@ -158,11 +159,15 @@ async fn with_session(context: &Context, session: &Session, campaign: Campaign) 
     }
     output.note(&format!("pages: {}/campaigns/{}", session.address(), submitted.id));
     let followed = follow::campaigns(context, &session.client, &[submitted.id]).await?;
-    if let Some(folder) = &campaign.record {
-        let replies = record::record(&session.client, followed.runs(), folder).await?;
-        output.note(&format!("{replies} replies recorded below {}", folder.display()));
-    }
+    let recorded = match &campaign.record {
+        Some(folder) => record::record(&session.client, followed.runs(), folder)
+            .await
+            .map(|replies| output.note(&format!("{replies} replies recorded below {}", folder.display()))),
+        None => Ok(()),
+    };
+    // A recording that failed takes no result with it.
     let code = results::show(context, &session.client, &followed).await?;
+    recorded?;
     after(context, session, followed.until, campaign.follow.exit).await?;
     Ok(code)
 }
