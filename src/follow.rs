@@ -137,7 +137,7 @@ impl Stuck {
             let wait = detail.open_steps.iter().find_map(|step| {
                 let wait = step.waiting_for.as_ref()?;
                 Some(match &step.failure {
-                    Some(failure) => format!("{wait}, because of {}: {}", failure.code, failure.message),
+                    Some(failure) => because(wait, &failure.code, &failure.message),
                     None => wait.clone(),
                 })
             });
@@ -149,10 +149,38 @@ impl Stuck {
     }
 }
 
+/// What is waited for, and since which error, once: a retry names the beginning of its error itself.
+fn because(wait: &str, code: &str, message: &str) -> String {
+    let after = format!(" after {code}: ");
+    match wait.split_once(&after) {
+        Some((what, _)) => format!("{what}{after}{message}"),
+        None => format!("{wait}, because of {code}: {message}"),
+    }
+}
+
 async fn look(client: &Client, ids: &[CampaignId]) -> std::result::Result<Vec<CampaignDetail>, ClientError> {
     let mut campaigns = Vec::with_capacity(ids.len());
     for id in ids {
         campaigns.push(client.campaign(id).await?);
     }
     Ok(campaigns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_waits_for_names_its_error_once_and_whole() {
+        let (code, message) = ("model.command_failed", "no credit left");
+        for (wait, said) in [
+            (
+                "retry in 5 s after model.command_failed: no cre…",
+                "retry in 5 s after model.command_failed: no credit left",
+            ),
+            ("a worker", "a worker, because of model.command_failed: no credit left"),
+        ] {
+            assert_eq!(because(wait, code, message), said);
+        }
+    }
 }
