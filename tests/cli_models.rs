@@ -113,3 +113,27 @@ fn an_unknown_variable_in_a_prompt_of_ones_own_is_named_by_file_and_line() {
     let output = expect_exit(command.args(["prompts", "check", "--json"]).arg(&prompts), 2);
     assert_eq!(json_lines(&output).pop().unwrap()["error"]["code"], "config.prompt_unknown");
 }
+
+/// The last document that a command with this configuration prints, and its exit code.
+fn told(folder: &Path, config: &str, arguments: &[&str], code: i32) -> Value {
+    let path = folder.join("config.toml");
+    std::fs::write(&path, config).unwrap();
+    let mut command = nightshift(&folder.join("data"));
+    command.env_remove("NS_TEST_KEY").arg("--config").arg(path).args(arguments).arg("--json");
+    json_lines(&expect_exit(&mut command, code)).pop().unwrap()
+}
+
+#[test]
+fn a_command_without_its_variable_is_refused_and_doctor_says_so_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[models.agent]\nkind = \"command\"\ncommand = [\"cat\"]\nenv = [\"NS_TEST_KEY\"]\n";
+    let checks = told(folder.path(), config, &["doctor"], 0)["checks"].clone();
+    let check = checks.as_array().unwrap().iter().find(|check| check["name"] == "model agent").unwrap();
+    assert_eq!(check["state"], "warning", "{check}");
+    assert!(check["found"].as_str().unwrap().contains("NS_TEST_KEY"), "{check}");
+    let error =
+        told(folder.path(), config, &["run", "row_softmax", "--model", "agent/x", "--exit"], 6)["error"].clone();
+    assert_eq!(error["code"], "model.auth");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("the command of `agent`") && message.contains("NS_TEST_KEY"), "{message}");
+}

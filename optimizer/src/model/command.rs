@@ -153,6 +153,12 @@ impl CommandProvider {
         ModelError::Misconfigured { endpoint: self.name.clone(), message: message.into() }
     }
 
+    /// The value of a variable that the configuration names: a command is not started without it.
+    fn value(&self, variable: &str, keys: KeyLookup<'_>) -> Result<SecretString, ModelError> {
+        let missing = || ModelError::NoVariable { endpoint: self.name.clone(), variable: variable.to_owned() };
+        keys(variable).ok_or_else(missing)
+    }
+
     /// Opens a model of it. Nothing is started yet.
     pub(super) fn open(self: &Arc<Self>, model: String, keys: KeyLookup<'_>) -> Result<CommandModel, ModelError> {
         if let Some(problem) = self.config.problem() {
@@ -162,15 +168,14 @@ impl CommandProvider {
         let mut plain: Vec<(String, SecretString)> = plain.collect();
         let mut named = Vec::new();
         for variable in &self.config.env {
-            let value = keys(variable)
-                .ok_or_else(|| ModelError::NoKey { endpoint: self.name.clone(), variable: variable.clone() })?;
+            let value = self.value(variable, keys)?;
             plain.retain(|(name, _)| name != variable);
             named.push((variable.clone(), value));
         }
         Ok(CommandModel { provider: Arc::clone(self), model, plain, named })
     }
 
-    /// Whether there is such a program. It is not started.
+    /// Whether there is such a program, and every variable that it is to see. It is not started.
     pub(super) fn probe(&self, keys: KeyLookup<'_>) -> Result<ProbeReport, ModelError> {
         if let Some(problem) = self.config.problem() {
             return Err(self.misconfigured(problem));
@@ -184,6 +189,9 @@ impl CommandProvider {
         };
         if !is_there {
             return Err(self.misconfigured(format!("there is no program `{program}`")));
+        }
+        for variable in &self.config.env {
+            self.value(variable, keys)?;
         }
         Ok(ProbeReport { endpoint: self.name.clone(), base_url: self.config.shown(), models: None })
     }

@@ -21,6 +21,17 @@ pub enum ModelError {
         /// The variable to set.
         variable: String,
     },
+    /// The command wants a variable and it is not set.
+    #[error(
+        "the command of `{endpoint}` needs the environment variable {variable}: set it, or take it out of `env` of \
+         [models.{endpoint}]"
+    )]
+    NoVariable {
+        /// Name of the command.
+        endpoint: String,
+        /// The variable to set.
+        variable: String,
+    },
     /// The endpoint refused the key.
     #[error("the endpoint `{endpoint}` refused the key (HTTP {status}): {advice}. It said: {excerpt}")]
     Auth {
@@ -203,7 +214,7 @@ impl ModelError {
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
-            Self::NoKey { .. } | Self::Auth { .. } => "model.auth",
+            Self::NoKey { .. } | Self::NoVariable { .. } | Self::Auth { .. } => "model.auth",
             Self::UnknownEndpoint { .. } | Self::NotFound { .. } => "model.not_found",
             Self::Misconfigured { .. } => "config.model",
             Self::Unreachable { .. } => "model.unreachable",
@@ -238,6 +249,7 @@ impl ModelError {
             Self::NoneAnswered { errors } => errors.iter().any(|(_, error)| error.is_retriable()),
             Self::NotBegun(failure) => failure.class == FailureClass::Retriable,
             Self::NoKey { .. }
+            | Self::NoVariable { .. }
             | Self::Auth { .. }
             | Self::UnknownEndpoint { .. }
             | Self::Misconfigured { .. }
@@ -284,6 +296,7 @@ impl ModelError {
             // Within a stream or before it: no credit is left to take anything from.
             Self::Quota { .. }
             | Self::NoKey { .. }
+            | Self::NoVariable { .. }
             | Self::UnknownEndpoint { .. }
             | Self::Misconfigured { .. }
             | Self::NotFound { .. }
@@ -299,6 +312,7 @@ impl ModelError {
     pub fn falls_through(&self) -> bool {
         match self {
             Self::NoKey { .. }
+            | Self::NoVariable { .. }
             | Self::Auth { .. }
             | Self::UnknownEndpoint { .. }
             | Self::Misconfigured { .. }

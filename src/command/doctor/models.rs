@@ -45,7 +45,7 @@ async fn command(context: &Context, catalog: &Catalog, name: &str) -> Check {
         Err(error) => Check::warning(
             &label,
             format!("{}: {}", error.code(), compose::describe(&error)),
-            format!("check `command` of [models.{name}] in the configuration"),
+            format!("check `command` and `env` of [models.{name}] in the configuration"),
         ),
     }
 }

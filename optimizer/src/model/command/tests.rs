@@ -66,7 +66,9 @@ async fn a_command_sees_no_secret_but_those_that_are_named() {
     let provider = Arc::new(CommandProvider::new("cli".to_owned(), missing));
     let Err(error) = provider.open("big".to_owned(), &variables) else { panic!("opened") };
     assert_eq!(error.code(), "model.auth");
-    assert!(error.to_string().contains("NO_SUCH_KEY"), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("the command of `cli`") && said.contains("NO_SUCH_KEY"), "{said}");
+    assert_eq!(provider.probe(&variables).err().map(|error| error.to_string()), Some(said));
 }
 
 #[tokio::test]
