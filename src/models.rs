@@ -2,7 +2,7 @@
 
 use nightshift_optimizer::model::parse_chain;
 use nightshift_protocol::campaign::ModelChoice;
-use nightshift_protocol::models::{AgentRole, ModelPlan, RoleModel};
+use nightshift_protocol::models::{AgentRole, MAX_TEMPERATURE, ModelPlan, RoleModel};
 
 use crate::args::ModelFlags;
 use crate::config::RoleSection;
@@ -74,6 +74,13 @@ fn role(name: &str) -> Result<AgentRole> {
 
 fn configured(name: &str, section: &RoleSection) -> Result<RoleModel> {
     let wrong = |what: String| Failure::new("config.invalid_model", format!("`roles.{name}`: {what}"));
+    if section.temperature.is_some_and(|temperature| !temperature.is_finite()) {
+        // JSON has no such number: it would reach the server as none at all.
+        return Err(Failure::new(
+            "campaign.invalid_model",
+            format!("the temperature of the {name} is from 0 to {MAX_TEMPERATURE}"),
+        ));
+    }
     let mut own = RoleModel {
         temperature: section.temperature,
         max_output_tokens: section.max_output_tokens,

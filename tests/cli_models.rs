@@ -137,3 +137,15 @@ fn a_command_without_its_variable_is_refused_and_doctor_says_so_before() {
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("the command of `agent`") && message.contains("NS_TEST_KEY"), "{message}");
 }
+
+#[test]
+fn a_temperature_that_is_no_number_is_refused_as_one_out_of_range_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for temperature in ["nan", "inf", "-inf", "5.0"] {
+        let config = format!(
+            "[models.agent]\nkind = \"command\"\ncommand = [\"cat\"]\n[roles.coder]\ntemperature = {temperature}\n"
+        );
+        let refused = told(folder.path(), &config, &["run", "row_softmax", "--model", "agent/x", "--exit"], 4);
+        assert_eq!(refused["error"]["code"], "campaign.invalid_model", "{temperature}: {refused}");
+    }
+}
