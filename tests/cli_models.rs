@@ -149,3 +149,15 @@ fn a_temperature_that_is_no_number_is_refused_as_one_out_of_range_is() {
         assert_eq!(refused["error"]["code"], "campaign.invalid_model", "{temperature}: {refused}");
     }
 }
+
+#[test]
+fn an_unknown_kind_of_model_is_answered_with_every_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[models.agent]\nkind = \"banana\"\ncommand = [\"cat\"]\n";
+    let error =
+        told(folder.path(), config, &["run", "row_softmax", "--model", "agent/x", "--exit"], 2)["error"].clone();
+    assert_eq!(error["code"], "config.invalid_model");
+    for word in ["banana", "openai", "anthropic", "command"] {
+        assert!(error["message"].as_str().unwrap().contains(&format!("`{word}`")), "{error}");
+    }
+}

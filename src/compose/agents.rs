@@ -21,11 +21,22 @@ const ENDPOINT_ANSWER: Duration = Duration::from_secs(3);
 /// The kind of a model that a program of this machine answers for.
 const COMMAND_KIND: &str = "command";
 
+/// Every kind of a model: the wire formats of endpoints, and a command.
+const KINDS: [&str; 3] = ["openai", "anthropic", COMMAND_KIND];
+
 /// The model endpoints: the built-in ones, and those of the configuration.
 pub(crate) fn catalog(context: &Context) -> Result<Catalog> {
     let (mut endpoints, mut commands) = (BTreeMap::new(), BTreeMap::new());
     for (name, value) in &context.config().models {
-        if value.get("kind").and_then(serde_json::Value::as_str) == Some(COMMAND_KIND) {
+        let kind = value.get("kind").and_then(serde_json::Value::as_str);
+        if let Some(unknown) = kind.filter(|kind| !KINDS.contains(kind)) {
+            let known = KINDS.map(|kind| format!("`{kind}`")).join(", ");
+            return Err(Failure::new(
+                "config.invalid_model",
+                format!("`models.{name}.kind`: unknown kind `{unknown}`, expected one of {known}"),
+            ));
+        }
+        if kind == Some(COMMAND_KIND) {
             commands.insert(name.clone(), read::<CommandConfig>(name, value)?);
         } else {
             endpoints.insert(name.clone(), read::<EndpointConfig>(name, value)?);
