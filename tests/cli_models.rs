@@ -161,3 +161,27 @@ fn an_unknown_kind_of_model_is_answered_with_every_kind() {
         assert!(error["message"].as_str().unwrap().contains(&format!("`{word}`")), "{error}");
     }
 }
+
+/// The error of checking these prompts.
+fn prompts_refused(folder: &Path, prompts: &Path) -> Value {
+    let output = expect_exit(nightshift(folder).args(["prompts", "check", "--json"]).arg(prompts), 2);
+    json_lines(&output).pop().unwrap()["error"].clone()
+}
+
+#[test]
+fn prompts_that_cannot_be_read_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, prompts) = (folder.path().join("file"), folder.path().join("prompts"));
+    std::fs::write(&file, "x").unwrap();
+    std::fs::create_dir_all(prompts.join("planner")).unwrap();
+    std::fs::write(prompts.join("planner/system.md"), [0xff, 0xfe]).unwrap();
+    for (path, why) in [
+        (folder.path().join("missing"), "it does not exist"),
+        (file, "it is no folder"),
+        (prompts, "planner/system.md: it is no UTF-8 text"),
+    ] {
+        let error = prompts_refused(folder.path(), &path);
+        assert_eq!(error["code"], "config.prompt_unreadable");
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+    }
+}

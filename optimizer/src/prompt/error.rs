@@ -1,6 +1,7 @@
 //! Why prompts cannot be used.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use nightshift_protocol::step::StepFailure;
 
@@ -9,14 +10,13 @@ use super::library::MAX_PROMPT_BYTES;
 /// The templates cannot be used, or a prompt cannot be made from them.
 #[derive(Debug, thiserror::Error)]
 pub enum PromptError {
-    /// A file of the user's folder cannot be read.
-    #[error("the prompt template {path} cannot be read", path = path.display())]
+    /// The user's folder, or a file of it, cannot be read.
+    #[error("the prompt templates cannot be read: {path}: {why}", path = path.display())]
     Unreadable {
-        /// The file.
+        /// The folder or file.
         path: PathBuf,
         /// Why.
-        #[source]
-        source: std::io::Error,
+        why: String,
     },
     /// A file that replaces nothing: most likely a slip of the pen.
     #[error("the prompt template {path} replaces none: known are {known}", path = path.display())]
@@ -45,6 +45,17 @@ pub enum PromptError {
 }
 
 impl PromptError {
+    /// A path that cannot be read, in the words of the system where there are no better ones.
+    pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        let why = match error.kind() {
+            ErrorKind::NotFound => "it does not exist".to_owned(),
+            ErrorKind::NotADirectory => "it is no folder".to_owned(),
+            ErrorKind::InvalidData => "it is no UTF-8 text".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::Unreadable { path: path.to_owned(), why }
+    }
+
     /// Stable code, documented in `docs/errors.md`.
     #[must_use]
     pub fn code(&self) -> &'static str {

@@ -122,7 +122,7 @@ impl Prompts {
             let Some(source) = name.and_then(|name| sources.get_mut(&name)) else {
                 return Err(PromptError::Unknown { path, known });
             };
-            *source = std::fs::read_to_string(&path).map_err(|source| PromptError::Unreadable { path, source })?;
+            *source = std::fs::read_to_string(&path).map_err(|error| PromptError::unreadable(&path, &error))?;
         }
         Self::of(sources)
     }
@@ -226,13 +226,12 @@ fn embedded_sources() -> BTreeMap<String, String> {
 
 /// The Markdown files of a folder and of the folders in it, as deep as those of the templates, in order.
 fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
-    let unreadable = |path: &Path, source| PromptError::Unreadable { path: path.to_owned(), source };
     let mut files = Vec::new();
     let mut open = vec![(folder.to_owned(), 0)];
     while let Some((next, depth)) = open.pop() {
-        let entries = std::fs::read_dir(&next).map_err(|source| unreadable(&next, source))?;
+        let entries = std::fs::read_dir(&next).map_err(|error| PromptError::unreadable(&next, &error))?;
         for entry in entries {
-            let path = entry.map_err(|source| unreadable(&next, source))?.path();
+            let path = entry.map_err(|error| PromptError::unreadable(&next, &error))?.path();
             if !path.is_dir() {
                 files.push(path);
             } else if depth < TEMPLATE_DEPTH {
@@ -243,10 +242,10 @@ fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
     files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     files.sort();
     for file in &files {
-        let size_bytes = file.metadata().map_err(|source| unreadable(file, source))?.len();
+        let size_bytes = file.metadata().map_err(|error| PromptError::unreadable(file, &error))?.len();
         if size_bytes > MAX_TEMPLATE_BYTES {
-            let source = std::io::Error::other(format!("it has more than {MAX_TEMPLATE_BYTES} bytes"));
-            return Err(unreadable(file, source));
+            let why = format!("it has more than {MAX_TEMPLATE_BYTES} bytes");
+            return Err(PromptError::Unreadable { path: file.clone(), why });
         }
     }
     Ok(files)
