@@ -185,3 +185,20 @@ fn prompts_that_cannot_be_read_say_why() {
         assert!(error["message"].as_str().unwrap().contains(why), "{error}");
     }
 }
+
+#[test]
+fn an_empty_prompt_and_a_folder_in_place_of_one_are_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompts = folder.path().join("prompts");
+    let template = prompts.join("coder/optimize/user.md");
+    std::fs::create_dir_all(&template).unwrap();
+    let error = prompts_refused(folder.path(), &prompts);
+    assert!(
+        error["message"].as_str().unwrap().contains("coder/optimize/user.md: it is named as a template"),
+        "{error}"
+    );
+    std::fs::remove_dir(&template).unwrap();
+    std::fs::write(&template, "\n \n").unwrap();
+    let error = prompts_refused(folder.path(), &prompts);
+    assert!(error["message"].as_str().unwrap().contains("coder/optimize/user.md: it is empty"), "{error}");
+}

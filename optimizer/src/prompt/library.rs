@@ -123,6 +123,10 @@ impl Prompts {
                 return Err(PromptError::Unknown { path, known });
             };
             *source = std::fs::read_to_string(&path).map_err(|error| PromptError::unreadable(&path, &error))?;
+            if source.trim().is_empty() {
+                let why = "it is empty; remove it, and the template that ships is used".to_owned();
+                return Err(PromptError::Unreadable { path, why });
+            }
         }
         Self::of(sources)
     }
@@ -232,23 +236,32 @@ fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>, PromptError> {
         let entries = std::fs::read_dir(&next).map_err(|error| PromptError::unreadable(&next, &error))?;
         for entry in entries {
             let path = entry.map_err(|error| PromptError::unreadable(&next, &error))?.path();
-            if !path.is_dir() {
+            // A folder that is named as a template stands where a file was meant.
+            if !path.is_dir() || is_markdown(&path) {
                 files.push(path);
             } else if depth < TEMPLATE_DEPTH {
                 open.push((path, depth + 1));
             }
         }
     }
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    files.retain(|path| is_markdown(path));
     files.sort();
     for file in &files {
-        let size_bytes = file.metadata().map_err(|error| PromptError::unreadable(file, &error))?.len();
-        if size_bytes > MAX_TEMPLATE_BYTES {
+        let metadata = file.metadata().map_err(|error| PromptError::unreadable(file, &error))?;
+        if !metadata.is_file() {
+            let why = "it is named as a template and is no regular file".to_owned();
+            return Err(PromptError::Unreadable { path: file.clone(), why });
+        }
+        if metadata.len() > MAX_TEMPLATE_BYTES {
             let why = format!("it has more than {MAX_TEMPLATE_BYTES} bytes");
             return Err(PromptError::Unreadable { path: file.clone(), why });
         }
     }
     Ok(files)
+}
+
+fn is_markdown(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
 }
 
 /// The names that a template includes: always literals, which a test holds.
