@@ -24,7 +24,7 @@ use crate::random::random_text;
 use crate::server_file::{self, ServerFile};
 
 pub(crate) use agents::{catalog, check_model, key_lookup, note_silent_endpoint, prices};
-pub(crate) use worker::{defaults, nvcc_folder, work, worker_config};
+pub(crate) use worker::{defaults, missing_devices, nvcc_folder, work, worker_config};
 
 /// Steps of agents that are carried out at once.
 const AGENT_SLOTS: usize = 16;

@@ -21,6 +21,9 @@ pub(super) async fn run(context: &Context, args: Work) -> Result<ExitCode> {
     context
         .output
         .note(&format!("starting a worker for {url} (Ctrl-C lets it finish what it holds, twice ends at once)"));
+    if let Some(warning) = compose::missing_devices(context)? {
+        context.output.note(&format!("warning: {warning}"));
+    }
     let stop = Stop { drain: context.interrupt.clone(), shutdown: context.insist.clone() };
     compose::work(worker, stop, config.server.otlp_endpoint.as_deref()).await?;
     Ok(ExitCode::Ok)

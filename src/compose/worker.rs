@@ -119,6 +119,44 @@ fn gpus(context: &Context, listed: Option<&str>) -> Result<Gpus> {
     Ok(Gpus::open_with(&choice))
 }
 
+/// What to say when `worker.devices` names GPUs that this machine does not offer: the worker goes on without them.
+pub(crate) fn missing_devices(context: &Context) -> Result<Option<String>> {
+    let Some(listed) = context.config().worker.devices.as_deref() else { return Ok(None) };
+    let all = gpus(context, None)?;
+    let present: Vec<(u32, String)> = all.facts().into_iter().map(|gpu| (gpu.index, gpu.uuid)).collect();
+    let missing = unmatched(listed, &present);
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let there = match all.absence() {
+        Some(absence) => format!("no GPU at all can be used here ({absence})"),
+        None => {
+            let named: Vec<String> = present.iter().map(|(index, uuid)| format!("{index} ({uuid})")).collect();
+            format!("this machine has {}", named.join(", "))
+        }
+    };
+    let left = if missing.len() < parts(listed).count() {
+        "the worker uses the others"
+    } else {
+        "the worker builds programs and runs none on a GPU"
+    };
+    Ok(Some(format!("no such device: {}, as --devices or worker.devices says; {there}; {left}", missing.join(", "))))
+}
+
+fn parts(listed: &str) -> impl Iterator<Item = &str> {
+    listed.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// The parts of a list of devices that fit none of these: by number, by number of the GPU and of an instance, or by the
+/// beginning of the name.
+fn unmatched<'a>(listed: &'a str, present: &[(u32, String)]) -> Vec<&'a str> {
+    let is_there = |part: &str| match part.split(':').next().map(str::parse::<u32>) {
+        Some(Ok(number)) => present.iter().any(|(index, _)| *index == number),
+        _ => present.iter().any(|(_, uuid)| uuid.starts_with(part)),
+    };
+    parts(listed).filter(|part| !is_there(part)).collect()
+}
+
 /// All cores but one: builds should not share the core that is measured.
 fn default_cpu_slots() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
@@ -147,4 +185,17 @@ pub(crate) async fn work(config: WorkerConfig, stop: Stop, otlp_endpoint: Option
             _ => failure,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_are_not_there_are_told_from_those_that_are() {
+        let present = [(0, "GPU-8f2c41".to_owned()), (1, "MIG-41ab".to_owned())];
+        assert_eq!(unmatched("0, GPU-8f2c, 1:3, MIG-41ab", &present), Vec::<&str>::new());
+        assert_eq!(unmatched("5, 0, GPU-77, 2:0,", &present), ["5", "GPU-77", "2:0"]);
+        assert_eq!(unmatched("0", &[]), ["0"]);
+    }
 }
