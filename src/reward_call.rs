@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// A batch.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `items`")]
 pub(crate) struct RewardCall {
     /// The programs.
     pub(crate) items: Vec<RewardItem>,
@@ -29,7 +29,7 @@ pub(crate) struct RewardCall {
 
 /// A program to be scored.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `task` and `completion`")]
 pub(crate) struct RewardItem {
     /// The task: its name, or its id as rollouts carry it.
     pub(crate) task: String,

@@ -134,16 +134,15 @@ impl Rewards {
 
     fn call(&self, body: &Value) -> (u16, Value) {
         let body = body.to_string();
+        let head =
+            format!("host: {}\r\ncontent-type: application/json\r\ncontent-length: {}", self.address, body.len());
+        self.send("POST /v1/rewards", &head, &body)
+    }
+
+    fn send(&self, call: &str, head: &str, body: &str) -> (u16, Value) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         stream.set_read_timeout(Some(LIMIT)).unwrap();
-        let head = format!(
-            "POST /v1/rewards HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-             connection: close\r\n\r\n",
-            self.address,
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(body.as_bytes()).unwrap();
+        write!(stream, "{call} HTTP/1.1\r\n{head}\r\nconnection: close\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
@@ -194,7 +193,7 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     let (_, again) = server.call(&json!({ "items": [item(&right)] }));
     assert_eq!(again["results"][0]["breakdown"]["run"], good["breakdown"]["run"]);
     let (status, answer) = server.call(&json!({ "items": [{ "completion": "" }] }));
-    assert_eq!((status, answer["error"]["code"].as_str()), (422, Some("request.invalid")));
+    assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("request.invalid")));
 }
 
 #[test]
@@ -204,4 +203,39 @@ fn a_judge_that_nobody_configured_is_refused_before_anything_is_served() {
     let error = json_lines(&expect_exit(nightshift(folder.path()).args(args), 3)).pop().unwrap()["error"].clone();
     assert_eq!(error["code"], "model.not_found");
     assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
+}
+
+#[test]
+fn a_call_for_rewards_is_refused_as_the_server_refuses_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Rewards::start(&folder.path().join("data"), &["row_softmax", "--max-batch", "1"]);
+    let own = server.address.as_str();
+    let port = own.rsplit(':').next().unwrap();
+    let two = json!({ "items": [{ "task": "t", "completion": "" }, { "task": "t", "completion": "" }] }).to_string();
+    let (rewards, json) = ("POST /v1/rewards", "application/json");
+    let too_large = " ".repeat(64 * 1024 * 1024 + 1);
+    let cases = [
+        (rewards, "evil.example", json, "{}", 403, "request.host_not_allowed"),
+        ("GET /health", "evil.example", json, "", 403, "request.host_not_allowed"),
+        (rewards, own, json, "{\"items\":", 400, "request.malformed_json"),
+        (rewards, own, json, "", 400, "request.malformed_json"),
+        (rewards, own, json, "7", 400, "request.invalid"),
+        (rewards, own, json, "{\"items\": [7]}", 400, "request.invalid"),
+        (rewards, own, "text/plain", "{}", 415, "request.content_type"),
+        (rewards, own, json, &too_large, 413, "request.too_large"),
+        (rewards, own, json, &two, 413, "request.too_large"),
+        ("GET /v1/rewards", own, json, "", 405, "request.method_not_allowed"),
+        ("GET /v1/reward", own, json, "", 404, "request.no_such_call"),
+    ];
+    for (call, host, kind, body, status, code) in cases {
+        let head = format!("host: {host}\r\ncontent-type: {kind}\r\ncontent-length: {}", body.len());
+        let (answered, answer) = server.send(call, &head, body);
+        assert_eq!((answered, answer["error"]["code"].as_str()), (status, Some(code)), "{call} {body:.40}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        for internal in ["struct", "RewardCall", "RewardItem", "target type", "deserialize"] {
+            assert!(!message.contains(internal), "{message}");
+        }
+    }
+    let (status, answer) = server.send("GET /health", &format!("host: localhost:{port}"), "");
+    assert_eq!((status, answer["status"].as_str()), (200, Some("ok")));
 }

@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::uri::Authority;
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nightshift_protocol::access::Role;
@@ -173,21 +173,24 @@ pub(crate) async fn safe_headers(request: Request, next: Next) -> Response {
 
 /// The answer to an address that the API does not have.
 pub(crate) async fn no_such_call(request: Request) -> Response {
-    ApiFailure::not_found(
-        "request.no_such_call",
-        format!("the API has no call {} {}", request.method(), path_as_asked(&request)),
-    )
-    .into_response()
+    unknown_call(request.method(), &path_as_asked(&request)).into_response()
 }
 
 /// The answer to a method that an address does not have.
 pub(crate) async fn wrong_method(request: Request) -> Response {
+    unknown_method(request.method(), &path_as_asked(&request)).into_response()
+}
+
+pub(crate) fn unknown_call(method: &Method, path: &str) -> ApiFailure {
+    ApiFailure::not_found("request.no_such_call", format!("the API has no call {method} {path}"))
+}
+
+pub(crate) fn unknown_method(method: &Method, path: &str) -> ApiFailure {
     ApiFailure::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "request.method_not_allowed",
-        format!("{} does not take the method {}", path_as_asked(&request), request.method()),
+        format!("{path} does not take the method {method}"),
     )
-    .into_response()
 }
 
 /// The path that was asked for: within the routes of the API, the request's own lacks their prefix.

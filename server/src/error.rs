@@ -68,7 +68,7 @@ pub(crate) struct Failed(pub(crate) ApiError);
 
 /// An error as the API answers it.
 #[derive(Debug)]
-pub(crate) struct ApiFailure {
+pub struct ApiFailure {
     status: StatusCode,
     error: ApiError,
     /// Whether a browser may be asked for the token.
@@ -76,7 +76,9 @@ pub(crate) struct ApiFailure {
 }
 
 impl ApiFailure {
-    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+    /// An answer with a code of `docs/errors.md`.
+    #[must_use]
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self { status, error: ApiError::new(code, message), challenge: false }
     }
 

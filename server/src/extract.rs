@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::error::ApiFailure;
 
 /// A JSON body.
-pub(crate) struct Body<T>(pub(crate) T);
+#[derive(Debug)]
+pub struct Body<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiFailure;
@@ -27,12 +28,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 "the body must be JSON: send the header `content-type: application/json`",
             )),
             Err(JsonRejection::JsonSyntaxError(error)) => {
-                Err(ApiFailure::bad("request.malformed_json", error.body_text()))
+                Err(ApiFailure::bad("request.malformed_json", format!("the body is no JSON: {}", cause(&error))))
             }
+            Err(JsonRejection::JsonDataError(error)) => Err(ApiFailure::bad(
+                "request.invalid",
+                format!("the body is JSON, but not what this call takes: {}", cause(&error)),
+            )),
             Err(JsonRejection::BytesRejection(error)) => Err(unread_body(&error)),
             Err(error) => Err(ApiFailure::bad("request.invalid", error.body_text())),
         }
     }
+}
+
+/// What is wrong and where, without the words around it, which speak of the program's types.
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// A body of any kind.

@@ -14,6 +14,7 @@ mod agents;
 mod api;
 mod app;
 mod backoff;
+mod beside;
 mod claim;
 mod clock;
 mod commit;
@@ -46,8 +47,10 @@ pub use api::{
     MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT, MAX_ARTIFACT_TIMEOUT, MAX_BULK_RUNS, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES,
     MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS, REQUEST_TIMEOUT,
 };
+pub use beside::guarded;
 pub use clock::{OsRandom, SystemClock};
 pub use config::{DEFAULT_PULSE_MS, Parts, ServerConfig, ViewFn};
-pub use error::ServerError;
+pub use error::{ApiFailure, ServerError};
+pub use extract::Body;
 pub use running::{Running, Server, Shutdown};
 pub use telemetry::{MAX_QUEUED_SPANS, SpanExporter};

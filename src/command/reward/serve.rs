@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use nightshift_client::Client;
@@ -15,10 +13,11 @@ use nightshift_optimizer::model::parse_chain;
 use nightshift_protocol::api::{ControlAction, CreateCampaign};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, KnowledgeUse, ModelChoice};
-use nightshift_protocol::error::{ApiError, ApiErrorBody, ExitCode};
+use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::models::{AgentRole, ModelPlan, RoleModel};
 use nightshift_protocol::score::RewardFormula;
 use nightshift_protocol::task::{TaskBundle, TaskGoal};
+use nightshift_server::{ApiFailure, Body, guarded};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -121,7 +120,8 @@ async fn serve(
             .hint("choose another address with --bind; port 0 takes a free one")
     };
     let listener = tokio::net::TcpListener::bind(args.bind).await.map_err(cannot)?;
-    let address = format!("http://{}", listener.local_addr().map_err(cannot)?);
+    let listens = listener.local_addr().map_err(cannot)?;
+    let address = format!("http://{listens}");
     if context.output.is_json() {
         context.output.json(&json!({ "address": address, "formula": args.formula.as_str() }))?;
     } else {
@@ -129,7 +129,7 @@ async fn serve(
         context.output.note("Ctrl-C ends");
     }
     let stop = context.interrupt.clone();
-    axum::serve(listener, router(scorer))
+    axum::serve(listener, guarded(router(scorer), listens))
         .with_graceful_shutdown(async move { stop.cancelled().await })
         .await
         .map_err(|error| Failure::new("server.ended", format!("serving rewards ended: {error}")))
@@ -147,29 +147,23 @@ async fn health() -> Json<serde_json::Value> {
     Json(json!({ "status": "ok" }))
 }
 
-fn refused(status: StatusCode, code: &str, message: impl Into<String>) -> Response {
-    (status, Json(ApiErrorBody { error: ApiError::new(code, message) })).into_response()
-}
-
 async fn rewards(
     State(scorer): State<Arc<Scorer>>,
     headers: HeaderMap,
-    call: std::result::Result<Json<RewardCall>, JsonRejection>,
-) -> Response {
+    call: std::result::Result<Body<RewardCall>, ApiFailure>,
+) -> std::result::Result<Json<RewardReply>, ApiFailure> {
     if !scorer.may_call(&headers) {
-        return refused(StatusCode::UNAUTHORIZED, "auth.wrong_token", "send the server's token as a bearer token");
+        let message = "send the server's token as a bearer token";
+        return Err(ApiFailure::new(StatusCode::UNAUTHORIZED, "auth.wrong_token", message));
     }
-    let call = match call {
-        Ok(Json(call)) => call,
-        Err(rejection) => return refused(rejection.status(), "request.invalid", rejection.body_text()),
-    };
+    let Body(call) = call?;
     if call.items.len() > scorer.max_batch {
         let message = format!("a call has at most {} items: send several calls", scorer.max_batch);
-        return refused(StatusCode::PAYLOAD_TOO_LARGE, "request.too_large", message);
+        return Err(ApiFailure::new(StatusCode::PAYLOAD_TOO_LARGE, "request.too_large", message));
     }
     let mut results = futures::future::join_all(call.items.iter().map(|item| scorer.score(item))).await;
     reward_call::compare(&call.items, &mut results);
-    Json(RewardReply { results }).into_response()
+    Ok(Json(RewardReply { results }))
 }
 
 impl Scorer {
