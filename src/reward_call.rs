@@ -13,7 +13,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ApiError;
 use nightshift_protocol::plan::{Plan, Subtask};
-use nightshift_protocol::rubric::{Rubric, Skill};
+use nightshift_protocol::rubric::{JudgeOpinion, Rubric, Skill};
 use nightshift_protocol::score::{RewardFormula, ScoredReward};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Verdict};
@@ -90,6 +90,8 @@ pub(crate) struct Breakdown {
 
 /// Messages of a compiler in an answer.
 const MAX_MESSAGES: usize = 10;
+/// Why a correct program has no opinion of a judge where none was asked for.
+const NO_JUDGE: &str = "no judge was asked for (`--judge-model`): the rules alone scored";
 
 impl RewardResult {
     /// Nothing could be found out.
@@ -97,8 +99,8 @@ impl RewardResult {
         Self { reward: None, error: Some(ApiError::new(code, message)), breakdown: None, advantage: None }
     }
 
-    /// The reward of a run that is over.
-    pub(crate) fn of(detail: &RunDetail, skill: Skill, named: RewardFormula) -> Self {
+    /// The reward of a run that is over. `judged` is whether a judge was asked for.
+    pub(crate) fn of(detail: &RunDetail, skill: Skill, named: RewardFormula, judged: bool) -> Self {
         let Some(attempt) = detail.view.attempts.first().filter(|attempt| attempt.reward.is_some()) else {
             let failure = detail.summary.failure.as_ref();
             let (code, message) = failure.map_or_else(
@@ -111,13 +113,13 @@ impl RewardResult {
         Self {
             reward: Some(scored.reward),
             error: None,
-            breakdown: Some(breakdown(detail, attempt, scored)),
+            breakdown: Some(breakdown(detail, attempt, scored, judged)),
             advantage: None,
         }
     }
 }
 
-fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward) -> Breakdown {
+fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward, judged: bool) -> Breakdown {
     let messages = attempt.build.iter().flat_map(|build| &build.messages).take(MAX_MESSAGES);
     Breakdown {
         run: detail.summary.id.to_string(),
@@ -126,9 +128,19 @@ fn breakdown(detail: &RunDetail, attempt: &Attempt, scored: ScoredReward) -> Bre
         speedup: attempt.speedup(),
         findings: attempt.findings.clone(),
         messages: messages.map(|message| format!("{}:{}: {}", message.file, message.line, message.message)).collect(),
-        rubric: attempt.rubric.clone(),
+        rubric: rubric(attempt, judged),
         scored,
     }
+}
+
+/// The rubric of a program. Where no judge was asked for, the run knows only that its script has no such reply, which is
+/// nothing that a caller could mend.
+fn rubric(attempt: &Attempt, judged: bool) -> Option<Rubric> {
+    let mut rubric = attempt.rubric.clone()?;
+    if !judged && attempt.outcome.is_correct() {
+        rubric.judge = JudgeOpinion::JudgeUnavailable { reason: NO_JUDGE.to_owned() };
+    }
+    Some(rubric)
 }
 
 /// Gives each result of a group its advantage. One that has no reward takes no part.

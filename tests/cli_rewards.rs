@@ -176,7 +176,10 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     let good = &results[0];
     assert!(good["reward"].as_f64().unwrap() > 0.0, "{good:#}");
     assert_eq!(good["breakdown"]["verdict"]["numerically_correct"], "pass", "{good:#}");
-    assert_eq!(good["breakdown"]["rubric"]["judge"]["state"], "judge_unavailable", "nobody judged, and it says so");
+    let judge = &good["breakdown"]["rubric"]["judge"];
+    assert_eq!(judge["state"], "judge_unavailable", "nobody judged, and it says so");
+    let reason = judge["reason"].as_str().unwrap();
+    assert!(reason.contains("no judge was asked for") && reason.contains("--judge-model"), "{reason}");
     assert!(good["breakdown"]["speedup"]["low"].as_f64().unwrap() > 0.0);
     assert_eq!(good["breakdown"]["scored"]["formula"], "published.1");
     for (index, outcome) in [(1, "no_code"), (2, "compile_failed")] {

@@ -228,7 +228,7 @@ impl Scorer {
                 format!("it was not scored within {} s: raise --timeout-s, or add workers", self.timeout.as_secs());
             return Ok(RewardResult::failed("reward.timed_out", message));
         }
-        Ok(RewardResult::of(&self.client.run(run).await?, item.skill, self.formula))
+        Ok(RewardResult::of(&self.client.run(run).await?, item.skill, self.formula, self.judge.is_some()))
     }
 
     /// One attempt, nothing repaired, nothing tuned, nothing learned.
