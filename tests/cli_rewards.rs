@@ -10,7 +10,7 @@ mod binary;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -190,6 +190,8 @@ fn a_trainer_gets_a_reward_with_its_whole_breakdown_for_each_program() {
     assert!(!results[2]["breakdown"]["messages"].as_array().unwrap().is_empty());
     assert!(results[3]["reward"].is_null(), "what could not be found out has no reward");
     assert_eq!(results[3]["error"]["code"], "task.not_found");
+    let message = results[3]["error"]["message"].as_str().unwrap();
+    assert_eq!(message.matches("row_softmax").count(), 1, "{message}");
     assert!(good["advantage"].as_f64().unwrap() > 0.0 && results[3]["advantage"].is_null());
 
     // Asked again, the same program is not looked at again.
@@ -241,4 +243,15 @@ fn a_call_for_rewards_is_refused_as_the_server_refuses_its_own() {
     }
     let (status, answer) = server.send("GET /health", &format!("host: localhost:{port}"), "");
     assert_eq!((status, answer["status"].as_str()), (200, Some("ok")));
+}
+
+#[test]
+fn a_port_of_another_program_is_named_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let args = ["reward", "serve", "row_softmax", "--bind", &address, "--json"];
+    let error = json_lines(&expect_exit(nightshift(folder.path()).args(args), 6)).pop().unwrap()["error"].clone();
+    assert_eq!(error["code"], "server.port_in_use");
+    assert!(error["message"].as_str().unwrap().contains(&address), "{error}");
 }

@@ -52,5 +52,5 @@ pub use clock::{OsRandom, SystemClock};
 pub use config::{DEFAULT_PULSE_MS, Parts, ServerConfig, ViewFn};
 pub use error::{ApiFailure, ServerError};
 pub use extract::Body;
-pub use running::{Running, Server, Shutdown};
+pub use running::{Running, Server, Shutdown, listen};
 pub use telemetry::{MAX_QUEUED_SPANS, SpanExporter};

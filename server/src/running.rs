@@ -52,8 +52,7 @@ impl Server {
     /// may read is checked for them too.
     pub async fn start(config: ServerConfig, parts: Parts, extra: Router) -> Result<Running, ServerError> {
         config.check()?;
-        let listener = listen(config.bind).await?;
-        let addr = listener.local_addr().map_err(|source| ServerError::Bind { addr: config.bind, source })?;
+        let (listener, addr) = listen(config.bind).await?;
         let drives = config.drives;
         let (spans, export) = span_exporter(&config, addr)?.unzip();
         let app = Arc::new(App::new(config, parts, addr.to_string(), spans));
@@ -104,11 +103,15 @@ fn span_exporter(config: &ServerConfig, addr: SocketAddr) -> Result<Option<(Span
     SpanExporter::new(endpoint, SERVICE, &config.version, &format!("{} {addr}", config.name)).map(Some)
 }
 
-async fn listen(addr: SocketAddr) -> Result<TcpListener, ServerError> {
-    TcpListener::bind(addr).await.map_err(|source| match source.kind() {
+/// Listens there: the listener, and the address as it has it, with the real port.
+pub async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let failed = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AddrInUse => ServerError::PortInUse { addr },
         _ => ServerError::Bind { addr, source },
-    })
+    };
+    let listener = TcpListener::bind(addr).await.map_err(failed)?;
+    let listens = listener.local_addr().map_err(failed)?;
+    Ok((listener, listens))
 }
 
 async fn serve(

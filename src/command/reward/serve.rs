@@ -1,6 +1,6 @@
 //! `nightshift reward serve`: rewards for a trainer, over HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::models::{AgentRole, ModelPlan, RoleModel};
 use nightshift_protocol::score::RewardFormula;
 use nightshift_protocol::task::{TaskBundle, TaskGoal};
-use nightshift_server::{ApiFailure, Body, guarded};
+use nightshift_server::{ApiFailure, Body, guarded, listen};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -115,12 +115,7 @@ async fn serve(
         timeout: Duration::from_secs(args.timeout_s),
         token,
     });
-    let cannot = |error: std::io::Error| {
-        Failure::new("server.bind_failed", format!("rewards cannot be served on {}: {error}", args.bind))
-            .hint("choose another address with --bind; port 0 takes a free one")
-    };
-    let listener = tokio::net::TcpListener::bind(args.bind).await.map_err(cannot)?;
-    let listens = listener.local_addr().map_err(cannot)?;
+    let (listener, listens) = listen(args.bind).await.map_err(|error| Failure::from(error.to_api_error()))?;
     let address = format!("http://{listens}");
     if context.output.is_json() {
         context.output.json(&json!({ "address": address, "formula": args.formula.as_str() }))?;
@@ -177,12 +172,10 @@ impl Scorer {
 
     async fn score(&self, item: &RewardItem) -> RewardResult {
         let Some(known) = self.tasks.get(&item.task) else {
-            let names: Vec<&str> = self.tasks.values().map(|known| known.bundle.spec.name.as_str()).collect();
-            let message = format!(
-                "there is no task `{}` here; start the server with it (known: {})",
-                item.task,
-                names.join(", ")
-            );
+            // Each task is there twice: by its name and by its id.
+            let names: BTreeSet<&str> = self.tasks.values().map(|known| known.bundle.spec.name.as_str()).collect();
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            let message = format!("there is no task `{}` here; start the server with it (known: {names})", item.task);
             return RewardResult::failed("task.not_found", message);
         };
         if item.completion.len() > MAX_COMPLETION_BYTES {
@@ -256,8 +249,8 @@ impl Scorer {
             schedule: None,
             priority: 0,
             weight: 1,
-            gates: std::collections::BTreeSet::new(),
-            labels: std::collections::BTreeSet::new(),
+            gates: BTreeSet::new(),
+            labels: BTreeSet::new(),
             tasks: vec![CampaignTask {
                 name: known.bundle.spec.name.clone(),
                 bundle: known.id.clone(),
