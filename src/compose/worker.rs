@@ -128,12 +128,11 @@ pub(crate) fn missing_devices(context: &Context) -> Result<Option<String>> {
     if missing.is_empty() {
         return Ok(None);
     }
-    let there = match all.absence() {
-        Some(absence) => format!("no GPU at all can be used here ({absence})"),
-        None => {
-            let named: Vec<String> = present.iter().map(|(index, uuid)| format!("{index} ({uuid})")).collect();
-            format!("this machine has {}", named.join(", "))
-        }
+    let there = if let Some(absence) = all.absence() {
+        format!("no GPU at all can be used here ({absence})")
+    } else {
+        let named: Vec<String> = present.iter().map(|(index, uuid)| format!("{index} ({uuid})")).collect();
+        format!("this machine has {}", named.join(", "))
     };
     let left = if missing.len() < parts(listed).count() {
         "the worker uses the others"
