@@ -24,6 +24,8 @@ pub(super) async fn settle(fleet: &Fleet, load: &Load, violations: &mut Vec<Viol
     let began = Instant::now();
     let mut moved = (Instant::now(), String::new());
     let mut last_error = None;
+    // A run that changes between two questions of one look is in none of their answers: only two looks are believed.
+    let mut was_empty = false;
     loop {
         let open = match fleet.client() {
             Ok(client) => look(&client, load).await,
@@ -33,8 +35,9 @@ pub(super) async fn settle(fleet: &Fleet, load: &Load, violations: &mut Vec<Viol
             }
         };
         match open {
-            Ok(open) if open.is_empty() => return began.elapsed(),
+            Ok(open) if open.is_empty() && was_empty => return began.elapsed(),
             Ok(open) => {
+                was_empty = open.is_empty();
                 let seen = format!("{open:?}");
                 if seen != moved.1 {
                     moved = (Instant::now(), seen);
@@ -48,6 +51,7 @@ pub(super) async fn settle(fleet: &Fleet, load: &Load, violations: &mut Vec<Viol
                 }
             }
             Err(error) => {
+                was_empty = false;
                 if moved.0.elapsed() > MAX_STANDSTILL {
                     let told = format!("nobody answers any more: {error}; before: {last_error:?}");
                     violations.push(Violation::new("every run ends", told));
@@ -60,12 +64,12 @@ pub(super) async fn settle(fleet: &Fleet, load: &Load, violations: &mut Vec<Viol
     }
 }
 
-/// Helps whoever waits for a person; gives the runs that are not over.
+/// Helps whoever waits for a person; gives the runs that are not over after that: who was helped runs again.
 async fn look(client: &Client, load: &Load) -> Result<Vec<RunSummary>, ClientError> {
     let running = client.runs(None, Some(RunStatus::Running), Some(500), None).await?.items;
     load.unblock(client, &running, None).await?;
-    let mut open = running;
-    for status in [RunStatus::Paused, RunStatus::Cancelling, RunStatus::Failed] {
+    let mut open = Vec::new();
+    for status in [RunStatus::Running, RunStatus::Paused, RunStatus::Cancelling, RunStatus::Failed] {
         open.extend(client.runs(None, Some(status), Some(500), None).await?.items);
     }
     Ok(open)
