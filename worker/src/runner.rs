@@ -22,7 +22,7 @@ mod serve;
 mod session;
 
 pub use breach::{Breach, note};
-pub(crate) use cupti::{DeviceTrace, TracedCopy};
+pub(crate) use cupti::DeviceTrace;
 pub(crate) use device::ROW_SLOTS;
 pub(crate) use plan::RunnerPlan;
 pub(crate) use replay::replay;

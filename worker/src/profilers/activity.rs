@@ -4,6 +4,26 @@ use std::sync::Arc;
 
 use nightshift_protocol::profile::CopyDirection;
 
+/// The direction of a copy by CUPTI's number of it, which nsys passes on.
+pub(super) fn direction(kind: Option<i64>) -> CopyDirection {
+    match kind {
+        Some(1) => CopyDirection::HostToDevice,
+        Some(2) => CopyDirection::DeviceToHost,
+        Some(8) => CopyDirection::DeviceToDevice,
+        Some(10) => CopyDirection::Peer,
+        Some(11..=13) => CopyDirection::Managed,
+        _ => CopyDirection::Other,
+    }
+}
+
+/// `cudaLaunchKernel_v7000` is `cudaLaunchKernel`.
+pub(super) fn without_version(name: &str) -> &str {
+    match name.rsplit_once("_v") {
+        Some((bare, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => bare,
+        _ => name,
+    }
+}
+
 /// Everything that was traced, in the order of its beginnings. Times are nanoseconds since the beginning of the trace.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Activity {

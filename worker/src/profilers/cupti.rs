@@ -7,19 +7,14 @@ use std::sync::Arc;
 use nightshift_protocol::profile::{CopyDirection, TierPurpose, TierReport};
 use nightshift_protocol::step::StepFailure;
 
-use super::activity::{Activity, ApiCall, Kernel, Span, Transfer};
+use super::activity::{Activity, ApiCall, Kernel, Span, Transfer, direction, without_version};
 use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{MissingTool, Profilers, Tool};
-use super::traced::{Traced, caution};
+use super::traced::{CALLS, Traced, WARMUPS, caution};
+use crate::nvcc::readable;
 use crate::process::Limits;
-use crate::runner::{DeviceTrace, TracedCopy};
-
-/// Calls of the program before those that are traced, so that loading its kernels is not among them.
-const WARMUPS: u32 = 2;
-
-/// Calls that are traced: enough to see how much they differ.
-const CALLS: u32 = 5;
+use crate::runner::DeviceTrace;
 
 /// Limits of a trace, beside that of its time.
 const LIMITS: Limits = Limits {
@@ -114,7 +109,7 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
 fn activity_of(text: &str) -> Result<(Activity, u64), String> {
     let trace: DeviceTrace =
         serde_json::from_str(text).map_err(|error| format!("its trace cannot be read: {error}"))?;
-    let names: Vec<Arc<str>> = trace.names.iter().map(|name| Arc::from(demangled(name))).collect();
+    let names: Vec<Arc<str>> = trace.names.iter().map(|name| Arc::from(readable(name))).collect();
     let name =
         |number: usize| names.get(number).filter(|name| !name.is_empty()).cloned().unwrap_or("(nameless)".into());
     let begins = trace.kernels.iter().map(|kernel| kernel.start_ns);
@@ -158,7 +153,7 @@ fn activity_of(text: &str) -> Result<(Activity, u64), String> {
                     span: span(copy.start_ns, copy.end_ns)?,
                     stream: u64::from(copy.stream),
                     correlation: u64::from(copy.correlation),
-                    direction: direction(copy),
+                    direction: copy.direction.map_or(CopyDirection::Set, |kind| direction(Some(i64::from(kind)))),
                     bytes: copy.bytes,
                 })
             })
@@ -181,23 +176,6 @@ fn activity_of(text: &str) -> Result<(Activity, u64), String> {
     activity.copies.sort_by_key(|copy| copy.span);
     activity.api.sort_by_key(|call| call.span);
     Ok((activity, trace.dropped))
-}
-
-fn direction(copy: &TracedCopy) -> CopyDirection {
-    match copy.direction {
-        None => CopyDirection::Set,
-        Some(1) => CopyDirection::HostToDevice,
-        Some(2) => CopyDirection::DeviceToHost,
-        Some(8) => CopyDirection::DeviceToDevice,
-        Some(10) => CopyDirection::Peer,
-        Some(_) => CopyDirection::Other,
-    }
-}
-
-/// A name of machine code as its author wrote it.
-fn demangled(name: &str) -> String {
-    let parsed = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
-    parsed.unwrap_or_else(|| name.to_owned())
 }
 
 /// The name of a kernel without what it returns, where it is declared, and its parameters: what ncu selects by.
@@ -228,14 +206,6 @@ fn bare_name(name: &str) -> &str {
         }
     }
     name.get(start..end.max(start)).filter(|bare| !bare.is_empty()).unwrap_or(name)
-}
-
-/// `cudaLaunchKernel_v7000` is `cudaLaunchKernel`.
-fn without_version(name: &str) -> &str {
-    match name.rsplit_once("_v") {
-        Some((bare, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => bare,
-        _ => name,
-    }
 }
 
 #[cfg(test)]

@@ -11,14 +11,8 @@ use nightshift_protocol::step::StepFailure;
 use super::replay::{Replay, is_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{Profilers, missing_library};
-use super::traced::{Traced, caution};
+use super::traced::{CALLS, Traced, WARMUPS, caution};
 use crate::process::{Limits, ProcessResult};
-
-/// Calls of the program before those that are traced, so that loading its kernels is not among them.
-const WARMUPS: u32 = 2;
-
-/// Calls that are traced: enough to see how much they differ.
-const CALLS: u32 = 5;
 
 /// Limits of a trace, beside that of its time.
 const LIMITS: Limits = Limits {

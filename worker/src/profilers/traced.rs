@@ -8,6 +8,12 @@ use super::chrome;
 use super::timeline::{Calls, sum_up};
 use crate::process::ProcessResult;
 
+/// Calls of the program before those that are traced, so that loading its kernels is not among them.
+pub(super) const WARMUPS: u32 = 2;
+
+/// Calls that are traced: enough to see how much they differ.
+pub(super) const CALLS: u32 = 5;
+
 /// What a trace gave.
 #[derive(Debug)]
 pub(super) struct Traced {

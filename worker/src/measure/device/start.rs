@@ -60,8 +60,7 @@ pub(super) fn prepare<'a>(
         ..options(programs.candidate, false, 1)
     });
     // A process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
-    // the same share of a microsecond, and one process for all measurements would make all candidates look the same bit
-    // faster or slower.
+    // a share of a microsecond, and an unlucky process that served all measurements would make candidates look faster.
     let baseline = grounds.launch(&SessionOptions {
         shapes: std::slice::from_ref(shapes),
         ..options(programs.baseline, false, PATIENCE)

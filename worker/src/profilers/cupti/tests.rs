@@ -1,9 +1,8 @@
 //! What becomes of a trace that a program took of itself.
 
-use nightshift_protocol::verdict::ProcessEnd;
-
 use super::*;
-use crate::profilers::tests::tools;
+use crate::process::JailedCommand;
+use crate::profilers::tests::{Setup, tools};
 
 /// Two calls, each with one kernel and a copy, between their marks.
 const TRACE_OF_TWO: &str = r#"{
@@ -98,7 +97,10 @@ fn the_library_is_looked_for_beside_the_compilers_and_in_the_toolkits_extras() {
 fn a_worker_without_the_library_says_how_to_get_it() {
     let missing = find(std::path::Path::new("/nowhere"), &[]).unwrap_err();
     let none = Profilers { cupti: Err(missing), ..tools() };
-    let reason = none.cupti.unwrap_err();
-    assert!(reason.remedy.contains("cuda-cupti"));
-    assert_eq!(ProcessEnd::Finished.code(), "finished");
+    let setup = Setup::new();
+    let run = |_: &JailedCommand| panic!("there is nothing to run");
+    let (tier, traced) = trace(&none, &setup.replay(&run)).unwrap();
+    assert!(traced.is_none() && !tier.used);
+    assert_eq!((tier.tool.as_str(), tier.code.as_deref()), ("cupti", Some("profile.tool_missing")));
+    assert!(tier.remedy.unwrap().contains("cuda-cupti"));
 }

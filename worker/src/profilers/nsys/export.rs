@@ -12,7 +12,7 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 
-use crate::profilers::activity::{Activity, ApiCall, Kernel, Span, Transfer};
+use crate::profilers::activity::{Activity, ApiCall, Kernel, Span, Transfer, direction, without_version};
 
 /// Largest export that is read, in bytes.
 const MAX_EXPORT_BYTES: u64 = 256 << 20;
@@ -111,7 +111,7 @@ pub(super) fn read(path: &Path) -> Result<Activity, ExportError> {
             span: span(row)?,
             thread: number(row, 2) & 0xff_ffff,
             correlation: number(row, 3),
-            name: without_version(&called),
+            name: without_version(&called).into(),
         });
         Some(())
     })?;
@@ -271,25 +271,6 @@ fn transfer(row: &Row<'_>) -> Option<Transfer> {
         bytes: number(row, 4),
         direction: CopyDirection::Other,
     })
-}
-
-fn direction(kind: Option<i64>) -> CopyDirection {
-    match kind {
-        Some(1) => CopyDirection::HostToDevice,
-        Some(2) => CopyDirection::DeviceToHost,
-        Some(8) => CopyDirection::DeviceToDevice,
-        Some(10) => CopyDirection::Peer,
-        Some(11..=13) => CopyDirection::Managed,
-        _ => CopyDirection::Other,
-    }
-}
-
-/// `cudaLaunchKernel_v7000` is `cudaLaunchKernel`.
-fn without_version(name: &Arc<str>) -> Arc<str> {
-    match name.rsplit_once("_v") {
-        Some((bare, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => bare.into(),
-        _ => name.clone(),
-    }
 }
 
 #[cfg(test)]
