@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::Target;
+use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 
 use crate::config::Flags;
 use crate::limits::LimitFlags;
@@ -249,7 +250,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", conflicts_with = "max_attempts", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ATTEMPTS)))]
     pub(crate) groups: Option<u32>,
     /// Values of a program's tunables that are tried; 0 tries none
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_CONFIGURATIONS)))]
     pub(crate) max_variants: Option<u32>,
     /// What it may use and when it may work
     #[command(flatten)]

@@ -206,6 +206,25 @@ fn its_run(child: &mut Child, data_dir: &Path) -> String {
 }
 
 #[test]
+fn an_unfinished_campaign_that_goes_on_beside_a_new_one_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let tasks = ["gaussian_a", "gaussian_b"].map(|name| tiny_task::write(folder.path(), name, &[16, 2]));
+    let mut started = nightshift(&data_dir);
+    started.arg("run").arg(&tasks[0]).args(["--model", "scripted", "--exit"]);
+    started.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut child = started.spawn().unwrap();
+    its_run(&mut child, &data_dir);
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let output =
+        expect_exit(nightshift(&data_dir).arg("run").arg(&tasks[1]).args(["--model", "scripted", "--exit"]), 0);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("goes on as well: gaussian_a (") && told.contains("nightshift pause"), "{told}");
+}
+
+#[test]
 fn a_paused_run_stays_paused_until_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("data");

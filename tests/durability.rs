@@ -24,6 +24,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 /// Kills over all campaigns of the test; `NIGHTSHIFT_TEST_KILLS` sets another number for a long run by hand.
 const KILLS: u32 = 200;
+/// Series of kills beside each other.
+const SERIES: u32 = 2;
 /// Longest time that one life lasts before it is killed.
 const LONGEST_LIFE_MS: u64 = 1_200;
 /// Longest time for the last, undisturbed life.
@@ -108,7 +110,6 @@ fn a_campaign_that_is_killed_again_and_again_ends_like_one_that_is_not() {
     let seed: u64 = setting("NIGHTSHIFT_TEST_SEED").unwrap_or(20_261_121);
     let kills = setting("NIGHTSHIFT_TEST_KILLS").map_or(KILLS, |kills| u32::try_from(kills).unwrap());
     println!("seed {seed}, {kills} kills (NIGHTSHIFT_TEST_SEED, NIGHTSHIFT_TEST_KILLS)");
-    let mut random = rand::rngs::StdRng::seed_from_u64(seed);
 
     let folder = tempfile::tempdir().unwrap();
     let tasks: Vec<PathBuf> = ["gaussian_a", "gaussian_b"]
@@ -124,32 +125,54 @@ fn a_campaign_that_is_killed_again_and_again_ends_like_one_that_is_not() {
         assert!(run.committed_steps.contains(&"subtask1/attempt3/measure".to_owned()), "{task}: {run:?}");
     }
 
+    // Most of a life is waiting: several series fit beside each other, each with choices of its own.
+    let (folder, tasks, expected) = (folder.path(), &tasks, &expected);
+    std::thread::scope(|scope| {
+        for series in 0..SERIES {
+            let kills = kills / SERIES + u32::from(series < kills % SERIES);
+            scope.spawn(move || {
+                let name = format!("seed {seed}, series {series}");
+                let random = rand::rngs::StdRng::seed_from_u64(seed.wrapping_add(u64::from(series)));
+                kill_again_and_again(&name, &folder.join(format!("series-{series}")), tasks, kills, random, expected);
+            });
+        }
+    });
+}
+
+/// Kills campaigns until there were so many kills; each one ends as it would have without them.
+fn kill_again_and_again(
+    name: &str,
+    folder: &Path,
+    tasks: &[PathBuf],
+    kills: u32,
+    mut random: rand::rngs::StdRng,
+    expected: &History,
+) {
     let mut killed = 0;
     let mut campaigns = 0;
     while killed < kills {
         campaigns += 1;
-        let data_dir = folder.path().join(format!("killed-{campaigns}"));
-        let finished = loop {
-            let mut child = run_command(&data_dir, &tasks).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let data_dir = folder.join(format!("killed-{campaigns}"));
+        loop {
+            let mut child = run_command(&data_dir, tasks).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let life = Duration::from_millis(random.random_range(1..=LONGEST_LIFE_MS));
             if ended(&mut child, life) {
-                break true;
+                break;
             }
             if killed == kills {
                 assert!(ended(&mut child, FINISH_LIMIT), "the campaign ends once nobody kills it");
-                break true;
+                break;
             }
             processes::kill_tree(child.id());
             child.wait().unwrap();
             killed += 1;
-        };
-        assert!(finished);
+        }
         // Whatever the last life did, the same command again finds nothing left to do for the finished runs.
         expect_exit(nightshift(&data_dir).args(["resume", "--exit"]), 0);
-        assert_eq!(history(&data_dir), expected, "seed {seed}, campaign {campaigns}, after {killed} kills");
+        assert_eq!(&history(&data_dir), expected, "{name}, campaign {campaigns}, after {killed} kills");
         std::fs::remove_dir_all(&data_dir).unwrap();
     }
-    println!("{killed} kills over {campaigns} campaigns");
+    println!("{name}: {killed} kills over {campaigns} campaigns");
 }
 
 #[test]

@@ -191,11 +191,12 @@ fn no_worker(route: &str, needs: &Needs, machines: &[(&WorkerRecord, Offers)]) -
     lacking.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
     let names: Vec<String> = lacking.into_iter().take(MAX_LACKING).map(|(what, _)| what).collect();
     let lacks = if names.is_empty() { "slots for it".to_owned() } else { names.join(", ") };
-    match machines.len() {
-        0 => format!("no worker offers {route}: no worker is alive"),
-        1 => format!("no worker offers {route}: 1 worker is alive, it lacks {lacks}"),
-        n => format!("no worker offers {route}: {n} workers are alive, they lack {lacks}"),
-    }
+    let there = match machines.len() {
+        0 => "no worker is alive".to_owned(),
+        1 => format!("1 worker is alive, it lacks {lacks}"),
+        n => format!("{n} workers are alive, they lack {lacks}"),
+    };
+    format!("no worker offers {route}: {there}; `nightshift work` on a machine that has it starts one")
 }
 
 /// How many steps with these needs the machine carries out at once.

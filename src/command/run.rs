@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use nightshift_client::Client;
 use nightshift_optimizer::strategy::{
     DEFAULT_CANDIDATES_PER_ROUND, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, min_candidates, with_candidates,
 };
 use nightshift_protocol::campaign::KnowledgeUse;
 use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::task::TaskGoal;
 
 use crate::args::{Following, Run};
@@ -104,6 +106,8 @@ fn groups(args: &Run) -> Result<(Option<u32>, Option<u32>)> {
 
 /// What makes a folder a task.
 const TASK_FILE: &str = "task.toml";
+/// Other campaigns that are named when they go on beside a new one.
+const MAX_OTHERS_NAMED: usize = 3;
 /// Longest name that is made from the tasks' names.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -158,6 +162,9 @@ async fn with_session(context: &Context, session: &Session, campaign: Campaign) 
         output.note(&format!("campaign {}", submitted.id));
     }
     output.note(&format!("pages: {}/campaigns/{}", session.address(), submitted.id));
+    if session.own.is_some() {
+        note_others(context, &session.client, &submitted.id).await?;
+    }
     let followed = follow::campaigns(context, &session.client, &[submitted.id]).await?;
     let recorded = match &campaign.record {
         Some(folder) => record::record(&session.client, followed.runs(), folder)
@@ -170,6 +177,29 @@ async fn with_session(context: &Context, session: &Session, campaign: Campaign) 
     recorded?;
     after(context, session, followed.until, campaign.follow.exit).await?;
     Ok(code)
+}
+
+/// A server carries out everything that its database has: other campaigns share the machine with this one.
+async fn note_others(context: &Context, client: &Client, own: &CampaignId) -> Result<()> {
+    let page = client.campaigns(None, None).await?;
+    let others: Vec<String> = page
+        .items
+        .iter()
+        .filter(|other| other.id != *own && other.runs.running > 0)
+        .map(|other| format!("{} ({})", other.name, other.id.short()))
+        .collect();
+    let named = others.iter().take(MAX_OTHERS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match others.len() {
+        0 => {}
+        1 => context.output.note(&format!(
+            "this unfinished campaign of the same data folder goes on as well: {named}; `nightshift pause ID` holds it back"
+        )),
+        n => context.output.note(&format!(
+            "{n} unfinished campaigns of the same data folder go on as well, among them {named}; `nightshift pause ID` \
+             holds one back"
+        )),
+    }
+    Ok(())
 }
 
 /// What comes after the result: a word on what is left, and serving the pages until Ctrl-C unless told otherwise.

@@ -158,7 +158,7 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
     if let Some(prepared) = &detail.view.prepared {
         let machine = &prepared.machine;
         output.text(&printable(&format!(
-            "baseline: {} on {}, {} cores\nsandbox: {}",
+            "baseline when it was prepared: {} on {}, {} cores\nsandbox: {}",
             present::nanoseconds(prepared.baseline_median_ns),
             machine.processor,
             machine.cores,

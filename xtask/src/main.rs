@@ -1,6 +1,7 @@
 //! Project tasks: `cargo xtask test` runs everything that has to hold before a change lands.
 #![expect(clippy::print_stdout, reason = "a task's output is its purpose")]
 
+mod browser_tests;
 mod command;
 mod licences;
 mod nvcc;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{licences, nvcc, tools};
+use crate::{browser_tests, licences, nvcc, tools};
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
     let may_install = args.contains(&"--install");
     let filter: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--install").collect();
     tools::ensure(may_install)?;
+    browser_tests::ensure(may_install)?;
 
     let mut failed_checks: Vec<&str> = Vec::new();
     let mut notes: Vec<String> = Vec::new();

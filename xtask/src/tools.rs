@@ -14,7 +14,7 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 5] = [
     Tool { what: "a C++ compiler", find: || find_program(&["g++", "c++", "clang++"]), package: "g++" },
     Tool { what: "the disassembler of binutils", find: || find_program(&["objdump"]), package: "binutils" },
     Tool {
@@ -22,6 +22,7 @@ const TOOLS: [Tool; 4] = [
         find: || find_program(&["chromium", "chromium-browser", "google-chrome"]),
         package: "chromium",
     },
+    Tool { what: "Node for the tests of the pages", find: || find_program(&["node"]), package: "nodejs npm" },
     Tool {
         what: "the server programs of PostgreSQL",
         // Debian keeps them off the search path: they are looked for where the tests look.

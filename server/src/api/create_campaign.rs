@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use nightshift_engine::store::{NewCampaign, NewRun, StoreError};
 use nightshift_optimizer::strategy::{
-    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, initial_digest, is_known, known_names, min_candidates,
+    MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, initial_digest, is_known, known_names, min_candidates, with_candidates,
 };
 use nightshift_optimizer::task_file::{FORM_UNVERIFIED, run_input, unverified_form};
 use nightshift_protocol::api::{CampaignCreated, CreateCampaign};
@@ -16,6 +16,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask, RunInput};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskGoal};
+use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 use serde_json::json;
 
 use crate::api::examine_limits::{examine_budget, examine_schedule, examine_weight};
@@ -127,6 +128,17 @@ fn examine(spec: &CampaignSpec) -> Result<(), ApiFailure> {
             ),
         );
     }
+    let takers = with_candidates();
+    if spec.goal.candidates_per_round.is_some() && !takers.contains(&spec.strategy.as_str()) {
+        return invalid(
+            "campaign.invalid_goal",
+            format!(
+                "the goal of the campaign: `candidates_per_round` belongs to the strategies {}, and this one is `{}`",
+                takers.join(" and "),
+                spec.strategy
+            ),
+        );
+    }
     examine_budget(&spec.budget)?;
     if let Some(schedule) = &spec.schedule {
         examine_schedule(schedule)?;
@@ -163,6 +175,9 @@ fn examine_goal(whose: &str, goal: &TaskGoal) -> Result<(), ApiFailure> {
     }
     if goal.candidates_per_round.is_some_and(|candidates| !(1..=MAX_CANDIDATES_PER_ROUND).contains(&candidates)) {
         return invalid(format!("`candidates_per_round` must be from 1 to {MAX_CANDIDATES_PER_ROUND}"));
+    }
+    if goal.max_variants.is_some_and(|variants| variants > MAX_CONFIGURATIONS) {
+        return invalid(format!("`max_variants` must be from 0 to {MAX_CONFIGURATIONS}"));
     }
     if goal.min_gain.is_some_and(|gain| !gain.is_finite() || gain < 0.0) {
         return invalid("`min_gain` must not be negative".to_owned());

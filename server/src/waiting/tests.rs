@@ -90,6 +90,8 @@ fn carried_by(carrier: Carrier, run: RunStatus, reasons: &Reasons, step: &StepRe
     Surroundings { run, carrier, agent_slots: 2, lease_ms: 15_000, reasons, now: NOW }.waiting_for(step)
 }
 
+const START_ONE: &str = "`nightshift work` on a machine that has it starts one";
+
 fn among(workers: Vec<WorkerRecord>, route: &str) -> String {
     waits(RunStatus::Running, &Reasons { workers, ..Reasons::default() }, &step(route)).unwrap()
 }
@@ -97,22 +99,27 @@ fn among(workers: Vec<WorkerRecord>, route: &str) -> String {
 #[test]
 fn a_step_that_nobody_can_take_says_what_is_missing() {
     let route = "worker/cuda/exclusive?cc=9.0&tools=ncu";
-    assert_eq!(among(Vec::new(), route), format!("no worker offers {route}: no worker is alive"));
+    assert_eq!(among(Vec::new(), route), format!("no worker offers {route}: no worker is alive; {START_ONE}"));
     let cuda = || worker(Target::Cuda, 0, NOW);
     assert_eq!(
         among(vec![cuda(), cuda()], route),
-        format!("no worker offers {route}: 2 workers are alive, they lack a device of compute capability 9.0, ncu")
+        format!(
+            "no worker offers {route}: 2 workers are alive, they lack a device of compute capability 9.0, ncu; {START_ONE}"
+        )
     );
     assert_eq!(
         among(vec![worker(Target::Cpu, 0, NOW)], "worker/cuda/none"),
-        "no worker offers worker/cuda/none: 1 worker is alive, it lacks target cuda"
+        format!("no worker offers worker/cuda/none: 1 worker is alive, it lacks target cuda; {START_ONE}")
     );
 }
 
 #[test]
 fn a_worker_that_was_not_heard_of_for_long_offers_nothing() {
     let gone = worker(Target::Cpu, 0, TimestampMs(NOW.0 - 60_000));
-    assert_eq!(among(vec![gone], "worker/cpu/none"), "no worker offers worker/cpu/none: no worker is alive");
+    assert_eq!(
+        among(vec![gone], "worker/cpu/none"),
+        format!("no worker offers worker/cpu/none: no worker is alive; {START_ONE}")
+    );
 }
 
 #[test]

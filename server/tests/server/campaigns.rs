@@ -51,6 +51,9 @@ async fn a_campaign_is_examined_before_anything_is_stored() {
         ("campaign.invalid_task_name", |request| request.spec.tasks[0].name = "../x".to_owned()),
         ("campaign.invalid_goal", |request| request.spec.goal.max_attempts = Some(0)),
         ("campaign.invalid_goal", |request| request.spec.goal.target_speedup = Some(-1.0)),
+        ("campaign.invalid_goal", |request| request.spec.goal.max_variants = Some(257)),
+        // `stitch` writes one candidate at a time.
+        ("campaign.invalid_goal", |request| request.spec.goal.candidates_per_round = Some(2)),
         ("campaign.replies_missing", |request| request.spec.tasks[0].scripted_replies = None),
         ("campaign.invalid_model", |request| {
             request.spec.model = ModelChoice::Live { endpoint: String::new(), model: "m".to_owned() };

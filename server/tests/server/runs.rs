@@ -21,7 +21,10 @@ async fn a_waiting_step_says_why() {
     let (server, _folder) = TestServer::start(Wish { retry, ..Wish::default() }).await;
     let (_, run) = server.campaign().await;
     let nobody = until("a scheduled step", || waiting_for(&server, &run)).await;
-    assert_eq!(nobody, "no worker offers worker/cpu/exclusive: no worker is alive");
+    assert_eq!(
+        nobody,
+        "no worker offers worker/cpu/exclusive: no worker is alive; `nightshift work` on a machine that has it starts one"
+    );
 
     let worker = server.register().await;
     assert_eq!(

@@ -1,0 +1,134 @@
+// A page of the dashboard in a fresh context of the browser, which keeps account of what must not happen.
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Longest wait for anything, in milliseconds. */
+export const LIMIT_MS = 15_000;
+/** Widths that people have: a phone, a laptop, a wide screen. */
+export const WIDTHS = { phone: 390, laptop: 1400, wide: 2560 };
+
+/** What the caller says about the server: addresses, ids, and where pictures go. */
+export const facts = JSON.parse(process.env.NIGHTSHIFT_BROWSER_FACTS ?? "null");
+if (facts === null) {
+    throw new Error("run by `cargo test --test browser`, which starts a server and says where it is");
+}
+
+let browser;
+
+/** The browser: one for all tests of a file. */
+export async function start() {
+    assert.ok(existsSync(facts.browser), `no browser at ${facts.browser}`);
+    browser = await chromium.launch({
+        executablePath: facts.browser,
+        args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+            "--disable-component-update", "--disable-sync"],
+    });
+}
+
+export async function stop() {
+    await browser?.close();
+}
+
+/** A view of the pages: `leave` ends it and fails if anything happened that must not. */
+export class View {
+    #context;
+    #wrong = [];
+    #allowed = [];
+
+    static async open({ scheme = "light", width = WIDTHS.laptop, height = 900, javaScript = true, token = null } = {}) {
+        const view = new View();
+        view.#context = await browser.newContext({
+            viewport: { width, height },
+            colorScheme: scheme,
+            reducedMotion: "reduce",
+            javaScriptEnabled: javaScript,
+            httpCredentials: token === null ? undefined : { username: "token", password: token },
+        });
+        view.#context.setDefaultTimeout(LIMIT_MS);
+        const page = await view.#context.newPage();
+        page.on("pageerror", (error) => view.#wrong.push(`a script failed: ${error.message}`));
+        page.on("console", (message) => {
+            if (message.type() === "error" || /Content.Security.Policy/i.test(message.text())) {
+                view.#wrong.push(`the console says: ${message.text()}`);
+            }
+        });
+        page.on("request", (request) => {
+            const url = new URL(request.url());
+            if (url.protocol.startsWith("http") && url.host !== new URL(facts.base).host) {
+                view.#wrong.push(`a request to ${url.host}, which is not the server`);
+            }
+        });
+        page.on("response", (response) => {
+            if (response.status() >= 400) {
+                view.#wrong.push(`${response.status()} for ${response.url()}`);
+            }
+        });
+        view.page = page;
+        return view;
+    }
+
+    /** What happens on purpose in this test is no fault. */
+    allow(pattern) {
+        this.#allowed.push(pattern);
+    }
+
+    /** Goes to a path, and waits until its islands are alive. */
+    async go(path) {
+        const response = await this.page.goto(new URL(path, facts.base).href, { waitUntil: "load" });
+        return response;
+    }
+
+    /** Serious faults of accessibility, by axe-core. */
+    async faults() {
+        // Given as a function of the debugger, not as a script of the page: the policy allows no such script.
+        const session = await this.#context.newCDPSession(this.page);
+        await session.send("Runtime.evaluate", { expression: axeSource });
+        const { result, exceptionDetails } = await session.send("Runtime.evaluate", {
+            expression: "axe.run(document, { resultTypes: ['violations'] }).then(found => JSON.stringify(found.violations" +
+                ".filter(v => v.impact === 'serious' || v.impact === 'critical')" +
+                ".map(v => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map(n => n.html).join(' | ')}`)))",
+            awaitPromise: true,
+            returnByValue: true,
+        });
+        assert.equal(exceptionDetails, undefined, JSON.stringify(exceptionDetails));
+        return JSON.parse(result.value);
+    }
+
+    /** How much wider than the window the page is, in pixels: nobody scrolls sideways. */
+    async overflow() {
+        return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    }
+
+    /** Keeps a picture, when pictures are wanted. */
+    async picture(name) {
+        if (facts.pictures) {
+            mkdirSync(facts.pictures, { recursive: true });
+            await this.page.screenshot({ path: join(facts.pictures, `${name}.png`), fullPage: false });
+        }
+    }
+
+    async leave() {
+        await this.#context.close();
+        const wrong = this.#wrong.filter((line) => !this.#allowed.some((pattern) => pattern.test(line)));
+        assert.deepEqual(wrong, []);
+    }
+}
+
+/** Opens a view, lets a test have it, and leaves it. */
+export async function viewing(options, body) {
+    const view = await View.open(options);
+    try {
+        await body(view, view.page);
+    } catch (error) {
+        await view.leave().catch((also) => {
+            error.message += `\nand: ${also.message}`;
+        });
+        throw error;
+    }
+    await view.leave();
+}
