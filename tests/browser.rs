@@ -56,6 +56,12 @@ fn held(facts: &Value) {
     eprintln!("{told}");
 }
 
+/// Where pictures of the pages are kept, when somebody wants them.
+#[expect(clippy::disallowed_methods, reason = "who wants pictures says where, in the environment")]
+fn pictures() -> Option<String> {
+    std::env::var("NIGHTSHIFT_TEST_PICTURES").ok()
+}
+
 #[test]
 fn the_pages_hold_in_a_browser() {
     assert!(
@@ -69,8 +75,7 @@ fn the_pages_hold_in_a_browser() {
     held(&json!({
         "base": serving.address,
         "browser": browser(),
-        #[expect(clippy::disallowed_methods, reason = "who wants pictures says where")]
-        "pictures": std::env::var("NIGHTSHIFT_TEST_PICTURES").ok(),
+        "pictures": pictures(),
         "campaign": campaign,
         "run": run,
         "pages": {

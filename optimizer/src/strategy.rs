@@ -19,6 +19,7 @@ mod memory;
 mod modification;
 mod order;
 mod routing;
+mod rules;
 mod sanitize;
 mod share;
 mod state;
@@ -35,6 +36,7 @@ pub use history::{MAX_HISTORY_LINE_CHARS, MAX_HISTORY_LINES};
 pub use memory::MAX_MEMORY_TOKENS;
 pub use modification::same_modification;
 pub use order::{cost_ms, retry_policy, timeout_ms};
+pub use rules::RULES;
 pub use tune::DEFAULT_MAX_VARIANTS;
 pub use workflow::{StrategyWorkflow, initial_digest, view};
 

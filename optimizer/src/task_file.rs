@@ -89,6 +89,7 @@ pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) 
         knowledge: campaign.knowledge,
         strategy: campaign.strategy.clone(),
         goal: crate::strategy::effective_goal(&campaign.strategy, &spec.goal, &campaign.goal),
+        rules: crate::strategy::RULES,
         sandbox_required: (campaign.untrusted_replies || campaign.models.has_live_author(&campaign.model))
             && !campaign.allow_unsandboxed,
         gates: campaign.gates.clone(),

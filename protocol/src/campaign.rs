@@ -178,6 +178,9 @@ pub struct RunInput {
     pub strategy: String,
     /// The task's goal with the campaign's values over it.
     pub goal: TaskGoal,
+    /// Version of the rules by which results become decisions: a run is decided to its end by those that it began with.
+    #[serde(default = "first_rules", skip_serializing_if = "is_first_rules")]
+    pub rules: u32,
     /// Refuse to run candidates without a file and network sandbox.
     pub sandbox_required: bool,
     /// Where the run waits for a person.
@@ -189,4 +192,14 @@ pub struct RunInput {
     /// Least compute capability of the device, as the task asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<ComputeCapability>,
+}
+
+/// The rules of runs that say nothing of them: they were begun before there were others.
+const fn first_rules() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_first_rules(rules: &u32) -> bool {
+    *rules == first_rules()
 }

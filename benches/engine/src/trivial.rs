@@ -79,6 +79,7 @@ pub(crate) fn run_input(number: u64) -> anyhow::Result<Value> {
         knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
         strategy: "trivial".to_owned(),
         goal: TaskGoal::default(),
+        rules: 1,
         sandbox_required: false,
         gates: std::collections::BTreeSet::default(),
         labels: std::collections::BTreeSet::default(),

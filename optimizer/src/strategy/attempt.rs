@@ -9,6 +9,7 @@ use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
 
 use super::routing::Opening;
+use super::rules;
 use super::sanitize;
 use super::share::own_kernel_share;
 use super::state::{AttemptStep, RunState};
@@ -69,7 +70,7 @@ impl RunState {
         let rung_after_tune =
             if sanitize::is_due_after_check(self, number)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
         let may_tune = tune::is_switched_on(self);
-        let target = self.input.target;
+        let (target, rules) = (self.input.target, self.input.rules);
         let attempt = self.wanted_attempt_mut(number)?;
         let after = match (step, output) {
             (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, tunables, calls }) => {
@@ -111,7 +112,7 @@ impl RunState {
             }
             (AttemptStep::Measure, StepOutput::Measured { measurement, findings }) => {
                 attempt.findings.extend(findings);
-                let beats_best = best.is_none_or(|best| measurement.speedup.estimate > best);
+                let beats_best = best.is_none_or(|best| rules::may_beat(rules, measurement.speedup, best));
                 attempt.measurement = Some(*measurement);
                 timed(attempt);
                 let next = if beats_best { AttemptStep::Confirm } else { AttemptStep::Profile };

@@ -220,6 +220,7 @@ impl Bench {
             knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
             strategy: "stitch".to_owned(),
             goal: TaskGoal::default(),
+            rules: nightshift_optimizer::strategy::RULES,
             sandbox_required: true,
             gates: BTreeSet::new(),
             labels: BTreeSet::new(),

@@ -32,6 +32,7 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
         strategy: "stitch".to_owned(),
         goal,
+        rules: nightshift_optimizer::strategy::RULES,
         sandbox_required: false,
         gates: BTreeSet::new(),
         labels: BTreeSet::new(),
