@@ -145,7 +145,8 @@ impl Local {
         worker_token: SecretString,
         fill: late_router::Fill,
     ) -> Result<()> {
-        fill.with(nightshift_dashboard::router(self.client()?));
+        // Pages read with the rights of their visitor.
+        fill.with(nightshift_dashboard::router(Client::new(&self.address, None)?));
         if start.drives {
             let known = ServerFile {
                 address: self.address.clone(),

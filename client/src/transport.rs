@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use nightshift_protocol::error::ApiErrorBody;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue};
 use reqwest::{Method, Request, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -45,6 +45,7 @@ pub struct Client {
     base: Url,
     authorization: Option<HeaderValue>,
     trace: Option<HeaderValue>,
+    cookie: Option<HeaderValue>,
 }
 
 impl Client {
@@ -58,7 +59,7 @@ impl Client {
             address: base_url.to_owned(),
             reason: "it is empty".to_owned(),
         })?;
-        Ok(Self { http, addresses: Arc::new(addresses), base, authorization, trace: None })
+        Ok(Self { http, addresses: Arc::new(addresses), base, authorization, trace: None, cookie: None })
     }
 
     /// The address of the server or replica that is spoken to, without the path of the API.
@@ -72,6 +73,13 @@ impl Client {
     pub fn in_trace(&self, traceparent: Option<&str>) -> Self {
         let trace = traceparent.and_then(|text| HeaderValue::from_str(text).ok());
         Self { trace, ..self.clone() }
+    }
+
+    /// The same client, calling with the rights of somebody else: with the `Authorization` and `Cookie` headers that they
+    /// sent, and with no token of its own.
+    #[must_use]
+    pub fn on_behalf_of(&self, authorization: Option<HeaderValue>, cookie: Option<HeaderValue>) -> Self {
+        Self { authorization, cookie, ..self.clone() }
     }
 
     /// The address of an endpoint: path segments are escaped, absent query values are left out.
@@ -95,6 +103,9 @@ impl Client {
         let mut request = self.http.request(method, url).timeout(REQUEST_TIMEOUT);
         if let Some(value) = &self.authorization {
             request = request.header(AUTHORIZATION, value.clone());
+        }
+        if let Some(value) = &self.cookie {
+            request = request.header(COOKIE, value.clone());
         }
         if let Some(value) = &self.trace {
             request = request.header(TRACE_HEADER, value.clone());

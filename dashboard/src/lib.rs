@@ -1,11 +1,41 @@
-//! Leptos pages: campaigns, runs, attempts. Rendered on the server, readable without scripts.
+//! Leptos pages: campaigns, runs, attempts. Rendered on the server, readable without scripts, alive with them.
 //!
-//! Pages read through the same HTTP API as everybody else and change nothing. Whatever a model or a program wrote is
-//! shown as text, never as markup.
+//! Pages read through the same HTTP API as everybody else, with the rights of their visitor, and change nothing; what a
+//! visitor changes goes from the browser to that API. Whatever a model or a program wrote is shown as text, never as
+//! markup. The crate is built twice: with `ssr` for the server, with `hydrate` as the program that browsers run.
 
+#[cfg(all(feature = "ssr", feature = "hydrate"))]
+compile_error!("`ssr` and `hydrate` exclude each other: build the pages' program with `cargo xtask front`");
+
+#[cfg(feature = "ssr")]
+mod actions;
+#[cfg(feature = "ssr")]
+mod assets;
+mod browser;
+#[cfg(feature = "ssr")]
+mod chart;
+#[cfg(feature = "ssr")]
 mod format;
+mod island;
+#[cfg(feature = "ssr")]
+mod markup;
+#[cfg(feature = "ssr")]
 mod page;
+#[cfg(feature = "ssr")]
 mod router;
+#[cfg(feature = "ssr")]
 mod shell;
+#[cfg(feature = "ssr")]
+mod source;
+#[cfg(feature = "ssr")]
+mod style;
+mod theme;
+#[cfg(feature = "ssr")]
+mod trace;
+#[cfg(feature = "ssr")]
+mod visitor;
 
+#[cfg(feature = "hydrate")]
+pub use browser::start;
+#[cfg(feature = "ssr")]
 pub use router::router;

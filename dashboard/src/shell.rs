@@ -1,36 +1,97 @@
 //! What every page has around its content.
 
+mod frame;
+mod help;
+mod navigation;
+
 use leptos::prelude::*;
 
-/// Seconds after which a page about unfinished work loads itself again.
-const REFRESH_S: u32 = 3;
+use crate::assets::ASSETS;
+use crate::visitor::Visitor;
+
+pub(crate) use navigation::Section;
+
+/// What a page shows that may change while it is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Live {
+    /// Nothing: it is over, or it never changes by itself.
+    Still,
+    /// Anything.
+    Everything,
+    /// One campaign and its runs.
+    Campaign(String),
+    /// One run.
+    Run(String),
+}
+
+impl Live {
+    /// The question to `/api/v1/live`, for the program of the pages.
+    fn query(&self) -> Option<String> {
+        match self {
+            Self::Still => None,
+            Self::Everything => Some(String::new()),
+            Self::Campaign(id) => Some(format!("campaign={id}")),
+            Self::Run(id) => Some(format!("run={id}")),
+        }
+    }
+}
+
+/// A page above this one.
+#[derive(Debug, Clone)]
+struct Crumb {
+    text: String,
+    href: String,
+}
+
+/// A page: its content, and what the shell has to know about it.
+#[derive(Debug)]
+pub(crate) struct Page {
+    title: String,
+    section: Option<Section>,
+    crumbs: Vec<Crumb>,
+    live: Live,
+    content: AnyView,
+}
+
+impl Page {
+    /// A page that does not change by itself.
+    pub(crate) fn new(title: impl Into<String>, content: impl IntoView + 'static) -> Self {
+        Self {
+            title: title.into(),
+            section: None,
+            crumbs: Vec::new(),
+            live: Live::Still,
+            content: content.into_view().into_any(),
+        }
+    }
+
+    /// Which entry of the navigation it belongs to.
+    pub(crate) fn section(self, section: Section) -> Self {
+        Self { section: Some(section), ..self }
+    }
+
+    /// Adds the next page above this one, from the top.
+    pub(crate) fn crumb(mut self, text: impl Into<String>, href: impl Into<String>) -> Self {
+        self.crumbs.push(Crumb { text: text.into(), href: href.into() });
+        self
+    }
+
+    /// What of it may change while it is looked at.
+    pub(crate) fn live(self, live: Live) -> Self {
+        Self { live, ..self }
+    }
+
+    /// Title and content alone, for those who put something else around them.
+    #[expect(dead_code, reason = "reports are made of it, in a module that is not here yet")]
+    pub(crate) fn into_parts(self) -> (String, AnyView) {
+        (self.title, self.content)
+    }
+}
 
 /// A whole HTML document.
-pub(crate) fn document(title: &str, live: bool, content: impl IntoView + 'static) -> String {
-    let title = format!("{title} · Nightshift");
+pub(crate) fn document(visitor: &Visitor, page: Page) -> String {
     let owner = Owner::new();
-    let html = owner.with(|| {
-        view! {
-            <html lang="en">
-                <head>
-                    <meta charset="utf-8" />
-                    <meta name="viewport" content="width=device-width, initial-scale=1" />
-                    <meta name="color-scheme" content="light dark" />
-                    {live.then(|| view! { <meta http-equiv="refresh" content=REFRESH_S.to_string() /> })}
-                    <title>{title}</title>
-                    <link rel="stylesheet" href="/style.css" />
-                </head>
-                <body>
-                    <header>
-                        <a class="brand" href="/">"Nightshift"</a>
-                        <span class="quiet">{live.then_some("updates by itself")}</span>
-                    </header>
-                    <main>{content}</main>
-                </body>
-            </html>
-        }
-        .to_html()
-    });
+    let html = owner.with(|| frame::frame(visitor, page, &ASSETS).to_html());
     format!("<!DOCTYPE html>{html}")
 }
 

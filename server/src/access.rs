@@ -150,7 +150,8 @@ fn is_loopback_name(named: &str) -> bool {
 }
 
 const CSP: HeaderValue = HeaderValue::from_static(
-    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
+     img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
 );
 
 /// Adds the headers that keep every answer harmless in a browser. A handler may be stricter, never looser by accident.

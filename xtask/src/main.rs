@@ -3,6 +3,7 @@
 
 mod browser_tests;
 mod command;
+mod front;
 mod licences;
 mod nvcc;
 #[path = "../../tests/testbed/src/postgres/programs.rs"]
@@ -19,12 +20,25 @@ tasks:
   test [--install] [FILTER]   formatting, lints, licences, unused dependencies, then all tests (or those that FILTER
                               names); --install lets it install missing tools (apt-get, cargo, and
                               nvcc from Python's package index)
+  front [--check] [--install] builds what browsers are sent into dashboard/dist; --check only compares it with what is
+                              there; --install lets it install the compiler's target
   licences                    checks every dependency's licence against deny.toml";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test", rest @ ..] => test::run(rest),
+        ["front", rest @ ..] if rest.iter().all(|arg| ["--check", "--install"].contains(arg)) => {
+            let may_install = rest.contains(&"--install");
+            if rest.contains(&"--check") {
+                front::can_build(may_install).and_then(|possible| match possible {
+                    Ok(()) => front::check(),
+                    Err(missing) => anyhow::bail!(missing),
+                })
+            } else {
+                front::write(may_install).map(|()| true)
+            }
+        }
         ["licences"] => licences::check().map(|count| {
             println!("licences: {count} packages, all allowed");
             true

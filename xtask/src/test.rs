@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, for_each_line, succeeds};
-use crate::{browser_tests, licences, nvcc, tools};
+use crate::{browser_tests, front, licences, nvcc, tools};
 
 /// Sum over all test programs.
 #[derive(Default)]
@@ -64,6 +64,13 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
             } else {
                 notes.push(format!("skipped: {} is not installed (`{}`)", subcommand.program, subcommand.install()));
             }
+        }
+        match front::can_build(may_install)? {
+            Ok(()) => {
+                check("lints of the pages' program", &mut failed_checks, front::lints)?;
+                check("bundle of the pages", &mut failed_checks, front::check)?;
+            }
+            Err(missing) => notes.push(format!("skipped: the bundle of the pages was not built again: {missing}")),
         }
     }
 

@@ -8,10 +8,10 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 
 use crate::format::{answer, nanoseconds, speedup};
-use crate::shell::{document, model_label};
+use crate::shell::{Page, Section, model_label};
 
 /// The page.
-pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, log: Option<&str>) -> String {
+pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, log: Option<&str>) -> Page {
     let task = detail.summary.digest.task.clone();
     let title = format!("{task}, attempt {}", attempt.number);
     let share = attempt
@@ -26,11 +26,11 @@ pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, 
             view! { <li><code>{finding.code.clone()}</code>" "{line}{finding.message.clone()}</li> }
         })
         .collect::<Vec<_>>();
-    document(
-        &title,
-        false,
+    let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
+    let (above, above_it) = (format!("/campaigns/{campaign}"), format!("/runs/{run}"));
+    Page::new(
+        title,
         view! {
-            <p class="quiet"><a href=format!("/runs/{}", detail.summary.id)>{task}</a></p>
             <h1>"Attempt "{attempt.number}</h1>
             <p class="quiet">
                 {attempt.stage.as_str()}" · "
@@ -57,6 +57,10 @@ pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, 
             {source.map(|source| view! { <h2>"Source"</h2><pre>{source.to_owned()}</pre> })}
         },
     )
+    .section(Section::Campaigns)
+    .crumb("Campaigns", "/")
+    .crumb("Campaign", above)
+    .crumb(task, above_it)
 }
 
 /// The search over its tunables.

@@ -3,22 +3,24 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::{CampaignDetail, RunSummary};
 
+use crate::actions;
 use crate::format::speedup;
-use crate::shell::{document, model_label};
+use crate::shell::{Live, Page, Section, model_label};
 
 /// The page.
-pub(crate) fn page(detail: &CampaignDetail) -> String {
+pub(crate) fn page(detail: &CampaignDetail) -> Page {
     let summary = &detail.summary;
     let rows = detail.runs.iter().map(row).collect::<Vec<_>>();
-    document(
-        &summary.name,
-        summary.runs.unfinished() > 0,
+    let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
+    Page::new(
+        summary.name.clone(),
         view! {
             <h1>{summary.name.clone()}</h1>
             <p class="quiet">
                 {summary.id.to_string()}" · replies: "{model_label(&summary.model, summary.scripted)}" · strategy: "
                 {detail.spec.strategy.clone()}
             </p>
+            {actions::of_campaign(summary)}
             <div class="scroll">
                 <table>
                     <thead>
@@ -32,6 +34,9 @@ pub(crate) fn page(detail: &CampaignDetail) -> String {
             </div>
         },
     )
+    .section(Section::Campaigns)
+    .crumb("Campaigns", "/")
+    .live(live)
 }
 
 fn row(run: &RunSummary) -> impl IntoView + use<> {

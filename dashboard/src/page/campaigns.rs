@@ -4,10 +4,10 @@ use leptos::prelude::*;
 use nightshift_protocol::api::CampaignSummary;
 
 use crate::format::moment;
-use crate::shell::{document, model_label};
+use crate::shell::{Live, Page, Section, model_label};
 
 /// The list.
-pub(crate) fn page(campaigns: &[CampaignSummary], has_more: bool) -> String {
+pub(crate) fn page(campaigns: &[CampaignSummary], has_more: bool) -> Page {
     let live = campaigns.iter().any(|campaign| campaign.runs.unfinished() > 0);
     let rows = campaigns.iter().map(row).collect::<Vec<_>>();
     let empty = campaigns.is_empty().then(|| {
@@ -21,9 +21,8 @@ pub(crate) fn page(campaigns: &[CampaignSummary], has_more: bool) -> String {
     let more = has_more.then(|| {
         view! { <p class="quiet">"Older campaigns are listed by "<code>"nightshift list campaigns"</code>"."</p> }
     });
-    document(
+    Page::new(
         "Campaigns",
-        live,
         view! {
             <h1>"Campaigns"</h1>
             {empty}
@@ -41,6 +40,8 @@ pub(crate) fn page(campaigns: &[CampaignSummary], has_more: bool) -> String {
             {more}
         },
     )
+    .section(Section::Campaigns)
+    .live(if live { Live::Everything } else { Live::Still })
 }
 
 fn row(campaign: &CampaignSummary) -> impl IntoView + use<> {

@@ -1,19 +1,59 @@
 //! The page for what could not be shown.
 
+use axum::http::StatusCode;
 use leptos::prelude::*;
+use nightshift_client::ClientError;
 
-use crate::shell::document;
+use crate::shell::Page;
 
-/// Code and message of an error.
-pub(crate) fn page(code: &str, message: &str) -> String {
-    let (code, message) = (code.to_owned(), message.to_owned());
-    document(
-        "Error",
-        false,
-        view! {
-            <h1>"This page cannot be shown"</h1>
-            <p>{message}</p>
-            <p class="quiet">"Code: "<code>{code}</code>". "<a href="/">"All campaigns"</a></p>
-        },
-    )
+/// A page that could not be made.
+#[derive(Debug)]
+pub(crate) struct PageError {
+    pub(crate) status: StatusCode,
+    code: String,
+    message: String,
+}
+
+impl PageError {
+    /// What was asked for does not exist.
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self {
+            status: StatusCode::NOT_FOUND,
+            code: "page.not_found".to_owned(),
+            message: format!("{what} does not exist. It may have been deleted, or the address is not complete."),
+        }
+    }
+
+    /// Code and message, and where to go from here.
+    pub(crate) fn into_page(self) -> Page {
+        let advice = match self.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                "Your token does not allow this page. Ask who runs this server for another one."
+            }
+            StatusCode::NOT_FOUND => "The list of campaigns shows what is there.",
+            _ => "Load the page again in a moment. If it stays like this, look at the log of the server.",
+        };
+        Page::new(
+            "Error",
+            view! {
+                <section class="blank" role="alert">
+                    <h1>"This page cannot be shown"</h1>
+                    <p>{self.message}</p>
+                    <p>{advice}</p>
+                    <p class="quiet">"Code: "<code>{self.code}</code></p>
+                    <p><a class="button" href="/">"All campaigns"</a></p>
+                </section>
+            },
+        )
+    }
+}
+
+impl From<ClientError> for PageError {
+    fn from(error: ClientError) -> Self {
+        let status = match error.status() {
+            Some(status @ (401 | 403 | 404 | 503)) => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self { status, code: error.code().to_owned(), message: error.to_string() }
+    }
 }

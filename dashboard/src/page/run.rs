@@ -5,11 +5,12 @@ use nightshift_protocol::api::{RunDetail, StepView};
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::plan::PlanVersion;
 
+use crate::actions;
 use crate::format::{moment, nanoseconds, speedup};
-use crate::shell::{document, model_label};
+use crate::shell::{Live, Page, Section, model_label};
 
 /// The page.
-pub(crate) fn page(detail: &RunDetail, steps: &[StepView]) -> String {
+pub(crate) fn page(detail: &RunDetail, steps: &[StepView]) -> Page {
     let summary = &detail.summary;
     let run = summary.id.to_string();
     let baseline = detail.view.prepared.as_ref().map(|prepared| {
@@ -33,16 +34,16 @@ pub(crate) fn page(detail: &RunDetail, steps: &[StepView]) -> String {
     });
     let ending =
         summary.digest.stop_reason.as_ref().map(|reason| format!(" · ended: {}", reason.as_str().replace('_', " ")));
-    document(
-        &summary.digest.task,
-        !summary.status.is_final(),
+    let live = if summary.status.is_final() { Live::Still } else { Live::Run(run.clone()) };
+    Page::new(
+        summary.digest.task.clone(),
         view! {
-            <p class="quiet"><a href=format!("/campaigns/{}", summary.campaign)>"Campaign"</a></p>
             <h1>{summary.digest.task.clone()}</h1>
             <p class="quiet">
                 {run.clone()}" · "<span class=format!("tag {}", summary.status.as_str())>{summary.status.as_str()}</span>
                 {ending}" · replies: "{model_label(&summary.digest.model, summary.digest.scripted)}
             </p>
+            {actions::of_run(summary)}
             {failure}
             {baseline}
             <h2>"Attempts"</h2>
@@ -73,6 +74,10 @@ pub(crate) fn page(detail: &RunDetail, steps: &[StepView]) -> String {
             </div>
         },
     )
+    .section(Section::Campaigns)
+    .crumb("Campaigns", "/")
+    .crumb("Campaign", format!("/campaigns/{}", summary.campaign))
+    .live(live)
 }
 
 fn attempt_row(run: &str, attempt: &Attempt, is_best: bool) -> impl IntoView + use<> {

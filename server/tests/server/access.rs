@@ -115,7 +115,7 @@ async fn every_answer_is_harmless_in_a_browser() {
     for path in ["/", "/api/v1/health", "/api/v1/nothing", "/nothing"] {
         let answer = server.bare(Method::GET, path).send().await.unwrap();
         let header = |name: &str| answer.headers().get(name).unwrap().to_str().unwrap().to_owned();
-        assert!(header("content-security-policy").contains("default-src 'self'"), "{path}");
+        assert!(header("content-security-policy").contains("default-src 'none'; script-src 'self' "), "{path}");
         assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(header("x-frame-options"), "DENY", "{path}");
         assert!(!answer.headers().contains_key("access-control-allow-origin"), "{path}");

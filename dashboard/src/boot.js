@@ -1,0 +1,22 @@
+// Starts the program of the pages and wakes their islands. A page is complete without it.
+(() => {
+  const { script, program } = document.currentScript.dataset;
+  const wake = (root, module) => {
+    for (const island of root.querySelectorAll("leptos-island:not([data-awake])")) {
+      const hydrate = module[island.dataset.component];
+      if (hydrate) {
+        island.dataset.awake = "";
+        hydrate(island);
+      }
+    }
+  };
+  import(script)
+    .then(async (module) => {
+      await module.default({ module_or_path: program });
+      module.start();
+      document.addEventListener("nightshift:swapped", (event) => wake(event.target, module));
+      wake(document, module);
+      document.documentElement.dataset.awake = "";
+    })
+    .catch((error) => console.error("The program of the pages did not start:", error));
+})();

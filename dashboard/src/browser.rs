@@ -1,0 +1,21 @@
+//! What the program of the pages does in a browser. On the server this is only compiled: islands name it in what they do
+//! once they are clicked.
+
+#[cfg(feature = "hydrate")]
+mod copy;
+pub(crate) mod fetch;
+#[cfg(feature = "hydrate")]
+mod keyboard;
+pub(crate) mod link;
+#[cfg(feature = "hydrate")]
+mod live;
+#[cfg(feature = "hydrate")]
+mod morph;
+pub(crate) mod page;
+#[cfg(feature = "hydrate")]
+mod start;
+#[cfg(feature = "hydrate")]
+mod times;
+
+#[cfg(feature = "hydrate")]
+pub use start::start;

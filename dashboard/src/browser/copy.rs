@@ -1,0 +1,41 @@
+//! Copying a text with a click. It works where browsers offer pages no clipboard: on plain HTTP from another machine.
+
+use std::time::Duration;
+
+use leptos::prelude::{document, set_timeout, window_event_listener_untyped};
+use wasm_bindgen::JsCast as _;
+use web_sys::{Element, HtmlDocument, HtmlTextAreaElement};
+
+/// How long the button says what happened.
+const SHOWN: Duration = Duration::from_secs(2);
+
+/// Listens to every `button[data-copy]`: it copies the text of the element with that id.
+pub(super) fn listen() {
+    let _ = window_event_listener_untyped("click", |event| {
+        let target = event.target().and_then(|target| target.dyn_into::<Element>().ok());
+        let Some(button) = target.and_then(|element| element.closest("[data-copy]").ok().flatten()) else { return };
+        let id = button.get_attribute("data-copy").unwrap_or_default();
+        let Some(source) = document().get_element_by_id(&id) else { return };
+        let done = copied(&source.text_content().unwrap_or_default());
+        let before = button.text_content();
+        button.set_text_content(Some(if done { "Copied" } else { "Not copied: select the text" }));
+        set_timeout(move || button.set_text_content(before.as_deref()), SHOWN);
+    });
+}
+
+fn copied(text: &str) -> bool {
+    let document = document();
+    let (Some(body), Ok(field)) = (document.body(), document.create_element("textarea")) else { return false };
+    let (Ok(field), Some(html)) = (field.dyn_into::<HtmlTextAreaElement>(), document.dyn_ref::<HtmlDocument>()) else {
+        return false;
+    };
+    field.set_value(text);
+    field.set_class_name("aside");
+    if body.append_child(&field).is_err() {
+        return false;
+    }
+    field.select();
+    let done = html.exec_command("copy").unwrap_or(false);
+    field.remove();
+    done
+}

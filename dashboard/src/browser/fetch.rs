@@ -1,0 +1,99 @@
+//! Calls of the API and of pages: as much of `fetch` as is needed.
+
+use js_sys::Reflect;
+use leptos::prelude::window;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Headers, RequestInit, Response};
+
+/// Header that carries the key under which a call counts once.
+const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+
+/// Why a call did not do what it was to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Stable code.
+    pub(crate) code: String,
+    /// For people.
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    fn unreachable() -> Self {
+        Self {
+            code: "server.unreachable".to_owned(),
+            message: "The server does not answer. Nothing was changed, as far as is known: try again.".to_owned(),
+        }
+    }
+}
+
+/// Posts JSON to the API. The key makes a call that is repeated count once.
+pub(crate) async fn post(path: &str, body: &str, key: Option<&str>) -> Result<(), Refusal> {
+    let headers = Headers::new().map_err(|_| Refusal::unreachable())?;
+    let named = headers.set("content-type", "application/json");
+    let keyed = key.map_or(Ok(()), |key| headers.set(IDEMPOTENCY_HEADER, key));
+    named.and(keyed).map_err(|_| Refusal::unreachable())?;
+    let init = RequestInit::new();
+    init.set_method("POST");
+    init.set_headers(&headers);
+    init.set_body(&JsValue::from_str(body));
+    let answer = JsFuture::from(window().fetch_with_str_and_init(path, &init)).await;
+    let response: Response = answer.and_then(JsCast::dyn_into).map_err(|_| Refusal::unreachable())?;
+    if response.ok() { Ok(()) } else { Err(refusal(&response).await) }
+}
+
+/// The code and message of an answer in the shape of the API's errors.
+async fn refusal(response: &Response) -> Refusal {
+    let body = match response.json() {
+        Ok(promise) => JsFuture::from(promise).await.unwrap_or(JsValue::NULL),
+        Err(_) => JsValue::NULL,
+    };
+    let field = |value: &JsValue, name: &str| Reflect::get(value, &JsValue::from_str(name)).ok();
+    let error = field(&body, "error").unwrap_or(JsValue::NULL);
+    let text = |name: &str| field(&error, name).and_then(|value| value.as_string());
+    match (text("code"), text("message")) {
+        (Some(code), Some(message)) => Refusal { code, message },
+        _ => Refusal {
+            code: "server.not_understood".to_owned(),
+            message: format!("The server answered {} without saying why.", response.status()),
+        },
+    }
+}
+
+/// A text that no other call has: the key of one deed.
+pub(crate) fn new_key() -> String {
+    format!("page-{:.0}-{:.0}", js_sys::Date::now(), js_sys::Math::random() * 1e15)
+}
+
+/// A text as a JSON string.
+pub(crate) fn json_text(text: &str) -> String {
+    js_sys::JSON::stringify(&JsValue::from_str(text)).ok().and_then(|json| json.as_string()).unwrap_or_default()
+}
+
+/// What came of asking for a page.
+#[cfg(feature = "hydrate")]
+pub(super) enum Answer {
+    /// The page.
+    Page(String),
+    /// Another status.
+    Refused(u16),
+    /// Nobody answered.
+    Nobody,
+}
+
+/// Reads a page of ours.
+#[cfg(feature = "hydrate")]
+pub(super) async fn page(address: &str) -> Answer {
+    let init = RequestInit::new();
+    init.set_cache(web_sys::RequestCache::NoStore);
+    let answer = JsFuture::from(window().fetch_with_str_and_init(address, &init)).await;
+    let Ok(response) = answer.and_then(JsCast::dyn_into::<Response>) else { return Answer::Nobody };
+    if !response.ok() {
+        return Answer::Refused(response.status());
+    }
+    let Ok(promise) = response.text() else { return Answer::Nobody };
+    match JsFuture::from(promise).await.map(|text| text.as_string()) {
+        Ok(Some(text)) => Answer::Page(text),
+        _ => Answer::Nobody,
+    }
+}

@@ -1,0 +1,167 @@
+//! The keyboard: rows, selection, search, jumps.
+//!
+//! A row is an element with `data-row`; the current row is the one that holds the focus, so that the browser's own keys
+//! (Enter opens, Tab goes on) work as everywhere.
+
+use std::cell::Cell;
+
+use leptos::prelude::{document, window, window_event_listener_untyped};
+use wasm_bindgen::JsCast as _;
+use web_sys::{
+    Element, Event, HtmlDialogElement, HtmlElement, HtmlFormElement, HtmlInputElement, KeyboardEvent,
+    ScrollIntoViewOptions, ScrollLogicalPosition,
+};
+
+use super::page;
+
+/// How long a `g` waits for its second key.
+const JUMP_WAITS_MS: f64 = 1_500.0;
+/// What in a row takes the focus.
+const FOCUSABLE: &str = "a[href], button, summary";
+
+thread_local! {
+    /// When `g` was pressed.
+    static JUMP_SINCE_MS: Cell<Option<f64>> = const { Cell::new(None) };
+}
+
+/// Listens from now on.
+pub(super) fn listen() {
+    let _ = window_event_listener_untyped("keydown", |event| {
+        if let Some(event) = event.dyn_ref::<KeyboardEvent>() {
+            on_key(event);
+        }
+    });
+    let _ = window_event_listener_untyped("click", |event| {
+        if within(&event, "[data-help]") {
+            show_help();
+        }
+    });
+}
+
+fn on_key(event: &KeyboardEvent) {
+    let key = event.key();
+    if event.ctrl_key() || event.meta_key() || event.alt_key() || event.is_composing() || document_has_dialog() {
+        return;
+    }
+    if within(event, "input, textarea, select, [contenteditable]") {
+        if key == "Escape" {
+            blur(event);
+        }
+        return;
+    }
+    let jumps = JUMP_SINCE_MS.take().is_some_and(|since| js_sys::Date::now() - since < JUMP_WAITS_MS);
+    let done = if jumps { jump(&key) } else { act(&key) };
+    if done {
+        event.prevent_default();
+    }
+}
+
+/// Whether the key means something here.
+fn act(key: &str) -> bool {
+    match key {
+        "j" => step(1),
+        "k" => step(-1),
+        "x" => select_row(),
+        "c" => compare(),
+        "/" => search(),
+        "r" => page::ask_refresh(),
+        "?" => show_help(),
+        "g" => JUMP_SINCE_MS.set(Some(js_sys::Date::now())),
+        _ => return false,
+    }
+    true
+}
+
+/// `g` and the key of a section.
+fn jump(key: &str) -> bool {
+    let Ok(links) = document().query_selector_all("[data-go]") else { return false };
+    for number in 0..links.length() {
+        let link = links.get(number).and_then(|node| node.dyn_into::<HtmlElement>().ok());
+        if let Some(link) = link.filter(|link| link.get_attribute("data-go").as_deref() == Some(key)) {
+            link.click();
+            return true;
+        }
+    }
+    false
+}
+
+/// Gives the focus to the row that is so many rows further.
+fn step(by: i32) {
+    let Ok(rows) = document().query_selector_all("main [data-row]") else { return };
+    let count = i32::try_from(rows.length()).unwrap_or(i32::MAX);
+    let row_at = |number: i32| {
+        let node = u32::try_from(number).ok().and_then(|number| rows.get(number))?;
+        node.dyn_into::<Element>().ok()
+    };
+    let current = current_row();
+    let at = (0..count).find(|number| row_at(*number).is_some() && row_at(*number) == current);
+    let next = match at {
+        Some(at) => at + by,
+        None if by > 0 => 0,
+        None => count - 1,
+    };
+    let Some(row) = row_at(next) else { return };
+    let options = ScrollIntoViewOptions::new();
+    options.set_block(ScrollLogicalPosition::Nearest);
+    row.scroll_into_view_with_scroll_into_view_options(&options);
+    let focusable =
+        row.query_selector(FOCUSABLE).ok().flatten().and_then(|element| element.dyn_into::<HtmlElement>().ok());
+    if let Some(element) = focusable {
+        // A row that cannot take the focus stays as it is.
+        let _ = element.focus();
+    }
+}
+
+fn current_row() -> Option<Element> {
+    document().active_element()?.closest("[data-row]").ok().flatten()
+}
+
+fn select_row() {
+    let found = current_row().and_then(|row| row.query_selector("input[type=checkbox]").ok().flatten());
+    if let Some(found) = found.and_then(|element| element.dyn_into::<HtmlInputElement>().ok()) {
+        found.click();
+    }
+}
+
+fn compare() {
+    let found = document().query_selector("form[data-compare]").ok().flatten();
+    if let Some(form) = found.and_then(|element| element.dyn_into::<HtmlFormElement>().ok()) {
+        // A form that is not complete says so itself.
+        let _ = form.request_submit();
+    }
+}
+
+fn search() {
+    let field = document().query_selector("[data-search]").ok().flatten();
+    match field.and_then(|element| element.dyn_into::<HtmlElement>().ok()) {
+        Some(field) => {
+            let _ = field.focus();
+        }
+        None => {
+            jump("s");
+        }
+    }
+}
+
+fn show_help() {
+    let dialog = document().get_element_by_id("help").and_then(|element| element.dyn_into::<HtmlDialogElement>().ok());
+    if let Some(dialog) = dialog.filter(|dialog| !dialog.open()) {
+        let _ = dialog.show_modal();
+    }
+}
+
+fn document_has_dialog() -> bool {
+    document().query_selector("dialog[open]").ok().flatten().is_some()
+}
+
+fn within(event: &Event, selector: &str) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<Element>().ok());
+    target.and_then(|element| element.closest(selector).ok().flatten()).is_some()
+}
+
+fn blur(event: &Event) {
+    if let Some(element) = event.target().and_then(|target| target.dyn_into::<HtmlElement>().ok()) {
+        let _ = element.blur();
+    }
+    let _ = window().focus();
+}

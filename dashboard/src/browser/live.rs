@@ -1,0 +1,189 @@
+//! Following what a page shows: a stream of events says that something changed, then the page is read again.
+//!
+//! One stream per tab, and none while the tab is hidden: a browser opens six connections to a server, and a seventh tab
+//! would otherwise see nothing at all. Where there is no stream, the page is read every few seconds.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use leptos::prelude::{document, set_interval, set_timeout, window, window_event_listener_untyped};
+use leptos::task::spawn_local;
+use wasm_bindgen::JsCast as _;
+use wasm_bindgen::closure::Closure;
+use web_sys::{DomParser, Element, Event, EventSource, SupportedType, VisibilityState};
+
+use super::fetch::{self, Answer};
+use super::link::{self, Link};
+use super::{morph, page, times};
+
+/// Kinds of events that the server sends.
+const KINDS: [&str; 5] = ["message", "run", "campaign", "worker", "resync"];
+/// How often a page is read without a stream.
+const POLL: Duration = Duration::from_secs(3);
+/// Shortest time between two readings: events come in bursts.
+const PAUSE: Duration = Duration::from_millis(80);
+
+thread_local! {
+    static SOURCE: RefCell<Option<EventSource>> = const { RefCell::new(None) };
+    /// The question that the stream answers.
+    static ASKED: RefCell<Option<String>> = const { RefCell::new(None) };
+    static READING: Cell<bool> = const { Cell::new(false) };
+    /// Whether something changed while the page was being read.
+    static AGAIN: Cell<bool> = const { Cell::new(false) };
+    static POLLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Follows what the page shows, when it shows something that changes.
+pub(super) fn follow() {
+    let _ = window_event_listener_untyped(page::REFRESH, |_| read_again());
+    let on_visibility = Closure::<dyn Fn()>::new(|| {
+        if is_hidden() {
+            close();
+        } else {
+            connect();
+            read_again();
+        }
+    });
+    let _ = document().add_event_listener_with_callback("visibilitychange", on_visibility.as_ref().unchecked_ref());
+    on_visibility.forget();
+    // A page that the browser had put aside is old when it comes back.
+    let _ = window_event_listener_untyped("pageshow", |_| connect());
+    let _ = window_event_listener_untyped("pagehide", |_| close());
+    set_interval(
+        || {
+            if POLLS.get() && question().is_some() && !is_hidden() {
+                read_again();
+            }
+        },
+        POLL,
+    );
+    connect();
+}
+
+fn is_hidden() -> bool {
+    document().visibility_state() == VisibilityState::Hidden
+}
+
+/// What the page says that it is about; nothing when it does not change.
+fn question() -> Option<String> {
+    document().get_element_by_id("main")?.get_attribute("data-live")
+}
+
+fn close() {
+    if let Some(source) = SOURCE.take() {
+        source.close();
+    }
+    ASKED.set(None);
+}
+
+/// Opens the stream that the page needs; keeps the one that is open when it is the same.
+fn connect() {
+    let wanted = question();
+    if wanted.is_none() {
+        close();
+        link::tell(&Link::Still);
+        return;
+    }
+    if is_hidden() || ASKED.with_borrow(|asked| *asked == wanted) {
+        return;
+    }
+    close();
+    let Some(query) = wanted else { return };
+    let Ok(source) = EventSource::new(&format!("/api/v1/live?{query}")) else {
+        POLLS.set(true);
+        return;
+    };
+    let on_event = Closure::<dyn Fn(Event)>::new(|_| read_again());
+    for kind in KINDS {
+        let _ = source.add_event_listener_with_callback(kind, on_event.as_ref().unchecked_ref());
+    }
+    on_event.forget();
+    let on_open = Closure::<dyn Fn()>::new(|| {
+        // Something may have happened between the reading of the page and this moment.
+        let was_away = POLLS.replace(false);
+        link::tell(&Link::Live);
+        if was_away {
+            read_again();
+        }
+    });
+    source.set_onopen(Some(on_open.as_ref().unchecked_ref()));
+    on_open.forget();
+    let on_error = Closure::<dyn Fn()>::new(|| {
+        let is_over =
+            SOURCE.with_borrow(|source| source.as_ref().is_none_or(|s| s.ready_state() == EventSource::CLOSED));
+        // A stream that broke is opened again by the browser. Whether the server is there at all, reading tells.
+        POLLS.set(true);
+        if is_over {
+            SOURCE.set(None);
+        }
+        read_again();
+    });
+    source.set_onerror(Some(on_error.as_ref().unchecked_ref()));
+    on_error.forget();
+    SOURCE.set(Some(source));
+    ASKED.set(Some(query));
+}
+
+/// Reads the page and shows what is new. What happens meanwhile is read once more.
+fn read_again() {
+    if READING.replace(true) {
+        AGAIN.set(true);
+        return;
+    }
+    spawn_local(async {
+        let location = window().location();
+        let address = format!("{}{}", location.pathname().unwrap_or_default(), location.search().unwrap_or_default());
+        match fetch::page(&address).await {
+            Answer::Page(text) => {
+                show(&text);
+                let is_live = SOURCE.with_borrow(|s| s.as_ref().is_some_and(|s| s.ready_state() == EventSource::OPEN));
+                if question().is_some() {
+                    link::tell(if is_live { &Link::Live } else { &Link::Polling });
+                }
+            }
+            Answer::Refused(status) => link::tell(&Link::Refused(status)),
+            Answer::Nobody => {
+                POLLS.set(true);
+                link::tell(&Link::Offline(clock()));
+            }
+        }
+        set_timeout(
+            || {
+                READING.set(false);
+                if AGAIN.take() {
+                    read_again();
+                }
+            },
+            PAUSE,
+        );
+    });
+}
+
+/// Makes the page that is shown into the one that was read.
+fn show(text: &str) {
+    let Some(read) = DomParser::new().ok().and_then(|p| p.parse_from_string(text, SupportedType::TextHtml).ok()) else {
+        return;
+    };
+    let parts: (Option<Element>, Option<Element>) =
+        (document().get_element_by_id("main"), read.get_element_by_id("main"));
+    if let (Some(old), Some(new)) = parts {
+        document().set_title(&read.title());
+        morph::morph(&old, &new);
+        times::tell();
+        connect();
+    }
+}
+
+/// The time of day, UTC like every other time of the pages. The first failure keeps its time.
+fn clock() -> String {
+    thread_local! { static SINCE: RefCell<(f64, String)> = const { RefCell::new((0.0, String::new())) } }
+    let now_ms = js_sys::Date::now();
+    SINCE.with_borrow_mut(|(last_ms, text)| {
+        if now_ms - *last_ms > 4.0 * POLL.as_secs_f64() * 1e3 {
+            let iso: String = js_sys::Date::new_0().to_iso_string().into();
+            *text = format!("{} UTC", iso.get(11..19).unwrap_or(&iso));
+        }
+        *last_ms = now_ms;
+        text.clone()
+    })
+}

@@ -1,0 +1,124 @@
+//! Making a page that is shown into a newer one, with as little change as possible.
+//!
+//! What stays the same stays the same element: the focus, what is selected, what was typed, what is unfolded, and where
+//! the page is scrolled to survive. Islands keep their life unless they were rendered with something else.
+
+use wasm_bindgen::{JsCast as _, JsValue};
+use web_sys::{CustomEvent, CustomEventInit, Element, Node};
+
+/// Tells `boot.js` to wake the islands below an element.
+const SWAPPED: &str = "nightshift:swapped";
+/// Attributes that the visitor changes, or the program: the server's word about them is about a new page only.
+const KEPT: [&str; 4] = ["open", "data-awake", "value", "checked"];
+/// Elements whose content is written by the program.
+const WRITTEN: &str = ".ago";
+
+/// Makes `old` what `new` is.
+pub(super) fn morph(old: &Element, new: &Element) {
+    attributes(old, new);
+    children(old, new);
+    let init = CustomEventInit::new();
+    init.set_bubbles(true);
+    if let Ok(event) = CustomEvent::new_with_event_init_dict(SWAPPED, &init) {
+        let _ = old.dispatch_event(&event);
+    }
+}
+
+fn children(old: &Node, new: &Node) {
+    let mut at = old.first_child();
+    let mut wanted = new.first_child();
+    while let Some(new_node) = wanted {
+        wanted = new_node.next_sibling();
+        let same = matching(at.as_ref(), &new_node);
+        match same {
+            Some(kept) => {
+                // What stands between is not there any more.
+                while at.as_ref().is_some_and(|node| !node.is_same_node(Some(&kept))) {
+                    let gone = at.take();
+                    at = gone.as_ref().and_then(Node::next_sibling);
+                    remove(old, gone.as_ref());
+                }
+                at = kept.next_sibling();
+                update(&kept, &new_node);
+            }
+            None => {
+                // A failed insertion leaves an older page, which the next one mends.
+                let _ = old.insert_before(&new_node, at.as_ref());
+            }
+        }
+    }
+    while let Some(gone) = at {
+        at = gone.next_sibling();
+        remove(old, Some(&gone));
+    }
+}
+
+fn remove(parent: &Node, gone: Option<&Node>) {
+    if let Some(gone) = gone {
+        let _ = parent.remove_child(gone);
+    }
+}
+
+/// The old node that becomes the new one: the next of its kind, or the one with its key further on.
+fn matching(from: Option<&Node>, new: &Node) -> Option<Node> {
+    let first = from?;
+    let key = key(new);
+    if key.is_none() {
+        return alike(first, new).then(|| first.clone());
+    }
+    let mut at = Some(first.clone());
+    while let Some(node) = at {
+        if alike(&node, new) {
+            return Some(node);
+        }
+        at = node.next_sibling();
+    }
+    None
+}
+
+fn key(node: &Node) -> Option<String> {
+    let element = node.dyn_ref::<Element>()?;
+    element.get_attribute("data-key").or_else(|| element.get_attribute("id"))
+}
+
+fn alike(old: &Node, new: &Node) -> bool {
+    if old.node_type() != new.node_type() || old.node_name() != new.node_name() || key(old) != key(new) {
+        return false;
+    }
+    let (Some(old), Some(new)) = (old.dyn_ref::<Element>(), new.dyn_ref::<Element>()) else { return true };
+    let is_same = |name: &str| old.get_attribute(name) == new.get_attribute(name);
+    old.local_name() != "leptos-island" || (is_same("data-component") && is_same("data-props"))
+}
+
+fn update(old: &Node, new: &Node) {
+    let (Some(old_element), Some(new_element)) = (old.dyn_ref::<Element>(), new.dyn_ref::<Element>()) else {
+        if old.node_value() != new.node_value() {
+            old.set_node_value(new.node_value().as_deref());
+        }
+        return;
+    };
+    if old_element.local_name() == "leptos-island" {
+        return;
+    }
+    attributes(old_element, new_element);
+    if !old_element.matches(WRITTEN).unwrap_or(false) {
+        children(old, new);
+    }
+}
+
+fn attributes(old: &Element, new: &Element) {
+    for name in old.get_attribute_names().iter().filter_map(|name: JsValue| name.as_string()) {
+        if !KEPT.contains(&name.as_str()) && !new.has_attribute(&name) {
+            let _ = old.remove_attribute(&name);
+        }
+    }
+    for name in new.get_attribute_names().iter().filter_map(|name: JsValue| name.as_string()) {
+        let value = new.get_attribute(&name);
+        if !KEPT.contains(&name.as_str())
+            && old.get_attribute(&name) != value
+            && let Some(value) = value
+        {
+            let _ = old.set_attribute(&name, &value);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The page as a whole: its colours, and asking for it to be read again.
+
+use leptos::prelude::{document, window};
+use wasm_bindgen::JsCast as _;
+use web_sys::{CustomEvent, HtmlDocument};
+
+use crate::theme::Theme;
+
+/// Name of the event that asks for the page to be read again.
+pub(super) const REFRESH: &str = "nightshift:refresh";
+
+/// Shows these colours from now on, and on the pages that come.
+pub(crate) fn show_theme(theme: Theme) {
+    let document = document();
+    if let Some(root) = document.document_element() {
+        // What cannot be set stays as it was.
+        let _ = root.set_attribute("data-theme", theme.as_str());
+    }
+    if let Some(document) = document.dyn_ref::<HtmlDocument>() {
+        let _ = document.set_cookie(&theme.to_cookie());
+    }
+}
+
+/// Asks for the page to be read again soon: something was done that changes it.
+pub(crate) fn ask_refresh() {
+    if let Ok(event) = CustomEvent::new(REFRESH) {
+        let _ = window().dispatch_event(&event);
+    }
+}

@@ -1,0 +1,13 @@
+//! Islands: parts of pages that have a life of their own in the browser. The server renders them too.
+#![expect(unreachable_pub, reason = "each island exports a function to the script, and nothing else in Rust")]
+
+mod actions;
+mod link_state;
+mod theme_switch;
+
+#[cfg(feature = "ssr")]
+pub(crate) use actions::Actions;
+#[cfg(feature = "ssr")]
+pub(crate) use link_state::LinkState;
+#[cfg(feature = "ssr")]
+pub(crate) use theme_switch::ThemeSwitch;

@@ -1,0 +1,138 @@
+//! How an attempt is looked at: all of it stands in the address, so that a link shows the same to everybody.
+
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::Attempt;
+
+use crate::chart::Zoom;
+use crate::source::DiffView;
+
+/// What a source is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// The attempt it was derived from.
+    Parent,
+    /// The best attempt of the run.
+    Best,
+    /// The reference.
+    Baseline,
+    /// An attempt of the run.
+    Attempt(u32),
+}
+
+impl Against {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "parent" => Some(Self::Parent),
+            "best" => Some(Self::Best),
+            "baseline" => Some(Self::Baseline),
+            number => number.parse().ok().map(Self::Attempt),
+        }
+    }
+
+    /// Its name in an address.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Parent => "parent".to_owned(),
+            Self::Best => "best".to_owned(),
+            Self::Baseline => "baseline".to_owned(),
+            Self::Attempt(number) => number.to_string(),
+        }
+    }
+
+    /// The attempt that is meant; none for the baseline, and for what does not exist.
+    pub(crate) fn find<'a>(self, detail: &'a RunDetail, attempt: &Attempt) -> Option<&'a Attempt> {
+        let number = match self {
+            Self::Parent => attempt.parent?,
+            Self::Best => detail.view.best_attempt?,
+            Self::Attempt(number) => number,
+            Self::Baseline => return None,
+        };
+        detail.view.attempts.iter().find(|other| other.number == number)
+    }
+}
+
+/// How an attempt is looked at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Look {
+    /// `diff`: what the source is compared with.
+    pub(crate) against: Option<Against>,
+    /// `view`: how.
+    pub(crate) view: DiffView,
+    /// `pin`: the attempt whose counters are the baseline of the others.
+    pub(crate) pin: Option<u32>,
+    /// `from` and `to`: the part of the timeline, in microseconds.
+    pub(crate) window_us: (Option<f64>, Option<f64>),
+}
+
+impl Look {
+    /// What an address asks for; what it should not is left aside.
+    pub(crate) fn of(query: &[(String, String)]) -> Self {
+        let value = |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let time = |name: &str| value(name).and_then(|text| text.parse::<f64>().ok()).filter(|time| time.is_finite());
+        Self {
+            against: value("diff").and_then(Against::parse),
+            view: DiffView::parse(value("view")),
+            pin: value("pin").and_then(|text| text.parse().ok()),
+            window_us: (time("from"), time("to")),
+        }
+    }
+
+    /// The address of this look, at an anchor of the page.
+    pub(crate) fn href(&self, anchor: &str) -> String {
+        let mut pairs = Vec::new();
+        if let Some(against) = self.against {
+            pairs.push(format!("diff={}", against.name()));
+        }
+        if self.view != DiffView::default() {
+            pairs.push(format!("view={}", self.view.as_str()));
+        }
+        pairs.extend(self.pin.map(|pin| format!("pin={pin}")));
+        pairs.extend(self.window_us.0.map(|from| format!("from={from:.3}")));
+        pairs.extend(self.window_us.1.map(|to| format!("to={to:.3}")));
+        // A question mark alone leaves everything aside that the present address asks for.
+        format!("?{}#{anchor}", pairs.join("&"))
+    }
+
+    /// The same with another comparison.
+    pub(crate) fn compared(&self, against: Option<Against>) -> Self {
+        Self { against, ..self.clone() }
+    }
+
+    /// The same with another layout of the comparison.
+    pub(crate) fn laid_out(&self, view: DiffView) -> Self {
+        Self { view, ..self.clone() }
+    }
+
+    /// The same with another pinned attempt.
+    pub(crate) fn pinned(&self, pin: Option<u32>) -> Self {
+        Self { pin, ..self.clone() }
+    }
+
+    /// The same with another part of the timeline.
+    pub(crate) fn zoomed(&self, zoom: Zoom) -> Self {
+        let window_us = if zoom.is_whole() { (None, None) } else { (Some(zoom.from_us), Some(zoom.to_us)) };
+        Self { window_us, ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(query: &str) -> Look {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        Look::of(&pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn an_address_says_everything_and_reads_back() {
+        for query in ["", "diff=parent", "diff=7&view=split", "diff=baseline&pin=3&from=1.500&to=20.250"] {
+            assert_eq!(look(query).href("source"), format!("?{query}#source"));
+        }
+    }
+
+    #[test]
+    fn what_nobody_should_ask_for_is_left_aside() {
+        assert_eq!(look("diff=<script>&view=x&pin=-1&from=NaN&to=inf&from=2"), Look::default());
+    }
+}

@@ -1,0 +1,297 @@
+//! What pages about facts are made of: lists of facts, tables, folded parts, sections with their table of contents.
+
+use leptos::prelude::*;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::machine::{MachineFacts, SandboxReport};
+
+use crate::chart::{Unit, float_u64, show};
+use crate::markup::{Markup, visible};
+
+/// Most rows of a table.
+const MAX_ROWS: usize = 500;
+/// Longest text in a cell, in characters.
+const MAX_CELL_CHARS: usize = 2_000;
+
+/// A fact, or a cell of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cell {
+    /// Words.
+    Text(String),
+    /// A number with its unit.
+    Number(String),
+    /// Words of less weight.
+    Quiet(String),
+    /// What a program or a person wrote for a machine.
+    Code(String),
+    /// A label with its class.
+    Tag(String, String),
+    /// An address and its words.
+    Link(String, String),
+}
+
+impl Cell {
+    /// A number that may be missing.
+    pub(crate) fn number(value: Option<f64>, unit: Unit) -> Self {
+        Self::Number(value.map_or_else(String::new, |value| show(value, unit)))
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Self::Text(words)
+            | Self::Number(words)
+            | Self::Quiet(words)
+            | Self::Code(words)
+            | Self::Tag(_, words)
+            | Self::Link(_, words) => words,
+        }
+    }
+
+    fn write(&self, out: &mut Markup) {
+        let bounded: String = self.words().chars().take(MAX_CELL_CHARS).collect();
+        match self {
+            Self::Text(_) | Self::Number(_) => out.text(&bounded),
+            Self::Quiet(_) => out.tag("span").with("class", "quiet").text(&bounded),
+            Self::Code(_) => out.tag("code").text(&bounded),
+            Self::Tag(class, _) => out.tag("span").with("class", &format!("tag {class}")).text(&bounded),
+            Self::Link(href, _) => out.tag("a").with("href", href).text(&bounded),
+        }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(words: String) -> Self {
+        Self::Text(words)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(words: &str) -> Self {
+        Self::Text(words.to_owned())
+    }
+}
+
+impl From<Option<String>> for Cell {
+    fn from(words: Option<String>) -> Self {
+        Self::Text(words.unwrap_or_default())
+    }
+}
+
+/// Facts by name; those that nobody knows are left out.
+pub(crate) fn facts(facts: Vec<(&'static str, Cell)>) -> AnyView {
+    let mut out = Markup::new();
+    out.tag("dl").around(|out| {
+        for (name, cell) in facts.iter().filter(|(_, cell)| !cell.words().is_empty()) {
+            out.tag("dt").text(name);
+            out.tag("dd").around(|out| cell.write(out));
+        }
+    });
+    out.block("facts")
+}
+
+/// A table; what has no room is counted below it. Nothing without rows.
+pub(crate) fn table(head: &[&str], rows: &[Vec<Cell>]) -> AnyView {
+    if rows.is_empty() {
+        return ().into_any();
+    }
+    let mut out = Markup::new();
+    out.tag("div").with("class", "scroll").with("tabindex", "0").around(|out| {
+        out.tag("table").around(|out| {
+            out.tag("thead").around(|out| {
+                out.tag("tr").around(|out| {
+                    for (index, name) in head.iter().enumerate() {
+                        let is_number = rows.iter().all(|row| matches!(row.get(index), Some(Cell::Number(_)) | None));
+                        let class = if is_number { "number" } else { "" };
+                        out.tag("th").with("scope", "col").with("class", class).text(name);
+                    }
+                });
+            });
+            out.tag("tbody").around(|out| {
+                for row in rows.iter().take(MAX_ROWS) {
+                    out.tag("tr").around(|out| {
+                        for cell in row {
+                            let class = if matches!(cell, Cell::Number(_)) { "number" } else { "" };
+                            out.tag("td").with("class", class).around(|out| cell.write(out));
+                        }
+                    });
+                }
+            });
+        });
+    });
+    if rows.len() > MAX_ROWS {
+        out.tag("p").with("class", "quiet").text(&format!("and {} more rows", rows.len() - MAX_ROWS));
+    }
+    out.block("table")
+}
+
+/// Sentences below each other; nothing without any.
+pub(crate) fn sentences(sentences: &[String]) -> AnyView {
+    if sentences.is_empty() {
+        return ().into_any();
+    }
+    let mut out = Markup::new();
+    out.tag("ul").around(|out| {
+        for words in sentences.iter().take(MAX_ROWS) {
+            out.tag("li").text(&words.chars().take(MAX_CELL_CHARS).collect::<String>());
+        }
+    });
+    out.block("sentences")
+}
+
+/// A text as it was written, at most that many bytes of it.
+pub(crate) fn verbatim(text: &str, most_bytes: usize) -> AnyView {
+    let shown = text.get(..text.floor_char_boundary(most_bytes)).unwrap_or_default();
+    let rest = text.len() - shown.len();
+    let mut out = Markup::new();
+    out.tag("pre").with("class", "verbatim").with("tabindex", "0").text(shown);
+    if rest > 0 {
+        out.tag("p").with("class", "quiet").text(&format!("{rest} more bytes are not shown: download it to read them."));
+    }
+    out.block("text")
+}
+
+/// A part that is folded away until somebody wants it.
+pub(crate) fn folded(summary: impl Into<String>, content: AnyView) -> AnyView {
+    let summary = visible(&summary.into()).into_owned();
+    view! { <details class="part"><summary>{summary}</summary>{content}</details> }.into_any()
+}
+
+/// A section of a long page.
+pub(crate) struct Section {
+    /// Its anchor.
+    pub(crate) id: &'static str,
+    /// Its title.
+    pub(crate) title: &'static str,
+    /// What is in it.
+    pub(crate) content: AnyView,
+}
+
+/// Sections below each other, with a table of contents.
+pub(crate) fn sections(sections: Vec<Section>) -> AnyView {
+    let entries = sections
+        .iter()
+        .map(|section| view! { <li><a href=format!("#{}", section.id)>{section.title}</a></li> })
+        .collect::<Vec<_>>();
+    let bodies = sections
+        .into_iter()
+        .map(|section| {
+            let heading = format!("{}-title", section.id);
+            view! {
+                <section id=section.id aria-labelledby=heading.clone()>
+                    <h2 id=heading>{section.title}</h2>
+                    {section.content}
+                </section>
+            }
+        })
+        .collect::<Vec<_>>();
+    view! {
+        <nav class="contents" aria-label="On this page"><ul class="chips">{entries}</ul></nav>
+        {bodies}
+    }
+    .into_any()
+}
+
+/// Where an artifact can be had.
+pub(crate) fn artifact_href(hash: &ArtifactHash) -> String {
+    format!("/api/v1/artifacts/{hash}")
+}
+
+/// An artifact to be downloaded.
+pub(crate) fn artifact(hash: &ArtifactHash) -> Cell {
+    Cell::Link(artifact_href(hash), hash.short().to_owned())
+}
+
+/// Bytes with their unit.
+pub(crate) fn bytes(count: u64) -> String {
+    show(float_u64(count), Unit::Bytes)
+}
+
+/// Nanoseconds with their unit.
+pub(crate) fn nanoseconds(ns: u64) -> String {
+    show(float_u64(ns), Unit::Nanoseconds)
+}
+
+/// Milliseconds with their unit.
+pub(crate) fn milliseconds(ms: f64) -> String {
+    show(ms * 1e6, Unit::Nanoseconds)
+}
+
+/// A stored name as words: `correct_not_faster` becomes `correct not faster`.
+pub(crate) fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// What isolated a process, means by means.
+pub(crate) fn isolation(report: &SandboxReport) -> AnyView {
+    let rows: Vec<Vec<Cell>> = report
+        .means
+        .iter()
+        .map(|means| {
+            let state = if means.in_force { "in force" } else { "not in force" };
+            vec![words(&means.name).into(), state.into(), Cell::Quiet(means.detail.clone())]
+        })
+        .collect();
+    let reach = |isolated: bool| if isolated { "out of reach" } else { "within reach" };
+    let sums = facts(vec![
+        ("Files outside", reach(report.isolates_files).into()),
+        ("Network", reach(report.isolates_network).into()),
+    ]);
+    let means = table(&["Means", "State", "Detail"], &rows);
+    view! { {sums}{means} }.into_any()
+}
+
+/// The machine that something ran on.
+pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
+    let compiler = |toolchain: &Option<nightshift_protocol::machine::Toolchain>| {
+        Cell::from(toolchain.as_ref().map(|toolchain| format!("{} ({})", toolchain.version, toolchain.path)))
+    };
+    let host = facts(vec![
+        ("Host", machine.host.clone().into()),
+        ("System", machine.os.clone().into()),
+        ("Processor", format!("{}, {} cores", machine.processor, machine.cores).into()),
+        ("Extensions", machine.features.join(", ").into()),
+        ("Memory", bytes(machine.memory_bytes).into()),
+        ("Last-level cache", machine.last_level_cache_bytes.map(bytes).into()),
+        ("C++ compiler", compiler(&machine.cpp_toolchain)),
+        ("CUDA compiler", compiler(&machine.cuda_toolchain)),
+    ]);
+    let megahertz = |clock: Option<u32>| clock.map_or_else(String::new, |clock| format!("{clock} MHz"));
+    let rows: Vec<Vec<Cell>> = machine
+        .gpus
+        .iter()
+        .map(|gpu| {
+            let errors = match (gpu.ecc, gpu.ecc_uncorrected) {
+                (Some(true), Some(count)) => format!("on, {count} uncorrected"),
+                (Some(true), None) => "on".to_owned(),
+                (Some(false), _) => "off".to_owned(),
+                (None, _) => String::new(),
+            };
+            let places = [gpu.pci_bus_id.clone(), gpu.mig.as_ref().map(|mig| format!("{mig:?}"))];
+            vec![
+                format!("{} (number {})", gpu.name, gpu.index).into(),
+                Cell::Code(gpu.uuid.clone()),
+                gpu.compute_capability.to_string().into(),
+                Cell::Number(bytes(gpu.memory_bytes)),
+                Cell::Number(gpu.memory_bytes_per_s.map_or_else(String::new, |rate| show(float_u64(rate), Unit::BytesPerS))),
+                Cell::Number(gpu.l2_bytes.map_or_else(String::new, bytes)),
+                Cell::Number(gpu.multiprocessors.map_or_else(String::new, |count| count.to_string())),
+                Cell::Number(megahertz(gpu.sm_clock_max_mhz)),
+                Cell::Number(megahertz(gpu.memory_clock_max_mhz)),
+                Cell::Number(gpu.power_limit_w.map_or_else(String::new, |watts| format!("{watts} W"))),
+                errors.into(),
+                format!("{}, CUDA {}", gpu.driver_version, gpu.cuda_driver_version).into(),
+                gpu.compute_mode.map(|mode| words(&format!("{mode:?}").to_lowercase())).into(),
+                gpu.persistence.map(|on| if on { "on" } else { "off" }.to_owned()).into(),
+                Cell::Quiet(places.into_iter().flatten().collect::<Vec<_>>().join(", ")),
+            ]
+        })
+        .collect();
+    let gpus = table(
+        &[
+            "GPU", "Name of the device", "Capability", "Memory", "Bandwidth", "L2", "Multiprocessors", "Clock", "Memory clock",
+            "Power limit", "Error correction", "Driver", "Compute mode", "Persistence", "Place",
+        ],
+        &rows,
+    );
+    let sandbox = folded(format!("Isolation it offers: {}", machine.sandbox.summary()), isolation(&machine.sandbox));
+    view! { {host}{gpus}{sandbox} }.into_any()
+}

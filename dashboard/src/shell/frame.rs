@@ -1,0 +1,75 @@
+//! The document: head, header, content, footer.
+
+use leptos::prelude::*;
+
+use super::{Page, help, navigation};
+use crate::assets::Assets;
+use crate::island::{LinkState, ThemeSwitch};
+use crate::theme::Theme;
+use crate::visitor::Visitor;
+
+/// Seconds after which a page about unfinished work loads itself again where no script runs.
+const REFRESH_S: u32 = 5;
+
+pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> impl IntoView + use<> {
+    let title = format!("{} · Nightshift", page.title);
+    let theme = visitor.theme;
+    let live = page.live.query();
+    let is_live = live.is_some();
+    let back = visitor.address.clone();
+    let crumbs = navigation::crumbs(page.crumbs, &page.title);
+    view! {
+        <html lang="en" data-theme=theme.as_str()>
+            <head>
+                <meta charset="utf-8" />
+                <meta name="viewport" content="width=device-width, initial-scale=1" />
+                <meta name="color-scheme" content=theme.color_scheme() />
+                <title>{title}</title>
+                <link rel="stylesheet" href=assets.style.path.as_str() />
+                <link rel="icon" type="image/svg+xml" href=assets.icon.path.as_str() />
+                {assets.bundle.as_ref().map(program)}
+                {is_live.then(|| view! { <noscript><meta http-equiv="refresh" content=REFRESH_S.to_string() /></noscript> })}
+            </head>
+            <body>
+                <a class="skip" href="#main">"Skip to the content"</a>
+                <header class="bar">
+                    <a class="brand" href="/">"Nightshift"</a>
+                    {navigation::bar(page.section)}
+                    <div class="tools">
+                        <LinkState live=is_live />
+                        {theme_switch(theme, back)}
+                    </div>
+                </header>
+                {crumbs}
+                <main id="main" tabindex="-1" data-live=live>{page.content}</main>
+                {footer()}
+                {help::dialog()}
+            </body>
+        </html>
+    }
+}
+
+fn program(bundle: &'static crate::assets::Bundle) -> impl IntoView {
+    let (boot, script, program) =
+        (bundle.boot.path.as_str(), bundle.script.path.as_str(), bundle.program.path.as_str());
+    view! {
+        <link rel="modulepreload" href=script />
+        <link rel="preload" r#as="fetch" r#type="application/wasm" crossorigin="anonymous" href=program />
+        <script defer src=boot data-script=script data-program=program></script>
+    }
+}
+
+fn theme_switch(theme: Theme, back: String) -> impl IntoView {
+    view! { <ThemeSwitch chosen=theme.as_str().to_owned() back=back /> }
+}
+
+fn footer() -> impl IntoView {
+    let version = format!("Nightshift {}", env!("CARGO_PKG_VERSION"));
+    view! {
+        <footer class="foot">
+            <span>{version}</span>
+            <span>"Times are UTC."</span>
+            <button type="button" class="plain needs-script" data-help="">"Keyboard: "<kbd>"?"</kbd></button>
+        </footer>
+    }
+}

@@ -1,0 +1,56 @@
+//! Who looks at a page, and how it is answered.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use nightshift_client::Client;
+
+use crate::assets::Encodings;
+use crate::page::failure::PageError;
+use crate::shell::{self, Page};
+use crate::theme::Theme;
+
+/// A visitor with what their request says about them.
+#[derive(Debug, Clone)]
+pub(crate) struct Visitor {
+    /// Reads with the visitor's rights.
+    pub(crate) client: Client,
+    /// Colours.
+    pub(crate) theme: Theme,
+    /// Path and query of the page.
+    pub(crate) address: String,
+    encodings: Encodings,
+}
+
+impl FromRequestParts<Client> for Visitor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, client: &Client) -> Result<Self, Infallible> {
+        let headers = &parts.headers;
+        let cookies = text(headers, &COOKIE);
+        Ok(Self {
+            client: client.on_behalf_of(headers.get(AUTHORIZATION).cloned(), headers.get(COOKIE).cloned()),
+            theme: Theme::from_cookies(cookies),
+            address: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+            encodings: Encodings::accepted(text(headers, &ACCEPT_ENCODING)),
+        })
+    }
+}
+
+impl Visitor {
+    /// The page, or why there is none.
+    pub(crate) fn answer(&self, page: Result<Page, PageError>) -> Response {
+        let (status, page) = match page {
+            Ok(page) => (axum::http::StatusCode::OK, page),
+            Err(error) => (error.status, error.into_page()),
+        };
+        (status, self.encodings.html(shell::document(self, page))).into_response()
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
