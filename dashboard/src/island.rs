@@ -3,11 +3,14 @@
 
 mod actions;
 mod link_state;
+mod sign_in;
 mod theme_switch;
 
 #[cfg(feature = "ssr")]
 pub(crate) use actions::Actions;
 #[cfg(feature = "ssr")]
 pub(crate) use link_state::LinkState;
+#[cfg(feature = "ssr")]
+pub(crate) use sign_in::{SignIn, SignOut};
 #[cfg(feature = "ssr")]
 pub(crate) use theme_switch::ThemeSwitch;

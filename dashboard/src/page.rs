@@ -5,3 +5,4 @@ pub(crate) mod campaign;
 pub(crate) mod campaigns;
 pub(crate) mod failure;
 pub(crate) mod run;
+pub(crate) mod sign_in;

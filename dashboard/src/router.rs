@@ -15,7 +15,7 @@ use nightshift_protocol::id::{CampaignId, RunId};
 
 use crate::assets::{self, ASSETS};
 use crate::page::failure::PageError;
-use crate::page::{attempt, campaign, campaigns, run};
+use crate::page::{attempt, campaign, campaigns, run, sign_in};
 use crate::shell::Page;
 use crate::theme::{COOKIE, Theme};
 use crate::visitor::Visitor;
@@ -31,6 +31,7 @@ pub fn router(client: Client) -> Router {
         .route("/campaigns/{id}", get(show_campaign))
         .route("/runs/{id}", get(show_run))
         .route("/runs/{id}/attempts/{number}", get(show_attempt))
+        .route("/sign-in", get(show_sign_in))
         .route("/theme", post(set_theme))
         .route("/pkg/{name}", get(assets::serve))
         .route("/favicon.ico", get(assets::serve_icon))
@@ -87,6 +88,12 @@ async fn attempt_page(client: &Client, id: &str, number: u32) -> Result<Page, Pa
 
 async fn text(client: &Client, hash: &ArtifactHash) -> Result<String, PageError> {
     Ok(String::from_utf8_lossy(&client.get_artifact(hash).await?).into_owned())
+}
+
+async fn show_sign_in(visitor: Visitor, RawQuery(query): RawQuery) -> Response {
+    let next = query.as_deref().and_then(|query| query.strip_prefix("next=")).unwrap_or("/");
+    let page = sign_in::page(own_page(next));
+    visitor.answer(Ok(page))
 }
 
 async fn show_nothing(visitor: Visitor) -> Response {

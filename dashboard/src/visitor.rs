@@ -22,8 +22,13 @@ pub(crate) struct Visitor {
     pub(crate) theme: Theme,
     /// Path and query of the page.
     pub(crate) address: String,
+    /// Whether they have the cookie of a session; what it stands for, the server knows.
+    pub(crate) has_session: bool,
     encodings: Encodings,
 }
+
+/// How the names of session cookies begin.
+const SESSION_COOKIE: &str = "nightshift_session";
 
 impl FromRequestParts<Client> for Visitor {
     type Rejection = Infallible;
@@ -35,6 +40,7 @@ impl FromRequestParts<Client> for Visitor {
             client: client.on_behalf_of(headers.get(AUTHORIZATION).cloned(), headers.get(COOKIE).cloned()),
             theme: Theme::from_cookies(cookies),
             address: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
+            has_session: cookies.split(';').any(|cookie| cookie.trim_start().starts_with(SESSION_COOKIE)),
             encodings: Encodings::accepted(text(headers, &ACCEPT_ENCODING)),
         })
     }

@@ -42,6 +42,18 @@ pub(crate) async fn post(path: &str, body: &str, key: Option<&str>) -> Result<()
     if response.ok() { Ok(()) } else { Err(refusal(&response).await) }
 }
 
+/// Deletes what a path of the API names.
+pub(crate) async fn delete(path: &str) -> Result<(), Refusal> {
+    let headers = Headers::new().map_err(|_| Refusal::unreachable())?;
+    headers.set("content-type", "application/json").map_err(|_| Refusal::unreachable())?;
+    let init = RequestInit::new();
+    init.set_method("DELETE");
+    init.set_headers(&headers);
+    let answer = JsFuture::from(window().fetch_with_str_and_init(path, &init)).await;
+    let response: Response = answer.and_then(JsCast::dyn_into).map_err(|_| Refusal::unreachable())?;
+    if response.ok() { Ok(()) } else { Err(refusal(&response).await) }
+}
+
 /// The code and message of an answer in the shape of the API's errors.
 async fn refusal(response: &Response) -> Refusal {
     let body = match response.json() {

@@ -21,6 +21,12 @@ pub(crate) fn show_theme(theme: Theme) {
     }
 }
 
+/// Goes to another page of ours.
+pub(crate) fn go(address: &str) {
+    // Where that is refused, the visitor stays where they are.
+    let _ = window().location().assign(address);
+}
+
 /// Asks for the page to be read again soon: something was done that changes it.
 pub(crate) fn ask_refresh() {
     if let Ok(event) = CustomEvent::new(REFRESH) {

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::{Page, help, navigation};
 use crate::assets::Assets;
-use crate::island::{LinkState, ThemeSwitch};
+use crate::island::{LinkState, SignOut, ThemeSwitch};
 use crate::theme::Theme;
 use crate::visitor::Visitor;
 
@@ -37,6 +37,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
                     {navigation::bar(page.section)}
                     <div class="tools">
                         <LinkState live=is_live />
+                        {session(visitor.has_session, &back)}
                         {theme_switch(theme, back)}
                     </div>
                 </header>
@@ -57,6 +58,15 @@ fn program(bundle: &'static crate::assets::Bundle) -> impl IntoView {
         <link rel="preload" r#as="fetch" r#type="application/wasm" crossorigin="anonymous" href=program />
         <script defer src=boot data-script=script data-program=program></script>
     }
+}
+
+/// The way in, or the way out.
+fn session(has_session: bool, back: &str) -> impl IntoView + use<> {
+    if has_session {
+        return view! { <SignOut /> }.into_any();
+    }
+    let next = if back.starts_with("/sign-in") { "/" } else { back };
+    view! { <a class="sign" href=format!("/sign-in?next={next}")>"Sign in"</a> }.into_any()
 }
 
 fn theme_switch(theme: Theme, back: String) -> impl IntoView {

@@ -1,0 +1,103 @@
+// What people do on the pages: with their own rights, seen without a reload.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { facts, start, stop, viewing } from "./page.mjs";
+
+before(start);
+after(stop);
+
+const acting = facts.acting;
+
+/** Signs in as people do, on the page that asks for it. */
+async function signIn(view, page, token) {
+    await view.go("/sign-in");
+    await page.getByLabel(/token/i).fill(token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.waitForURL((url) => !url.pathname.startsWith("/sign-in"));
+}
+
+test("without signing in nothing can be changed, and the page says why", async () => {
+    await viewing({}, async (view, page) => {
+        view.allow(/401/);
+        await view.go(`/runs/${acting.run}`);
+        await page.getByRole("button", { name: "Pause" }).click();
+        await page.getByText("auth.required").waitFor();
+    });
+});
+
+test("a wrong token is refused in words", async () => {
+    await viewing({}, async (view, page) => {
+        view.allow(/401/);
+        await view.go("/sign-in");
+        await page.getByLabel(/token/i).fill("not-a-token");
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await page.getByText("auth.wrong_token").waitFor();
+    });
+});
+
+test("a run is paused, resumed, advised, approved and seen to its end, without a reload", async () => {
+    await viewing({}, async (view, page) => {
+        await signIn(view, page, acting.token);
+        await view.go(`/runs/${acting.run}`);
+        await page.evaluate(() => {
+            window.neverLoadedAgain = true;
+        });
+        const status = page.locator("[data-run-status]");
+        await page.getByRole("button", { name: "Pause" }).click();
+        await status.filter({ hasText: "paused" }).waitFor();
+        await page.getByRole("button", { name: "Resume" }).click();
+        await status.filter({ hasText: "running" }).waitFor();
+
+        await page.getByRole("button", { name: "Give a hint" }).click();
+        await page.getByRole("textbox").fill("Mind the <b>cache</b> lines");
+        await page.locator(".asking").getByRole("button", { name: "Give a hint" }).click();
+        await page.getByText("Give a hint: done.").waitFor();
+
+        await page.getByRole("button", { name: /Approve/ }).click();
+        await status.filter({ hasText: "completed" }).waitFor({ timeout: 60_000 });
+        assert.equal(await page.evaluate(() => window.neverLoadedAgain), true);
+        await view.picture("run-completed-light");
+    });
+});
+
+test("cancelling asks first", async () => {
+    await viewing({}, async (view, page) => {
+        await signIn(view, page, acting.token);
+        await view.go(`/runs/${acting.second}`);
+        await page.getByRole("button", { name: "Cancel", exact: true }).click();
+        await page.getByText("cannot be taken back").waitFor();
+        await page.getByRole("button", { name: "Leave it" }).click();
+        assert.match(await page.locator("[data-run-status]").innerText(), /running/);
+        await page.getByRole("button", { name: "Cancel", exact: true }).click();
+        await page.locator(".asking").getByRole("button", { name: "Cancel" }).click();
+        await page.locator("[data-run-status]").filter({ hasText: "cancelled" }).waitFor();
+    });
+});
+
+test("the keyboard goes through rows, opens one, and jumps between sections", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/");
+        await page.locator("main [data-row]").first().waitFor();
+        await page.keyboard.press("j");
+        await page.keyboard.press("Enter");
+        await page.waitForURL(/\/campaigns\//);
+        await page.keyboard.press("g");
+        await page.keyboard.press("w");
+        await page.waitForURL(/\/workers/);
+        await page.keyboard.press("?");
+        await page.getByRole("dialog").waitFor();
+        await page.keyboard.press("Escape");
+        await page.getByRole("dialog").waitFor({ state: "hidden" });
+    });
+});
+
+test("the theme that was chosen stays, and is there from the first paint", async () => {
+    await viewing({ scheme: "light" }, async (view, page) => {
+        await view.go("/");
+        const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        await page.getByRole("button", { name: /dark/i }).click();
+        await page.waitForFunction((was) => getComputedStyle(document.body).backgroundColor !== was, before);
+        const response = await view.go("/");
+        assert.match(await response.text(), /data-theme="dark"/);
+    });
+});
