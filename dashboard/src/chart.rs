@@ -1,0 +1,37 @@
+//! Charts as SVG: drawn on the server, readable without scripts, coloured by classes alone.
+//!
+//! Each chart takes plain numbers and gives a [`Chart`]. Whatever the numbers are, drawing ends, every coordinate is
+//! finite, and the number of marks is bounded; where marks stand for several things, the caption says so.
+
+mod bars;
+mod fast_p;
+mod frame;
+mod histogram;
+mod interval;
+mod line;
+mod lineage;
+mod number;
+mod radar;
+mod roofline;
+mod scale;
+mod scatter;
+mod timeline;
+mod waterfall;
+
+pub(crate) use self::bars::{Bar, bars};
+pub(crate) use self::fast_p::fast_p;
+pub(crate) use self::frame::{Axis, Caption, Chart, Table};
+pub(crate) use self::histogram::{Group, histogram};
+pub(crate) use self::interval::{IntervalMark, intervals};
+pub(crate) use self::line::{Series, lines};
+pub(crate) use self::lineage::{Node, lineage};
+pub(crate) use self::number::{Unit, float, float_u64, show, significant};
+pub(crate) use self::radar::{Ratings, radar};
+pub(crate) use self::roofline::{Operating, Roof, roofline};
+pub(crate) use self::scale::Spread;
+pub(crate) use self::scatter::{Dots, scatter};
+pub(crate) use self::timeline::{Zoom, timeline};
+pub(crate) use self::waterfall::{Task, waterfall};
+
+/// Most marks of one chart.
+const MAX_MARKS: usize = 2_000;

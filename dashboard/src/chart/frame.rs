@@ -1,0 +1,308 @@
+//! What charts share: caption, axes, legend, the numbers as a table, and what is shown when there is nothing.
+
+use leptos::prelude::*;
+
+use super::number::{Unit, float, show};
+use super::scale::{Scale, Spread};
+use crate::markup::Markup;
+
+/// Width of a drawing.
+pub(super) const WIDTH: f64 = 720.0;
+/// Height of a drawing, unless its content asks for another one.
+pub(super) const HEIGHT: f64 = 280.0;
+/// Most rows of a table of numbers.
+const MAX_ROWS: usize = 200;
+
+/// What a chart shows, in words.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Caption {
+    /// The title.
+    pub(crate) title: String,
+    /// What there is to see, for those who do not see it, and what the marks stand for.
+    pub(crate) description: String,
+}
+
+impl Caption {
+    /// A caption.
+    pub(crate) fn new(title: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { title: title.into(), description: description.into() }
+    }
+}
+
+/// An axis.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Axis {
+    /// What it shows.
+    pub(crate) label: &'static str,
+    /// Its unit.
+    pub(crate) unit: Unit,
+    /// How its values are spread.
+    pub(crate) spread: Spread,
+}
+
+impl Axis {
+    /// An axis with equal differences.
+    pub(crate) fn linear(label: &'static str, unit: Unit) -> Self {
+        Self { label, unit, spread: Spread::Linear }
+    }
+
+    /// An axis with equal ratios.
+    pub(crate) fn log(label: &'static str, unit: Unit) -> Self {
+        Self { label, unit, spread: Spread::Log }
+    }
+}
+
+/// The numbers of a chart.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    /// Names of the columns.
+    pub(crate) head: Vec<String>,
+    /// Rows, bounded.
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Rows that there are beside these.
+    pub(crate) left_out: usize,
+}
+
+impl Table {
+    /// A table of `total` rows, of which the first ones are kept.
+    pub(crate) fn of(head: &[&str], total: usize, rows: impl Iterator<Item = Vec<String>>) -> Self {
+        let rows: Vec<Vec<String>> = rows.take(MAX_ROWS).collect();
+        Self {
+            head: head.iter().map(|name| (*name).to_owned()).collect(),
+            left_out: total.saturating_sub(rows.len()),
+            rows,
+        }
+    }
+}
+
+/// A finished chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chart(Markup);
+
+impl Chart {
+    /// As a view.
+    pub(crate) fn view(self) -> AnyView {
+        self.0.block("chart-box")
+    }
+
+    /// As markup.
+    #[cfg(test)]
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// An entry of a legend: its class and its words.
+pub(super) type Entry = (&'static str, String);
+
+/// Caption, drawing, legend and numbers as one figure.
+pub(super) fn figure(
+    caption: &Caption,
+    (width, height): (f64, f64),
+    drawing: &Markup,
+    legend: &[Entry],
+    table: Option<&Table>,
+) -> Chart {
+    let mut out = Markup::new();
+    out.tag("figure").with("class", "chart").around(|out| {
+        head(out, caption);
+        out.tag("div").with("class", "plot-scroll").around(|out| {
+            let class = if height > WIDTH || width > WIDTH { "plot plot-large" } else { "plot" };
+            let mut svg = out.tag("svg").with("class", class);
+            svg = svg.with("viewBox", &format!("0 0 {width:.0} {height:.0}"));
+            svg = svg.at("width", width).at("height", height);
+            svg.with("role", "img").with("aria-label", &format!("{}: {}", caption.title, caption.description)).around(
+                |out| {
+                    out.tag("title").text(&caption.title);
+                    out.tag("desc").text(&caption.description);
+                    out.append(drawing);
+                },
+            );
+        });
+        if legend.len() > 1 {
+            out.tag("ul").with("class", "legend").around(|out| {
+                for (class, words) in legend {
+                    out.tag("li").around(|out| {
+                        out.tag("svg")
+                            .with("class", "swatch")
+                            .with("viewBox", "0 0 10 10")
+                            .with("aria-hidden", "true")
+                            .around(|out| {
+                                out.tag("rect")
+                                    .with("class", class)
+                                    .at("width", 10.0)
+                                    .at("height", 10.0)
+                                    .at("rx", 2.0)
+                                    .empty()
+                            });
+                        out.text(words);
+                    });
+                }
+            });
+        }
+        if let Some(table) = table.filter(|table| !table.rows.is_empty()) {
+            numbers(out, table);
+        }
+    });
+    Chart(out)
+}
+
+fn head(out: &mut Markup, caption: &Caption) {
+    out.tag("figcaption").around(|out| {
+        out.tag("strong").text(&caption.title);
+        if !caption.description.is_empty() {
+            out.tag("span").with("class", "quiet").text(&caption.description);
+        }
+    });
+}
+
+fn numbers(out: &mut Markup, table: &Table) {
+    out.tag("details").with("class", "numbers").around(|out| {
+        out.tag("summary").text("Numbers");
+        out.tag("div").with("class", "scroll").around(|out| {
+            out.tag("table").around(|out| {
+                out.tag("thead").around(|out| {
+                    out.tag("tr").around(|out| table.head.iter().for_each(|name| out.tag("th").text(name)));
+                });
+                out.tag("tbody").around(|out| {
+                    for row in &table.rows {
+                        out.tag("tr").around(|out| row.iter().for_each(|cell| out.tag("td").text(cell)));
+                    }
+                });
+            });
+        });
+        if table.left_out > 0 {
+            out.tag("p").with("class", "quiet").text(&format!("and {} more rows", table.left_out));
+        }
+    });
+}
+
+/// What is shown in place of a chart that would have nothing in it.
+pub(super) fn nothing(caption: &Caption, why: &str) -> Chart {
+    let mut out = Markup::new();
+    out.tag("figure").with("class", "chart").around(|out| {
+        head(out, &Caption::new(caption.title.clone(), ""));
+        out.tag("p").with("class", "empty").text(why);
+    });
+    Chart(out)
+}
+
+/// The place that is left for marks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Area {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) right: f64,
+    pub(super) bottom: f64,
+}
+
+impl Area {
+    /// Within a drawing of that height, with room for axes.
+    pub(super) fn of(height: f64) -> Self {
+        Self { left: 66.0, top: 12.0, right: WIDTH - 16.0, bottom: height - 40.0 }
+    }
+}
+
+/// Draws grid and axes; the scales have to end at the area's borders.
+pub(super) fn axes(out: &mut Markup, area: Area, x: (&Axis, &Scale), y: (&Axis, &Scale)) {
+    out.tag("g").with("class", "axes").around(|out| {
+        vertical(out, area, y.0, y.1);
+        horizontal(out, area, x.0, x.1);
+    });
+}
+
+/// Grid and axis of the values that go up.
+pub(super) fn vertical(out: &mut Markup, area: Area, axis: &Axis, scale: &Scale) {
+    for tick in scale.ticks() {
+        let Some(at) = scale.place(tick) else { continue };
+        line(out, "grid", (area.left, at), (area.right, at));
+        out.tag("text")
+            .at("x", area.left - 6.0)
+            .at("y", at + 4.0)
+            .with("class", "tick end")
+            .text(&show(tick, axis.unit));
+    }
+    let middle = f64::midpoint(area.top, area.bottom);
+    let turned = format!("rotate(-90 12 {middle:.0})");
+    out.tag("text")
+        .at("x", 12.0)
+        .at("y", middle)
+        .with("class", "label middle")
+        .with("transform", &turned)
+        .text(axis.label);
+}
+
+/// Grid and axis of the values that go to the right.
+pub(super) fn horizontal(out: &mut Markup, area: Area, axis: &Axis, scale: &Scale) {
+    line(out, "axis", (area.left, area.bottom), (area.right, area.bottom));
+    let ticks = scale.ticks();
+    // Long words stand too close together: every second one is left out.
+    let every = if ticks.len() > 8 { 2 } else { 1 };
+    for (index, tick) in ticks.into_iter().enumerate() {
+        let Some(at) = scale.place(tick) else { continue };
+        line(out, "axis", (at, area.bottom), (at, area.bottom + 4.0));
+        if index % every == 0 {
+            let text = out.tag("text").at("x", at).at("y", area.bottom + 16.0).with("class", "tick middle");
+            text.text(&show(tick, axis.unit));
+        }
+    }
+    let label = out.tag("text").at("x", area.right).at("y", area.bottom + 32.0).with("class", "label end");
+    label.text(axis.label);
+}
+
+/// A straight line.
+pub(super) fn line(out: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
+    let tag = out.tag("line").with("class", class);
+    tag.at("x1", from.0).at("y1", from.1).at("x2", to.0).at("y2", to.1).empty();
+}
+
+/// A box; one that would be too thin to be seen is made wider.
+pub(super) fn rect(
+    out: &mut Markup,
+    class: &str,
+    (x, y): (f64, f64),
+    (width, height): (f64, f64),
+    words: Option<&str>,
+) {
+    let tag = out
+        .tag("rect")
+        .with("class", class)
+        .at("x", x)
+        .at("y", y)
+        .at("width", width.max(0.5))
+        .at("height", height.max(0.5));
+    match words {
+        Some(words) => tag.around(|out| out.tag("title").text(words)),
+        None => tag.empty(),
+    }
+}
+
+/// A text of at most that many characters.
+pub(super) fn shortened(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(limit.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// Every how many-th of `count` things is shown when there is room for `limit`.
+pub(super) fn stride(count: usize, limit: usize) -> usize {
+    count.div_ceil(limit.max(1)).max(1)
+}
+
+/// The place of the box with that number, of `count` boxes between two places.
+pub(super) fn slot(index: usize, count: usize, from: f64, to: f64) -> (f64, f64) {
+    let width = (to - from) / float(count.max(1));
+    (from + width * float(index), width)
+}
+
+#[cfg(test)]
+pub(super) fn assert_drawable(chart: &Chart) {
+    let text = chart.as_str();
+    for wrong in ["NaN", "inf\"", "Infinity", "-inf", "style=", "<script"] {
+        assert!(!text.contains(wrong), "{wrong} in {text}");
+    }
+    assert!(text.len() < 700_000, "{} bytes", text.len());
+}
