@@ -20,7 +20,7 @@ mod waterfall;
 
 pub(crate) use self::bars::{Bar, bars};
 pub(crate) use self::fast_p::fast_p;
-pub(crate) use self::frame::{Axis, Caption, Chart, Table};
+pub(crate) use self::frame::{Axis, Caption};
 pub(crate) use self::histogram::{Group, histogram};
 pub(crate) use self::interval::{IntervalMark, intervals};
 pub(crate) use self::line::{Series, lines};
@@ -28,7 +28,6 @@ pub(crate) use self::lineage::{Node, lineage};
 pub(crate) use self::number::{Unit, float, float_u64, show, significant};
 pub(crate) use self::radar::{Ratings, radar};
 pub(crate) use self::roofline::{Operating, Roof, roofline};
-pub(crate) use self::scale::Spread;
 pub(crate) use self::scatter::{Dots, scatter};
 pub(crate) use self::timeline::{Zoom, timeline};
 pub(crate) use self::waterfall::{Task, waterfall};

@@ -1,8 +1,12 @@
 //! Numbers and moments as text.
 
+use leptos::prelude::*;
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
+
+/// Between the groups of a long number: a space that does not break and is not wide.
+const GROUP: char = '\u{202f}';
 
 /// `3.42× (3.31 to 3.50)`.
 pub(crate) fn speedup(interval: Interval) -> String {
@@ -22,10 +26,83 @@ pub(crate) fn nanoseconds(ns: f64) -> String {
     }
 }
 
+/// `3 d 4 h`, `2 h 05 min`, `3 min 20 s`, `4.2 s`, `310 ms`: two units at most.
+pub(crate) fn milliseconds(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        86_400.. => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+        3_600.. => format!("{} h {:02} min", seconds / 3_600, seconds % 3_600 / 60),
+        60.. => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        1.. => format!("{seconds}.{} s", ms % 1_000 / 100),
+        0 => format!("{ms} ms"),
+    }
+}
+
+/// `1 234 567`, in groups of three.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(GROUP);
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 run`, `2 runs`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// `1.5 GiB`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(crate) fn bytes(size_bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if size_bytes < 1024 {
+        return format!("{size_bytes} B");
+    }
+    let mut size = size_bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let digits = if size < 10.0 { 1 } else { 0 };
+    format!("{size:.digits$} {}", UNITS[unit])
+}
+
+/// Millionths of a US dollar as `$1.25`; small sums with the digits that tell them from nothing.
+#[expect(clippy::cast_precision_loss, reason = "at most four digits after the point are shown")]
+pub(crate) fn money(microusd: u64) -> String {
+    match microusd {
+        0 => "$0".to_owned(),
+        1..=99 => "below $0.0001".to_owned(),
+        100..=99_999 => format!("${:.4}", microusd as f64 / 1e6),
+        _ => format!("${:.2}", microusd as f64 / 1e6),
+    }
+}
+
 /// `2026-11-21 06:30:00 UTC`.
 pub(crate) fn moment(at: TimestampMs) -> String {
+    written(at, "%Y-%m-%d %H:%M:%S UTC")
+}
+
+/// A moment as pages show it: the date, and how long ago that is, which the browser keeps current.
+pub(crate) fn when(at: TimestampMs) -> impl IntoView + use<> {
+    view! {
+        <span class="when">
+            <time datetime=written(at, "%Y-%m-%dT%H:%M:%SZ") title=moment(at)>{written(at, "%Y-%m-%d %H:%M")}</time>
+            " "
+            <span class="ago" data-ms=at.0.to_string()></span>
+        </span>
+    }
+}
+
+fn written(at: TimestampMs, pattern: &str) -> String {
     chrono::DateTime::from_timestamp_millis(at.0)
-        .map_or_else(|| format!("{} ms", at.0), |moment| moment.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+        .map_or_else(|| format!("{} ms", at.0), |moment| moment.format(pattern).to_string())
 }
 
 /// `yes`, `no`, `not known`.
@@ -35,6 +112,11 @@ pub(crate) fn answer(answer: Answer) -> &'static str {
         Answer::Fail => "no",
         Answer::Inconclusive => "not known",
     }
+}
+
+/// A stored name for people: `correct_faster` becomes `correct faster`.
+pub(crate) fn words(name: &str) -> String {
+    name.replace('_', " ")
 }
 
 #[cfg(test)]
@@ -55,5 +137,23 @@ mod tests {
         assert_eq!(nanoseconds(12_345.0), "12.3 µs");
         assert_eq!(nanoseconds(6_789_000.0), "6.79 ms");
         assert_eq!(nanoseconds(2.5e9), "2.50 s");
+        let shown = [310, 4_250, 200_000, 7_500_000, 273_600_000].map(milliseconds);
+        assert_eq!(shown, ["310 ms", "4.2 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"]);
+    }
+
+    #[test]
+    fn long_numbers_come_in_groups() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!(counted(1, "run", "runs"), "1 run");
+        assert_eq!(counted(0, "run", "runs"), "0 runs");
+    }
+
+    #[test]
+    fn sizes_and_sums_have_sensible_digits() {
+        assert_eq!([12, 1_536, 151_397_597_184, u64::MAX].map(bytes), ["12 B", "1.5 KiB", "141 GiB", "16384 PiB"]);
+        assert_eq!(
+            [0, 7, 1_234, 250_000, 12_345_678].map(money),
+            ["$0", "below $0.0001", "$0.0012", "$0.25", "$12.35"]
+        );
     }
 }

@@ -10,17 +10,25 @@ compile_error!("`ssr` and `hydrate` exclude each other: build the pages' program
 #[cfg(feature = "ssr")]
 mod actions;
 #[cfg(feature = "ssr")]
+mod address;
+#[cfg(feature = "ssr")]
 mod assets;
 mod browser;
 #[cfg(feature = "ssr")]
 mod chart;
+#[cfg(feature = "ssr")]
+mod download;
 #[cfg(feature = "ssr")]
 mod format;
 mod island;
 #[cfg(feature = "ssr")]
 mod markup;
 #[cfg(feature = "ssr")]
+mod meter;
+#[cfg(feature = "ssr")]
 mod page;
+#[cfg(feature = "ssr")]
+mod report;
 #[cfg(feature = "ssr")]
 mod router;
 #[cfg(feature = "ssr")]
@@ -29,6 +37,8 @@ mod shell;
 mod source;
 #[cfg(feature = "ssr")]
 mod style;
+#[cfg(feature = "ssr")]
+mod table;
 mod theme;
 #[cfg(feature = "ssr")]
 mod trace;

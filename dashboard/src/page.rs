@@ -3,6 +3,12 @@
 pub(crate) mod attempt;
 pub(crate) mod campaign;
 pub(crate) mod campaigns;
+pub(crate) mod compare;
 pub(crate) mod failure;
+pub(crate) mod health;
+pub(crate) mod parts;
 pub(crate) mod run;
+#[cfg(test)]
+pub(crate) mod sample;
 pub(crate) mod sign_in;
+pub(crate) mod workers;

@@ -3,91 +3,41 @@
 use std::sync::LazyLock;
 
 use axum::Router;
-use axum::extract::{Path, RawQuery};
+use axum::extract::RawQuery;
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use nightshift_client::Client;
-use nightshift_protocol::api::StepView;
-use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::id::{CampaignId, RunId};
 
 use crate::assets::{self, ASSETS};
 use crate::page::failure::PageError;
-use crate::page::{attempt, campaign, campaigns, run, sign_in};
-use crate::shell::Page;
+use crate::page::{attempt, campaign, campaigns, compare, health, run, sign_in, workers};
 use crate::theme::{COOKIE, Theme};
 use crate::visitor::Visitor;
-
-/// Campaigns shown on the first page.
-const MAX_CAMPAIGNS: u32 = 100;
 
 /// The pages, reading through this client with the rights of each visitor. It needs no token of its own.
 pub fn router(client: Client) -> Router {
     LazyLock::force(&ASSETS);
     Router::new()
-        .route("/", get(show_campaigns))
-        .route("/campaigns/{id}", get(show_campaign))
-        .route("/runs/{id}", get(show_run))
-        .route("/runs/{id}/attempts/{number}", get(show_attempt))
+        .route("/", get(campaigns::show))
+        .route("/campaigns/{id}", get(campaign::show))
+        .route("/campaigns/{id}/report.html", get(campaign::show_report))
+        .route("/runs/{id}", get(run::show))
+        .route("/runs/{id}/report.html", get(run::show_report))
+        .route("/runs/{id}/trace.json", get(run::show_trace))
+        .route("/runs/{id}/attempts/{number}", get(attempt::show))
+        .route("/runs/{id}/attempts/{number}/report.html", get(attempt::show_report))
+        .route("/runs/{id}/attempts/{number}/trace.json", get(attempt::show_trace))
+        .route("/compare", get(compare::show))
+        .route("/workers", get(workers::show))
+        .route("/health", get(health::show))
         .route("/sign-in", get(show_sign_in))
         .route("/theme", post(set_theme))
         .route("/pkg/{name}", get(assets::serve))
         .route("/favicon.ico", get(assets::serve_icon))
         .fallback(show_nothing)
         .with_state(client)
-}
-
-async fn show_campaigns(visitor: Visitor) -> Response {
-    let page = async {
-        let page = visitor.client.campaigns(Some(MAX_CAMPAIGNS), None).await?;
-        Ok(campaigns::page(&page.items, page.next.is_some()))
-    };
-    visitor.answer(page.await)
-}
-
-async fn show_campaign(visitor: Visitor, Path(id): Path<String>) -> Response {
-    let page = async {
-        let id: CampaignId = id.parse().map_err(|_| PageError::not_found("This campaign"))?;
-        Ok(campaign::page(&visitor.client.campaign(&id).await?))
-    };
-    visitor.answer(page.await)
-}
-
-async fn show_run(visitor: Visitor, Path(id): Path<String>) -> Response {
-    let page = async {
-        let id: RunId = id.parse().map_err(|_| PageError::not_found("This run"))?;
-        let detail = visitor.client.run(&id).await?;
-        let steps: Vec<StepView> = visitor.client.run_steps(&id).await?;
-        Ok(run::page(&detail, &steps))
-    };
-    visitor.answer(page.await)
-}
-
-async fn show_attempt(visitor: Visitor, Path((id, number)): Path<(String, u32)>) -> Response {
-    visitor.answer(attempt_page(&visitor.client, &id, number).await)
-}
-
-async fn attempt_page(client: &Client, id: &str, number: u32) -> Result<Page, PageError> {
-    let id: RunId = id.parse().map_err(|_| PageError::not_found("This run"))?;
-    let detail = client.run(&id).await?;
-    let Some(found) = detail.view.attempts.iter().find(|a| a.number == number) else {
-        return Err(PageError::not_found("This attempt"));
-    };
-    let source = match &found.source {
-        Some(hash) => Some(text(client, hash).await?),
-        None => None,
-    };
-    let log = match &found.build {
-        Some(build) => Some(text(client, &build.log).await?),
-        None => None,
-    };
-    Ok(attempt::page(&detail, found, source.as_deref(), log.as_deref()))
-}
-
-async fn text(client: &Client, hash: &ArtifactHash) -> Result<String, PageError> {
-    Ok(String::from_utf8_lossy(&client.get_artifact(hash).await?).into_owned())
 }
 
 async fn show_sign_in(visitor: Visitor, RawQuery(query): RawQuery) -> Response {

@@ -82,7 +82,6 @@ impl Page {
     }
 
     /// Title and content alone, for those who put something else around them.
-    #[expect(dead_code, reason = "reports are made of it, in a module that is not here yet")]
     pub(crate) fn into_parts(self) -> (String, AnyView) {
         (self.title, self.content)
     }

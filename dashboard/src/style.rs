@@ -6,6 +6,9 @@ pub(crate) const SHEET: &str = concat!(
     include_str!("style/shell.css"),
     include_str!("style/components.css"),
     include_str!("style/pages.css"),
+    include_str!("style/charts.css"),
+    include_str!("style/source.css"),
+    include_str!("style/attempt.css"),
     include_str!("style/print.css"),
 );
 

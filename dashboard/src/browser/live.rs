@@ -16,8 +16,9 @@ use super::fetch::{self, Answer};
 use super::link::{self, Link};
 use super::{morph, page, times};
 
-/// Kinds of events that the server sends.
-const KINDS: [&str; 5] = ["message", "run", "campaign", "worker", "resync"];
+/// Kinds of events after which the page has to be read again. `opened` is among them: what changed between the reading of
+/// the page and the beginning of the stream is told by nothing else.
+const KINDS: [&str; 5] = ["opened", "resync", "run_changed", "campaign_changed", "worker_changed"];
 /// How often a page is read without a stream.
 const POLL: Duration = Duration::from_secs(3);
 /// Shortest time between two readings: events come in bursts.
@@ -99,12 +100,8 @@ fn connect() {
     }
     on_event.forget();
     let on_open = Closure::<dyn Fn()>::new(|| {
-        // Something may have happened between the reading of the page and this moment.
-        let was_away = POLLS.replace(false);
+        POLLS.set(false);
         link::tell(&Link::Live);
-        if was_away {
-            read_again();
-        }
     });
     source.set_onopen(Some(on_open.as_ref().unchecked_ref()));
     on_open.forget();

@@ -79,6 +79,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn hostile_numbers_are_drawn_or_left_out(values in proptest::collection::vec(any::<f64>(), 0..60), name in ".*") {
             let many: Vec<Bar> = values.into_iter().map(|value| Bar { name: name.clone(), value, ..Bar::default() }).collect();

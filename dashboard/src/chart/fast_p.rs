@@ -55,6 +55,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn hostile_numbers_are_drawn_or_left_out(speedups in proptest::collection::vec(any::<Option<f64>>(), 0..60)) {
             assert_drawable(&fast_p(&Caption::new("fast_p", ""), &speedups));

@@ -188,6 +188,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn whatever_claims_to_be_a_parent_drawing_ends(links in proptest::collection::vec((0..30_u32, any::<Option<u8>>()), 0..60), best in 0..30_u32) {
             let nodes: Vec<Node> = links.into_iter().map(|(number, parent)| node(number, parent.map(|p| u32::from(p % 32)))).collect();

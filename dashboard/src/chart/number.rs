@@ -21,25 +21,6 @@ pub(crate) enum Unit {
     FlopsPerS,
     /// Floating-point operations per byte.
     FlopsPerByte,
-    /// Cycles per second, in megahertz.
-    Megahertz,
-}
-
-impl Unit {
-    /// What an axis says.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Plain | Self::Count => "",
-            Self::Times => "×",
-            Self::Share => "%",
-            Self::Nanoseconds => "time",
-            Self::Bytes => "B",
-            Self::BytesPerS => "B/s",
-            Self::FlopsPerS => "FLOP/s",
-            Self::FlopsPerByte => "FLOP/B",
-            Self::Megahertz => "MHz",
-        }
-    }
 }
 
 /// The number with its unit.
@@ -51,7 +32,6 @@ pub(crate) fn show(value: f64, unit: Unit) -> String {
         Unit::Plain | Unit::Count => significant(value),
         Unit::Times => format!("{}×", significant(value)),
         Unit::Share => format!("{} %", significant(value * 100.0)),
-        Unit::Megahertz => format!("{} MHz", significant(value)),
         Unit::FlopsPerByte => format!("{} FLOP/B", significant(value)),
         Unit::Nanoseconds => scaled(value, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]),
         Unit::Bytes => prefixed(value, "B"),

@@ -88,6 +88,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn hostile_numbers_are_drawn_or_left_out(values in proptest::collection::vec(any::<f64>(), 0..6), best in any::<u8>()) {
             let ratings = [Ratings { name: "rules".to_owned(), class: "series-1", values }];

@@ -169,6 +169,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn hostile_numbers_are_drawn_or_left_out(
             bytes in any::<f64>(), peak in any::<f64>(), points in proptest::collection::vec(any::<(f64, f64)>(), 0..20),

@@ -110,6 +110,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn hostile_numbers_are_drawn_or_left_out(points in proptest::collection::vec((any::<f64>(), any::<f64>()), 0..80)) {
             assert_drawable(&drawn(points.into_iter().map(|(x, y)| (x, y, String::new())).collect()));

@@ -310,6 +310,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn whatever_window_is_asked_for_drawing_ends(from in any::<Option<f64>>(), to in any::<Option<f64>>(), end in any::<f64>()) {
             let zoom = Zoom::of(end, from, to);

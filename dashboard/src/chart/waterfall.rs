@@ -182,6 +182,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
         #[test]
         fn hostile_numbers_are_drawn_or_left_out(times in proptest::collection::vec(any::<(f64, f64, f64)>(), 0..60)) {
             let tasks: Vec<Task> = times

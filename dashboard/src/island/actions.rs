@@ -1,4 +1,4 @@
-//! What a visitor can do to a run or a campaign. Each button is one call of the API, with the visitor's own rights.
+//! What a visitor can do to a run, a campaign, a worker or a device. Each button is one call of the API, with the visitor's own rights.
 
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -15,6 +15,8 @@ enum Deed {
     Control(&'static str),
     Retry,
     Hint,
+    Drain(bool),
+    Release,
     Pass(String),
     Refuse(String),
 }
@@ -28,6 +30,9 @@ impl Deed {
             "cancel" => Self::Control("cancel"),
             "retry" => Self::Retry,
             "hint" => Self::Hint,
+            "drain" => Self::Drain(true),
+            "undrain" => Self::Drain(false),
+            "release" => Self::Release,
             _ => return None,
         })
     }
@@ -39,6 +44,9 @@ impl Deed {
             Self::Control(_) => "Cancel".to_owned(),
             Self::Retry => "Retry".to_owned(),
             Self::Hint => "Give a hint".to_owned(),
+            Self::Drain(true) => "Drain".to_owned(),
+            Self::Drain(false) => "Take work again".to_owned(),
+            Self::Release => "Test it and use it again".to_owned(),
             Self::Pass(gate) => format!("Approve {gate}"),
             Self::Refuse(gate) => format!("Reject {gate}"),
         }
@@ -48,6 +56,7 @@ impl Deed {
     fn question(&self) -> Option<&'static str> {
         match self {
             Self::Control("cancel") => Some("Cancelling stops what is running and cannot be taken back. Cancel?"),
+            Self::Drain(true) => Some("A drained worker ends what it has, takes nothing new, and ends. Drain it?"),
             _ => None,
         }
     }
@@ -67,6 +76,8 @@ impl Deed {
         match self {
             Self::Control(action) => ("control", format!(r#"{{"action":"{action}"}}"#)),
             Self::Retry => ("retry", "{}".to_owned()),
+            Self::Drain(draining) => ("drain", format!(r#"{{"draining":{draining}}}"#)),
+            Self::Release => ("release", "{}".to_owned()),
             Self::Hint => ("signals", format!(r#"{{"signal":"hint","text":{text}}}"#)),
             Self::Pass(gate) => ("signals", format!(r#"{{"signal":"approved","gate":{}}}"#, fetch::json_text(gate))),
             Self::Refuse(gate) => {
@@ -90,9 +101,9 @@ enum Phase {
 /// The buttons.
 #[island]
 pub(crate) fn Actions(
-    /// Of what, as in the path of its calls: `runs/run_1` or `campaigns/cmp_1`.
+    /// Of what, as in the path of its calls: `runs/run_1`, `workers/wrk_1`.
     subject: String,
-    /// Names of the deeds that are possible now: `pause`, `resume`, `cancel`, `retry`, `hint`.
+    /// Names of the deeds that are possible now, see [`Deed::parse`].
     offers: Vec<String>,
     /// Gates at which the run waits for a person.
     gates: Vec<String>,

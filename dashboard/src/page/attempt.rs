@@ -1,194 +1,186 @@
-//! One attempt: the five answers, the evidence, the source.
+//! One attempt: the five answers and what they rest on, the source, the times, the profile, the talk with the models.
 
+mod artifacts;
+mod build;
+mod checks;
+mod counters;
+mod judgement;
+mod look;
+mod material;
+mod origin;
+mod profile;
+mod program;
+mod talk;
+mod timing;
+mod verdict;
+
+use axum::extract::{Path, Query};
+use axum::response::Response;
 use leptos::prelude::*;
+use nightshift_client::Client;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
-use nightshift_protocol::gpu_text;
-use nightshift_protocol::measurement::Measurement;
-use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
+use nightshift_protocol::id::RunId;
 
-use crate::format::{answer, nanoseconds, speedup};
-use crate::shell::{Page, Section, model_label};
+use self::look::Look;
+use self::material::Material;
+pub(crate) use self::material::{Stored, text};
+pub(crate) use self::origin::subtask_facts;
+pub(crate) use self::profile::bound;
+pub(crate) use self::verdict::{findings, worst_error};
+use super::failure::PageError;
+use super::parts::{Section as Part, sections, words};
+use crate::chart::significant;
+use crate::format::speedup;
+use crate::shell::{Live, Page, Section, model_label};
+use crate::trace::{of_steps, well_formed};
+use crate::visitor::Visitor;
+use crate::{download, report};
 
-/// The page.
-pub(crate) fn page(detail: &RunDetail, attempt: &Attempt, source: Option<&str>, log: Option<&str>) -> Page {
-    let task = detail.summary.digest.task.clone();
-    let title = format!("{task}, attempt {}", attempt.number);
-    let share = attempt
-        .verdict
-        .custom_kernel_time_share
-        .map_or_else(|| "not known".to_owned(), |share| format!("{:.1} %", share * 100.0));
-    let findings = attempt
-        .findings
-        .iter()
-        .map(|finding| {
-            let line = finding.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            view! { <li><code>{finding.code.clone()}</code>" "{line}{finding.message.clone()}</li> }
-        })
-        .collect::<Vec<_>>();
-    let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
-    let (above, above_it) = (format!("/campaigns/{campaign}"), format!("/runs/{run}"));
-    Page::new(
-        title,
-        view! {
-            <h1>"Attempt "{attempt.number}</h1>
-            <p class="quiet">
-                {attempt.stage.as_str()}" · "
-                <span class=format!("tag {}", attempt.outcome.as_str())>{attempt.outcome.as_str().replace('_', " ")}</span>
-                " · replies: "{model_label(&detail.summary.digest.model, detail.summary.digest.scripted)}
-            </p>
-            <h2>"Verdict"</h2>
-            <dl>
-                <dt>"Compiled"</dt><dd>{answer(attempt.verdict.compiled)}</dd>
-                <dt>"Numerically correct"</dt><dd>{answer(attempt.verdict.numerically_correct)}</dd>
-                <dt>"Contract compliant"</dt><dd>{answer(attempt.verdict.contract_compliant)}</dd>
-                <dt>"Fast"</dt><dd>{answer(attempt.verdict.fast)}</dd>
-                <dt>"Time in own kernels"</dt><dd>{share}</dd>
-            </dl>
-            {(!findings.is_empty()).then(|| view! { <h2>"Findings"</h2><ul>{findings}</ul> })}
-            {tuning(attempt)}
-            {attempt.measurement.as_ref().map(|m| measurement("Measurement", m))}
-            {attempt.confirmation.as_ref().map(|m| measurement("Confirmation in a fresh process", m))}
-            {check(attempt)}
-            {gpu(attempt)}
-            {diagnosis(attempt)}
-            {rubric(attempt)}
-            {log.filter(|log| !log.trim().is_empty()).map(|log| view! { <h2>"Compiler output"</h2><pre>{log.to_owned()}</pre> })}
-            {source.map(|source| view! { <h2>"Source"</h2><pre>{source.to_owned()}</pre> })}
-        },
-    )
-    .section(Section::Campaigns)
-    .crumb("Campaigns", "/")
-    .crumb("Campaign", above)
-    .crumb(task, above_it)
+/// What a query says, in its order.
+pub(crate) type Pairs = Query<Vec<(String, String)>>;
+
+/// `GET /runs/{id}/attempts/{number}`.
+pub(crate) async fn show(visitor: Visitor, Path((id, number)): Path<(String, u32)>, Query(query): Pairs) -> Response {
+    let page = load(&visitor.client, &id, number, &Look::of(&query)).await;
+    visitor.answer(page)
 }
 
-/// The search over its tunables.
-fn tuning(attempt: &Attempt) -> Option<impl IntoView + use<>> {
-    let report = attempt.tuning.as_ref()?;
-    let lines = report.lines().into_iter().map(|line| view! { <li>{line}</li> }).collect::<Vec<_>>();
-    Some(view! { <h2>"Tuning"</h2><p>{report.summary()}</p><ul>{lines}</ul> })
-}
-
-fn measurement(title: &'static str, m: &Measurement) -> impl IntoView + use<> {
-    let interval = format!("{} at {:.0} % confidence", speedup(m.speedup), m.confidence * 100.0);
-    let samples = format!(
-        "{} interleaved pairs, coefficient of variation {:.1} % and {:.1} %",
-        m.candidate_samples_ns.len(),
-        m.baseline_cv * 100.0,
-        m.candidate_cv * 100.0
-    );
-    view! {
-        <h2>{title}</h2>
-        <dl>
-            <dt>"Speedup"</dt><dd>{interval}{(!m.precise).then_some(", wanted precision not reached")}</dd>
-            <dt>"Candidate"</dt><dd>{nanoseconds(m.candidate_median_ns)}</dd>
-            <dt>"Baseline"</dt><dd>{nanoseconds(m.baseline_median_ns)}" ("{m.baseline.clone()}")"</dd>
-            <dt>"Samples"</dt><dd>{samples}</dd>
-            <dt>"Machine"</dt><dd>{m.machine.processor.clone()}</dd>
-            <dt>"Isolation"</dt><dd>{m.sandbox.summary()}</dd>
-        </dl>
+/// `GET /runs/{id}/attempts/{number}/report.html`: the page as one file.
+pub(crate) async fn show_report(
+    visitor: Visitor,
+    Path((id, number)): Path<(String, u32)>,
+    Query(query): Pairs,
+) -> Response {
+    match load(&visitor.client, &id, number, &Look::of(&query)).await {
+        Ok(page) => report::answer(&visitor.client, page).await,
+        Err(error) => visitor.answer(Err(error)),
     }
 }
 
-fn check(attempt: &Attempt) -> Option<impl IntoView + use<>> {
-    let report = attempt.check.as_ref()?;
-    let rows = report
-        .cases
-        .iter()
-        .map(|case| {
-            let worst = case.worst.as_ref().map(|worst| {
-                let index = worst.index.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-                let given = worst.candidate.map_or_else(|| "not finite".to_owned(), |value| value.to_string());
-                format!("{}[{index}]: {given}, truth {}", worst.tensor, worst.truth)
-            });
-            view! {
-                <tr>
-                    <td>{case.shape.clone()}</td><td>{case.inputs.clone()}</td>
-                    <td>{if case.passed { "right" } else { "wrong" }}</td>
-                    <td class="number">{case.wrong_elements}" of "{case.elements}</td>
-                    <td class="quiet">{worst}</td>
-                </tr>
+/// `GET /runs/{id}/attempts/{number}/trace.json`: what Perfetto and Chrome open.
+pub(crate) async fn show_trace(visitor: Visitor, Path((id, number)): Path<(String, u32)>) -> Response {
+    match trace(&visitor.client, &id, number).await {
+        Ok(bytes) => download::json(&format!("attempt-{number}-trace.json"), bytes),
+        Err(error) => visitor.answer(Err(error)),
+    }
+}
+
+async fn found(client: &Client, id: &str, number: u32) -> Result<(RunDetail, usize), PageError> {
+    let id: RunId = id.parse().map_err(|_| PageError::not_found("This run"))?;
+    let detail = client.run(&id).await?;
+    let place = detail.view.attempts.iter().position(|attempt| attempt.number == number);
+    let place = place.ok_or_else(|| PageError::not_found("This attempt"))?;
+    Ok((detail, place))
+}
+
+async fn load(client: &Client, id: &str, number: u32, look: &Look) -> Result<Page, PageError> {
+    let (detail, place) = found(client, id, number).await?;
+    let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
+    let material = Material::load(client, &detail, attempt, look).await;
+    Ok(page(&detail, attempt, &material, look))
+}
+
+/// The device's trace; where there is none, that of the attempt's steps, which says so.
+async fn trace(client: &Client, id: &str, number: u32) -> Result<Vec<u8>, PageError> {
+    let (detail, place) = found(client, id, number).await?;
+    let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
+    let run = &detail.summary.id;
+    let mut about =
+        vec![("run", run.to_string()), ("attempt", number.to_string()), ("task", detail.summary.digest.task.clone())];
+    let why = match attempt.profile.as_ref().and_then(|profile| profile.trace.as_ref()) {
+        None => "no trace of a device was kept".to_owned(),
+        Some(hash) => {
+            let bytes = client.get_artifact(hash).await?;
+            let tiers = attempt.profile.iter().flat_map(|profile| &profile.tiers).filter(|tier| tier.used);
+            let tools = tiers.map(|tier| format!("{} {}", tier.tool, tier.version.as_deref().unwrap_or_default()));
+            about.push(("tools", tools.collect::<Vec<_>>().join(", ")));
+            match well_formed(&bytes, &about) {
+                Ok(trace) => return Ok(trace),
+                Err(error) => error.to_string(),
             }
-        })
-        .collect::<Vec<_>>();
-    Some(view! {
-        <h2>"Checks"</h2>
-        <p>{report.end.describe()}</p>
-        <div class="scroll">
-            <table>
-                <thead>
-                    <tr><th>"Shape"</th><th>"Inputs"</th><th>"Result"</th><th class="number">"Wrong"</th><th>"Worst element"</th></tr>
-                </thead>
-                <tbody>{rows}</tbody>
-            </table>
-        </div>
-    })
-}
-
-/// What a GPU adds: the kernels as they were built, the sanitizer's checks, and what the profilers saw.
-fn gpu(attempt: &Attempt) -> impl IntoView + use<> {
-    let built = attempt.build.as_ref().and_then(|build| build.cuda.as_ref()).map(gpu_text::built);
-    let checks = attempt.sanitize.as_ref().map(gpu_text::sanitizer);
-    let profile = attempt.profile.as_ref();
-    let timeline = profile.and_then(|profile| profile.timeline.as_ref()).map(gpu_text::timeline);
-    let counters = profile.map(|profile| gpu_text::counters(&profile.kernels));
-    let bound = profile.and_then(|profile| profile.bound.as_ref()).map(|by| vec![gpu_text::bound(by)]);
-    let missing = profile.filter(|profile| !profile.tiers.is_empty()).map(|profile| gpu_text::missing(profile, true));
-    [
-        ("Kernels as they were built", built),
-        ("Memory and races", checks),
-        ("Bound by", bound),
-        ("On the device", timeline),
-        ("Hardware counters", counters),
-        ("Not seen", missing),
-    ]
-    .into_iter()
-    .filter_map(|(title, lines)| lines.filter(|lines| !lines.is_empty()).map(|lines| (title, lines)))
-    .map(|(title, lines)| {
-        let lines = lines.into_iter().map(|line| view! { <li>{line}</li> }).collect::<Vec<_>>();
-        view! { <h2>{title}</h2><ul>{lines}</ul> }
-    })
-    .collect::<Vec<_>>()
-}
-
-fn diagnosis(attempt: &Attempt) -> Option<impl IntoView + use<>> {
-    let diagnosis = attempt.diagnosis.as_ref()?;
-    Some(view! {
-        <h2>"Diagnosis"</h2>
-        <dl>
-            <dt>"Critical issue"</dt><dd>{diagnosis.critical_issue.clone()}</dd>
-            <dt>"Modification"</dt><dd>{diagnosis.modification.clone()}</dd>
-        </dl>
-    })
-}
-
-fn rubric(attempt: &Attempt) -> Option<impl IntoView + use<>> {
-    let rubric = attempt.rubric.as_ref()?;
-    let judge = match &rubric.judge {
-        JudgeOpinion::Rated { scores: rated, .. } => scores(*rated),
-        JudgeOpinion::JudgeUnavailable { reason } => format!("unavailable: {reason}"),
+        }
     };
-    let reasons = rubric.rule_reasons.iter().map(|reason| view! { <li>{reason.clone()}</li> }).collect::<Vec<_>>();
-    let reward = attempt.reward.as_ref().map(|reward| format!("{:.3} (version {})", reward.reward, reward.version));
-    Some(view! {
-        <h2>"Rubric"</h2>
-        <dl>
-            <dt>"By rules"</dt><dd>{scores(rubric.rules)}</dd>
-            <dt>"By the judge"</dt><dd>{judge}</dd>
-            <dt>"Reward"</dt><dd>{reward}</dd>
-        </dl>
-        <ul>{reasons}</ul>
-    })
+    let steps = client.run_steps(run).await?;
+    let ours = format!("/attempt{number}/");
+    about.push(("shows", format!("the steps of the attempt: {why}")));
+    Ok(of_steps(&steps.iter().filter(|step| step.key.contains(&ours)).collect::<Vec<_>>(), &about))
 }
 
-fn scores(scores: RubricScores) -> String {
-    format!(
-        "anti-hacking {}, CUDA engineering {}, operator coverage {}, skill compliance {} (total {})",
-        scores.anti_hacking,
-        scores.cuda_engineering,
-        scores.operator_coverage,
-        scores.skill_compliance,
-        scores.total()
-    )
+/// The page.
+fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> Page {
+    let task = detail.summary.digest.task.clone();
+    let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
+    let live = if detail.summary.status.is_final() { Live::Still } else { Live::Run(run.to_string()) };
+    let body = sections(parts(detail, attempt, material, look));
+    let top = head(detail, attempt);
+    Page::new(format!("{task}, attempt {}", attempt.number), view! { {top}{body} })
+        .section(Section::Campaigns)
+        .crumb("Campaigns", "/")
+        .crumb("Campaign", format!("/campaigns/{campaign}"))
+        .crumb(task, format!("/runs/{run}"))
+        .live(live)
 }
+
+fn parts(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> Vec<Part> {
+    let roof = attempt
+        .profile
+        .as_ref()
+        .filter(|profile| counters::has_roof(profile))
+        .and_then(|_| counters::roof(detail, attempt));
+    let all = [
+        ("verdict", "Verdict", Some(verdict::section(attempt))),
+        ("origin", "Why it was written", Some(origin::section(detail, attempt))),
+        ("source", "Source", Some(program::section(detail, attempt, material, look))),
+        ("timing", "Timing", timing::section(attempt)),
+        ("checks", "Checks", checks::section(attempt, material)),
+        ("build", "Build", build::section(attempt, material)),
+        ("tuning", "Tuning", origin::tuning(attempt)),
+        ("profile", "Profile", profile::section(attempt, material, look)),
+        ("counters", "Hardware counters", counters::section(detail, attempt, look)),
+        ("roofline", "Roofline", roof),
+        ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
+        ("rubric", "Rubric and reward", judgement::rubric(attempt, &material.scores)),
+        ("conversation", "Prompts and replies", talk::section(attempt, material)),
+        ("artifacts", "Artifacts and steps", Some(artifacts::section(detail, attempt, material))),
+    ];
+    all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect()
+}
+
+fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
+    let run = &detail.summary.id;
+    let number = attempt.number;
+    let is_best = detail.view.best_attempt == Some(number);
+    let step = |other: Option<&Attempt>, words: &'static str| {
+        other.map(|other| view! { <a class="button" href=format!("/runs/{run}/attempts/{}", other.number)>{words}</a> })
+    };
+    let attempts = &detail.view.attempts;
+    let earlier = step(attempts.iter().rev().find(|other| other.number < number), "Earlier attempt");
+    let later = step(attempts.iter().find(|other| other.number > number), "Later attempt");
+    let with_parent = attempt.parent.map(|parent| {
+        let href = format!("/compare?a={run}/{parent}&a={run}/{number}");
+        view! { <a class="button" href=href>"Compare with its parent"</a> }
+    });
+    let outcome = attempt.outcome.as_str();
+    let fast = attempt.speedup().map(|interval| view! { <strong class="figure">{speedup(interval)}</strong> });
+    let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", significant(reward.reward)));
+    let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
+    view! {
+        <h1>"Attempt "{number}</h1>
+        <p class="quiet">
+            {words(attempt.stage.as_str())}" · "<span class=format!("tag {outcome}")>{words(outcome)}</span>
+            {is_best.then(|| view! { " "<span class="tag completed">"best"</span> })}
+            {reward}" · replies: "{replies}
+        </p>
+        {fast}
+        <p class="buttons look">
+            {earlier}{later}{with_parent}
+            <a class="button" href=format!("/runs/{run}/attempts/{number}/trace.json")>"Trace for Perfetto"</a>
+            <a class="button" href=format!("/runs/{run}/attempts/{number}/report.html")>"Report as one file"</a>
+        </p>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,37 +1,77 @@
-//! One campaign with its runs.
+//! One campaign: how far it is, what came out, what it used up, and its runs.
 
+mod board;
+mod charts;
+mod marks;
+mod runs;
+mod usage;
+
+use axum::extract::Path;
+use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{CampaignDetail, RunSummary};
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::time::TimestampMs;
 
 use crate::actions;
-use crate::format::speedup;
+use crate::address::Address;
+use crate::format::{count, counted, milliseconds, speedup, when, words};
+use crate::meter;
+use crate::page::failure::PageError;
+use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
+use crate::visitor::Visitor;
 
-/// The page.
-pub(crate) fn page(detail: &CampaignDetail) -> Page {
+use marks::Marks;
+
+/// `GET /campaigns/{id}`.
+pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
+    let page = read(&visitor, &id).await;
+    visitor.answer(page)
+}
+
+/// The page of a campaign as one file.
+pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Response {
+    match read(&visitor, &id).await {
+        Ok(page) => report::answer(&visitor.client, page).await,
+        Err(error) => visitor.answer(Err(error)),
+    }
+}
+
+async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
+    let id: CampaignId = id.parse().map_err(|_| PageError::not_found("This campaign"))?;
+    let detail = visitor.client.campaign(&id).await?;
+    let marks = Marks::read(&visitor.client, &detail).await?;
+    let now = visitor.client.health().await?.now;
+    Ok(page(&Address::parse(&visitor.address), &detail, &marks, now))
+}
+
+/// The page, as it is at `now`.
+fn page(address: &Address, detail: &CampaignDetail, marks: &Marks, now: TimestampMs) -> Page {
     let summary = &detail.summary;
-    let rows = detail.runs.iter().map(row).collect::<Vec<_>>();
     let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
     Page::new(
         summary.name.clone(),
         view! {
-            <h1>{summary.name.clone()}</h1>
+            <div class="head">
+                <h1>{summary.name.clone()}</h1>
+                <span class="quiet">"Created "{when(summary.created_at)}</span>
+            </div>
             <p class="quiet">
-                {summary.id.to_string()}" · replies: "{model_label(&summary.model, summary.scripted)}" · strategy: "
-                {detail.spec.strategy.clone()}
+                <code id="campaign-id">{summary.id.to_string()}</code>" "
+                <button type="button" class="plain needs-script" data-copy="campaign-id">"Copy"</button>
+                " · "<a href=format!("/campaigns/{}/report.html", summary.id)>"Report as one file"</a>
+                " · strategy "{detail.spec.strategy.clone()}" · replies "
+                {model_label(&summary.model, summary.scripted)}
             </p>
             {actions::of_campaign(summary)}
-            <div class="scroll">
-                <table>
-                    <thead>
-                        <tr>
-                            <th>"Task"</th><th>"Status"</th><th>"Best speedup"</th><th class="number">"Attempts"</th>
-                            <th>"Now, or why it ended"</th>
-                        </tr>
-                    </thead>
-                    <tbody>{rows}</tbody>
-                </table>
-            </div>
+            {awaiting(&detail.runs)}
+            {cards(detail, now)}
+            {charts::charts(detail, marks)}
+            {usage::usage(detail, now)}
+            {board::board(marks)}
+            {runs::runs(address, &detail.runs)}
+            {asked_for(detail)}
         },
     )
     .section(Section::Campaigns)
@@ -39,23 +79,115 @@ pub(crate) fn page(detail: &CampaignDetail) -> Page {
     .live(live)
 }
 
-fn row(run: &RunSummary) -> impl IntoView + use<> {
-    let href = format!("/runs/{}", run.id);
-    let best = run.digest.best_speedup.map_or_else(|| "none yet".to_owned(), speedup);
-    let unconfirmed = (run.digest.best_speedup.is_some() && !run.digest.best_confirmed)
-        .then(|| view! { <span class="tag">"not confirmed"</span> });
-    let ending = match (&run.failure, &run.digest.stop_reason) {
-        (Some(failure), _) => failure.message.clone(),
-        (None, Some(reason)) => reason.as_str().replace('_', " "),
-        (None, None) => run.digest.activity.clone(),
-    };
+/// Runs that wait for a person come first: nothing happens without one.
+fn awaiting(runs: &[RunSummary]) -> Option<impl IntoView + use<>> {
+    let waiting: Vec<_> = runs
+        .iter()
+        .filter(|run| !run.awaits.is_empty())
+        .map(|run| {
+            let href = format!("/runs/{}", run.id);
+            view! { <li><a href=href>{run.digest.task.clone()}</a>": "{run.awaits.join(", ")}</li> }
+        })
+        .collect();
+    (!waiting.is_empty()).then(|| {
+        view! { <section class="notice"><strong>"Waits for your word"</strong><ul>{waiting}</ul></section> }
+    })
+}
+
+fn card(label: &'static str, figure: String, beside: impl IntoView + 'static) -> impl IntoView {
     view! {
-        <tr>
-            <td><a href=href>{run.digest.task.clone()}</a></td>
-            <td><span class=format!("tag {}", run.status.as_str())>{run.status.as_str()}</span></td>
-            <td>{best}" "{unconfirmed}</td>
-            <td class="number">{run.digest.attempts}</td>
-            <td class="quiet">{ending}</td>
-        </tr>
+        <div class="card">
+            <p class="label">{label}</p>
+            <p class="figure">{figure}</p>
+            <div class="beside">{beside}</div>
+        </div>
     }
+}
+
+fn cards(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
+    let counts = detail.summary.runs;
+    let over = counts.total() - counts.unfinished();
+    let statuses = [
+        (counts.running, "running"),
+        (counts.paused, "paused"),
+        (counts.cancelling, "being cancelled"),
+        (counts.completed, "completed"),
+        (counts.failed, "failed"),
+        (counts.cancelled, "cancelled"),
+    ];
+    let statuses: Vec<String> =
+        statuses.iter().filter(|(n, _)| *n > 0).map(|(n, name)| format!("{} {name}", count(*n))).collect();
+    let progress = view! { {meter::meter(over, 0, counts.total(), "runs that are over")}{statuses.join(", ")} };
+    let best = detail
+        .runs
+        .iter()
+        .filter_map(|run| Some((run, run.digest.best_speedup?)))
+        .max_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
+    let (best_figure, best_beside) = best.map_or_else(
+        || ("none yet".to_owned(), "no attempt was timed".to_owned()),
+        |(run, interval)| {
+            let confirmed = if run.digest.best_confirmed { "" } else { ", not confirmed" };
+            (format!("{:.2}×", interval.estimate), format!("{}: {}{confirmed}", run.digest.task, speedup(interval)))
+        },
+    );
+    let attempts: u64 = detail.runs.iter().map(|run| u64::from(run.digest.attempts)).sum();
+    let solved = detail.runs.iter().filter(|run| run.digest.best_attempt.is_some()).count();
+    let (time_label, time, time_beside) = time_left(detail, now);
+    view! {
+        <div class="cards">
+            {card("Runs over", format!("{} of {}", count(over), count(counts.total())), progress)}
+            {card("Best speedup", best_figure, best_beside)}
+            {card("Attempts", count(attempts), format!("{solved} of {} with a right program", counted(counts.total(), "task", "tasks")))}
+            {card(time_label, time, time_beside)}
+        </div>
+    }
+}
+
+/// How long it took, or how long it will take at the pace so far.
+fn time_left(detail: &CampaignDetail, now: TimestampMs) -> (&'static str, String, String) {
+    let counts = detail.summary.runs;
+    let began = detail.summary.created_at;
+    let (unfinished, over) = (counts.unfinished(), counts.total() - counts.unfinished());
+    if unfinished == 0 {
+        let end = detail.runs.iter().filter_map(|run| run.finished_at).max().unwrap_or(began);
+        return ("Took", milliseconds(end.since_ms(began)), "from creation to the end of the last run".to_owned());
+    }
+    let passed_ms = now.since_ms(began);
+    if over == 0 {
+        return ("Time left", "not known".to_owned(), format!("no run is over after {}", milliseconds(passed_ms)));
+    }
+    let left_ms = passed_ms / over.max(1) * unfinished;
+    (
+        "Time left",
+        format!("about {}", milliseconds(left_ms)),
+        format!("at the pace so far, after {}", milliseconds(passed_ms)),
+    )
+}
+
+/// What was asked for when it was created.
+fn asked_for(detail: &CampaignDetail) -> impl IntoView + use<> {
+    let spec = &detail.spec;
+    let goal = &spec.goal;
+    let number = |value: Option<u32>| value.map(|value| value.to_string());
+    let list = |names: Vec<String>| (!names.is_empty()).then(|| names.join(", "));
+    let facts: Vec<(&'static str, Option<String>)> = vec![
+        ("Strategy", Some(spec.strategy.clone())),
+        ("Target speedup", goal.target_speedup.map(|target| format!("{target}×"))),
+        ("Most attempts per run", number(goal.max_attempts)),
+        ("Most new plans per run", number(goal.max_replans)),
+        ("Candidates of a round", number(goal.candidates_per_round)),
+        ("Least gain", goal.min_gain.map(|gain| format!("{:.1} %", gain * 100.0))),
+        ("Window", spec.schedule.as_ref().map(|schedule| format!("{} {}", schedule.window, schedule.time_zone))),
+        ("Priority", Some(detail.summary.priority.to_string())),
+        ("Weight", Some(detail.summary.weight.to_string())),
+        ("Waits for a person at", list(spec.gates.iter().map(|gate| words(gate.as_str())).collect())),
+        ("Machines with the labels", list(spec.labels.iter().map(|label| label.as_str().to_owned()).collect())),
+        ("Notes", Some(if spec.knowledge.notes { "given" } else { "not given" }.to_owned())),
+        ("Lessons of other runs", Some(if spec.knowledge.lessons { "given" } else { "not given" }.to_owned())),
+    ];
+    let entries = facts
+        .into_iter()
+        .filter_map(|(name, value)| Some(view! { <dt>{name}</dt><dd>{value?}</dd> }))
+        .collect::<Vec<_>>();
+    view! { <details><summary>"What was asked for"</summary><dl>{entries}</dl></details> }
 }

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::machine::{MachineFacts, SandboxReport};
+use nightshift_protocol::machine::{ComputeMode, MachineFacts, SandboxReport};
 
 use crate::chart::{Unit, float_u64, show};
 use crate::markup::{Markup, visible};
@@ -144,7 +144,9 @@ pub(crate) fn verbatim(text: &str, most_bytes: usize) -> AnyView {
     let mut out = Markup::new();
     out.tag("pre").with("class", "verbatim").with("tabindex", "0").text(shown);
     if rest > 0 {
-        out.tag("p").with("class", "quiet").text(&format!("{rest} more bytes are not shown: download it to read them."));
+        out.tag("p")
+            .with("class", "quiet")
+            .text(&format!("{rest} more bytes are not shown: download it to read them."));
     }
     out.block("text")
 }
@@ -174,9 +176,9 @@ pub(crate) fn sections(sections: Vec<Section>) -> AnyView {
     let bodies = sections
         .into_iter()
         .map(|section| {
-            let heading = format!("{}-title", section.id);
+            let (heading, labelled_by) = (format!("{}-title", section.id), format!("{}-title", section.id));
             view! {
-                <section id=section.id aria-labelledby=heading.clone()>
+                <section id=section.id aria-labelledby=labelled_by>
                     <h2 id=heading>{section.title}</h2>
                     {section.content}
                 </section>
@@ -239,6 +241,14 @@ pub(crate) fn isolation(report: &SandboxReport) -> AnyView {
     view! { {sums}{means} }.into_any()
 }
 
+fn compute_mode(mode: ComputeMode) -> &'static str {
+    match mode {
+        ComputeMode::Shared => "shared",
+        ComputeMode::ExclusiveProcess => "one process at a time",
+        ComputeMode::Prohibited => "prohibited",
+    }
+}
+
 /// The machine that something ran on.
 pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
     let compiler = |toolchain: &Option<nightshift_protocol::machine::Toolchain>| {
@@ -271,7 +281,9 @@ pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
                 Cell::Code(gpu.uuid.clone()),
                 gpu.compute_capability.to_string().into(),
                 Cell::Number(bytes(gpu.memory_bytes)),
-                Cell::Number(gpu.memory_bytes_per_s.map_or_else(String::new, |rate| show(float_u64(rate), Unit::BytesPerS))),
+                Cell::Number(
+                    gpu.memory_bytes_per_s.map_or_else(String::new, |rate| show(float_u64(rate), Unit::BytesPerS)),
+                ),
                 Cell::Number(gpu.l2_bytes.map_or_else(String::new, bytes)),
                 Cell::Number(gpu.multiprocessors.map_or_else(String::new, |count| count.to_string())),
                 Cell::Number(megahertz(gpu.sm_clock_max_mhz)),
@@ -279,7 +291,7 @@ pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
                 Cell::Number(gpu.power_limit_w.map_or_else(String::new, |watts| format!("{watts} W"))),
                 errors.into(),
                 format!("{}, CUDA {}", gpu.driver_version, gpu.cuda_driver_version).into(),
-                gpu.compute_mode.map(|mode| words(&format!("{mode:?}").to_lowercase())).into(),
+                gpu.compute_mode.map_or("", compute_mode).into(),
                 gpu.persistence.map(|on| if on { "on" } else { "off" }.to_owned()).into(),
                 Cell::Quiet(places.into_iter().flatten().collect::<Vec<_>>().join(", ")),
             ]
@@ -287,8 +299,21 @@ pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
         .collect();
     let gpus = table(
         &[
-            "GPU", "Name of the device", "Capability", "Memory", "Bandwidth", "L2", "Multiprocessors", "Clock", "Memory clock",
-            "Power limit", "Error correction", "Driver", "Compute mode", "Persistence", "Place",
+            "GPU",
+            "Name of the device",
+            "Capability",
+            "Memory",
+            "Bandwidth",
+            "L2",
+            "Multiprocessors",
+            "Clock",
+            "Memory clock",
+            "Power limit",
+            "Error correction",
+            "Driver",
+            "Compute mode",
+            "Persistence",
+            "Place",
         ],
         &rows,
     );

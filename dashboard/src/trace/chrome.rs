@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn steps_are_a_trace_of_their_workers() {
         let step: StepView = serde_json::from_value(json!({
-            "id": format!("step_{}", "0".repeat(32)), "run": format!("run_{}", "0".repeat(32)), "key": "subtask1/attempt1/build",
+            "id": format!("stp_{}", "0".repeat(32)), "run": format!("run_{}", "0".repeat(32)), "key": "subtask1/attempt1/build",
             "kind": "build", "status": "completed", "tries": 1, "epoch": 1, "worker": null, "scheduled_at": 1_000,
             "started_at": 2_000, "finished_at": 3_500, "failure": null, "waiting_for": null,
         }))

@@ -45,8 +45,8 @@ impl Sources {
     pub(super) fn digest(&self) -> Result<String> {
         let mut lines = Vec::new();
         for file in &self.files {
-            let content = std::fs::read(root().join(file)).with_context(|| format!("{file} is gone"))?;
-            lines.push(format!("{file} {}", sha256(&content)));
+            let content = std::fs::read_to_string(root().join(file)).with_context(|| format!("{file} is gone"))?;
+            lines.push(format!("{file} {}", sha256(shared(&content).as_bytes())));
         }
         let lock = table("Cargo.lock")?;
         let locked = lock.get("package").and_then(Value::as_array).context("Cargo.lock lists no packages")?;
@@ -56,6 +56,21 @@ impl Sources {
         lines.extend(settings()?);
         Ok(sha256(lines.join("\n").as_bytes()))
     }
+}
+
+/// A source without the items of one line that only the server compiles: modules of pages come and go.
+fn shared(content: &str) -> String {
+    let mut kept = Vec::new();
+    let mut lines = content.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_servers = line.trim() == "#[cfg(feature = \"ssr\")]";
+        if is_servers && lines.peek().is_some_and(|next| next.trim_end().ends_with(';')) {
+            lines.next();
+        } else {
+            kept.push(line);
+        }
+    }
+    kept.join("\n")
 }
 
 /// The files of a list as compilers write it for `make`: `target: one two\ with\ space`.
@@ -145,6 +160,15 @@ mod tests {
         let text = "/t/a.wasm: /w/src/lib.rs /w/src/with\\ space.rs\n\n/w/src/lib.rs:\n";
         assert_eq!(dependencies(text), ["/w/src/lib.rs", "/w/src/with space.rs"]);
         assert!(dependencies("").is_empty());
+    }
+
+    #[test]
+    fn what_only_the_server_compiles_does_not_count() {
+        let one = "mod a;\n#[cfg(feature = \"ssr\")]\nmod b;\nmod c;\n";
+        let other = "mod a;\n#[cfg(feature = \"ssr\")]\nmod other;\n#[cfg(feature = \"ssr\")]\nuse x;\nmod c;";
+        assert_eq!(shared(one), shared(other));
+        let long = "#[cfg(feature = \"ssr\")]\nfn f() {\n}\n";
+        assert_eq!(shared(long), long.trim_end());
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! What the page of an attempt needs beside the run's own record: texts, the trace, scores. What is gone is said to be
+//! gone; the rest of the page is shown all the same.
+
+use futures::future::{join, join_all};
+use nightshift_client::{Client, ClientError};
+use nightshift_protocol::api::{RunDetail, StepView};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::score::AttemptScore;
+use nightshift_protocol::task::TaskBundle;
+
+use super::look::{Against, Look};
+use crate::trace::{Trace, TraceError};
+
+/// Most model calls whose texts are read for one page.
+const MAX_CALLS: usize = 40;
+
+/// A text that was stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// There never was one.
+    #[default]
+    Never,
+    /// Here it is.
+    Here(String),
+    /// It cannot be had: why.
+    Gone(String),
+}
+
+impl Stored {
+    /// The text, when it is here.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Here(text) => Some(text),
+            Self::Never | Self::Gone(_) => None,
+        }
+    }
+}
+
+/// Why there is no trace to draw.
+#[derive(Debug)]
+pub(crate) enum NoTrace {
+    /// No profiler wrote one.
+    Never,
+    /// It cannot be had.
+    Gone(String),
+    /// It cannot be read.
+    Unreadable(TraceError),
+}
+
+/// What is known beside the run's record.
+#[derive(Debug)]
+pub(crate) struct Material {
+    /// The attempt's source.
+    pub(crate) source: Stored,
+    /// Name and source of what it is compared with.
+    pub(crate) other: Option<(String, Stored)>,
+    /// The compiler's output.
+    pub(crate) build_log: Stored,
+    /// The sanitizers' output.
+    pub(crate) sanitizer_log: Stored,
+    /// Prompt and reply of each call, in the order of the calls.
+    pub(crate) calls: Vec<(Stored, Stored)>,
+    /// What ran when.
+    pub(crate) trace: Result<Trace, NoTrace>,
+    /// Scores that were computed later.
+    pub(crate) scores: Vec<AttemptScore>,
+    /// The attempt's steps.
+    pub(crate) steps: Vec<StepView>,
+}
+
+impl Default for Material {
+    fn default() -> Self {
+        Self {
+            source: Stored::Never,
+            other: None,
+            build_log: Stored::Never,
+            sanitizer_log: Stored::Never,
+            calls: Vec::new(),
+            trace: Err(NoTrace::Never),
+            scores: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+}
+
+impl Material {
+    /// Reads all of it, at once as far as that is possible.
+    pub(crate) async fn load(client: &Client, detail: &RunDetail, attempt: &Attempt, look: &Look) -> Self {
+        let log = attempt.build.as_ref().map(|build| &build.log);
+        let sanitizer_log = attempt.sanitize.as_ref().and_then(|report| report.log.as_ref());
+        let texts = join_all([attempt.source.as_ref(), log, sanitizer_log].map(|hash| text(client, hash)));
+        let calls = join_all(attempt.calls.iter().take(MAX_CALLS).map(|call| talk(client, call)));
+        let others = join(
+            join(task(client, &detail.view.task), trace(client, attempt)),
+            join(client.run_scores(&detail.summary.id), client.run_steps(&detail.summary.id)),
+        );
+        let ((texts, calls), ((task, trace), (scores, steps))) = join(join(texts, calls), others).await;
+        let [source, build_log, sanitizer_log] = <[Stored; 3]>::try_from(texts).unwrap_or_default();
+        let other = match look.against {
+            Some(against) => other(client, detail, attempt, against, task.as_ref()).await,
+            None => None,
+        };
+        let scores = scores.map(|scores| scores.scores).unwrap_or_default();
+        let ours = format!("/attempt{}/", attempt.number);
+        let steps = steps.unwrap_or_default();
+        Self {
+            source,
+            other,
+            build_log,
+            sanitizer_log,
+            calls,
+            trace,
+            scores: scores.into_iter().filter(|score| score.attempt == attempt.number).collect(),
+            steps: steps.into_iter().filter(|step| step.key.contains(&ours)).collect(),
+        }
+    }
+}
+
+/// A stored text.
+pub(crate) async fn text(client: &Client, hash: Option<&ArtifactHash>) -> Stored {
+    let Some(hash) = hash else { return Stored::Never };
+    match client.get_artifact(hash).await {
+        Ok(bytes) => Stored::Here(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) => Stored::Gone(why(&error)),
+    }
+}
+
+fn why(error: &ClientError) -> String {
+    format!("{error} ({})", error.code())
+}
+
+async fn talk(client: &Client, call: &ModelCallSummary) -> (Stored, Stored) {
+    join(text(client, Some(&call.prompt)), text(client, Some(&call.reply))).await
+}
+
+async fn task(client: &Client, hash: &ArtifactHash) -> Option<TaskBundle> {
+    let bytes = client.get_artifact(hash).await.ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+async fn trace(client: &Client, attempt: &Attempt) -> Result<Trace, NoTrace> {
+    let hash = attempt.profile.as_ref().and_then(|profile| profile.trace.as_ref()).ok_or(NoTrace::Never)?;
+    let bytes = client.get_artifact(hash).await.map_err(|error| NoTrace::Gone(why(&error)))?;
+    Trace::read(&bytes).map_err(NoTrace::Unreadable)
+}
+
+async fn other(
+    client: &Client,
+    detail: &RunDetail,
+    attempt: &Attempt,
+    against: Against,
+    task: Option<&TaskBundle>,
+) -> Option<(String, Stored)> {
+    if against == Against::Baseline {
+        let source = task.map(|task| Stored::Here(task.reference_source.clone()));
+        return Some((
+            "the baseline".to_owned(),
+            source.unwrap_or_else(|| Stored::Gone("the task cannot be read".to_owned())),
+        ));
+    }
+    let other = against.find(detail, attempt)?;
+    Some((format!("attempt {}", other.number), text(client, other.source.as_ref()).await))
+}

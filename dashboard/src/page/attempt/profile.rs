@@ -1,0 +1,237 @@
+//! Why it is as fast as it is: tools and what they lacked, what bounds it, what ran when.
+
+use leptos::prelude::*;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::profile::{BoundBy, KernelTime, Profile, TierPurpose, TierReport, Timeline, Times};
+
+use super::look::Look;
+use super::material::{Material, NoTrace};
+use super::program::chip;
+use crate::chart::{Bar, Caption, Unit, Zoom, bars, float_u64, show, timeline};
+use crate::page::parts::{Cell, bytes, facts, milliseconds, nanoseconds, sentences, table, words};
+use crate::trace::Trace;
+
+/// The section; none without a profile.
+pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
+    let profile = attempt.profile.as_ref()?;
+    let tiers = tiers(profile);
+    let by = profile.bound.as_ref().map(bound);
+    let ran = profile.timeline.as_ref().map(ran);
+    let drawn = traced(profile, material, look);
+    Some(view! { {tiers}{by}{drawn}{ran} }.into_any())
+}
+
+fn tiers(profile: &Profile) -> AnyView {
+    let rows: Vec<Vec<Cell>> = profile.tiers.iter().map(tier).collect();
+    let tools = table(&["For", "Tool", "Version", "Used", "What it lacks", "What to do", "Took"], &rows);
+    let missing = (rows.is_empty() && !profile.missing.is_empty()).then(|| sentences(&profile.missing));
+    view! { <p>"Tier: "<code>{profile.tier.clone()}</code></p>{tools}{missing} }.into_any()
+}
+
+fn tier(tier: &TierReport) -> Vec<Cell> {
+    let purpose = match tier.purpose {
+        TierPurpose::Timeline => "what ran when",
+        TierPurpose::Kernels => "what limits a kernel",
+        TierPurpose::Code => "what the compiler made of it",
+        TierPurpose::Roofline => "how far from the peaks",
+    };
+    let (class, used) = if tier.used { ("good", "used") } else { ("busy", "not used") };
+    let lacks = [tier.reason.clone(), tier.code.as_ref().map(|code| format!("({code})"))];
+    vec![
+        purpose.into(),
+        words(&tier.tool).into(),
+        tier.version.clone().into(),
+        Cell::Tag(class.to_owned(), used.to_owned()),
+        lacks.into_iter().flatten().collect::<Vec<_>>().join(" ").into(),
+        Cell::Quiet(tier.remedy.clone().unwrap_or_default()),
+        Cell::Number(tier.wall_ms.map_or_else(String::new, |ms| milliseconds(float_u64(ms)))),
+    ]
+}
+
+/// What bounds it, with the numbers that say so.
+pub(crate) fn bound(by: &BoundBy) -> AnyView {
+    let name = by.bound.map_or("not decided", |bound| bound.as_str());
+    view! { <p>"Bound by "<strong>{name}</strong></p>{sentences(&by.evidence)} }.into_any()
+}
+
+/// The timeline of the trace, with its ways to other parts of it.
+fn traced(profile: &Profile, material: &Material, look: &Look) -> AnyView {
+    let trace = match &material.trace {
+        Ok(trace) => trace,
+        Err(NoTrace::Never) if profile.timeline.is_none() => return ().into_any(),
+        Err(NoTrace::Never) => return view! { <p class="empty">"No trace was kept of this profile."</p> }.into_any(),
+        Err(NoTrace::Gone(why)) => {
+            return view! { <p class="empty">{format!("The trace cannot be had: {why}")}</p> }.into_any();
+        }
+        Err(NoTrace::Unreadable(error)) => return view! { <p class="empty">{error.to_string()}</p> }.into_any(),
+    };
+    let zoom = Zoom::of(trace.end_us(), look.window_us.0, look.window_us.1);
+    let ways = [
+        ("All of it", Zoom::of(trace.end_us(), None, None), zoom.is_whole()),
+        ("Closer", zoom.wider(0.5), false),
+        ("Wider", zoom.wider(2.0), false),
+        ("Earlier", zoom.moved(-0.5), false),
+        ("Later", zoom.moved(0.5), false),
+    ];
+    let ways = ways
+        .map(|(words, to, is_current)| chip(look.zoomed(to).href("timeline"), words.to_owned(), is_current))
+        .into_iter()
+        .collect::<Vec<_>>();
+    let caption =
+        Caption::new("Timeline", "What ran when: hosts above, the device below. Gaps of the device are hatched.");
+    let drawn = timeline(&caption, trace, zoom, &|zoom| look.zoomed(zoom).href("timeline")).view();
+    let list = pieces(trace, zoom);
+    view! { <div id="timeline"><ul class="chips look">{ways}</ul>{drawn}{list}</div> }.into_any()
+}
+
+/// The longest pieces of the part that is looked at.
+fn pieces(trace: &Trace, zoom: Zoom) -> AnyView {
+    let mut spans: Vec<(&str, &crate::trace::Span)> = trace
+        .rows
+        .iter()
+        .flat_map(|row| row.spans.iter().map(|span| (row.name.as_str(), span)))
+        .filter(|(_, span)| span.end_us() >= zoom.from_us && span.begin_us <= zoom.to_us)
+        .collect();
+    spans.sort_by(|a, b| b.1.duration_us.total_cmp(&a.1.duration_us));
+    let rows: Vec<Vec<Cell>> = spans
+        .into_iter()
+        .take(40)
+        .map(|(row, span)| {
+            let time = |us: f64| Cell::Number(show(us * 1e3, Unit::Nanoseconds));
+            vec![row.into(), Cell::Code(span.name.clone()), time(span.begin_us), time(span.duration_us)]
+        })
+        .collect();
+    crate::page::parts::folded("The longest pieces in it", table(&["Row", "What", "Begins at", "Takes"], &rows))
+}
+
+/// The sums of the timeline.
+fn ran(timeline: &Timeline) -> AnyView {
+    let calls = u64::from(timeline.calls.max(1));
+    let share = |part: u64| show(float_u64(part) / float_u64(timeline.span_ns.max(1)), Unit::Share);
+    let sums = facts(vec![
+        ("Calls of the program", timeline.calls.to_string().into()),
+        ("One call, with the work it began", nanoseconds(timeline.span_ns / calls).into()),
+        ("All calls", nanoseconds(timeline.span_ns).into()),
+        ("Device at work", format!("{}, {}", nanoseconds(timeline.busy_ns), share(timeline.busy_ns)).into()),
+        ("At more than one thing", nanoseconds(timeline.overlap_ns).into()),
+        ("The host alone", show(timeline.host_share, Unit::Share).into()),
+        ("Launching, on the host", often(&timeline.launches.host).into()),
+        ("From launch to begin", often(&timeline.launches.until_start).into()),
+        ("Graphs launched", timeline.launches.graphs.to_string().into()),
+        ("Pauses within a call", often(&timeline.gaps.between).into()),
+        ("Before the first work", often(&timeline.gaps.before_first).into()),
+    ]);
+    let drawn: Vec<Bar> = timeline
+        .kernels
+        .iter()
+        .take(24)
+        .map(|kernel| Bar {
+            name: kernel.name.clone(),
+            value: float_u64(kernel.times.total_ns),
+            class: "kernels",
+            note: format!("({})", show(kernel.share, Unit::Share)),
+        })
+        .collect();
+    let caption =
+        Caption::new("Kernels by their time", "All launches together, with the share of the time of all kernels.");
+    let drawn = (!drawn.is_empty()).then(|| bars(&caption, Unit::Nanoseconds, &drawn).view());
+    let kernels: Vec<Vec<Cell>> = timeline.kernels.iter().map(kernel).collect();
+    let head = [
+        "Kernel",
+        "Share",
+        "Launches",
+        "Together",
+        "Each",
+        "Shortest",
+        "Longest",
+        "Grid",
+        "Block",
+        "Registers",
+        "Shared memory",
+    ];
+    let kernels = table(&head, &kernels);
+    let left_out = (timeline.kernels_left_out > 0)
+        .then(|| view! { <p class="quiet">{timeline.kernels_left_out}" more kernels did not fit into the list."</p> });
+    view! {
+        <h3 id="kernels">"Kernels"</h3>
+        {drawn}{kernels}{left_out}
+        <h3>"Device and host"</h3>
+        {sums}{copies(timeline)}{apis(timeline)}{streams(timeline)}
+    }
+    .into_any()
+}
+
+fn kernel(kernel: &KernelTime) -> Vec<Cell> {
+    let extents = |extents: [u64; 3]| extents.map(|extent| extent.to_string()).join("×");
+    let mut cells = vec![Cell::Code(kernel.name.clone()), Cell::Number(show(kernel.share, Unit::Share))];
+    cells.extend(times(&kernel.times));
+    cells.extend([
+        extents(kernel.grid).into(),
+        extents(kernel.block).into(),
+        Cell::Number(kernel.registers_per_thread.to_string()),
+        Cell::Number(bytes(kernel.shared_bytes)),
+    ]);
+    cells
+}
+
+fn times(times: &Times) -> [Cell; 5] {
+    let time = |ns: u64| Cell::Number(nanoseconds(ns));
+    [
+        Cell::Number(times.count.to_string()),
+        time(times.total_ns),
+        time(times.mean_ns()),
+        time(times.min_ns),
+        time(times.max_ns),
+    ]
+}
+
+fn often(times: &Times) -> String {
+    if times.count == 0 {
+        return String::new();
+    }
+    let (mean, longest) = (nanoseconds(times.mean_ns()), nanoseconds(times.max_ns));
+    format!("{} times, {mean} each, {longest} at most, {} together", times.count, nanoseconds(times.total_ns))
+}
+
+fn copies(timeline: &Timeline) -> AnyView {
+    let rows: Vec<Vec<Cell>> = timeline
+        .copies
+        .iter()
+        .chain(&timeline.memsets)
+        .map(|copy| {
+            let mut cells = vec![words(copy.direction.as_str()).into(), Cell::Number(bytes(copy.bytes))];
+            cells.extend(times(&copy.times));
+            cells
+        })
+        .collect();
+    table(&["Copies", "Bytes", "Number", "Together", "Each", "Shortest", "Longest"], &rows)
+}
+
+fn apis(timeline: &Timeline) -> AnyView {
+    let rows: Vec<Vec<Cell>> = timeline
+        .api
+        .iter()
+        .map(|api| {
+            let mut cells = vec![Cell::Code(api.name.clone())];
+            cells.extend(times(&api.times));
+            cells
+        })
+        .collect();
+    table(&["CUDA call of the host", "Number", "Together", "Each", "Shortest", "Longest"], &rows)
+}
+
+fn streams(timeline: &Timeline) -> AnyView {
+    let rows: Vec<Vec<Cell>> = timeline
+        .streams
+        .iter()
+        .map(|stream| {
+            vec![
+                Cell::Number(stream.stream.to_string()),
+                Cell::Number(stream.kernels.to_string()),
+                Cell::Number(stream.copies.to_string()),
+                Cell::Number(nanoseconds(stream.busy_ns)),
+            ]
+        })
+        .collect();
+    table(&["Stream", "Kernels", "Copies", "At work"], &rows)
+}

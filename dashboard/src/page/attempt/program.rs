@@ -1,0 +1,152 @@
+//! The source, and what differs between it and others.
+
+use std::sync::Arc;
+
+use leptos::prelude::*;
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::verdict::Severity;
+
+use super::look::{Against, Look};
+use super::material::{Material, Stored};
+use super::verdict::severity;
+use crate::page::parts::{artifact_href, folded};
+use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
+
+/// Most attempts that can be chosen from a list.
+const MAX_CHOICES: usize = 500;
+
+/// The section.
+pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> AnyView {
+    let Some(source) = material.source.text() else {
+        let why = match &material.source {
+            Stored::Gone(why) => format!("The source cannot be shown: {why}"),
+            Stored::Never | Stored::Here(_) => "The reply held no usable program.".to_owned(),
+        };
+        return view! { <p class="empty">{why}</p> }.into_any();
+    };
+    let language = Language::of_program(source);
+    let lines = highlighted(source, language);
+    let listed = listing(&lines, "L", &notes(attempt)).block("source");
+    let download = attempt.source.as_ref().map(|hash| {
+        view! { <a class="button" href=artifact_href(hash)>"Download"</a> }
+    });
+    let compared = look.against.map(|against| compared(material, &lines, against, look));
+    let program = if compared.is_some() { folded("The whole source", listed) } else { listed };
+    view! {
+        {navigation(detail, attempt, look)}
+        <p class="buttons">{download}<button type="button" data-copy="source-text">"Copy"</button></p>
+        {compared}
+        <div id="source-text">{program}</div>
+    }
+    .into_any()
+}
+
+/// What it can be compared with.
+fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
+    let best = detail.view.best_attempt.filter(|best| *best != attempt.number);
+    let offers = [
+        (Some(None), "Source".to_owned()),
+        (
+            attempt.parent.map(|_| Some(Against::Parent)),
+            format!("Against its parent, {}", attempt.parent.unwrap_or_default()),
+        ),
+        (best.map(|_| Some(Against::Best)), format!("Against the best, {}", best.unwrap_or_default())),
+        (Some(Some(Against::Baseline)), "Against the baseline".to_owned()),
+    ];
+    let links = offers
+        .into_iter()
+        .filter_map(|(against, words)| Some((against?, words)))
+        .map(|(against, words)| chip(look.compared(against).href("source"), words, look.against == against))
+        .collect::<Vec<_>>();
+    let layouts = look.against.is_some().then(|| {
+        [(DiffView::Inline, "One below the other"), (DiffView::Split, "Side by side")]
+            .map(|(view, words)| chip(look.laid_out(view).href("source"), words.to_owned(), look.view == view))
+            .into_iter()
+            .collect::<Vec<_>>()
+    });
+    let others = detail.view.attempts.iter().filter(|other| other.number != attempt.number && other.source.is_some());
+    let choices = others
+        .take(MAX_CHOICES)
+        .map(|other| {
+            let chosen = look.against == Some(Against::Attempt(other.number));
+            view! { <option value=other.number.to_string() selected=chosen>{format!("attempt {}", other.number)}</option> }
+        })
+        .collect::<Vec<_>>();
+    let any = (!choices.is_empty()).then(|| {
+        view! {
+            <form method="get" action="#source" class="filters">
+                <label>"Against any other"<select name="diff">{choices}</select></label>
+                <input type="hidden" name="view" value=look.view.as_str() />
+                <button type="submit">"Compare"</button>
+            </form>
+        }
+    });
+    view! { <div class="look"><ul class="chips">{links}</ul>{layouts.map(|layouts| view! { <ul class="chips">{layouts}</ul> })}{any}</div> }
+        .into_any()
+}
+
+/// A link to another look; the present one is marked.
+pub(super) fn chip(href: String, words: String, is_current: bool) -> AnyView {
+    view! { <li><a href=href aria-current=is_current.then_some("true")>{words}</a></li> }.into_any()
+}
+
+fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Against, look: &Look) -> AnyView {
+    let Some((name, other)) = &material.other else {
+        return view! { <p class="empty">{format!("There is no `{}` to compare it with.", against.name())}</p> }
+            .into_any();
+    };
+    let other = match other {
+        Stored::Here(text) => highlighted(text, Language::of_program(text)),
+        Stored::Gone(why) => {
+            return view! { <p class="empty">{format!("{name} cannot be shown: {why}")}</p> }.into_any();
+        }
+        Stored::Never => return view! { <p class="empty">{format!("{name} has no source.")}</p> }.into_any(),
+    };
+    let diff = Diff::of(other, Arc::clone(lines));
+    let words = if diff.is_same() {
+        format!("The source is the same as that of {name}.")
+    } else {
+        format!("From {name} to this one: {} lines added, {} removed.", diff.added, diff.removed)
+    };
+    let shown = diff_view(&diff, look.view).block("differences");
+    view! { <p>{words}</p>{shown} }.into_any()
+}
+
+/// What was said about single lines: by the rules, the compiler, the sanitizers.
+fn notes(attempt: &Attempt) -> Vec<LineNote> {
+    let mut notes: Vec<LineNote> = Vec::new();
+    let mut add = |line: Option<u32>, class: &'static str, words: String| {
+        if let Some(line) = line.filter(|line| *line > 0) {
+            notes.push(LineNote { line, class, words });
+        }
+    };
+    for finding in &attempt.findings {
+        let (class, _) = severity(finding.severity);
+        let class = if finding.severity == Severity::Note { "note" } else { class };
+        add(finding.line, class, format!("{}: {}", finding.code, finding.message));
+    }
+    if let Some(build) = &attempt.build {
+        for message in &build.messages {
+            let class = if message.severity == "error" { "problem" } else { "busy" };
+            add(Some(message.line), class, format!("{}: {}", message.severity, message.message));
+        }
+        for note in &build.report.missed_loops {
+            add(Some(note.line), "note", format!("not vectorized: {}", note.message));
+        }
+        for note in &build.report.vectorized_loops {
+            add(Some(note.line), "note", format!("vectorized: {}", note.message));
+        }
+    }
+    for run in attempt.sanitize.iter().flat_map(|report| &report.tools) {
+        for issue in &run.issues {
+            let class = if issue.is_error { "problem" } else { "busy" };
+            add(issue.line, class, format!("{}: {}, {} times", run.tool.as_str(), issue.kind, issue.count));
+        }
+    }
+    for tunable in &attempt.tunables {
+        let values = tunable.values.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        add(Some(tunable.line), "note", format!("tunable {}: {} of {values}", tunable.name, tunable.value));
+    }
+    notes
+}

@@ -1,0 +1,99 @@
+//! What models were asked and what they replied: prompts with the notes that were retrieved for them, tokens, price.
+
+use leptos::prelude::*;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
+
+use super::material::{Material, Stored};
+use crate::chart::float_u64;
+use crate::format::money;
+use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
+use crate::shell::model_label;
+
+/// Longest prompt or reply that is shown, in bytes.
+const MAX_TEXT_BYTES: usize = 96 << 10;
+/// Most text of all calls together, in bytes: what comes after it is a download.
+const MAX_TALK_BYTES: usize = 1 << 20;
+
+/// The section; none when nobody was asked.
+pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView> {
+    if attempt.calls.is_empty() {
+        return None;
+    }
+    let rows: Vec<Vec<Cell>> = attempt.calls.iter().map(row).collect();
+    let head = [
+        "Asked by",
+        "Model",
+        "Turn",
+        "Tokens in",
+        "Tokens out",
+        "Price",
+        "Took",
+        "Ended",
+        "Stood in for",
+        "Prompt",
+        "Reply",
+    ];
+    let summary = table(&head, &rows);
+    let mut room = MAX_TALK_BYTES;
+    let calls = attempt
+        .calls
+        .iter()
+        .enumerate()
+        .map(|(index, call)| {
+            let texts = material.calls.get(index);
+            let prompt = texts.map_or_else(|| ().into_any(), |(prompt, _)| said("Prompt", prompt, &mut room));
+            let reply = texts.map_or_else(|| ().into_any(), |(_, reply)| said("Reply", reply, &mut room));
+            let version = facts(vec![("Version of the prompt", Cell::Code(call.prompt_version.clone()))]);
+            view! {
+                <h3>{asked_by(call)}", turn "{call.turn}" "{model_label(&call.model, call.scripted)}</h3>
+                {version}{prompt}{reply}
+            }
+        })
+        .collect::<Vec<_>>();
+    let note = "Notes and lessons that were retrieved for a call stand in its prompt, as the model saw them.";
+    Some(view! { {summary}<p class="quiet">{note}</p>{calls} }.into_any())
+}
+
+fn asked_by(call: &ModelCallSummary) -> String {
+    call.role.map_or_else(|| "not recorded".to_owned(), |role| role.as_str().to_owned())
+}
+
+fn row(call: &ModelCallSummary) -> Vec<Cell> {
+    let tokens =
+        |count: Option<u64>| Cell::Number(count.map_or_else(|| "not known".to_owned(), |count| count.to_string()));
+    let ended = match call.stop {
+        StopCause::End => "the model was done",
+        StopCause::Length => "cut off at the limit of tokens",
+        StopCause::Refusal => "refused",
+        StopCause::Other => "something else",
+    };
+    let fell_back =
+        call.fell_back.iter().map(|fell| format!("{} ({})", fell.model, fell.code)).collect::<Vec<_>>().join(", ");
+    vec![
+        asked_by(call).into(),
+        call.model.clone().into(),
+        Cell::Number(call.turn.to_string()),
+        tokens(call.input_tokens),
+        tokens(call.output_tokens),
+        Cell::Number(call.price_microusd.map_or_else(|| "not known".to_owned(), money)),
+        Cell::Number(milliseconds(float_u64(call.latency_ms))),
+        ended.into(),
+        fell_back.into(),
+        artifact(&call.prompt),
+        artifact(&call.reply),
+    ]
+}
+
+fn said(what: &str, stored: &Stored, room: &mut usize) -> AnyView {
+    match stored {
+        Stored::Here(text) => {
+            let shown = MAX_TEXT_BYTES.min(*room);
+            *room = room.saturating_sub(text.len().min(shown));
+            let lines = text.lines().count();
+            folded(format!("{what}: {lines} lines, {} bytes", text.len()), verbatim(text, shown))
+        }
+        Stored::Gone(why) => sentences(&[format!("{what} cannot be shown: {why}")]),
+        Stored::Never => ().into_any(),
+    }
+}

@@ -1,0 +1,312 @@
+//! The page of an attempt, with a recorded one and with hostile ones.
+
+use nightshift_protocol::attempt_memory::{Candidate, Correction, Gain};
+use nightshift_protocol::profile::{KernelTime, Times};
+use nightshift_protocol::verdict::{Finding, Severity};
+
+use super::*;
+use crate::page::sample::Sample;
+use crate::trace::Trace;
+
+/// Largest page of an attempt, in bytes, before it is compressed.
+const MAX_PAGE_BYTES: usize = 6 << 20;
+
+fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Material {
+    let stored = |hash| sample.text(hash).map_or_else(|| Stored::Gone("not in the sample".to_owned()), Stored::Here);
+    Material {
+        source: attempt.source.as_ref().map_or(Stored::Never, stored),
+        other: against
+            .map(|other| (format!("attempt {}", other.number), other.source.as_ref().map_or(Stored::Never, stored))),
+        build_log: attempt.build.as_ref().map_or(Stored::Never, |build| stored(&build.log)),
+        calls: attempt.calls.iter().map(|call| (stored(&call.prompt), stored(&call.reply))).collect(),
+        trace: Ok(Sample::trace()),
+        steps: sample.steps.clone(),
+        ..Material::default()
+    }
+}
+
+fn html(sample: &Sample, attempt: &Attempt, material: &Material, look: &Look) -> String {
+    report::html(page(&sample.detail, attempt, material, look), None)
+}
+
+/// What stands between `<` and `>`; quoted values hold neither.
+fn tags(html: &str) -> impl Iterator<Item = &str> {
+    let body = html.split("<body").nth(1).unwrap_or_default();
+    body.split('<').skip(1).filter_map(|rest| rest.split('>').next())
+}
+
+/// The words of a page: its text without tags.
+fn spoken(html: &str) -> String {
+    let body = html.split("<body").nth(1).unwrap_or_default();
+    let mut text = String::new();
+    let mut in_tag = true;
+    for character in body.chars() {
+        match character {
+            '<' => in_tag = true,
+            '>' if in_tag => in_tag = false,
+            other if !in_tag => text.push(other),
+            _ => {}
+        }
+    }
+    text.replace("&amp;", "&")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&#39;", "'")
+        .replace("&#x27;", "'")
+}
+
+fn fourth(sample: &Sample) -> Attempt {
+    sample
+        .detail
+        .view
+        .attempts
+        .iter()
+        .find(|attempt| attempt.number == 4)
+        .cloned()
+        .unwrap_or_else(|| panic!("attempt 4"))
+}
+
+#[test]
+fn everything_that_is_known_about_an_attempt_is_on_its_page() {
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let words = spoken(&html);
+    let parts = [
+        "1.51× (1.48 to 1.55) at 95 % confidence",
+        "Numerically correct",
+        "interleaved pairs",
+        "Hold the row in registers",
+        "softmax_in_registers(const float4 *, float4 *, long, int)",
+        "_Z20softmax_in_registersPK6float4PS_li",
+        "compute_90a",
+        "Bound by launch",
+        "long scoreboard",
+        "38 °C",
+        "NVIDIA H200",
+        "GPU-ed128917",
+        "the subtask is about the heaviest operator",
+        "Stores that bypass the cache",
+        "the Verifier sees nothing more to gain",
+        "You are the Coder",
+        "no capabilities",
+        "memcheck",
+        "48.4 %",
+        "tensor cores, 16 bit",
+        "2.448",
+    ];
+    for part in parts {
+        assert!(words.contains(part), "{part} is missing");
+    }
+    for anchor in [
+        "verdict",
+        "source",
+        "timing",
+        "checks",
+        "build",
+        "profile",
+        "timeline",
+        "counters",
+        "roofline",
+        "rubric",
+        "conversation",
+        "artifacts",
+    ] {
+        assert!(html.contains(&format!("id=\"{anchor}\"")), "{anchor}");
+    }
+    assert!(html.len() < MAX_PAGE_BYTES, "{}", html.len());
+}
+
+/// Every text and number in the stored form of an attempt is somewhere on its page, in one form or another.
+#[test]
+fn no_text_of_an_attempt_is_left_out() {
+    fn texts(value: &serde_json::Value, path: &str, found: &mut Vec<(String, String)>) {
+        match value {
+            serde_json::Value::String(text) => found.push((path.to_owned(), text.clone())),
+            serde_json::Value::Array(items) => items.iter().for_each(|item| texts(item, path, found)),
+            serde_json::Value::Object(fields) => {
+                fields.iter().for_each(|(name, field)| texts(field, &format!("{path}.{name}"), found));
+            }
+            _ => {}
+        }
+    }
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let words = format!("{} {html}", spoken(&html));
+    let mut found = Vec::new();
+    texts(&serde_json::to_value(&attempt).unwrap_or_default(), "", &mut found);
+    assert!(found.len() > 300, "{}", found.len());
+    // Names that pages say in words of their own, and what only machines need.
+    let said_otherwise = [
+        "pass",
+        "finished",
+        "clean",
+        "from_scratch",
+        "rule",
+        "end",
+        "timeline",
+        "kernels",
+        "code",
+        "roofline",
+        "rated",
+        "shared",
+    ];
+    let missing: Vec<_> = found
+        .into_iter()
+        .filter(|(path, text)| {
+            let shown = crate::page::parts::words(text);
+            let is_shown = words.contains(text.as_str()) || words.contains(&shown);
+            let is_of_the_compilers = path.contains("machine.cpp_toolchain") || path.contains("machine.cuda_toolchain");
+            !is_shown && !said_otherwise.contains(&text.as_str()) && !is_of_the_compilers
+        })
+        .collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn the_source_is_compared_with_what_the_address_names() {
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    let parent = sample.detail.view.attempts.iter().find(|other| Some(other.number) == attempt.parent);
+    for (view, class) in [("inline", "diff inline"), ("split", "diff split")] {
+        let look = Look::of(&[("diff".to_owned(), "parent".to_owned()), ("view".to_owned(), view.to_owned())]);
+        let html = html(&sample, &attempt, &material(&sample, &attempt, parent), &look);
+        assert!(html.contains(class), "{view}");
+        assert!(spoken(&html).contains("From attempt 3 to this one:"));
+    }
+    let look = Look::of(&[("diff".to_owned(), "99".to_owned())]);
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &look);
+    assert!(spoken(&html).contains("There is no `99` to compare it with."));
+}
+
+#[test]
+fn counters_are_held_against_a_pinned_attempt() {
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    let look = Look::of(&[("pin".to_owned(), "3".to_owned())]);
+    let words = spoken(&html(&sample, &attempt, &material(&sample, &attempt, None), &look));
+    assert!(words.contains("Difference") && words.contains("which is pinned"), "{words}");
+}
+
+#[test]
+fn what_is_gone_is_said_to_be_gone() {
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    let gone = || Stored::Gone("it was pruned (artifact.not_found)".to_owned());
+    let material = Material {
+        source: gone(),
+        build_log: gone(),
+        calls: attempt.calls.iter().map(|_| (gone(), gone())).collect(),
+        trace: Err(material::NoTrace::Gone("it was pruned".to_owned())),
+        ..Material::default()
+    };
+    let words = spoken(&html(&sample, &attempt, &material, &Look::default()));
+    assert!(words.contains("The source cannot be shown: it was pruned"), "{words}");
+    assert!(words.contains("Prompt cannot be shown") && words.contains("The trace cannot be had"));
+}
+
+#[test]
+fn attempts_that_failed_early_have_a_page_too() {
+    let sample = Sample::read();
+    for attempt in &sample.detail.view.attempts {
+        let bare =
+            Attempt { build: None, check: None, measurement: None, profile: None, rubric: None, ..attempt.clone() };
+        let words = spoken(&html(&sample, &bare, &Material::default(), &Look::default()));
+        assert!(words.contains("it was not timed") || words.contains("confirmed"), "{words}");
+    }
+}
+
+/// What somebody could write who wants to take over a page.
+const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onload=\"alert(1) \u{202e}evil\u{0}\u{1b}[31m&lt;";
+
+#[test]
+fn hostile_texts_stay_texts_everywhere() {
+    let sample = Sample::read();
+    let mut detail = sample.detail.clone();
+    detail.summary.digest.task = HOSTILE.to_owned();
+    let mut attempt = fourth(&sample);
+    attempt.findings = vec![Finding {
+        code: HOSTILE.to_owned(),
+        severity: Severity::Violation,
+        message: HOSTILE.to_owned(),
+        line: Some(2),
+    }];
+    attempt.correction = Some(Correction {
+        critical_issue: HOSTILE.to_owned(),
+        why_it_matters: HOSTILE.to_owned(),
+        minimal_fix: HOSTILE.to_owned(),
+    });
+    attempt.gain = Some(Gain { over: 3, expected: Some(f64::NAN), measured: f64::INFINITY });
+    attempt.candidate = Some(Candidate { number: 1, of: 4, group: Some(1) });
+    if let Some(modification) = &mut attempt.modification {
+        modification.text = HOSTILE.to_owned();
+    }
+    if let Some(check) = &mut attempt.check {
+        check.printed = HOSTILE.to_owned();
+    }
+    if let Some(profile) = &mut attempt.profile {
+        profile.kernels.iter_mut().for_each(|kernel| kernel.name = HOSTILE.to_owned());
+        profile.tiers.iter_mut().for_each(|tier| tier.reason = Some(HOSTILE.to_owned()));
+    }
+    let texts = || Stored::Here(format!("{HOSTILE}\n{HOSTILE}\n"));
+    let material = Material {
+        source: texts(),
+        other: Some((HOSTILE.to_owned(), texts())),
+        build_log: texts(),
+        calls: attempt.calls.iter().map(|_| (texts(), texts())).collect(),
+        trace: Trace::read(&hostile_trace()).map_err(material::NoTrace::Unreadable),
+        ..Material::default()
+    };
+    let look = Look::of(&[("diff".to_owned(), "baseline".to_owned())]);
+    let html = report::html(page(&detail, &attempt, &material, &look), None);
+    for tag in tags(&html) {
+        assert!(!tag.starts_with("script") && !tag.starts_with("img"), "{tag}");
+        // What stands outside of the quotes of a tag are names of ours.
+        let names: String = tag.split('"').step_by(2).collect();
+        assert!(!names.contains("alert") && !names.contains("onload"), "{tag}");
+    }
+    assert!(!html.contains('\u{0}') && !html.contains('\u{1b}'), "control characters are shown as symbols");
+    assert!(html.contains("[U+202E]evil"));
+}
+
+fn hostile_trace() -> Vec<u8> {
+    let event =
+        serde_json::json!({ "ph": "X", "name": HOSTILE, "cat": "kernel", "pid": 2, "tid": 7, "ts": 1.0, "dur": 2.0 });
+    serde_json::json!({ "traceEvents": [event] }).to_string().into_bytes()
+}
+
+#[test]
+fn ten_thousand_kernels_and_a_line_of_ten_megabytes_are_a_bounded_page() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    let times = Times { count: 3, total_ns: 30, min_ns: 1, max_ns: 20 };
+    if let Some(profile) = &mut attempt.profile {
+        let kernel = profile.kernels.first().cloned().unwrap_or_default();
+        profile.kernels = vec![kernel; 10_000];
+        if let Some(timeline) = &mut profile.timeline {
+            timeline.kernels = (0..10_000)
+                .map(|n| KernelTime { name: format!("kernel {n}"), times, ..KernelTime::default() })
+                .collect();
+        }
+    }
+    if let Some(cuda) = attempt.build.as_mut().and_then(|build| build.cuda.as_mut()) {
+        let kernel = cuda.kernels.first().cloned().unwrap_or_default();
+        cuda.kernels = vec![kernel; 10_000];
+    }
+    let long = "x".repeat(10 << 20);
+    let texts = || Stored::Here(long.clone());
+    let material = Material {
+        source: texts(),
+        other: Some(("the baseline".to_owned(), Stored::Here(format!("{long}y")))),
+        build_log: texts(),
+        calls: attempt.calls.iter().map(|_| (texts(), texts())).collect(),
+        trace: Trace::read(&crate::trace::tests::sample(10_000)).map_err(material::NoTrace::Unreadable),
+        ..Material::default()
+    };
+    let look = Look::of(&[("diff".to_owned(), "baseline".to_owned())]);
+    let html = html(&sample, &attempt, &material, &look);
+    assert!(html.len() < MAX_PAGE_BYTES, "{} bytes", html.len());
+    assert!(spoken(&html).contains("1 lines added, 1 removed"), "the difference beyond what is shown counts");
+}

@@ -1,0 +1,129 @@
+//! The five answers, each with what it rests on, and what was found.
+
+use leptos::prelude::*;
+use nightshift_protocol::attempt::{Attempt, CheckReport};
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::verdict::{Answer, Finding, Severity};
+
+use crate::chart::{Unit, show, significant};
+use crate::format::{answer, speedup};
+use crate::page::parts::{Cell, table};
+
+/// The answers and the findings.
+pub(super) fn section(attempt: &Attempt) -> AnyView {
+    let verdict = &attempt.verdict;
+    let share = verdict.custom_kernel_time_share;
+    let rows = [
+        ("Compiled", tag(verdict.compiled), compiled(attempt)),
+        ("Numerically correct", tag(verdict.numerically_correct), correct(attempt)),
+        ("Contract compliant", tag(verdict.contract_compliant), compliant(attempt)),
+        ("Fast", tag(verdict.fast), fast(attempt)),
+        (
+            "Time in own kernels",
+            share.map_or_else(|| tag(Answer::Inconclusive), |share| Cell::Number(show(share, Unit::Share))),
+            "share of the time in code that was built from this source".to_owned(),
+        ),
+    ];
+    let rows: Vec<Vec<Cell>> =
+        rows.into_iter().map(|(question, answer, evidence)| vec![question.into(), answer, evidence.into()]).collect();
+    let answers = table(&["Question", "Answer", "Because"], &rows);
+    let found = findings(&attempt.findings);
+    view! { {answers}<h3 id="findings">"Findings"</h3>{found} }.into_any()
+}
+
+fn tag(given: Answer) -> Cell {
+    let class = match given {
+        Answer::Pass => "good",
+        Answer::Fail => "problem",
+        Answer::Inconclusive => "quiet",
+    };
+    Cell::Tag(class.to_owned(), answer(given).to_owned())
+}
+
+fn compiled(attempt: &Attempt) -> String {
+    let Some(build) = &attempt.build else { return "it was not built".to_owned() };
+    let count = |severity: &str| build.messages.iter().filter(|message| message.severity == severity).count();
+    let cached = if build.cached { ", answered from the cache" } else { "" };
+    format!("the compiler {}; {} errors, {} warnings{cached}", build.end.describe(), count("error"), count("warning"))
+}
+
+fn correct(attempt: &Attempt) -> String {
+    let Some(check) = &attempt.check else { return "it was not checked".to_owned() };
+    let passed = check.cases.iter().filter(|case| case.passed).count();
+    let mut words = format!("{passed} of {} calls gave right results", check.cases.len());
+    if let Some(worst) = worst_error(check) {
+        words.push_str(&format!("; the worst error is {} of what is tolerated", significant(worst)));
+    }
+    words.push_str(match check.deterministic {
+        Some(true) => "; two equal calls gave equal bits",
+        Some(false) => "; two equal calls gave different bits",
+        None => "",
+    });
+    if check.end.code() != "finished" {
+        words.push_str(&format!("; {}", check.end.describe()));
+    }
+    words
+}
+
+/// The largest error of all cases, as a multiple of what is tolerated.
+pub(crate) fn worst_error(check: &CheckReport) -> Option<f64> {
+    let errors = check.cases.iter().filter_map(|case| case.worst.as_ref()?.normalized_error);
+    errors.reduce(f64::max)
+}
+
+fn compliant(attempt: &Attempt) -> String {
+    let count = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
+    let mut words = format!("{} violations, {} warnings", count(Severity::Violation), count(Severity::Warning));
+    if let Some(report) = &attempt.sanitize {
+        words.push_str(&format!("; memory and races: {}", answer(report.answer())));
+        if let Some(unverified) = report.unverified() {
+            words.push_str(&format!(" ({unverified})"));
+        }
+    }
+    words
+}
+
+fn fast(attempt: &Attempt) -> String {
+    let said = |name: &str, measurement: &Option<Measurement>| {
+        measurement.as_ref().map(|measurement| format!("{name} {}", speedup(measurement.speedup)))
+    };
+    let parts: Vec<String> = [said("measured", &attempt.measurement), said("confirmed", &attempt.confirmation)]
+        .into_iter()
+        .flatten()
+        .collect();
+    if parts.is_empty() { "it was not timed".to_owned() } else { parts.join("; ") }
+}
+
+/// Findings, the gravest first, with the lines that they are about.
+pub(crate) fn findings(findings: &[Finding]) -> AnyView {
+    if findings.is_empty() {
+        return view! { <p class="quiet">"Nothing speaks of gaming."</p> }.into_any();
+    }
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let rows: Vec<Vec<Cell>> = sorted
+        .into_iter()
+        .map(|finding| {
+            let (class, name) = severity(finding.severity);
+            let line = finding
+                .line
+                .map_or_else(|| Cell::from(""), |line| Cell::Link(format!("#L{line}"), format!("line {line}")));
+            vec![
+                Cell::Tag(class.to_owned(), name.to_owned()),
+                Cell::Code(finding.code.clone()),
+                line,
+                finding.message.clone().into(),
+            ]
+        })
+        .collect();
+    table(&["Severity", "Code", "Where", "What was seen"], &rows)
+}
+
+/// Class and name of a severity.
+pub(super) fn severity(severity: Severity) -> (&'static str, &'static str) {
+    match severity {
+        Severity::Violation => ("problem", "violation"),
+        Severity::Warning => ("busy", "warning"),
+        Severity::Note => ("quiet", "note"),
+    }
+}

@@ -1,0 +1,82 @@
+//! What it used up, against what it may use.
+
+use leptos::prelude::*;
+use nightshift_protocol::api::CampaignDetail;
+use nightshift_protocol::budget::{BudgetLine, Resource};
+use nightshift_protocol::time::TimestampMs;
+
+use crate::format::{count, milliseconds, money};
+use crate::meter;
+
+pub(super) fn usage(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
+    let lines = detail.budget.iter().map(|line| row(line, detail, now)).collect::<Vec<_>>();
+    let window = detail.summary.schedule.as_ref().map(|schedule| {
+        let text = format!("Works daily from {}, time zone {}.", schedule.window, schedule.time_zone);
+        view! { <p class="quiet">{text}" Steps that could not end in time do not begin."</p> }
+    });
+    (!lines.is_empty()).then(|| {
+        view! {
+            <h2 id="budget">"Cost and budget"</h2>
+            {window}
+            <div class="scroll">
+                <table>
+                    <thead>
+                        <tr>
+                            <th scope="col">"What"</th><th scope="col" class="number">"Used"</th>
+                            <th scope="col" class="number">"Set aside"</th><th scope="col" class="number">"At most"</th>
+                            <th scope="col" class="wide">"Share"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{lines}</tbody>
+                </table>
+            </div>
+        }
+    })
+}
+
+fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
+    let used = match line.resource {
+        // Nobody books the time that passes.
+        Resource::WallMs => line.used.max(passed_ms(detail, now)),
+        _ => line.used,
+    };
+    let share = match line.cap {
+        Some(cap) => meter::budget(used, line.reserved, cap, name(line.resource)).into_any(),
+        None => view! { <span class="quiet">"no limit"</span> }.into_any(),
+    };
+    let cap = line.cap.map_or_else(|| "–".to_owned(), |cap| shown(line.resource, cap));
+    let reserved = if line.reserved == 0 { "–".to_owned() } else { shown(line.resource, line.reserved) };
+    view! {
+        <tr>
+            <th scope="row">{name(line.resource)}</th>
+            <td class="number">{shown(line.resource, used)}</td>
+            <td class="number">{reserved}</td>
+            <td class="number">{cap}</td>
+            <td class="wide">{share}</td>
+        </tr>
+    }
+}
+
+fn passed_ms(detail: &CampaignDetail, now: TimestampMs) -> u64 {
+    let is_over = detail.summary.runs.unfinished() == 0;
+    let end = detail.runs.iter().filter_map(|run| run.finished_at).max().filter(|_| is_over).unwrap_or(now);
+    end.since_ms(detail.summary.created_at)
+}
+
+fn name(resource: Resource) -> &'static str {
+    match resource {
+        Resource::CostMicrousd => "Price of model calls",
+        Resource::Tokens => "Tokens",
+        Resource::DeviceMs => "Time on devices",
+        Resource::Attempts => "Attempts",
+        Resource::WallMs => "Time since the beginning",
+    }
+}
+
+fn shown(resource: Resource, amount: u64) -> String {
+    match resource {
+        Resource::CostMicrousd => money(amount),
+        Resource::Tokens | Resource::Attempts => count(amount),
+        Resource::DeviceMs | Resource::WallMs => milliseconds(amount),
+    }
+}

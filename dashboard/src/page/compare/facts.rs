@@ -1,0 +1,137 @@
+//! The facts of an attempt by which it is compared with others, always in the same order.
+
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::{Attempt, Bound};
+use nightshift_protocol::profile::Profile;
+use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
+use nightshift_protocol::verdict::Severity;
+
+use crate::chart::{Unit, show, significant};
+use crate::format::{answer, money, speedup};
+use crate::page::parts::{bytes, nanoseconds, words};
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fact {
+    /// What it is about.
+    pub(super) name: &'static str,
+    /// What is so; empty when nobody knows.
+    pub(super) value: String,
+}
+
+/// All of them. Every attempt has the same facts in the same order, known or not.
+pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add =
+        |name: &'static str, value: Option<String>| facts.push(Fact { name, value: value.unwrap_or_default() });
+    let text = |text: &str| Some(text.to_owned());
+    add("Task", text(&detail.summary.digest.task));
+    add("Replies from", text(&detail.summary.digest.model));
+    add("Outcome", Some(words(attempt.outcome.as_str())));
+    add("Stage", Some(words(attempt.stage.as_str())));
+    add("Derived from", attempt.parent.map(|parent| format!("attempt {parent}")));
+    add("Plan and subtask", Some(format!("{}, {}", attempt.plan_version, attempt.subtask)));
+    add("Change asked for", attempt.modification.as_ref().map(|change| change.text.clone()));
+    add("Source", attempt.source.as_ref().map(|hash| hash.short().to_owned()));
+    add("Compiled", text(answer(attempt.verdict.compiled)));
+    add("Numerically correct", text(answer(attempt.verdict.numerically_correct)));
+    add("Contract compliant", text(answer(attempt.verdict.contract_compliant)));
+    add("Fast", text(answer(attempt.verdict.fast)));
+    add("Time in own kernels", attempt.verdict.custom_kernel_time_share.map(share));
+    let findings = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
+    add("Violations", Some(findings(Severity::Violation).to_string()));
+    add("Warnings", Some(findings(Severity::Warning).to_string()));
+    timing(attempt, &mut add);
+    build(attempt, &mut add);
+    profile(attempt.profile.as_ref(), &mut add);
+    judgement(attempt, &mut add);
+    facts
+}
+
+fn share(value: f64) -> String {
+    show(value, Unit::Share)
+}
+
+fn timing(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
+    let published = attempt.published();
+    let time = |ns: f64| show(ns, Unit::Nanoseconds);
+    add("Speedup", attempt.speedup().map(speedup));
+    add("At least", attempt.assured_speedup().map(|low| show(low, Unit::Times)));
+    add("Confirmed", attempt.confirmation.as_ref().map(|confirmation| speedup(confirmation.speedup)));
+    add("Candidate", published.map(|m| time(m.candidate_median_ns)));
+    add("Baseline", published.map(|m| time(m.baseline_median_ns)));
+    add("Variation of the candidate", published.map(|m| share(m.candidate_cv)));
+    add("Arithmetic", published.and_then(|m| m.achieved_flops_per_s).map(|rate| show(rate, Unit::FlopsPerS)));
+    add("Memory", published.and_then(|m| m.achieved_bytes_per_s).map(|rate| show(rate, Unit::BytesPerS)));
+    add("Machine", published.map(|m| m.machine.processor.clone()));
+    add("GPU", published.and_then(|m| m.machine.gpus.first()).map(|gpu| gpu.name.clone()));
+    add("Gain of its change", attempt.gain.map(|gain| show(gain.measured, Unit::Times)));
+    let worst = attempt.check.as_ref().and_then(crate::page::attempt::worst_error);
+    add("Worst error, of what is tolerated", worst.map(significant));
+}
+
+fn build(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
+    let build = attempt.build.as_ref();
+    add("Compiler", build.map(|build| build.toolchain.version.clone()));
+    add("Flags", build.map(|build| build.toolchain.flags.join(" ")));
+    add("Instructions", build.map(|build| build.report.instructions.to_string()));
+    add("Wide vector instructions", build.map(|build| build.report.wide_vector_instructions.to_string()));
+    add("Size of the library", build.map(|build| bytes(build.report.library_bytes)));
+    let kernels = build.and_then(|build| build.cuda.as_ref()).map(|cuda| &cuda.kernels);
+    let most = |of: fn(&nightshift_protocol::cuda_build::KernelBuild) -> u64| {
+        kernels.and_then(|kernels| kernels.iter().map(of).max()).map(|most| most.to_string())
+    };
+    add("Kernels built", kernels.map(|kernels| kernels.len().to_string()));
+    add("Most registers", most(|kernel| u64::from(kernel.registers)));
+    add("Most spills, in bytes", most(|kernel| kernel.spill_store_bytes.saturating_add(kernel.spill_load_bytes)));
+    add("Most static shared memory, in bytes", most(|kernel| kernel.shared_bytes));
+}
+
+fn profile(profile: Option<&Profile>, add: &mut impl FnMut(&'static str, Option<String>)) {
+    let timeline = profile.and_then(|profile| profile.timeline.as_ref());
+    let kernel = profile.and_then(|profile| profile.kernels.first());
+    add("Tier of the profile", profile.map(|profile| profile.tier.clone()));
+    add("Bound by", profile.and_then(|profile| profile.bound.as_ref()?.bound).map(|bound| bound.as_str().to_owned()));
+    add("Of the roofline", profile.and_then(|profile| profile.roofline_share).map(share));
+    add("Host alone", timeline.map(|timeline| share(timeline.host_share)));
+    add("One call on the timeline", timeline.map(|t| nanoseconds(t.span_ns / u64::from(t.calls.max(1)))));
+    add(
+        "Kinds of kernels that ran",
+        timeline.map(|timeline| {
+            let listed = u64::try_from(timeline.kernels.len()).unwrap_or(u64::MAX);
+            listed.saturating_add(timeline.kernels_left_out).to_string()
+        }),
+    );
+    add("Heaviest kernel", kernel.map(|kernel| kernel.name.clone()));
+    add("Its device memory", kernel.and_then(|kernel| kernel.dram_share).map(share));
+    add("Its L2 cache", kernel.and_then(|kernel| kernel.l2_share).map(share));
+    add("Its multiprocessors", kernel.and_then(|kernel| kernel.compute_share).map(share));
+    add("Its tensor pipe", kernel.and_then(|kernel| kernel.tensor_share).map(share));
+    add("Its occupancy", kernel.and_then(|kernel| kernel.occupancy).map(share));
+    let stall = kernel.and_then(|kernel| kernel.stalls.first());
+    add("Its warps wait for", stall.map(|stall| format!("{}, {}", words(&stall.reason), share(stall.share))));
+}
+
+fn judgement(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
+    let diagnosis = attempt.diagnosis.as_ref();
+    add("Diagnosed as bound by", diagnosis.map(|diagnosis| Bound::as_str(diagnosis.bound).to_owned()));
+    add("Critical issue", diagnosis.map(|diagnosis| diagnosis.critical_issue.clone()));
+    add("Advised", diagnosis.map(|diagnosis| diagnosis.modification.clone()));
+    let rubric = attempt.rubric.as_ref();
+    let total = |scores: &RubricScores| format!("{} of 20", scores.total());
+    add("Rubric, rules", rubric.map(|rubric| total(&rubric.rules)));
+    add(
+        "Rubric, judge",
+        rubric.map(|rubric| match &rubric.judge {
+            JudgeOpinion::Rated { scores, .. } => total(scores),
+            JudgeOpinion::JudgeUnavailable { reason } => format!("not available: {reason}"),
+        }),
+    );
+    add("Reward", attempt.reward.as_ref().map(|reward| format!("{:.3}", reward.reward)));
+    add("Then", attempt.route.as_ref().map(|route| words(route.route.as_str())));
+    add("Model calls", Some(attempt.calls.len().to_string()));
+    let tokens = attempt.calls.iter().filter_map(|call| call.output_tokens).fold(0_u64, u64::saturating_add);
+    add("Tokens of the replies", Some(tokens.to_string()));
+    let price = attempt.calls.iter().filter_map(|call| call.price_microusd).fold(0_u64, u64::saturating_add);
+    add("Price, as far as it is known", Some(money(price)));
+}

@@ -1,0 +1,169 @@
+//! The attempts of a run: their tree, their speedups, and the list from which some can be compared.
+
+use leptos::prelude::*;
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
+
+use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
+use crate::format::speedup;
+use crate::page::parts::words;
+
+/// Most attempts in the list.
+const MAX_LISTED: usize = 500;
+
+/// The section.
+pub(super) fn section(detail: &RunDetail) -> AnyView {
+    if detail.view.attempts.is_empty() {
+        return view! { <p class="empty">"There is no attempt yet. The first one follows the plan."</p> }.into_any();
+    }
+    view! { {tree(detail)}{speedups(detail)}{best_so_far(detail)}{list(detail)} }.into_any()
+}
+
+/// What became of an attempt, in three classes.
+pub(super) fn class(detail: &RunDetail, attempt: &Attempt) -> &'static str {
+    match attempt.outcome {
+        AttemptOutcome::Pending => "pending",
+        AttemptOutcome::CorrectFaster | AttemptOutcome::CorrectNotFaster => {
+            let is_on_way = detail.view.best_attempt == Some(attempt.number) || attempt.confirmation.is_some();
+            if is_on_way { "kept" } else { "discarded" }
+        }
+        _ => "failed",
+    }
+}
+
+const KINDS: [(&str, &str); 4] = [
+    ("kept", "right, and confirmed as the best"),
+    ("discarded", "right"),
+    ("failed", "failed"),
+    ("pending", "in the works"),
+];
+
+fn href(detail: &RunDetail, number: u32) -> String {
+    format!("/runs/{}/attempts/{number}", detail.summary.id)
+}
+
+fn said(attempt: &Attempt) -> String {
+    let fast = attempt.speedup().map_or_else(String::new, |interval| format!(", {}", speedup(interval)));
+    format!("attempt {}: {}{fast}", attempt.number, words(attempt.outcome.as_str()))
+}
+
+fn tree(detail: &RunDetail) -> AnyView {
+    let nodes: Vec<Node> = detail
+        .view
+        .attempts
+        .iter()
+        .map(|attempt| Node {
+            number: attempt.number,
+            parent: attempt.parent,
+            class: class(detail, attempt),
+            label: attempt
+                .speedup()
+                .map_or_else(|| words(attempt.stage.as_str()), |interval| show(interval.estimate, Unit::Times)),
+            words: said(attempt),
+            href: href(detail, attempt.number),
+        })
+        .collect();
+    let caption = Caption::new(
+        "Lineage",
+        "Each attempt beside the one that it was derived from; the way to the best one is thick.",
+    );
+    lineage(&caption, &nodes, detail.view.best_attempt, &KINDS).view()
+}
+
+fn speedups(detail: &RunDetail) -> AnyView {
+    let marks: Vec<IntervalMark> = detail
+        .view
+        .attempts
+        .iter()
+        .map(|attempt| IntervalMark {
+            name: attempt.number.to_string(),
+            interval: attempt.speedup().map(|interval| (interval.low, interval.estimate, interval.high)),
+            class: class(detail, attempt),
+            words: said(attempt),
+            href: Some(href(detail, attempt.number)),
+        })
+        .collect();
+    let caption =
+        Caption::new("Speedup of each attempt", "With its interval; a cross is an attempt that was not timed.");
+    intervals(&caption, "attempt", &Axis::log("speedup", Unit::Times), &marks, Some((1.0, "baseline"))).view()
+}
+
+fn best_so_far(detail: &RunDetail) -> AnyView {
+    let mut best: Option<f64> = None;
+    let mut points = Vec::new();
+    for attempt in detail.view.attempts.iter().filter(|attempt| attempt.outcome.is_correct()) {
+        if let Some(speedup) = attempt.speedup() {
+            let so_far = best.map_or(speedup.estimate, |best| best.max(speedup.estimate));
+            best = Some(so_far);
+            points.push((f64::from(attempt.number), so_far));
+        }
+    }
+    if points.len() < 2 {
+        return ().into_any();
+    }
+    let series = Series { name: "best so far".to_owned(), class: "series-1", points, steps: true };
+    let caption = Caption::new("Best so far", "The highest published speedup after each attempt.");
+    let x = Axis::linear("attempt", Unit::Count);
+    lines(&caption, &x, &Axis::log("speedup", Unit::Times), &[series], Some((1.0, "baseline"))).view()
+}
+
+/// The list; its boxes choose what is compared, without any script.
+fn list(detail: &RunDetail) -> AnyView {
+    let attempts = &detail.view.attempts;
+    let left_out = attempts.len().saturating_sub(MAX_LISTED);
+    let rows = attempts.iter().rev().take(MAX_LISTED).map(|attempt| row(detail, attempt)).collect::<Vec<_>>();
+    let left_out = (left_out > 0).then(|| view! { <p class="quiet">{left_out}" older attempts are not listed."</p> });
+    view! {
+        <form method="get" action="/compare" data-compare="">
+            <div class="scroll">
+                <table>
+                    <thead>
+                        <tr>
+                            <th><span class="aside">"Choose"</span></th><th class="number">"No."</th><th>"Stage"</th>
+                            <th class="number">"From"</th><th>"Outcome"</th><th>"Speedup"</th><th class="number">"Gain"</th>
+                            <th class="number">"Reward"</th><th>"Change"</th><th>"Then"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+            {left_out}
+            <p class="look"><button type="submit">"Compare the chosen ones"</button></p>
+        </form>
+    }
+    .into_any()
+}
+
+fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
+    let number = attempt.number;
+    let outcome = attempt.outcome.as_str();
+    let is_best = detail.view.best_attempt == Some(number);
+    let is_confirmed = attempt.confirmation.is_some() && attempt.outcome.is_correct();
+    let shown = attempt.speedup().map_or_else(|| "–".to_owned(), speedup);
+    let gain = attempt.gain.map_or_else(|| "–".to_owned(), |gain| show(gain.measured, Unit::Times));
+    let reward = attempt.reward.as_ref().map_or_else(|| "–".to_owned(), |reward| format!("{:.2}", reward.reward));
+    let plain = |text: &str| crate::markup::visible(text).into_owned();
+    let change = attempt.modification.as_ref().map(|modification| plain(&modification.text));
+    let route =
+        attempt.route.as_ref().map(|route| plain(&format!("{}: {}", words(route.route.as_str()), route.reason)));
+    let chosen = format!("{}/{number}", detail.summary.id);
+    view! {
+        <tr data-row="">
+            <td><input type="checkbox" name="a" value=chosen aria-label=format!("choose attempt {number}") /></td>
+            <td class="number"><a href=href(detail, number)>{number}</a></td>
+            <td>{words(attempt.stage.as_str())}</td>
+            <td class="number">{attempt.parent.map(|parent| view! { <a href=href(detail, parent)>{parent}</a> })}</td>
+            <td><span class=format!("tag {outcome}")>{words(outcome)}</span></td>
+            <td>
+                {shown}" "
+                {is_best.then(|| view! { <span class="tag completed">"best"</span> })}
+                {is_confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
+            </td>
+            <td class="number">{gain}</td>
+            <td class="number">{reward}</td>
+            <td class="quiet">{change}</td>
+            <td class="quiet">{route}</td>
+        </tr>
+    }
+    .into_any()
+}

@@ -1,0 +1,87 @@
+//! The plans of a run: the one in force, and what each version does differently from the one before it.
+
+use leptos::prelude::*;
+use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::plan::PlanVersion;
+use nightshift_protocol::plan_difference::{Change, PlanDifference, SubtaskChange};
+
+use crate::markup::visible;
+use crate::page::attempt::subtask_facts;
+use crate::page::parts::{Cell, folded, sentences, table, words};
+
+/// The section.
+pub(super) fn section(detail: &RunDetail) -> AnyView {
+    let Some((newest, older)) = detail.view.plans.split_last() else {
+        return view! { <p class="empty">"There is no plan yet. The Planner makes one from the reference and its profile."</p> }.into_any();
+    };
+    let changes = detail.plan_differences.iter().rev().map(difference).collect::<Vec<_>>();
+    let older = older
+        .iter()
+        .rev()
+        .map(|version| folded(format!("Version {}: {}", version.version, version.plan.summary), plan(version)))
+        .collect::<Vec<_>>();
+    let title = format!("Version {}, in force", newest.version);
+    let changes = (!changes.is_empty()).then(|| view! { <h3>"What each version does differently"</h3>{changes} });
+    let older = (!older.is_empty()).then(|| view! { <h3>"Earlier versions"</h3>{older} });
+    view! { <h3>{title}</h3>{plan(newest)}{changes}{older} }.into_any()
+}
+
+fn plan(version: &PlanVersion) -> AnyView {
+    let plain = |text: &str| visible(text).into_owned();
+    let reason =
+        version.reason.as_ref().map(|reason| view! { <p class="quiet">{plain(&format!("Made anew: {reason}"))}</p> });
+    let subtasks = version
+        .plan
+        .subtasks
+        .iter()
+        .enumerate()
+        .map(|(index, subtask)| {
+            folded(format!("{}. {} ({})", index + 1, subtask.title, subtask.scope.join(", ")), subtask_facts(subtask))
+        })
+        .collect::<Vec<_>>();
+    let risks = (!version.plan.correctness_risks.is_empty())
+        .then(|| view! { <p>"What may become wrong:"</p>{sentences(&version.plan.correctness_risks)} });
+    view! { <p>{plain(&version.plan.summary)}</p>{reason}{subtasks}{risks} }.into_any()
+}
+
+fn difference(difference: &PlanDifference) -> AnyView {
+    let mut rows: Vec<Vec<Cell>> = difference.changes.iter().map(|change| row("the plan".to_owned(), change)).collect();
+    for subtask in &difference.subtasks {
+        match subtask {
+            SubtaskChange::Added { number, title } => {
+                rows.push(vec![
+                    format!("subtask {number}").into(),
+                    Cell::Tag("good".to_owned(), "new".to_owned()),
+                    "".into(),
+                    title.clone().into(),
+                ]);
+            }
+            SubtaskChange::Removed { number, title } => {
+                rows.push(vec![
+                    format!("subtask {number} before").into(),
+                    Cell::Tag("problem".to_owned(), "gone".to_owned()),
+                    title.clone().into(),
+                    "".into(),
+                ]);
+            }
+            SubtaskChange::Changed { before, after, title, changes } => {
+                if before != after {
+                    let place = |number: &usize| Cell::from(format!("subtask {number}"));
+                    rows.push(vec![title.clone().into(), "place".into(), place(before), place(after)]);
+                }
+                rows.extend(changes.iter().map(|change| row(format!("subtask {after}: {title}"), change)));
+            }
+        }
+    }
+    let title = format!("From version {} to {}", difference.from, difference.to);
+    let shown = if rows.is_empty() {
+        view! { <p class="quiet">"Nothing differs."</p> }.into_any()
+    } else {
+        table(&["Of", "What", "Before", "After"], &rows)
+    };
+    view! { <h4>{title}</h4>{shown} }.into_any()
+}
+
+fn row(of: String, change: &Change) -> Vec<Cell> {
+    vec![of.into(), words(&change.field).into(), change.before.clone().into(), change.after.clone().into()]
+}

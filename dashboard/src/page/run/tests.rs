@@ -1,0 +1,60 @@
+//! The page of a run, with a recorded one, an empty one and a long one.
+
+use super::*;
+use crate::page::sample::Sample;
+use crate::report;
+
+fn html(detail: &RunDetail, steps: &[StepView]) -> String {
+    report::html(page(detail, steps), None)
+}
+
+#[test]
+fn a_run_shows_its_tree_its_plans_and_who_did_what() {
+    let sample = Sample::read();
+    let html = html(&sample.detail, &sample.steps);
+    for part in [
+        "Lineage",
+        "branch best",
+        "Speedup of each attempt",
+        "Steps by worker",
+        "subtask1/attempt2/check",
+        "Tokens by role",
+        "verifier stopped",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert_eq!(html.matches("name=\"a\"").count(), 4, "each attempt can be chosen");
+}
+
+#[test]
+fn a_run_that_has_just_begun_says_what_it_waits_for() {
+    let mut detail = Sample::read().detail;
+    detail.view.attempts.clear();
+    detail.view.plans.clear();
+    detail.view.prepared = None;
+    detail.cost.clear();
+    detail.summary.status = nightshift_protocol::run::RunStatus::Running;
+    detail.summary.awaits = vec!["plan".to_owned()];
+    let html = html(&detail, &[]);
+    for part in
+        ["There is no attempt yet", "There is no plan yet", "No step was scheduled yet", "It waits for a person at: "]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_run_of_thousands_of_attempts_is_a_bounded_page() {
+    let mut detail = Sample::read().detail;
+    let first = detail.view.attempts.first().cloned();
+    let many = (1..=3_000).filter_map(|number| {
+        let mut attempt = first.clone()?;
+        attempt.number = number;
+        attempt.parent = (number > 1).then(|| number / 2).filter(|parent| *parent > 0);
+        Some(attempt)
+    });
+    detail.view.attempts = many.collect();
+    let steps: Vec<StepView> = Sample::read().steps.into_iter().cycle().take(20_000).collect();
+    let html = html(&detail, &steps);
+    assert!(html.len() < 3 << 20, "{} bytes", html.len());
+}

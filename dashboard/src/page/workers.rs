@@ -1,0 +1,191 @@
+//! Machines: what they offer, what they hold, and devices on which nothing may run.
+
+use axum::response::Response;
+use leptos::prelude::*;
+use nightshift_protocol::api::{QuarantineView, WorkerView};
+use nightshift_protocol::machine::DeviceOffer;
+
+use crate::address::Address;
+use crate::format::{bytes, count, counted, when};
+use crate::island::Actions;
+use crate::shell::{Live, Page, Section};
+use crate::table;
+use crate::visitor::Visitor;
+
+/// `GET /workers`.
+pub(crate) async fn show(visitor: Visitor) -> Response {
+    let page = async {
+        let workers = visitor.client.workers().await?;
+        let quarantined = visitor.client.quarantined_devices().await?;
+        Ok(page(&Address::parse(&visitor.address), &workers, &quarantined))
+    };
+    visitor.answer(page.await)
+}
+
+/// The page.
+fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView]) -> Page {
+    let shown = address.get("show").unwrap_or_default();
+    let choices = [("", "All"), ("alive", "Heard of lately"), ("silent", "Silent")].map(|(value, label)| {
+        let number = workers.iter().filter(|worker| is_shown(value, worker)).count();
+        (value, format!("{label} {number}"))
+    });
+    let rows = workers.iter().filter(|worker| is_shown(shown, worker)).map(row).collect::<Vec<_>>();
+    let leases: u64 = workers.iter().map(|worker| worker.leases).sum();
+    let alive = workers.iter().filter(|worker| !worker.silent).count();
+    let summary = format!(
+        "{alive} of {} heard of lately, {} in their hands",
+        counted(to_u64(workers.len()), "worker", "workers"),
+        counted(leases, "step", "steps")
+    );
+    let content = if workers.is_empty() {
+        view! {
+            <section class="empty">
+                <h2>"No worker yet"</h2>
+                <p>"Steps that need a machine wait. Start a worker on one: "<code>"nightshift work --server URL"</code></p>
+            </section>
+        }
+        .into_any()
+    } else {
+        view! {
+            <p class="quiet">{summary}</p>
+            {table::chips(address, "show", "Which workers", &choices)}
+            <div class="scroll">
+                <table class="list">
+                    <thead>
+                        <tr>
+                            <th scope="col">"Worker"</th><th scope="col">"State"</th><th scope="col">"Last heard of"</th>
+                            <th scope="col" class="number">"Steps"</th><th scope="col">"Devices"</th>
+                            <th scope="col">"Machine"</th><th scope="col">"Version"</th><th scope="col">"Actions"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+        }
+        .into_any()
+    };
+    Page::new("Workers", view! { <h1>"Workers"</h1>{quarantine(quarantined)}{content} })
+        .section(Section::Workers)
+        .live(Live::Everything)
+}
+
+fn is_shown(shown: &str, worker: &WorkerView) -> bool {
+    match shown {
+        "alive" => !worker.silent,
+        "silent" => worker.silent,
+        _ => true,
+    }
+}
+
+fn to_u64(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn row(worker: &WorkerView) -> impl IntoView + use<> {
+    let (state, class) = match (worker.silent, worker.draining, worker.leases) {
+        (true, ..) => ("silent", "tag failed"),
+        (false, true, _) => ("draining", "tag paused"),
+        (false, false, 0) => ("idle", "tag"),
+        (false, false, _) => ("working", "tag completed"),
+    };
+    let offers = if worker.draining { "undrain" } else { "drain" };
+    let actions = (!worker.silent && !worker.embedded).then(|| {
+        view! { <Actions subject=format!("workers/{}", worker.id) offers=vec![offers.to_owned()] gates=Vec::new() /> }
+    });
+    view! {
+        <tr data-row="" data-key=worker.id.to_string()>
+            <th scope="row">
+                <span id=worker.id.to_string() tabindex="-1">{worker.name.clone()}</span>" "
+                {worker.embedded.then(|| view! { <span class="tag" title="lives in the server's process">"embedded"</span> })}
+            </th>
+            <td><span class=class>{state}</span></td>
+            <td>{when(worker.last_seen_at)}</td>
+            <td class="number">{count(worker.leases)}</td>
+            <td>{devices(worker)}</td>
+            <td>{machine(worker)}</td>
+            <td>{worker.version.clone()}</td>
+            <td>{actions}</td>
+        </tr>
+    }
+}
+
+fn devices(worker: &WorkerView) -> impl IntoView + use<> {
+    let entries = worker.offers.devices.iter().map(device).collect::<Vec<_>>();
+    let slots = counted(u64::from(worker.offers.cpu_slots), "slot without a device", "slots without a device");
+    view! { <ul class="plain">{entries}<li class="quiet">{slots}</li></ul> }
+}
+
+fn device(device: &DeviceOffer) -> impl IntoView + use<> {
+    let capability = device.compute_capability.map(|capability| format!(", compute capability {capability}"));
+    let facts = format!("{}{}", bytes(device.memory_bytes), capability.unwrap_or_default());
+    let quarantine = device.quarantine.as_ref().map(|quarantine| {
+        view! { " "<span class="tag failed" title=quarantine.reason.clone()>"quarantined"</span> }
+    });
+    view! { <li>{format!("{} {}", device.index, device.name)}" "<span class="quiet">{facts}</span>{quarantine}</li> }
+}
+
+fn machine(worker: &WorkerView) -> impl IntoView + use<> {
+    let machine = &worker.offers.machine;
+    let gpus = machine
+        .gpus
+        .iter()
+        .map(|gpu| {
+            let text = format!(
+                "GPU {}: {}, driver {}, CUDA {}",
+                gpu.index, gpu.name, gpu.driver_version, gpu.cuda_driver_version
+            );
+            view! { <li>{text}</li> }
+        })
+        .collect::<Vec<_>>();
+    let compilers = [machine.cpp_toolchain.as_ref(), machine.cuda_toolchain.as_ref()];
+    let compilers = compilers.into_iter().flatten().map(|compiler| view! { <li>{compiler.version.clone()}</li> });
+    let compilers = compilers.collect::<Vec<_>>();
+    let list = |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let tools = list(worker.offers.tools.iter().map(|tool| tool.as_str().to_owned()).collect());
+    let labels = list(worker.offers.labels.iter().map(|label| label.as_str().to_owned()).collect());
+    view! {
+        <details>
+            <summary>{machine.processor.clone()}", "{machine.cores}" cores"</summary>
+            <ul class="plain">
+                <li>{machine.host.clone()}", "{machine.os.clone()}", "{bytes(machine.memory_bytes)}</li>
+                {compilers}
+                {gpus}
+                <li>"Isolation: "{machine.sandbox.summary()}</li>
+                <li>"Tools: "{tools}</li>
+                <li>"Labels: "{labels}</li>
+            </ul>
+        </details>
+    }
+}
+
+fn quarantine(devices: &[QuarantineView]) -> Option<impl IntoView + use<>> {
+    let entries = devices
+        .iter()
+        .map(|device| {
+            let released = device.released_at.map(|at| {
+                let by = device.released_by.clone().unwrap_or_else(|| "somebody".to_owned());
+                view! { <p class="quiet">"Asked to be tested again by "{by}" "{when(at)}</p> }
+            });
+            let release = device.released_at.is_none().then(|| {
+                view! { <Actions subject=format!("devices/{}", device.device) offers=vec!["release".to_owned()] gates=Vec::new() /> }
+            });
+            view! {
+                <li data-key=device.device.clone()>
+                    <strong>{device.name.clone()}" "{device.number}</strong>" of "{device.worker_name.clone()}": "
+                    {device.quarantine.reason.clone()}" "<code>{device.quarantine.code.clone()}</code>" "
+                    {device.quarantine.since.map(when)}
+                    {released}
+                    {release}
+                </li>
+            }
+        })
+        .collect::<Vec<_>>();
+    (!entries.is_empty()).then(|| {
+        view! {
+            <section class="notice bad">
+                <strong>"Devices on which nothing may run"</strong>
+                <ul class="plain">{entries}</ul>
+            </section>
+        }
+    })
+}

@@ -1,0 +1,81 @@
+//! A page as one file: its stylesheet within it, no program, nothing that is fetched from anywhere.
+
+use std::sync::LazyLock;
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use leptos::prelude::*;
+use nightshift_client::Client;
+use sha2::{Digest as _, Sha256};
+
+use crate::format::moment;
+use crate::shell::Page;
+use crate::style::SHEET;
+
+/// What a report may do: show itself, with this very stylesheet. It stands in the file too, for when nobody serves it.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = STANDARD.encode(Sha256::digest(SHEET.as_bytes()));
+    format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'")
+});
+
+/// The page as an answer.
+pub(crate) async fn answer(client: &Client, page: Page) -> Response {
+    // Without the server's word on it, the report says nothing about when it was made.
+    let made =
+        client.health().await.ok().map(|health| format!("{}, Nightshift {}", moment(health.now), health.version));
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (CONTENT_SECURITY_POLICY, POLICY.clone()),
+        (CACHE_CONTROL, "private, no-cache".to_owned()),
+    ];
+    (headers, html(page, made)).into_response()
+}
+
+/// The file.
+pub(crate) fn html(page: Page, made: Option<String>) -> String {
+    let (title, content) = page.into_parts();
+    let owner = Owner::new();
+    let html = owner.with(|| {
+        view! {
+            <html lang="en" data-theme="system">
+                <head>
+                    <meta charset="utf-8" />
+                    <meta name="viewport" content="width=device-width, initial-scale=1" />
+                    <meta http-equiv="Content-Security-Policy" content=POLICY.as_str() />
+                    <meta name="robots" content="noindex" />
+                    <title>{format!("{title} · Nightshift")}</title>
+                    <style inner_html=SHEET></style>
+                </head>
+                <body class="report">
+                    <main>
+                        {content}
+                        <p class="quiet">{made.map(|made| format!("Report of {made}."))}</p>
+                    </main>
+                </body>
+            </html>
+        }
+        .to_html()
+    });
+    format!("<!DOCTYPE html>{html}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_one_file_that_runs_and_fetches_nothing() {
+        let page = Page::new("<b>", view! { <p>"<script>alert(1)</script>"</p> });
+        let html = html(page, Some("today".to_owned()));
+        assert!(html.contains("&lt;script&gt;") && !html.contains("<script"), "{html}");
+        assert!(!html.contains("<link") && !html.contains("src=") && html.contains(&SHEET[..60]));
+        assert!(html.contains("default-src &#x27;none&#x27;") || html.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn the_stylesheet_cannot_end_its_element() {
+        assert!(!SHEET.contains("</"));
+    }
+}

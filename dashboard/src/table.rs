@@ -1,0 +1,127 @@
+//! Tables that are sorted and filtered by plain links: they work without scripts, and their state is in the address.
+
+use std::cmp::Ordering;
+
+use leptos::prelude::*;
+
+use crate::address::Address;
+
+/// A column that rows can be sorted by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    /// Its name in the address.
+    pub(crate) key: &'static str,
+    /// Its name for people.
+    pub(crate) label: &'static str,
+    /// Whether it holds numbers: they stand at the right, and the largest comes first.
+    pub(crate) number: bool,
+}
+
+impl Column {
+    /// A column of texts.
+    pub(crate) const fn text(key: &'static str, label: &'static str) -> Self {
+        Self { key, label, number: false }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn number(key: &'static str, label: &'static str) -> Self {
+        Self { key, label, number: true }
+    }
+}
+
+/// By which column rows are sorted, and from which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sorting {
+    /// The column.
+    pub(crate) key: &'static str,
+    /// Whether the largest comes first.
+    pub(crate) descending: bool,
+}
+
+impl Sorting {
+    /// What the address asks for, among these columns; `other` without it.
+    pub(crate) fn of(address: &Address, columns: &[Column], other: Self) -> Self {
+        let asked = address.get("sort").and_then(|key| columns.iter().find(|column| column.key == key));
+        let Some(column) = asked else { return other };
+        let descending = match address.get("order") {
+            Some("asc") => false,
+            Some("desc") => true,
+            _ => column.number,
+        };
+        Self { key: column.key, descending }
+    }
+
+    /// An order of this direction.
+    pub(crate) fn directed(self, order: Ordering) -> Ordering {
+        if self.descending { order.reverse() } else { order }
+    }
+}
+
+/// The head of a table: a link for each column, which turns the order round where it is the one already.
+pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> impl IntoView + use<> {
+    let cells = columns
+        .iter()
+        .map(|column| {
+            let is_current = sorting.key == column.key;
+            let descending = if is_current { !sorting.descending } else { column.number };
+            let order = if descending { "desc" } else { "asc" };
+            let href = address.with("sort", Some(column.key)).with("order", Some(order)).with("before", None).href();
+            let state = is_current.then_some(if sorting.descending { "descending" } else { "ascending" });
+            let sign = match state {
+                Some("descending") => " ↓",
+                Some(_) => " ↑",
+                None => "",
+            };
+            view! {
+                <th scope="col" class=column.number.then_some("number") aria-sort=state>
+                    <a href=href>{column.label}{sign}</a>
+                </th>
+            }
+        })
+        .collect::<Vec<_>>();
+    view! { <thead><tr>{cells}</tr></thead> }
+}
+
+/// Choices of one property, as links; the first stands for all.
+pub(crate) fn chips(
+    address: &Address,
+    name: &'static str,
+    label: &'static str,
+    choices: &[(&str, String)],
+) -> impl IntoView + use<> {
+    let current = address.get(name).unwrap_or_default();
+    let links = choices
+        .iter()
+        .map(|(value, words)| {
+            let href = address.with(name, Some(value)).with("before", None).href();
+            let is_current = (current == *value).then_some("true");
+            view! { <li><a href=href aria-current=is_current>{words.clone()}</a></li> }
+        })
+        .collect::<Vec<_>>();
+    view! { <ul class="chips" aria-label=label>{links}</ul> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 2] = [Column::text("name", "Name"), Column::number("size", "Size")];
+    const BY_NAME: Sorting = Sorting { key: "name", descending: false };
+
+    #[test]
+    fn the_address_says_how_rows_are_sorted() {
+        let read = |address: &str| Sorting::of(&Address::parse(address), &COLUMNS, BY_NAME);
+        assert_eq!(read("/x"), BY_NAME);
+        assert_eq!(read("/x?sort=size"), Sorting { key: "size", descending: true });
+        assert_eq!(read("/x?sort=size&order=asc"), Sorting { key: "size", descending: false });
+        assert_eq!(read("/x?sort=colour"), BY_NAME);
+    }
+
+    #[test]
+    fn a_second_click_turns_the_order_round() {
+        let address = Address::parse("/x?q=a");
+        let html = head(&address, &COLUMNS, BY_NAME).to_html();
+        assert!(html.contains("sort=name&amp;order=desc") || html.contains("sort=name&order=desc"), "{html}");
+        assert!(html.contains("aria-sort=\"ascending\"") && html.contains("q=a"), "{html}");
+    }
+}
