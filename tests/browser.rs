@@ -14,7 +14,8 @@ mod serving;
 mod tiny_task;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::{Value, json};
@@ -23,6 +24,9 @@ use serving::{Serving, browser};
 /// What a model could write into its plan.
 const SMUGGLED: &str =
     "<script>document.title = 'taken over'</script><img src=x onerror=\"document.title='taken over'\">";
+
+/// Longest wait for a run that waits for a person.
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser")
@@ -40,6 +44,42 @@ fn campaign(folder: &Path, data_dir: &Path) -> (String, String) {
     let listed = json_lines(&expect_exit(nightshift(data_dir).args(["list", "runs", "--json"]), 0));
     let run = &listed[0]["items"][0];
     (run["campaign"].as_str().unwrap().to_owned(), run["id"].as_str().unwrap().to_owned())
+}
+
+/// Begins a campaign that waits for approval of its plan, on the server of this data folder; gives its run.
+fn waiting_run(folder: &Path, data_dir: &Path, task: &str) -> String {
+    let task = tiny_task::write(folder, task, &[16, 2]);
+    let mut submitting = nightshift(data_dir)
+        .arg("run")
+        .arg(&task)
+        .args(["--model", "scripted", "--approve", "plan", "--new"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = task.file_name().and_then(|name| name.to_str()).unwrap().to_owned();
+    let began = Instant::now();
+    let run = loop {
+        assert!(began.elapsed() < MAX_WAIT, "no run waits for a person");
+        let listed = json_lines(&expect_exit(nightshift(data_dir).args(["list", "runs", "--json"]), 0));
+        let runs = listed[0]["items"].as_array().unwrap();
+        let found = runs.iter().find(|run| run["digest"]["task"] == name.as_str() && run["awaits"].is_array());
+        if let Some(id) = found.and_then(|run| run["id"].as_str()) {
+            break id.to_owned();
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    };
+    // The server goes on without the command that asked.
+    submitting.kill().unwrap();
+    submitting.wait().unwrap();
+    run
+}
+
+/// The token that a server made for the commands of its machine.
+fn token_of(data_dir: &Path) -> String {
+    let file = std::fs::read_to_string(data_dir.join("server.json")).unwrap();
+    let file: Value = serde_json::from_str(&file).unwrap();
+    file["token"].as_str().expect("server.json has a token").to_owned()
 }
 
 /// Runs the tests of the folder against a server; what they printed is told when one failed.
@@ -72,7 +112,11 @@ fn the_pages_hold_in_a_browser() {
     let data_dir = scratch.path().join("data");
     let (campaign, run) = campaign(scratch.path(), &data_dir);
     let serving = Serving::on(&data_dir, &["--no-worker"]);
+    let acting_dir = scratch.path().join("acting");
+    let acting = Serving::on(&acting_dir, &[]);
+    let runs = ["gaussian_a", "gaussian_b"].map(|task| waiting_run(scratch.path(), &acting_dir, task));
     held(&json!({
+        "acting": { "base": acting.address, "token": token_of(&acting_dir), "run": runs[0], "second": runs[1] },
         "base": serving.address,
         "browser": browser(),
         "pictures": pictures(),

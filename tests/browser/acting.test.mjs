@@ -7,6 +7,7 @@ before(start);
 after(stop);
 
 const acting = facts.acting;
+const { base } = acting;
 
 /** Signs in as people do, on the page that asks for it. */
 async function signIn(view, page, token) {
@@ -17,7 +18,7 @@ async function signIn(view, page, token) {
 }
 
 test("without signing in nothing can be changed, and the page says why", async () => {
-    await viewing({}, async (view, page) => {
+    await viewing({ base }, async (view, page) => {
         view.allow(/401/);
         await view.go(`/runs/${acting.run}`);
         await page.getByRole("button", { name: "Pause" }).click();
@@ -26,7 +27,7 @@ test("without signing in nothing can be changed, and the page says why", async (
 });
 
 test("a wrong token is refused in words", async () => {
-    await viewing({}, async (view, page) => {
+    await viewing({ base }, async (view, page) => {
         view.allow(/401/);
         await view.go("/sign-in");
         await page.getByLabel(/token/i).fill("not-a-token");
@@ -36,13 +37,13 @@ test("a wrong token is refused in words", async () => {
 });
 
 test("a run is paused, resumed, advised, approved and seen to its end, without a reload", async () => {
-    await viewing({}, async (view, page) => {
+    await viewing({ base }, async (view, page) => {
         await signIn(view, page, acting.token);
         await view.go(`/runs/${acting.run}`);
         await page.evaluate(() => {
             window.neverLoadedAgain = true;
         });
-        const status = page.locator("[data-run-status]");
+        const status = page.locator("main h1 + p .tag").first();
         await page.getByRole("button", { name: "Pause" }).click();
         await status.filter({ hasText: "paused" }).waitFor();
         await page.getByRole("button", { name: "Resume" }).click();
@@ -61,21 +62,21 @@ test("a run is paused, resumed, advised, approved and seen to its end, without a
 });
 
 test("cancelling asks first", async () => {
-    await viewing({}, async (view, page) => {
+    await viewing({ base }, async (view, page) => {
         await signIn(view, page, acting.token);
         await view.go(`/runs/${acting.second}`);
         await page.getByRole("button", { name: "Cancel", exact: true }).click();
         await page.getByText("cannot be taken back").waitFor();
         await page.getByRole("button", { name: "Leave it" }).click();
-        assert.match(await page.locator("[data-run-status]").innerText(), /running/);
+        assert.match(await page.locator("main h1 + p .tag").first().innerText(), /running/);
         await page.getByRole("button", { name: "Cancel", exact: true }).click();
         await page.locator(".asking").getByRole("button", { name: "Cancel" }).click();
-        await page.locator("[data-run-status]").filter({ hasText: "cancelled" }).waitFor();
+        await page.locator("main h1 + p .tag").first().filter({ hasText: "cancelled" }).waitFor();
     });
 });
 
 test("the keyboard goes through rows, opens one, and jumps between sections", async () => {
-    await viewing({}, async (view, page) => {
+    await viewing({ base }, async (view, page) => {
         await view.go("/");
         await page.locator("main [data-row]").first().waitFor();
         await page.keyboard.press("j");
@@ -92,7 +93,7 @@ test("the keyboard goes through rows, opens one, and jumps between sections", as
 });
 
 test("the theme that was chosen stays, and is there from the first paint", async () => {
-    await viewing({ scheme: "light" }, async (view, page) => {
+    await viewing({ base, scheme: "light" }, async (view, page) => {
         await view.go("/");
         const before = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
         await page.getByRole("button", { name: /dark/i }).click();

@@ -39,15 +39,16 @@ export class View {
     #context;
     #wrong = [];
     #allowed = [];
+    #base;
 
-    static async open({ scheme = "light", width = WIDTHS.laptop, height = 900, javaScript = true, token = null } = {}) {
+    static async open({ scheme = "light", width = WIDTHS.laptop, height = 900, javaScript = true, base = facts.base } = {}) {
         const view = new View();
+        view.#base = base;
         view.#context = await browser.newContext({
             viewport: { width, height },
             colorScheme: scheme,
             reducedMotion: "reduce",
             javaScriptEnabled: javaScript,
-            httpCredentials: token === null ? undefined : { username: "token", password: token },
         });
         view.#context.setDefaultTimeout(LIMIT_MS);
         const page = await view.#context.newPage();
@@ -59,7 +60,7 @@ export class View {
         });
         page.on("request", (request) => {
             const url = new URL(request.url());
-            if (url.protocol.startsWith("http") && url.host !== new URL(facts.base).host) {
+            if (url.protocol.startsWith("http") && url.host !== new URL(base).host) {
                 view.#wrong.push(`a request to ${url.host}, which is not the server`);
             }
         });
@@ -79,7 +80,7 @@ export class View {
 
     /** Goes to a path, and waits until its islands are alive. */
     async go(path) {
-        const response = await this.page.goto(new URL(path, facts.base).href, { waitUntil: "load" });
+        const response = await this.page.goto(new URL(path, this.#base).href, { waitUntil: "load" });
         return response;
     }
 
