@@ -1,6 +1,7 @@
 //! What the program of the pages does in a browser. On the server this is only compiled: islands name it in what they do
 //! once they are clicked.
 
+pub(crate) mod cloud;
 #[cfg(feature = "hydrate")]
 mod copy;
 pub(crate) mod fetch;

@@ -3,6 +3,7 @@
 
 mod actions;
 mod link_state;
+mod point_cloud;
 mod sign_in;
 mod theme_switch;
 
@@ -10,6 +11,9 @@ mod theme_switch;
 pub(crate) use actions::Actions;
 #[cfg(feature = "ssr")]
 pub(crate) use link_state::LinkState;
+#[cfg(feature = "ssr")]
+#[expect(unused_imports, reason = "the list of attempts waits for its call of the API")]
+pub(crate) use point_cloud::PointCloud;
 #[cfg(feature = "ssr")]
 pub(crate) use sign_in::{SignIn, SignOut};
 #[cfg(feature = "ssr")]

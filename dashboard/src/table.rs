@@ -9,23 +9,42 @@ use crate::address::Address;
 /// A column that rows can be sorted by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
-    /// Its name in the address.
+    /// Its name in the address; empty when rows cannot be sorted by it.
     pub(crate) key: &'static str,
     /// Its name for people.
     pub(crate) label: &'static str,
-    /// Whether it holds numbers: they stand at the right, and the largest comes first.
-    pub(crate) number: bool,
+    kind: Kind,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    /// Numbers stand at the right, and the largest comes first.
+    Number,
+    /// The latest comes first.
+    Moment,
 }
 
 impl Column {
     /// A column of texts.
     pub(crate) const fn text(key: &'static str, label: &'static str) -> Self {
-        Self { key, label, number: false }
+        Self { key, label, kind: Kind::Text }
     }
 
     /// A column of numbers.
     pub(crate) const fn number(key: &'static str, label: &'static str) -> Self {
-        Self { key, label, number: true }
+        Self { key, label, kind: Kind::Number }
+    }
+
+    /// A column of moments.
+    pub(crate) const fn moment(key: &'static str, label: &'static str) -> Self {
+        Self { key, label, kind: Kind::Moment }
+    }
+
+    /// What the first click on it puts on top.
+    fn begins_descending(self) -> bool {
+        self.kind != Kind::Text
     }
 }
 
@@ -46,7 +65,7 @@ impl Sorting {
         let descending = match address.get("order") {
             Some("asc") => false,
             Some("desc") => true,
-            _ => column.number,
+            _ => column.begins_descending(),
         };
         Self { key: column.key, descending }
     }
@@ -63,7 +82,7 @@ pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> i
         .iter()
         .map(|column| {
             let is_current = sorting.key == column.key;
-            let descending = if is_current { !sorting.descending } else { column.number };
+            let descending = if is_current { !sorting.descending } else { column.begins_descending() };
             let order = if descending { "desc" } else { "asc" };
             let href = address.with("sort", Some(column.key)).with("order", Some(order)).with("before", None).href();
             let state = is_current.then_some(if sorting.descending { "descending" } else { "ascending" });
@@ -73,7 +92,7 @@ pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> i
                 None => "",
             };
             view! {
-                <th scope="col" class=column.number.then_some("number") aria-sort=state>
+                <th scope="col" class=(column.kind == Kind::Number).then_some("number") aria-sort=state>
                     <a href=href>{column.label}{sign}</a>
                 </th>
             }

@@ -47,7 +47,9 @@ pub(crate) fn bars(caption: &Caption, unit: Unit, bars: &[Bar]) -> Chart {
             .at("y", top + 15.0)
             .with("class", "tick end")
             .text(&shortened(&bar.name, MAX_NAME_CHARS));
-        rect(&mut out, bar.class, (LEFT, top + 4.0), (end - LEFT, ROW - 8.0), Some(&words));
+        if end > LEFT {
+            rect(&mut out, bar.class, (LEFT, top + 4.0), (end - LEFT, ROW - 8.0), Some(&words));
+        }
         let number =
             if bar.note.is_empty() { show(bar.value, unit) } else { format!("{} {}", show(bar.value, unit), bar.note) };
         out.tag("text").at("x", end + 6.0).at("y", top + 15.0).with("class", "tick").text(&shortened(&number, 40));

@@ -106,12 +106,17 @@ pub(super) fn figure(
     let mut out = Markup::new();
     out.tag("figure").with("class", "chart").around(|out| {
         head(out, caption);
-        out.tag("div").with("class", "plot-scroll").around(|out| {
-            let class = if height > WIDTH || width > WIDTH { "plot plot-large" } else { "plot" };
+        // On a narrow screen the drawing is moved sideways, by the keyboard too.
+        let scrolls = out.tag("div").with("class", "plot-scroll").with("tabindex", "0").with("role", "group");
+        scrolls.with("aria-label", &format!("Drawing: {}", caption.title)).around(|out| {
+            // Drawings of another width than usual are shown in their own size: a tree of two nodes does not fill a page.
+            let class = if (width - WIDTH).abs() < 0.5 { "plot" } else { "plot plot-large" };
             let mut svg = out.tag("svg").with("class", class);
             svg = svg.with("viewBox", &format!("0 0 {width:.0} {height:.0}"));
             svg = svg.at("width", width).at("height", height);
-            svg.with("role", "img").with("aria-label", &format!("{}: {}", caption.title, caption.description)).around(
+            // What holds links is no picture for those who hear the page: they want to follow them.
+            let role = if drawing.as_str().contains("<a ") { "group" } else { "img" };
+            svg.with("role", role).with("aria-label", &format!("{}: {}", caption.title, caption.description)).around(
                 |out| {
                     out.tag("title").text(&caption.title);
                     out.tag("desc").text(&caption.description);
@@ -214,7 +219,7 @@ pub(super) fn axes(out: &mut Markup, area: Area, x: (&Axis, &Scale), y: (&Axis, 
 /// Grid and axis of the values that go up.
 pub(super) fn vertical(out: &mut Markup, area: Area, axis: &Axis, scale: &Scale) {
     for tick in scale.ticks() {
-        let Some(at) = scale.place(tick) else { continue };
+        let Some(at) = scale.place(tick).filter(|_| is_shown(tick, axis.unit)) else { continue };
         line(out, "grid", (area.left, at), (area.right, at));
         out.tag("text")
             .at("x", area.left - 6.0)
@@ -239,7 +244,7 @@ pub(super) fn horizontal(out: &mut Markup, area: Area, axis: &Axis, scale: &Scal
     // Long words stand too close together: every second one is left out.
     let every = if ticks.len() > 8 { 2 } else { 1 };
     for (index, tick) in ticks.into_iter().enumerate() {
-        let Some(at) = scale.place(tick) else { continue };
+        let Some(at) = scale.place(tick).filter(|_| is_shown(tick, axis.unit)) else { continue };
         line(out, "axis", (at, area.bottom), (at, area.bottom + 4.0));
         if index % every == 0 {
             let text = out.tag("text").at("x", at).at("y", area.bottom + 16.0).with("class", "tick middle");
@@ -248,6 +253,11 @@ pub(super) fn horizontal(out: &mut Markup, area: Area, axis: &Axis, scale: &Scal
     }
     let label = out.tag("text").at("x", area.right).at("y", area.bottom + 32.0).with("class", "label end");
     label.text(axis.label);
+}
+
+/// There is no half attempt.
+fn is_shown(tick: f64, unit: Unit) -> bool {
+    unit != Unit::Count || (tick - tick.round()).abs() < 1e-6
 }
 
 /// A straight line.

@@ -79,7 +79,23 @@ pub(crate) fn significant(value: f64) -> String {
         s if s >= 0.000_999_5 => 5,
         _ => 6,
     };
-    trimmed(&format!("{value:.decimals$}"))
+    grouped(trimmed(&format!("{value:.decimals$}")))
+}
+
+/// Long numbers in groups of three digits.
+fn grouped(text: String) -> String {
+    let digits = text.trim_start_matches('-');
+    if digits.len() < 5 || digits.contains('.') {
+        return text;
+    }
+    let mut groups = text[..text.len() - digits.len()].to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            groups.push('\u{202f}');
+        }
+        groups.push(digit);
+    }
+    groups
 }
 
 fn trimmed(text: &str) -> String {
@@ -126,6 +142,8 @@ mod tests {
             (0.2, Unit::Nanoseconds, "0.2 ns"),
             (4.814e12, Unit::BytesPerS, "4.81 TB/s"),
             (66.9e12, Unit::FlopsPerS, "66.9 TFLOP/s"),
+            (9_043_968.0, Unit::Plain, "9\u{202f}043\u{202f}968"),
+            (-123_456.0, Unit::Plain, "-123\u{202f}456"),
             (1e300, Unit::Plain, "1e300"),
             (-1.5e-9, Unit::Plain, "-1.5e-9"),
             (f64::NAN, Unit::Times, "not known"),

@@ -45,7 +45,8 @@ pub(crate) fn roofline(caption: &Caption, bytes_per_s: f64, roofs: &[Roof], prog
     if programs.is_empty() {
         return nothing(caption, "The task does not say how much work it is, and no counters were read.");
     }
-    let area = Area::of(TALL);
+    // Room for `100 TFLOP/s`.
+    let area = Area { left: 100.0, ..Area::of(TALL) };
     let ridges = roofs.iter().map(|roof| roof.flops_per_s / bytes_per_s);
     let x_values: Vec<f64> = ridges.chain(programs.iter().map(|one| one.flops_per_byte)).collect();
     let lowest = x_values.iter().copied().filter(|x| is_positive(*x)).fold(f64::INFINITY, f64::min);

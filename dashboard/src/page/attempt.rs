@@ -32,6 +32,7 @@ use super::failure::PageError;
 use super::parts::{Section as Part, sections, words};
 use crate::chart::significant;
 use crate::format::speedup;
+use crate::markup::visible;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::trace::{of_steps, well_formed};
 use crate::visitor::Visitor;
@@ -109,7 +110,7 @@ async fn trace(client: &Client, id: &str, number: u32) -> Result<Vec<u8>, PageEr
 
 /// The page.
 fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> Page {
-    let task = detail.summary.digest.task.clone();
+    let task = visible(&detail.summary.digest.task).into_owned();
     let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
     let live = if detail.summary.status.is_final() { Live::Still } else { Live::Run(run.to_string()) };
     let body = sections(parts(detail, attempt, material, look));
@@ -162,11 +163,12 @@ fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         view! { <a class="button" href=href>"Compare with its parent"</a> }
     });
     let outcome = attempt.outcome.as_str();
+    let task = visible(&detail.summary.digest.task).into_owned();
     let fast = attempt.speedup().map(|interval| view! { <strong class="figure">{speedup(interval)}</strong> });
     let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", significant(reward.reward)));
     let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
     view! {
-        <h1>"Attempt "{number}</h1>
+        <h1>"Attempt "{number}" of "{task}</h1>
         <p class="quiet">
             {words(attempt.stage.as_str())}" · "<span class=format!("tag {outcome}")>{words(outcome)}</span>
             {is_best.then(|| view! { " "<span class="tag completed">"best"</span> })}

@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{CampaignSummary, RunCounts};
 
 use crate::address::Address;
-use crate::format::{count, when};
+use crate::format::{count, counted, when};
 use crate::meter;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
@@ -19,7 +19,7 @@ const COLUMNS: [Column; 6] = [
     Column::number("progress", "Progress"),
     Column::number("running", "Running"),
     Column::number("failed", "Failed"),
-    Column::number("created", "Created"),
+    Column::moment("created", "Created"),
 ];
 const NEWEST_FIRST: Sorting = Sorting { key: "created", descending: true };
 /// Shows whether the filter is about runs that go on.
@@ -123,7 +123,8 @@ fn pages(address: &Address, shown: usize, next: Option<&str>) -> impl IntoView +
     let first = address.get("before").is_some().then(|| address.with("before", None).href());
     let older = next.map(|cursor| address.with("before", Some(cursor)).href());
     let is_part = first.is_some() || older.is_some();
-    let words = if is_part { format!("{shown} campaigns on this page") } else { format!("{shown} campaigns") };
+    let shown = counted(u64::try_from(shown).unwrap_or(u64::MAX), "campaign", "campaigns");
+    let words = if is_part { format!("{shown} on this page") } else { shown };
     view! {
         <nav class="pages" aria-label="Pages">
             <span class="quiet">{words}</span>

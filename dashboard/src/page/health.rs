@@ -16,8 +16,8 @@ use crate::visitor::Visitor;
 enum Tokens {
     /// All of them.
     Shown(Vec<TokenView>),
-    /// The visitor may not see them: code and message.
-    Refused(String, String),
+    /// The visitor may not see them: the code.
+    Refused(String),
 }
 
 /// `GET /health`.
@@ -32,9 +32,7 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let ready = client.ready().await.map_err(|error| error.to_string());
     let tokens = match client.tokens().await {
         Ok(tokens) => Tokens::Shown(tokens),
-        Err(error) if matches!(error.status(), Some(401 | 403)) => {
-            Tokens::Refused(error.code().to_owned(), error.to_string())
-        }
+        Err(error) if matches!(error.status(), Some(401 | 403)) => Tokens::Refused(error.code().to_owned()),
         Err(error) => return Err(error.into()),
     };
     Ok(page(&health, ready, &client.servers().await?, &tokens))
@@ -106,9 +104,15 @@ fn servers_table(servers: &[ServerView], now: TimestampMs) -> impl IntoView + us
 
 fn tokens_table(tokens: &Tokens, now: TimestampMs) -> impl IntoView + use<> {
     let content = match tokens {
-        Tokens::Refused(code, message) => {
-            let (code, message) = (code.clone(), message.clone());
-            view! { <p class="empty">"Tokens are shown to administrators. "{message}" "<code>{code}</code></p> }.into_any()
+        Tokens::Refused(code) => {
+            let code = code.clone();
+            view! {
+                <p class="empty">
+                    "Tokens are shown to administrators. "<a href="/sign-in?next=/health">"Sign in as one"</a>" "
+                    <code class="quiet">{code}</code>
+                </p>
+            }
+            .into_any()
         }
         Tokens::Shown(tokens) if tokens.is_empty() => view! {
             <p class="empty">"No token was made. Make one with "<code>"nightshift token create NAME --role ROLE"</code>"."</p>

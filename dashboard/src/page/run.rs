@@ -13,6 +13,7 @@ use nightshift_protocol::id::RunId;
 
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
+use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
 use crate::trace::of_steps;
 use crate::visitor::Visitor;
@@ -65,7 +66,7 @@ fn page(detail: &RunDetail, steps: &[StepView]) -> Page {
     let parts =
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();
     let (top, body) = (state::head(detail), sections(parts));
-    Page::new(summary.digest.task.clone(), view! { {top}{body} })
+    Page::new(visible(&summary.digest.task), view! { {top}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
         .crumb("Campaign", format!("/campaigns/{}", summary.campaign))

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const MAX_WORDS: usize = 600;
 /// Most pairs of lines whose words are compared.
 const MAX_WORD_PAIRS: usize = 2_000;
-/// Two lines of which less than this share of the words is equal are not shown as one changed line.
+/// Two lines of which less than this share of the words is equal are shown as replaced as a whole.
 const MIN_EQUAL_WORDS: f64 = 0.3;
 
 /// A line on both sides, on one, or another one on each. Numbers count from 0.
@@ -116,7 +116,7 @@ fn keys(source: &Source) -> Vec<(&str, Option<&str>)> {
     source.lines.iter().map(|line| (line.text.as_str(), line.rest.as_deref())).collect()
 }
 
-/// Pairs replaced lines in their order, as long as they resemble each other.
+/// Pairs replaced lines in their order. Where two resemble each other, the words that differ are named.
 fn replaced(
     old: &Source,
     new: &Source,
@@ -130,10 +130,8 @@ fn replaced(
         let (left, right) = (olds.start + n, news.start + n);
         *pairs += 1;
         let words = if *pairs <= MAX_WORD_PAIRS { words_changed(old, left, new, right) } else { None };
-        match words {
-            Some((old_words, new_words)) => rows.push(Row::Changed { old: left, new: right, old_words, new_words }),
-            None => rows.extend([Row::Removed { old: left }, Row::Added { new: right }]),
-        }
+        let (old_words, new_words) = words.unwrap_or_default();
+        rows.push(Row::Changed { old: left, new: right, old_words, new_words });
     }
     rows.extend((olds.start + common..olds.end).map(|old| Row::Removed { old }));
     rows.extend((news.start + common..news.end).map(|new| Row::Added { new }));
@@ -245,10 +243,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_with_nothing_in_common_are_not_one_changed_line() {
+    fn lines_with_nothing_in_common_are_replaced_as_a_whole() {
         let diff = diff("for (int i = 0; i < n; ++i)\n", "return sqrtf(value);\n");
         let Some(Part::Hunk(rows)) = diff.parts.first() else { panic!("{diff:?}") };
-        assert_eq!(rows.as_slice(), [Row::Removed { old: 0 }, Row::Added { new: 0 }]);
+        let replaced = Row::Changed { old: 0, new: 0, old_words: Vec::new(), new_words: Vec::new() };
+        assert_eq!(rows.as_slice(), [replaced]);
     }
 
     #[test]

@@ -68,7 +68,11 @@ fn errors(histogram: &[u64]) -> AnyView {
     if histogram.iter().all(|count| *count == 0) {
         return ().into_any();
     }
-    let bound = |index: usize| ERROR_HISTOGRAM_BOUNDS.get(index).map(|bound| format!("{bound:e}"));
+    let bound = |index: usize| {
+        ERROR_HISTOGRAM_BOUNDS
+            .get(index)
+            .map(|bound| if *bound < 0.01 { format!("{bound:e}") } else { significant(*bound) })
+    };
     let total = histogram.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
     let drawn: Vec<Bar> = histogram
         .iter()

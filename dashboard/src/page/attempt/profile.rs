@@ -8,6 +8,7 @@ use super::look::Look;
 use super::material::{Material, NoTrace};
 use super::program::chip;
 use crate::chart::{Bar, Caption, Unit, Zoom, bars, float_u64, show, timeline};
+use crate::markup::visible;
 use crate::page::parts::{Cell, bytes, facts, milliseconds, nanoseconds, sentences, table, words};
 use crate::trace::Trace;
 
@@ -25,7 +26,7 @@ fn tiers(profile: &Profile) -> AnyView {
     let rows: Vec<Vec<Cell>> = profile.tiers.iter().map(tier).collect();
     let tools = table(&["For", "Tool", "Version", "Used", "What it lacks", "What to do", "Took"], &rows);
     let missing = (rows.is_empty() && !profile.missing.is_empty()).then(|| sentences(&profile.missing));
-    view! { <p>"Tier: "<code>{profile.tier.clone()}</code></p>{tools}{missing} }.into_any()
+    view! { <p>"Tier: "<code>{visible(&profile.tier).into_owned()}</code></p>{tools}{missing} }.into_any()
 }
 
 fn tier(tier: &TierReport) -> Vec<Cell> {
@@ -61,7 +62,8 @@ fn traced(profile: &Profile, material: &Material, look: &Look) -> AnyView {
         Err(NoTrace::Never) if profile.timeline.is_none() => return ().into_any(),
         Err(NoTrace::Never) => return view! { <p class="empty">"No trace was kept of this profile."</p> }.into_any(),
         Err(NoTrace::Gone(why)) => {
-            return view! { <p class="empty">{format!("The trace cannot be had: {why}")}</p> }.into_any();
+            return view! { <p class="empty">{visible(&format!("The trace cannot be had: {why}")).into_owned()}</p> }
+                .into_any();
         }
         Err(NoTrace::Unreadable(error)) => return view! { <p class="empty">{error.to_string()}</p> }.into_any(),
     };
@@ -77,8 +79,10 @@ fn traced(profile: &Profile, material: &Material, look: &Look) -> AnyView {
         .map(|(words, to, is_current)| chip(look.zoomed(to).href("timeline"), words.to_owned(), is_current))
         .into_iter()
         .collect::<Vec<_>>();
-    let caption =
-        Caption::new("Timeline", "What ran when: hosts above, the device below. Gaps of the device are hatched.");
+    let caption = Caption::new(
+        "Timeline",
+        "What ran when: the host above, the device below. Where the device is idle it is shaded.",
+    );
     let drawn = timeline(&caption, trace, zoom, &|zoom| look.zoomed(zoom).href("timeline")).view();
     let list = pieces(trace, zoom);
     view! { <div id="timeline"><ul class="chips look">{ways}</ul>{drawn}{list}</div> }.into_any()

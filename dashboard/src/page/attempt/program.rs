@@ -10,6 +10,7 @@ use nightshift_protocol::verdict::Severity;
 use super::look::{Against, Look};
 use super::material::{Material, Stored};
 use super::verdict::severity;
+use crate::markup::visible;
 use crate::page::parts::{artifact_href, folded};
 use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
 
@@ -23,7 +24,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
             Stored::Gone(why) => format!("The source cannot be shown: {why}"),
             Stored::Never | Stored::Here(_) => "The reply held no usable program.".to_owned(),
         };
-        return view! { <p class="empty">{why}</p> }.into_any();
+        return said(&why);
     };
     let language = Language::of_program(source);
     let lines = highlighted(source, language);
@@ -40,6 +41,12 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
         <div id="source-text">{program}</div>
     }
     .into_any()
+}
+
+/// Something that is said in place of what cannot be shown.
+fn said(words: &str) -> AnyView {
+    let words = visible(words).into_owned();
+    view! { <p class="empty">{words}</p> }.into_any()
 }
 
 /// What it can be compared with.
@@ -93,15 +100,14 @@ pub(super) fn chip(href: String, words: String, is_current: bool) -> AnyView {
 
 fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Against, look: &Look) -> AnyView {
     let Some((name, other)) = &material.other else {
-        return view! { <p class="empty">{format!("There is no `{}` to compare it with.", against.name())}</p> }
-            .into_any();
+        return said(&format!("There is no `{}` to compare it with.", against.name()));
     };
     let other = match other {
         Stored::Here(text) => highlighted(text, Language::of_program(text)),
         Stored::Gone(why) => {
-            return view! { <p class="empty">{format!("{name} cannot be shown: {why}")}</p> }.into_any();
+            return said(&format!("{name} cannot be shown: {why}"));
         }
-        Stored::Never => return view! { <p class="empty">{format!("{name} has no source.")}</p> }.into_any(),
+        Stored::Never => return said(&format!("{name} has no source.")),
     };
     let diff = Diff::of(other, Arc::clone(lines));
     let words = if diff.is_same() {
@@ -110,7 +116,7 @@ fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Ag
         format!("From {name} to this one: {} lines added, {} removed.", diff.added, diff.removed)
     };
     let shown = diff_view(&diff, look.view).block("differences");
-    view! { <p>{words}</p>{shown} }.into_any()
+    view! { <p>{visible(&words).into_owned()}</p>{shown} }.into_any()
 }
 
 /// What was said about single lines: by the rules, the compiler, the sanitizers.

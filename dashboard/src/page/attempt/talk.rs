@@ -12,6 +12,8 @@ use crate::shell::model_label;
 
 /// Longest prompt or reply that is shown, in bytes.
 const MAX_TEXT_BYTES: usize = 96 << 10;
+/// Most parts of a text that are folded one by one.
+const MAX_CHAPTERS: usize = 80;
 /// Most text of all calls together, in bytes: what comes after it is a download.
 const MAX_TALK_BYTES: usize = 1 << 20;
 
@@ -51,7 +53,8 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
             }
         })
         .collect::<Vec<_>>();
-    let note = "Notes and lessons that were retrieved for a call stand in its prompt, as the model saw them.";
+    let note = "Prompts are folded by their headings. Notes and lessons that were retrieved for a call are parts of its prompt, as \
+        the model saw them.";
     Some(view! { {summary}<p class="quiet">{note}</p>{calls} }.into_any())
 }
 
@@ -91,9 +94,67 @@ fn said(what: &str, stored: &Stored, room: &mut usize) -> AnyView {
             let shown = MAX_TEXT_BYTES.min(*room);
             *room = room.saturating_sub(text.len().min(shown));
             let lines = text.lines().count();
-            folded(format!("{what}: {lines} lines, {} bytes", text.len()), verbatim(text, shown))
+            folded(format!("{what}: {lines} lines, {} bytes", text.len()), by_chapter(text, shown))
         }
         Stored::Gone(why) => sentences(&[format!("{what} cannot be shown: {why}")]),
         Stored::Never => ().into_any(),
+    }
+}
+
+/// A text by its headings, each part folded away under its own: notes that were retrieved are one of a prompt's parts.
+fn by_chapter(text: &str, most_bytes: usize) -> AnyView {
+    let shown = text.get(..text.floor_char_boundary(most_bytes)).unwrap_or_default();
+    let chapters = chapters(shown);
+    if chapters.len() < 2 || chapters.len() > MAX_CHAPTERS || shown.len() < text.len() {
+        return verbatim(text, most_bytes);
+    }
+    let parts = chapters
+        .into_iter()
+        .map(|(heading, body)| {
+            let heading = heading.map_or("Before the first heading", |heading| heading.trim_start_matches('#').trim());
+            let lines = body.lines().count();
+            folded(format!("{heading} ({lines} lines)"), verbatim(body.trim_matches('\n'), most_bytes))
+        })
+        .collect::<Vec<_>>();
+    view! { <div class="chapters">{parts}</div> }.into_any()
+}
+
+/// Headings of Markdown outside of fenced code, each with what stands below it; what is empty is left out.
+fn chapters(text: &str) -> Vec<(Option<&str>, &str)> {
+    let mut chapters = Vec::new();
+    let (mut heading, mut body_at, mut at) = (None, 0, 0);
+    let mut fence: Option<usize> = None;
+    for line in text.split_inclusive('\n') {
+        let ticks = line.trim_start().chars().take_while(|character| *character == '`').count();
+        match fence {
+            Some(open) if ticks >= open && line.trim().chars().all(|character| character == '`') => fence = None,
+            None if ticks >= 3 => fence = Some(ticks),
+            _ => {}
+        }
+        if fence.is_none() && (line.starts_with("# ") || line.starts_with("## ")) {
+            chapters.push((heading, &text[body_at..at]));
+            heading = Some(line.trim_end());
+            body_at = at + line.len();
+        }
+        at += line.len();
+    }
+    chapters.push((heading, &text[body_at..at]));
+    chapters.retain(|(_, body)| !body.trim().is_empty());
+    chapters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chapters;
+
+    #[test]
+    fn a_prompt_is_read_by_its_headings_and_code_has_none() {
+        let prompt = "# System\n\nYou are.\n## Notes that may help\n- one\n```c++\n# define X\n## no heading\n```\n## Empty\n\n## Last\nend";
+        let found = chapters(prompt);
+        let headings: Vec<_> = found.iter().map(|(heading, _)| *heading).collect();
+        assert_eq!(headings, [Some("# System"), Some("## Notes that may help"), Some("## Last")]);
+        assert!(found[1].1.contains("## no heading"));
+        assert_eq!(chapters("no heading at all").len(), 1);
+        assert!(chapters("").is_empty());
     }
 }

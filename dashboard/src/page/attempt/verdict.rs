@@ -52,7 +52,7 @@ fn correct(attempt: &Attempt) -> String {
     let passed = check.cases.iter().filter(|case| case.passed).count();
     let mut words = format!("{passed} of {} calls gave right results", check.cases.len());
     if let Some(worst) = worst_error(check) {
-        words.push_str(&format!("; the worst error is {} of what is tolerated", significant(worst)));
+        words.push_str(&format!("; the worst error is {} times what is tolerated", significant(worst)));
     }
     words.push_str(match check.deterministic {
         Some(true) => "; two equal calls gave equal bits",

@@ -89,7 +89,7 @@ fn attempts(marks: &Marks) -> AnyView {
     let kinds = [
         Dots { name: "new best of its run".to_owned(), class: "kept", points: kept },
         Dots { name: "right, not better".to_owned(), class: "discarded", points: discarded },
-        Dots { name: "failed, at the lower edge".to_owned(), class: "crashed-mark", points: failed },
+        Dots { name: "failed, at the lower edge".to_owned(), class: "failed", points: failed },
     ];
     let caption = Caption::new("Every attempt", "By what became of it, run after run.");
     let x = Axis::linear("attempts of the campaign", Unit::Count);

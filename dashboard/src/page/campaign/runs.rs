@@ -16,7 +16,7 @@ const COLUMNS: [Column; 6] = [
     Column::number("speedup", "Best speedup"),
     Column::number("attempts", "Attempts"),
     Column::text("activity", "Now, or why it ended"),
-    Column::number("finished", "Ended"),
+    Column::moment("finished", "Ended"),
 ];
 const AS_ASKED: Sorting = Sorting { key: "task", descending: false };
 

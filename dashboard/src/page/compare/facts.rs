@@ -67,7 +67,7 @@ fn timing(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>))
     add("GPU", published.and_then(|m| m.machine.gpus.first()).map(|gpu| gpu.name.clone()));
     add("Gain of its change", attempt.gain.map(|gain| show(gain.measured, Unit::Times)));
     let worst = attempt.check.as_ref().and_then(crate::page::attempt::worst_error);
-    add("Worst error, of what is tolerated", worst.map(significant));
+    add("Worst error, by what is tolerated", worst.map(significant));
 }
 
 fn build(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {

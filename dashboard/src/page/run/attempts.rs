@@ -67,7 +67,8 @@ fn tree(detail: &RunDetail) -> AnyView {
         "Lineage",
         "Each attempt beside the one that it was derived from; the way to the best one is thick.",
     );
-    lineage(&caption, &nodes, detail.view.best_attempt, &KINDS).view()
+    let there: Vec<_> = KINDS.into_iter().filter(|(class, _)| nodes.iter().any(|node| node.class == *class)).collect();
+    lineage(&caption, &nodes, detail.view.best_attempt, &there).view()
 }
 
 fn speedups(detail: &RunDetail) -> AnyView {
@@ -155,7 +156,7 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
             <td class="number">{attempt.parent.map(|parent| view! { <a href=href(detail, parent)>{parent}</a> })}</td>
             <td><span class=format!("tag {outcome}")>{words(outcome)}</span></td>
             <td>
-                {shown}" "
+                <span class="measured">{shown}</span>" "
                 {is_best.then(|| view! { <span class="tag completed">"best"</span> })}
                 {is_confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
             </td>

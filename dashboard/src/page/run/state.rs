@@ -8,6 +8,7 @@ use nightshift_protocol::run::RunStatus;
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
 use crate::format::{count, money, speedup, when};
+use crate::markup::visible;
 use crate::page::attempt::findings;
 use crate::page::parts::{Cell, artifact, facts, folded, machine, table, words};
 use crate::shell::model_label;
@@ -25,7 +26,7 @@ pub(super) fn head(detail: &RunDetail) -> AnyView {
     });
     let base = format!("/runs/{}", summary.id);
     view! {
-        <h1>{summary.digest.task.clone()}</h1>
+        <h1>{visible(&summary.digest.task).into_owned()}</h1>
         <p class="quiet">
             {summary.id.to_string()}" · "<span class=format!("tag {status}")>{words(status)}</span>
             {ending}" · replies: "{replies}" · begun "{when(summary.created_at)}
@@ -44,7 +45,7 @@ pub(super) fn head(detail: &RunDetail) -> AnyView {
 pub(super) fn section(detail: &RunDetail) -> AnyView {
     let summary = &detail.summary;
     let failure = summary.failure.as_ref().map(|failure| {
-        let message = crate::markup::visible(&failure.message).into_owned();
+        let message = visible(&failure.message).into_owned();
         view! { <p class="notice bad">{message}" "<code>{failure.code.clone()}</code></p> }
     });
     let gates = (!summary.awaits.is_empty()).then(|| {
@@ -163,7 +164,10 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
     let prepared = detail.view.prepared.as_ref()?;
     let sums = facts(vec![
         ("One call", format!("{}, median", show(prepared.baseline_median_ns, Unit::Nanoseconds)).into()),
-        ("Its own error", format!("{} of what is tolerated", significant(prepared.reference_normalized_error)).into()),
+        (
+            "Its own error",
+            format!("{} times what is tolerated", significant(prepared.reference_normalized_error)).into(),
+        ),
         ("Built by", prepared.reference.toolchain.version.clone().into()),
         ("Flags", Cell::Code(prepared.reference.toolchain.flags.join(" "))),
         ("Isolation", prepared.machine.sandbox.summary().into()),

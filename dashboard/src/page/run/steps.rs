@@ -2,7 +2,9 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::api::{RunDetail, StepView};
+use nightshift_protocol::machine::Executor;
 use nightshift_protocol::step::StepKind;
+use nightshift_protocol::time::TimestampMs;
 
 use crate::chart::{Caption, Task, waterfall};
 use crate::format::moment;
@@ -49,8 +51,12 @@ pub(super) fn section(detail: &RunDetail, steps: &[StepView]) -> AnyView {
     view! { {drawn}{folded(format!("Every step ({})", steps.len()), table(&head, &rows))} }.into_any()
 }
 
+/// Who carried it out: what they are, and the end of their id, by which people tell them apart.
 fn lane(step: &StepView) -> String {
-    step.worker.as_ref().map_or_else(|| "server".to_owned(), ToString::to_string)
+    let who = if step.kind.executor() == Executor::Agent { "server" } else { "worker" };
+    let id = step.worker.as_ref().map(ToString::to_string).unwrap_or_default();
+    let end = id.get(id.len().saturating_sub(6)..).unwrap_or_default();
+    if end.is_empty() { who.to_owned() } else { format!("{who} …{end}") }
 }
 
 fn class(kind: StepKind) -> &'static str {
@@ -74,8 +80,7 @@ fn milliseconds(moment_ms: i64) -> f64 {
 }
 
 fn row(step: &StepView) -> Vec<Cell> {
-    let between = |from: Option<nightshift_protocol::time::TimestampMs>,
-                   to: Option<nightshift_protocol::time::TimestampMs>| {
+    let between = |from: Option<TimestampMs>, to: Option<TimestampMs>| {
         Cell::Number(from.zip(to).map_or_else(String::new, |(from, to)| format!("{} ms", to.since_ms(from))))
     };
     let why = step.waiting_for.clone().or_else(|| step.failure.as_ref().map(|failure| failure.message.clone()));
@@ -84,7 +89,7 @@ fn row(step: &StepView) -> Vec<Cell> {
         words(step.kind.as_str()).into(),
         Cell::Tag(step.status.as_str().to_owned(), words(step.status.as_str())),
         Cell::Number(step.tries.to_string()),
-        lane(step).into(),
+        step.worker.as_ref().map(ToString::to_string).into(),
         Cell::Quiet(moment(step.scheduled_at)),
         between(Some(step.scheduled_at), step.started_at),
         between(step.started_at, step.finished_at),

@@ -1,0 +1,56 @@
+//! Every attempt as a dot, however many there are: packed numbers from the API, drawn into one picture.
+
+use leptos::html::Canvas;
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+
+use crate::browser::cloud::{self, Cloud};
+
+/// What is seen of the points.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    Loading,
+    /// How many are drawn.
+    Drawn(usize),
+    Failed,
+}
+
+/// The picture.
+#[island]
+pub(crate) fn PointCloud(
+    /// The filter, as in the address of the list.
+    query: String,
+) -> impl IntoView {
+    let canvas = NodeRef::<Canvas>::new();
+    let seen = RwSignal::new(Seen::Loading);
+    let (begin, end) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
+    Effect::new(move |_| {
+        let Some(canvas) = canvas.get() else { return };
+        let address = format!("/api/v1/attempts/points?{query}");
+        spawn_local(async move {
+            match Cloud::read(&address).await {
+                Some(cloud) => {
+                    cloud::draw(&canvas, &cloud);
+                    begin.set(cloud.begin());
+                    end.set(cloud.end());
+                    seen.set(Seen::Drawn(cloud.len()));
+                }
+                None => seen.set(Seen::Failed),
+            }
+        });
+    });
+    let said = move || match seen.get() {
+        Seen::Loading => "Reading all attempts …".to_owned(),
+        Seen::Drawn(count) => {
+            format!("{count} attempts by when they began and by their speedup; what has none is at the lower edge")
+        }
+        Seen::Failed => "The attempts could not be read: load the page again.".to_owned(),
+    };
+    view! {
+        <figure class="cloud needs-script">
+            <canvas node_ref=canvas width="1200" height="300" role="img" aria-label=said></canvas>
+            <p class="cloud-times" aria-hidden="true"><span>{begin}</span><span>{end}</span></p>
+            <figcaption class="quiet" role="status">{said}</figcaption>
+        </figure>
+    }
+}
