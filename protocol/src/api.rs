@@ -1,14 +1,28 @@
 //! What the HTTP API under `/api/v1` takes and gives.
 
+mod attempt_filter;
+mod attempt_list;
+mod attempt_points;
+mod boards;
 mod campaign;
 mod control;
 mod lease;
+mod live;
 mod run;
+mod search;
 mod upload;
 mod worker;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::attempt_filter::{
+    AttemptFilter, AttemptQuery, AttemptSort, InvalidQuery, MAX_FILTER_TEXT_CHARS, SortOrder,
+};
+pub use self::attempt_list::{AttemptPage, AttemptRow, Facet, Facets};
+pub use self::attempt_points::{
+    AttemptPoint, AttemptPoints, InvalidPoints, MAX_POINTS, POINTS_CONTENT_TYPE, PointValue, PointsQuery,
+};
+pub use self::boards::{BestSoFar, FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
 pub use self::campaign::{CampaignCreated, CampaignDetail, CampaignSummary, CreateCampaign, SetLimits};
 pub use self::control::{
     Bulk, BulkAction, BulkDone, Control, ControlAction, Controlled, Prune, PruneDone, Retry, RunFilter, SetPriority,
@@ -17,7 +31,12 @@ pub use self::lease::{
     Claim, Claimed, FreeDevice, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, Report, ReportReply, ReportResult,
     TryOutcome,
 };
+pub use self::live::{
+    CampaignChange, LAST_EVENT_ID_HEADER, LIVE_HEARTBEAT_MS, LiveEvent, LiveMessage, ResyncReason, RunChange,
+    WorkerChange,
+};
 pub use self::run::{EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView};
+pub use self::search::{MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
 pub use self::upload::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
 pub use self::worker::{Drain, QuarantineView, QuarantinedDevice, RegisterWorker, WorkerRegistered, WorkerView};
 use crate::id::{CampaignId, RunId, ServerId};

@@ -34,6 +34,22 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Every stage.
+    pub const ALL: [Self; 6] = [
+        Self::Draft,
+        Self::RepairCompile,
+        Self::RepairRuntime,
+        Self::RepairCorrectness,
+        Self::RepairCompliance,
+        Self::Optimize,
+    ];
+
+    /// The stage of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.as_str() == text)
+    }
+
     /// The stored and printed name, also the name of its prompt.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -65,6 +81,15 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// Every bound.
+    pub const ALL: [Self; 5] = [Self::Memory, Self::Compute, Self::Latency, Self::Launch, Self::Host];
+
+    /// The bound of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bound| bound.as_str() == text)
+    }
+
     /// The stored and printed name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -237,6 +262,27 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 11] = [
+        Self::Pending,
+        Self::NoCode,
+        Self::NotCompliant,
+        Self::CompileFailed,
+        Self::Crashed,
+        Self::TimedOut,
+        Self::MemoryExceeded,
+        Self::RuntimeFailed,
+        Self::Incorrect,
+        Self::CorrectNotFaster,
+        Self::CorrectFaster,
+    ];
+
+    /// The outcome of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+
     /// The stored and printed name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
