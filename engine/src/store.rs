@@ -13,6 +13,7 @@ mod read;
 mod run;
 mod server;
 mod step;
+mod watch;
 mod worker;
 
 use async_trait::async_trait;
@@ -39,6 +40,7 @@ pub use self::read::{PageRequest, StoreGauges};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
 pub use self::server::{Notice, Pulse, ServerRecord};
 pub use self::step::{ExpiredLease, HeartbeatOutcome, Reservation, StepRecord, TryEnd};
+pub use self::watch::{RunMark, RunStamp, WatchStore};
 pub use self::worker::{QuarantineRecord, WorkerRecord};
 use crate::event::EventRecord;
 
@@ -383,6 +385,11 @@ pub trait Store: Send + Sync {
 
     /// Notes, lessons and later scores; none where a store keeps nothing of the kind.
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        None
+    }
+
+    /// What those need who watch; none where a store cannot be watched.
+    fn watch(&self) -> Option<&dyn WatchStore> {
         None
     }
 

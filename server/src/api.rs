@@ -14,6 +14,7 @@ mod idempotency;
 mod ids;
 mod limits;
 mod list;
+mod live;
 mod long_poll;
 mod metrics;
 mod prune;
@@ -122,7 +123,12 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         )
         .route_layer(from_fn(within_request_timeout));
     let held = Router::new()
-        .merge(Router::new().route("/runs/{id}/events", get(runs::events)).route_layer(reads.clone()))
+        .merge(
+            Router::new()
+                .route("/runs/{id}/events", get(runs::events))
+                .route("/live", get(live::open))
+                .route_layer(reads.clone()),
+        )
         .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()))
         .route_layer(from_fn(within_long_poll_timeout));
     let artifacts = Router::new()

@@ -21,6 +21,7 @@ use crate::dispatch::Dispatcher;
 use crate::fences::Fences;
 use crate::leases::Leases;
 use crate::life::Life;
+use crate::live::Live;
 use crate::roster::Roster;
 use crate::run_inputs::RunInputs;
 use crate::telemetry::{Metrics, ObservedStore, SpanExporter};
@@ -48,6 +49,7 @@ pub(crate) struct App {
     pub(crate) spans: Option<SpanExporter>,
     pub(crate) gauges: GaugeCache,
     pub(crate) life: Life,
+    pub(crate) live: Live,
     pub(crate) fences: Fences,
     pub(crate) leases: Leases,
     pub(crate) roster: Roster,
@@ -69,6 +71,7 @@ impl App {
         let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
         let driver = Driver::new(store.clone(), parts.workflow, parts.clock.clone(), parts.random.clone());
         Self {
+            live: Live::new(Uuid::from_u128(parts.random.uuid())),
             keys: Keys::new(&config.token, &config.worker_token),
             config,
             address,

@@ -28,6 +28,7 @@ mod extract;
 mod fences;
 mod leases;
 mod life;
+mod live;
 mod notice_loop;
 mod present;
 mod pulse_loop;

@@ -29,6 +29,7 @@ pub(crate) mod signal;
 pub(crate) mod step;
 pub(crate) mod timer;
 pub(crate) mod token;
+pub(crate) mod watch;
 pub(crate) mod worker;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
     Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError,
-    StoreGauges, TokenRecord, TryEnd, WorkerRecord,
+    StoreGauges, TokenRecord, TryEnd, WatchStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -460,6 +460,10 @@ impl Store for SqlStore {
     }
 
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        Some(self)
+    }
+
+    fn watch(&self) -> Option<&dyn WatchStore> {
         Some(self)
     }
 

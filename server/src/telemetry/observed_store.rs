@@ -10,7 +10,7 @@ use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
     Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError,
-    StoreGauges, TokenRecord, TryEnd, WorkerRecord,
+    StoreGauges, TokenRecord, TryEnd, WatchStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -109,6 +109,10 @@ impl Store for ObservedStore {
 
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
         self.inner.knowledge()
+    }
+
+    fn watch(&self) -> Option<&dyn WatchStore> {
+        self.inner.watch()
     }
 
     fn kind(&self) -> &'static str {

@@ -15,6 +15,7 @@ mod dispatch;
 mod doomed;
 mod faults;
 mod limits;
+mod live;
 mod loops;
 mod metrics;
 mod prune;
