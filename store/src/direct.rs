@@ -25,6 +25,7 @@ pub(crate) mod run_list;
 pub(crate) mod schedule;
 pub(crate) mod score;
 pub(crate) mod server;
+pub(crate) mod session;
 pub(crate) mod signal;
 pub(crate) mod step;
 pub(crate) mod timer;

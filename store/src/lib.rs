@@ -43,6 +43,7 @@ mod attempt;
 mod port;
 mod port_attempts;
 mod port_knowledge;
+mod port_session;
 mod port_watch;
 
 pub use attempt::{AttemptIndex, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_DOCUMENT_BYTES};

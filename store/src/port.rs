@@ -6,7 +6,7 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError,
+    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError,
     StoreGauges, TokenRecord, TryEnd, WatchStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
@@ -460,6 +460,10 @@ impl Store for SqlStore {
     }
 
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        Some(self)
+    }
+
+    fn sessions(&self) -> Option<&dyn SessionStore> {
         Some(self)
     }
 

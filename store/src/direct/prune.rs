@@ -5,6 +5,7 @@ use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{MAX_PAGE, campaign, public_id};
+use crate::attempt::write;
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::sql::any_of;
@@ -84,6 +85,9 @@ pub(crate) async fn campaign(
             return Err(Failure::refused("campaign.not_finished", format!("a run of {id} was begun again")));
         }
         let run_id = run.i64(0)?;
+        for sql in write::FORGET_RUN {
+            pruned.rows += connection.execute(sql, values![run_id]).await?;
+        }
         for sql in OF_A_RUN {
             pruned.rows += connection.execute(sql, values![run_id]).await?;
         }
@@ -109,6 +113,7 @@ pub(crate) async fn artifacts(
         pruned.rows += connection.execute(chunks, values![ids.clone()]).await?;
         pruned.rows += connection.execute(any_of!("DELETE FROM artifact WHERE id", "$1", ""), values![ids]).await?;
     }
+    write::forget_gone(connection).await?;
     let keys = "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_ms < $1 LIMIT $2)";
     pruned.rows += connection.execute(keys, values![before.0, limit]).await?;
     Ok(pruned)
