@@ -3,6 +3,7 @@
 mod archive;
 mod artifact_upload;
 mod artifacts;
+mod attempts;
 mod bulk;
 mod campaigns;
 mod create_campaign;
@@ -17,11 +18,15 @@ mod list;
 mod live;
 mod long_poll;
 mod metrics;
+mod models;
 mod prune;
 mod run_control;
 mod runs;
 mod scores;
+mod search;
 mod servers;
+mod session;
+mod tasks;
 mod tokens;
 mod unpack;
 mod workers;
@@ -77,6 +82,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
 
     let quick = Router::new()
         .merge(Router::new().route("/health", get(health::show)).route("/ready", get(health::ready)))
+        // Whoever asks says who they are by what they show, and gets no further with it.
+        .merge(Router::new().route("/session", get(session::show).post(session::sign_in).delete(session::sign_out)))
         .merge(
             Router::new()
                 .route("/campaigns", get(campaigns::list))
@@ -85,6 +92,12 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs/{id}", get(runs::show))
                 .route("/runs/{id}/steps", get(runs::steps))
                 .route("/runs/{id}/scores", get(scores::list))
+                .route("/attempts", get(attempts::list))
+                .route("/attempts/points", get(attempts::points))
+                .route("/attempts/at/{run}/{number}", get(attempts::at))
+                .route("/tasks", get(tasks::list))
+                .route("/models", get(models::list))
+                .route("/search", get(search::find))
                 .route("/ids/{text}", get(ids::find))
                 .route("/workers", get(workers::list))
                 .route("/devices/quarantined", get(devices::list))

@@ -7,6 +7,7 @@ use nightshift_engine::driver::Driver;
 use nightshift_engine::store::Store;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
+use nightshift_store::AttemptIndex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -15,6 +16,7 @@ use crate::access::Keys;
 use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::api::GaugeCache;
+use crate::attempt_index::Inbox;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
@@ -62,6 +64,8 @@ pub(crate) struct App {
     pub(crate) held_polls: Semaphore,
     pub(crate) transfers: Semaphore,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
+    pub(crate) indexing: Inbox,
 }
 
 impl App {
@@ -97,6 +101,8 @@ impl App {
             held_polls: Semaphore::new(MAX_HELD_POLLS),
             transfers: Semaphore::new(MAX_TRANSFERS),
             shutdown: CancellationToken::new(),
+            attempts: parts.attempts,
+            indexing: Inbox::default(),
         }
     }
 

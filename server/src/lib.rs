@@ -13,6 +13,7 @@ mod agent_ports;
 mod agents;
 mod api;
 mod app;
+mod attempt_index;
 mod backoff;
 mod beside;
 mod claim;
