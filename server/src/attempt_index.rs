@@ -16,6 +16,7 @@ use nightshift_protocol::id::RunId;
 use tokio::sync::{Notify, OnceCell};
 
 pub(crate) use keep::run;
+pub use project::{AttemptSpan, FORM, indexed_attempts};
 
 /// Runs in the inbox; beyond that the loop looks at all of them instead.
 const MAX_INBOX: usize = 10_000;

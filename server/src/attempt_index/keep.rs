@@ -142,7 +142,8 @@ impl App {
             };
             let steps = self.store.list_step_heads(id).await?;
             let is_over = record.status.is_final();
-            indexed.attempts = project::attempts(&view, &input, &steps, record.created_at, is_over);
+            indexed.attempts =
+                project::indexed_attempts(&view, &input, &project::spans(&steps), record.created_at, is_over);
             let gathered = self.gather(index, id, &view, &indexed).await?;
             indexed.documents = gathered.documents;
             index.put_index(vec![indexed]).await?;

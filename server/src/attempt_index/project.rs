@@ -13,7 +13,7 @@ use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
 
 /// The form of the index. Whoever changes what is written here or in `texts.rs` raises it: everything is written anew.
-pub(super) const FORM: u32 = 1;
+pub const FORM: u32 = 1;
 /// Longest issue, in characters.
 const MAX_ISSUE_CHARS: usize = 300;
 /// Longest name of a device, in characters.
@@ -21,21 +21,23 @@ const MAX_DEVICE_CHARS: usize = 120;
 
 /// When the steps of an attempt were scheduled first and ended last.
 #[derive(Debug, Clone, Copy)]
-struct Span {
-    began: TimestampMs,
-    /// None while one is open.
-    ended: Option<TimestampMs>,
+pub struct AttemptSpan {
+    /// When the first one was scheduled.
+    pub began: TimestampMs,
+    /// When the last one ended; none while one is open.
+    pub ended: Option<TimestampMs>,
 }
 
-/// All attempts of a run. `created_at` is the moment of the run, for attempts whose steps nobody knows any more.
-pub(super) fn attempts(
+/// All attempts of a run as the index has them. `spans` are by the number of the attempt; `created_at` is the moment of the
+/// run, for attempts whose steps nobody knows any more.
+#[must_use]
+pub fn indexed_attempts(
     view: &RunView,
     input: &RunInput,
-    steps: &[StepRecord],
+    spans: &BTreeMap<u32, AttemptSpan>,
     created_at: TimestampMs,
     is_over: bool,
 ) -> Vec<IndexedAttempt> {
-    let spans = spans(steps);
     let label = input.model.label();
     view.attempts
         .iter()
@@ -75,8 +77,8 @@ pub(super) fn attempts(
 }
 
 /// By the number of the attempt, from keys like `subtask1/attempt3/build`.
-fn spans(steps: &[StepRecord]) -> BTreeMap<u32, Span> {
-    let mut spans: BTreeMap<u32, Span> = BTreeMap::new();
+pub(super) fn spans(steps: &[StepRecord]) -> BTreeMap<u32, AttemptSpan> {
+    let mut spans: BTreeMap<u32, AttemptSpan> = BTreeMap::new();
     for step in steps {
         let number = step.key.split('/').nth(1).and_then(|part| part.strip_prefix("attempt")?.parse().ok());
         let Some(number) = number else { continue };
@@ -87,7 +89,7 @@ fn spans(steps: &[StepRecord]) -> BTreeMap<u32, Span> {
                 span.began = span.began.min(step.scheduled_at);
                 span.ended = span.ended.zip(ended).map(|(one, other)| one.max(other));
             })
-            .or_insert(Span { began: step.scheduled_at, ended });
+            .or_insert(AttemptSpan { began: step.scheduled_at, ended });
     }
     spans
 }
@@ -198,7 +200,7 @@ mod tests {
                 ]
             })
             .collect();
-        let rows = attempts(&view, &input, &steps, TimestampMs(1), true);
+        let rows = indexed_attempts(&view, &input, &spans(&steps), TimestampMs(1), true);
         assert_eq!(rows.len(), view.attempts.len());
         for (row, attempt) in rows.iter().zip(&view.attempts) {
             assert_eq!(
@@ -221,7 +223,7 @@ mod tests {
     fn an_attempt_with_an_open_step_is_not_finished() {
         let (view, input) = recorded();
         let steps = [step("subtask1/attempt1/write_code", 5, Some(6)), step("subtask1/attempt1/build", 6, None)];
-        let rows = attempts(&view, &input, &steps, TimestampMs(1), false);
+        let rows = indexed_attempts(&view, &input, &spans(&steps), TimestampMs(1), false);
         assert_eq!((rows[0].created_at, rows[0].finished_at), (TimestampMs(5), None));
         assert_eq!((rows[1].created_at, rows[1].finished_at), (TimestampMs(1), None), "nobody knows its steps");
     }
