@@ -38,6 +38,7 @@ impl InvalidQuery {
 
 /// Which attempts are wanted: those that fit everything that is given.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptFilter {
     /// Of this campaign.
     pub campaign: Option<CampaignId>,
@@ -163,6 +164,7 @@ impl AttemptFilter {
 
 /// What attempts are sorted by. Those that have nothing of the kind come last in either order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptSort {
     /// When they began.
@@ -206,6 +208,7 @@ impl AttemptSort {
 
 /// Which end comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SortOrder {
     /// The smallest, or oldest.

@@ -11,6 +11,7 @@ use crate::time::TimestampMs;
 
 /// An attempt in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptRow {
     /// Its run.
     pub run: RunId,
@@ -64,6 +65,7 @@ pub struct AttemptRow {
 
 /// How many attempts have this value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Facet {
     /// The value.
     pub value: String,
@@ -74,6 +76,7 @@ pub struct Facet {
 /// Counts by value. Each is counted as if the filter said nothing of the property itself, so that it tells what another
 /// choice would find. Most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Facets {
     /// By outcome.
     pub outcome: Vec<Facet>,
@@ -85,6 +88,7 @@ pub struct Facets {
 
 /// Answer to `GET /attempts`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptPage {
     /// Attempts.
     pub items: Vec<AttemptRow>,

@@ -35,6 +35,7 @@ const UNIT_MS: i64 = 100;
 
 /// The value of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PointValue {
     /// The speedup.

@@ -12,6 +12,7 @@ pub const FAST_P_THRESHOLDS: [f64; 4] = [1.0, 1.5, 2.0, 3.0];
 
 /// A best attempt of its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BestSoFar {
     /// When it was finished.
     pub at: TimestampMs,
@@ -25,6 +26,7 @@ pub struct BestSoFar {
 
 /// A task on a device, in `GET /tasks`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskBoard {
     /// Name of the task.
     pub task: String,
@@ -46,6 +48,7 @@ pub struct TaskBoard {
 
 /// A model under a strategy, in `GET /models`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelBoard {
     /// `scripted`, or `endpoint/model`.
     pub model: String,

@@ -15,6 +15,7 @@ pub const LIVE_HEARTBEAT_MS: u64 = 15_000;
 
 /// An event of a live stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum LiveEvent {
     /// The stream begins. What is read after this is not older than the events that follow.
@@ -62,6 +63,7 @@ impl LiveEvent {
 
 /// Why events may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResyncReason {
     /// The event that the client named is of another server, or of this one before it was started anew.
@@ -72,6 +74,7 @@ pub enum ResyncReason {
 
 /// A run, as far as lists show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunChange {
     /// The run.
     pub run: RunId,
@@ -93,6 +96,7 @@ pub struct RunChange {
 
 /// A campaign, as far as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CampaignChange {
     /// The campaign.
     pub campaign: CampaignId,
@@ -102,6 +106,7 @@ pub struct CampaignChange {
 
 /// A worker, as far as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerChange {
     /// The worker.
     pub worker: WorkerId,

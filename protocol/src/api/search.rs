@@ -11,6 +11,7 @@ pub const MAX_SEARCH_TEXT_CHARS: usize = 200;
 
 /// What a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SearchKind {
     /// The source of a candidate.
@@ -114,6 +115,7 @@ impl SearchQuery {
 
 /// A text in which something was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SearchHit {
     /// What it is.
     pub kind: SearchKind,
@@ -137,6 +139,7 @@ pub struct SearchHit {
 
 /// Answer to `GET /search`: what came last first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SearchPage {
     /// Hits.
     pub items: Vec<SearchHit>,

@@ -11,6 +11,7 @@ pub const REQUEST_HEADER: &str = "x-nightshift-request";
 
 /// `POST /session`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignIn {
     /// A token, or the secret of a link.
     pub token: String,
@@ -27,6 +28,7 @@ impl std::fmt::Debug for SignIn {
 
 /// Who a caller is, and what pages may offer them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionView {
     /// How they showed it.
     pub by: SignedInBy,
@@ -46,6 +48,7 @@ pub struct SessionView {
 
 /// How a caller showed who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignedInBy {
     /// Not at all.

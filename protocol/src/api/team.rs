@@ -79,6 +79,7 @@ impl From<Target> for String {
 
 /// A note. Its text is Markdown as it was written: whoever shows it has to make it harmless.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Remark {
     /// Id.
     pub id: RemarkId,
@@ -97,6 +98,7 @@ pub struct Remark {
 
 /// `POST /notes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewRemark {
     /// What it is about.
     pub target: Target,
@@ -106,6 +108,7 @@ pub struct NewRemark {
 
 /// `PUT /notes/{id}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EditRemark {
     /// Markdown, at most [`MAX_REMARK_BYTES`].
     pub text: String,
@@ -113,6 +116,7 @@ pub struct EditRemark {
 
 /// A tag of a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tag {
     /// What has it.
     pub target: Target,
@@ -124,8 +128,19 @@ pub struct Tag {
     pub at: TimestampMs,
 }
 
+/// A tag with the number of what has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TagCount {
+    /// The tag.
+    pub tag: String,
+    /// How many targets have it.
+    pub targets: u64,
+}
+
 /// `POST /tags`: takes tags away and puts tags there; what is so already stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChangeTags {
     /// What they are about.
     pub target: Target,
@@ -139,6 +154,7 @@ pub struct ChangeTags {
 
 /// Something that the team keeps at hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pin {
     /// What is pinned.
     pub target: Target,
@@ -154,6 +170,7 @@ pub struct Pin {
 
 /// `POST /pins`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetPin {
     /// What is to be pinned, or let go.
     pub target: Target,
@@ -166,6 +183,7 @@ pub struct SetPin {
 
 /// A page with its filters, under a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SavedView {
     /// Id.
     pub id: SavedViewId,
@@ -188,6 +206,7 @@ pub struct SavedView {
 
 /// `POST /views`, `PUT /views/{id}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PutSavedView {
     /// Name for people.
     pub name: String,
@@ -203,6 +222,7 @@ pub struct PutSavedView {
 
 /// A link by which anybody can read one campaign or one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Share {
     /// Id.
     pub id: ShareId,
@@ -223,6 +243,7 @@ pub struct Share {
 
 /// `POST /shares`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateShare {
     /// A campaign or a run.
     pub target: Target,
@@ -235,6 +256,7 @@ pub struct CreateShare {
 
 /// Answer to `POST /shares`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShareCreated {
     /// The link as lists show it.
     pub share: Share,
