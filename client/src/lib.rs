@@ -7,6 +7,7 @@
 
 mod addresses;
 mod artifacts;
+mod attempts;
 mod campaigns;
 mod download;
 mod error;
@@ -14,7 +15,10 @@ mod live;
 mod operations;
 mod runs;
 mod scores;
+mod session;
+mod team;
 mod transport;
+mod webhooks;
 mod workers;
 
 pub use addresses::Addresses;

@@ -8,6 +8,7 @@ use nightshift_engine::store::StoreError;
 use nightshift_protocol::api::RunView;
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::task::Target;
 use nightshift_store::{AttemptIndex, IndexedRun};
 use tokio::time::Instant;
 
@@ -26,6 +27,8 @@ const REST: Duration = Duration::from_millis(20);
 const RUNS_AT_ONCE: u32 = 200;
 /// How long a server without loops takes to catch up, before it answers with what there is.
 const LONGEST_CATCH_UP: Duration = Duration::from_secs(20);
+/// Stands for what a run does not say in a form that is understood.
+const UNKNOWN: &str = "unknown";
 /// Most writes for the texts of one run.
 const MAX_WRITES_PER_RUN: usize = 100;
 
@@ -97,6 +100,7 @@ impl App {
 
     /// Writes every run that the index does not know as it is.
     async fn index_all(&self, index: &dyn AttemptIndex, until: Option<Instant>) -> Result<(), StoreError> {
+        let mut before = Vec::new();
         loop {
             let behind = index.runs_behind(FORM, RUNS_AT_ONCE).await?;
             for run in &behind {
@@ -106,10 +110,11 @@ impl App {
                 }
                 self.index_run(index, run).await?;
             }
-            // Others may write, too: a run that is behind again is found by the next look.
-            if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) {
+            // Runs that are behind again are found by the next look.
+            if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
                 return Ok(());
             }
+            before = behind;
         }
     }
 
@@ -120,25 +125,25 @@ impl App {
                 Err(StoreError::NotFound { .. }) => return Ok(()),
                 other => other?,
             };
-            let Some(state) = record.state.as_ref().filter(|state| !state.is_null()) else { return Ok(()) };
-            let Some(input) = self.input_of(id).await? else { return Ok(()) };
+            if record.folded_seq == 0 {
+                return Ok(());
+            }
+            let input = self.input_of(id).await?;
             let mut indexed = IndexedRun {
                 run: id.clone(),
                 seq: record.folded_seq,
                 form: FORM,
-                task: input.task_name.clone(),
-                target: input.target,
-                strategy: input.strategy.clone(),
+                task: input.as_ref().map_or(UNKNOWN, |input| &input.task_name).to_owned(),
+                target: input.as_ref().map_or(Target::Cpu, |input| input.target),
+                strategy: input.as_ref().map_or(UNKNOWN, |input| &input.strategy).to_owned(),
                 attempts: Vec::new(),
                 documents: Vec::new(),
             };
-            let view = match (self.view)(state) {
-                Ok(view) => view,
-                Err(error) => {
-                    // Written without attempts: else every look would come across it again.
-                    tracing::warn!(run.id = %id, error = %error, "a run cannot be indexed");
-                    return index.put_index(vec![indexed]).await;
-                }
+            let view = record.state.as_ref().map(|state| (self.view)(state));
+            let (Some(input), Some(Ok(view))) = (input, view) else {
+                // Written without attempts: else every look would come across it again.
+                tracing::warn!(run.id = %id, "a run was stored in a form that this release cannot read: it is not listed");
+                return index.put_index(vec![indexed]).await;
             };
             let steps = self.store.list_step_heads(id).await?;
             let is_over = record.status.is_final();

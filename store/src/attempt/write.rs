@@ -92,9 +92,10 @@ const PUT_ATTEMPTS: Sql = from_rows!(
          created_at_ms = excluded.created_at_ms, finished_at_ms = excluded.finished_at_ms"
 );
 
-/// Runs whose decisions the index does not know, or knows in an earlier form.
+/// Runs whose decisions the index does not know, or knows in an earlier form. What a later release wrote is left to it.
 const BEHIND: &str = "SELECT r.public_id FROM run r LEFT JOIN attempt_run x ON x.run_id = r.id \
-     WHERE r.folded_seq > 0 AND (x.run_id IS NULL OR x.is_gone = 1 OR x.form < $1 OR x.indexed_seq < r.folded_seq) \
+     WHERE r.folded_seq > 0 AND (x.run_id IS NULL OR x.is_gone = 1 OR x.form < $1 \
+           OR (x.form = $1 AND x.indexed_seq < r.folded_seq)) \
      ORDER BY r.id LIMIT $2";
 
 /// What is done in the index before a run is deleted; `$1` is its key.
