@@ -35,13 +35,14 @@ CREATE INDEX remark_by_run ON remark (run_id);
 CREATE INDEX remark_by_campaign ON remark (campaign_id);
 
 CREATE TABLE tag (
+    id          INTEGER PRIMARY KEY,
     target      TEXT    NOT NULL,
     tag         TEXT    NOT NULL,
     campaign_id INTEGER NOT NULL REFERENCES campaign (id),
     run_id      INTEGER REFERENCES run (id),
     author      TEXT    NOT NULL,
     at_ms       INTEGER NOT NULL,
-    PRIMARY KEY (target, tag)
+    UNIQUE (target, tag)
 ) STRICT;
 
 -- Serves: what has this tag?
@@ -52,7 +53,8 @@ CREATE INDEX tag_by_campaign ON tag (campaign_id);
 
 -- What a team keeps at hand, for example the attempt that others are compared with.
 CREATE TABLE pin (
-    target      TEXT    NOT NULL PRIMARY KEY,
+    id          INTEGER PRIMARY KEY,
+    target      TEXT    NOT NULL UNIQUE,
     campaign_id INTEGER NOT NULL REFERENCES campaign (id),
     run_id      INTEGER REFERENCES run (id),
     label       TEXT    NOT NULL,

@@ -44,7 +44,9 @@ mod port;
 mod port_attempts;
 mod port_knowledge;
 mod port_session;
+mod port_team;
 mod port_watch;
+mod port_webhook;
 
 pub use attempt::{AttemptIndex, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_DOCUMENT_BYTES};
 pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};

@@ -6,8 +6,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store, StoreError,
-    StoreGauges, TokenRecord, TryEnd, WatchStore, WorkerRecord,
+    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store,
+    StoreError, StoreGauges, TeamStore, TokenRecord, TryEnd, WatchStore, WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -464,6 +464,14 @@ impl Store for SqlStore {
     }
 
     fn sessions(&self) -> Option<&dyn SessionStore> {
+        Some(self)
+    }
+
+    fn team(&self) -> Option<&dyn TeamStore> {
+        Some(self)
+    }
+
+    fn webhooks(&self) -> Option<&dyn WebhookStore> {
         Some(self)
     }
 

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
 use super::StoreError;
@@ -24,6 +25,10 @@ pub struct RunMark {
     pub digest: Value,
     /// Signals that it waits for.
     pub awaits: Vec<String>,
+    /// Code of what it failed with.
+    pub failure: Option<String>,
+    /// When it ended.
+    pub finished_at: Option<TimestampMs>,
 }
 
 /// Which state of a run somebody saw.

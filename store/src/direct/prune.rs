@@ -21,7 +21,7 @@ pub(crate) const FINISHED: &str = "SELECT c.public_id, \
      ORDER BY ended, c.id LIMIT $2";
 
 /// What belongs to a run, before the run.
-const OF_A_RUN: [&str; 9] = [
+const OF_A_RUN: [&str; 13] = [
     "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
     "DELETE FROM event WHERE run_id = $1",
     "DELETE FROM step WHERE run_id = $1",
@@ -30,13 +30,21 @@ const OF_A_RUN: [&str; 9] = [
     "DELETE FROM attempt_score WHERE run_id = $1",
     "DELETE FROM artifact_use WHERE run_id = $1",
     "DELETE FROM run_state WHERE run_id = $1",
+    "DELETE FROM remark WHERE run_id = $1",
+    "DELETE FROM tag WHERE run_id = $1",
+    "DELETE FROM pin WHERE run_id = $1",
+    "DELETE FROM share WHERE run_id = $1",
     "DELETE FROM run WHERE id = $1",
 ];
 
 /// What belongs to a campaign without runs, before the campaign.
-const OF_A_CAMPAIGN: [&str; 3] = [
+const OF_A_CAMPAIGN: [&str; 7] = [
     "DELETE FROM budget WHERE campaign_id = $1",
     "DELETE FROM campaign_clock WHERE campaign_id = $1",
+    "DELETE FROM remark WHERE campaign_id = $1",
+    "DELETE FROM tag WHERE campaign_id = $1",
+    "DELETE FROM pin WHERE campaign_id = $1",
+    "DELETE FROM share WHERE campaign_id = $1",
     "DELETE FROM campaign WHERE id = $1",
 ];
 

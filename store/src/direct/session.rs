@@ -20,7 +20,9 @@ pub(crate) async fn create(
     if open >= i64::from(limit) {
         return Err(Failure::refused(
             "auth.too_many_sessions",
-            format!("{open} browsers are signed in, and more are not taken: sign out somewhere, or wait until one ends"),
+            format!(
+                "{open} browsers are signed in, and more are not taken: sign out somewhere, or wait until one ends"
+            ),
         ));
     }
     let (token, share, proof) = match &session.holder {
@@ -30,8 +32,7 @@ pub(crate) async fn create(
     };
     let sql = "INSERT INTO session (secret_hash, token, share, proof, created_at_ms, expires_at_ms) \
                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
-    let values =
-        values![session.secret_hash.as_str(), token, share, proof, session.created_at.0, session.expires_at.0];
+    let values = values![session.secret_hash.as_str(), token, share, proof, session.created_at.0, session.expires_at.0];
     connection.execute(sql, values).await?;
     Ok(())
 }
