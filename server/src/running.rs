@@ -16,7 +16,7 @@ use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
 use crate::{
     agent_loop, api, attempt_index, driver_loop, live, notice_loop, pulse_loop, retention_loop, roster_loop,
-    sweeper_loop,
+    sweeper_loop, webhook,
 };
 
 /// How long open requests may take to end when the server stops.
@@ -169,6 +169,7 @@ fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) 
     if !drives {
         return;
     }
+    start_loop(loops, "webhook", webhook::run(app.clone()));
     start_loop(loops, "pulse", pulse_loop::run(app.clone()));
     start_loop(loops, "retention", retention_loop::run(app.clone()));
     start_loop(loops, "index", attempt_index::run(app.clone()));

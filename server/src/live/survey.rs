@@ -116,6 +116,8 @@ mod tests {
             last_seq: revision,
             digest: Value::Null,
             awaits: Vec::new(),
+            failure: None,
+            finished_at: None,
         }
     }
 
