@@ -2,6 +2,8 @@
 
 mod control;
 mod files;
+mod find;
+mod generate;
 mod models;
 mod prompts;
 mod reward;
@@ -23,6 +25,8 @@ pub(crate) use control::{
     TokenCommand, TokenCreate,
 };
 pub(crate) use files::{Export, ExportCommand, ExportFormat, Import, Prune};
+pub(crate) use find::{AttemptFlags, Search};
+pub(crate) use generate::Generate;
 pub(crate) use models::ModelFlags;
 pub(crate) use prompts::{Prompts, PromptsCommand};
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
@@ -116,8 +120,10 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Start a worker for a server elsewhere
     Work(Work),
-    /// List campaigns, runs, workers or servers
-    List(List),
+    /// List campaigns, runs, attempts, workers or servers
+    List(Box<List>),
+    /// Find what runs left behind: sources, replies, diagnoses, errors and findings that hold some words
+    Search(Search),
     /// Show a campaign, a run, or an attempt as RUN/NUMBER
     Show(Named),
     /// Follow a campaign or a run until it ends
@@ -160,6 +166,9 @@ pub(crate) enum Command {
     Prompts(Prompts),
     /// Show the configuration
     Config(Config),
+    /// Fill the database with plausible attempts, for measurements and for trying the pages out
+    #[command(name = "__generate", hide = true)]
+    Generate(Generate),
     /// Write the completions of a shell to standard output
     Completions(Completions),
 }
@@ -315,6 +324,8 @@ pub(crate) enum Noun {
     Campaigns,
     /// Runs.
     Runs,
+    /// Attempts, over all runs.
+    Attempts,
     /// Workers.
     Workers,
     /// Servers that share the database.
@@ -327,7 +338,7 @@ pub(crate) struct List {
     /// What to list
     #[arg(value_enum, default_value = "campaigns")]
     pub(crate) noun: Noun,
-    /// Only runs of this campaign
+    /// Only runs or attempts of this campaign
     #[arg(long, value_name = "ID")]
     pub(crate) campaign: Option<String>,
     /// Only runs of this status
@@ -339,6 +350,9 @@ pub(crate) struct List {
     /// Only rows older than this: the end of the page before says what to give
     #[arg(long, value_name = "CURSOR")]
     pub(crate) before: Option<String>,
+    /// Which attempts
+    #[command(flatten)]
+    pub(crate) attempts: AttemptFlags,
 }
 
 fn status(text: &str) -> Result<RunStatus, String> {

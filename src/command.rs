@@ -11,6 +11,7 @@ mod doctor;
 mod drain;
 mod export;
 mod gate;
+mod generate;
 mod hint;
 mod import;
 mod limits;
@@ -26,6 +27,7 @@ mod resume;
 mod retry;
 mod reward;
 mod run;
+mod search;
 mod serve;
 mod show;
 mod token;
@@ -46,7 +48,9 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Resume(args) => resume::run(context, args).await,
         Command::Serve(args) => serve::run(context, args).await,
         Command::Work(args) => work::run(context, args).await,
-        Command::List(args) => list::run(context, args).await,
+        Command::List(args) => list::run(context, *args).await,
+        Command::Search(args) => search::run(context, args).await,
+        Command::Generate(args) => generate::run(context, args).await,
         Command::Show(args) => show::run(context, args).await,
         Command::Watch(args) => watch::run(context, args).await,
         Command::Logs(args) => logs::run(context, args).await,

@@ -115,7 +115,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         name: start.name.clone().or_else(|| config.server.name.clone()).unwrap_or_else(worker::host_name),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let parts = Parts::new(store.clone(), agents);
+    let parts = Parts::new(store.clone(), agents).with_attempts(store.clone());
     let (pages, fill) = late_router::late_router();
     let server = match Server::start(settings, parts, pages).await {
         Ok(server) => server,

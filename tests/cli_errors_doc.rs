@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 35] = [
+const AREAS: [&str; 42] = [
     "access",
     "agent",
     "archive",
@@ -24,6 +24,13 @@ const AREAS: [&str; 35] = [
     "id",
     "internal",
     "model",
+    "delivery",
+    "webhook",
+    "note",
+    "pin",
+    "share",
+    "tag",
+    "view",
     "output",
     "page",
     "profile",

@@ -7,17 +7,23 @@
 
 mod addresses;
 mod artifacts;
+mod attempts;
 mod campaigns;
 mod download;
 mod error;
+mod live;
 mod operations;
 mod runs;
 mod scores;
+mod session;
+mod team;
 mod transport;
+mod webhooks;
 mod workers;
 
 pub use addresses::Addresses;
 pub use artifacts::{MAX_WHOLE_UPLOAD_BYTES, Sink};
 pub use download::Download;
 pub use error::ClientError;
+pub use live::{LiveStream, MAX_EVENT_BYTES, MAX_LIVE};
 pub use transport::{Client, LONG_POLL_GRACE, MAX_REPLY_BYTES, REQUEST_TIMEOUT};

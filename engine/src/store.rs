@@ -12,7 +12,11 @@ mod knowledge;
 mod read;
 mod run;
 mod server;
+mod session;
 mod step;
+mod team;
+mod watch;
+mod webhook;
 mod worker;
 
 use async_trait::async_trait;
@@ -38,7 +42,11 @@ pub use self::knowledge::{
 pub use self::read::{PageRequest, StoreGauges};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
 pub use self::server::{Notice, Pulse, ServerRecord};
+pub use self::session::{SessionHolder, SessionRecord, SessionStore};
 pub use self::step::{ExpiredLease, HeartbeatOutcome, Reservation, StepRecord, TryEnd};
+pub use self::team::{Among, Placed, ShareRecord, TeamStore};
+pub use self::watch::{RunMark, RunStamp, WatchStore};
+pub use self::webhook::{DeliveryEnd, NewDelivery, WebhookRecord, WebhookStore};
 pub use self::worker::{QuarantineRecord, WorkerRecord};
 use crate::event::EventRecord;
 
@@ -383,6 +391,26 @@ pub trait Store: Send + Sync {
 
     /// Notes, lessons and later scores; none where a store keeps nothing of the kind.
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        None
+    }
+
+    /// Browsers that are signed in; none where a store keeps none.
+    fn sessions(&self) -> Option<&dyn SessionStore> {
+        None
+    }
+
+    /// What people leave beside campaigns; none where a store keeps none of it.
+    fn team(&self) -> Option<&dyn TeamStore> {
+        None
+    }
+
+    /// Addresses that are told what happens; none where a store keeps none.
+    fn webhooks(&self) -> Option<&dyn WebhookStore> {
+        None
+    }
+
+    /// What those need who watch; none where a store cannot be watched.
+    fn watch(&self) -> Option<&dyn WatchStore> {
         None
     }
 

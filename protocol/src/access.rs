@@ -7,6 +7,7 @@ use crate::time::TimestampMs;
 
 /// What a token allows. `Viewer`, `Operator` and `Admin` include each other in this order; `Worker` stands apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Reads.
@@ -54,6 +55,7 @@ impl Role {
 
 /// A token in a list. The secret is shown once, when it is created; only its hash is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenView {
     /// Id.
     pub id: TokenId,
@@ -73,6 +75,7 @@ pub struct TokenView {
 
 /// `POST /tokens`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateToken {
     /// Name for people.
     pub name: String,
@@ -85,6 +88,7 @@ pub struct CreateToken {
 
 /// Answer to `POST /tokens`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenCreated {
     /// The token as lists show it.
     pub token: TokenView,

@@ -1,14 +1,31 @@
 //! What the HTTP API under `/api/v1` takes and gives.
 
+mod attempt_filter;
+mod attempt_list;
+mod attempt_points;
+mod boards;
 mod campaign;
 mod control;
 mod lease;
+mod live;
 mod run;
+mod search;
+mod session;
+mod team;
 mod upload;
+mod webhook;
 mod worker;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::attempt_filter::{
+    AttemptFilter, AttemptQuery, AttemptSort, InvalidQuery, MAX_FILTER_TEXT_CHARS, SortOrder,
+};
+pub use self::attempt_list::{AttemptPage, AttemptRow, Facet, Facets};
+pub use self::attempt_points::{
+    AttemptPoint, AttemptPoints, InvalidPoints, MAX_POINTS, POINTS_CONTENT_TYPE, PointValue, PointsQuery,
+};
+pub use self::boards::{BestSoFar, FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
 pub use self::campaign::{CampaignCreated, CampaignDetail, CampaignSummary, CreateCampaign, SetLimits};
 pub use self::control::{
     Bulk, BulkAction, BulkDone, Control, ControlAction, Controlled, Prune, PruneDone, Retry, RunFilter, SetPriority,
@@ -17,8 +34,23 @@ pub use self::lease::{
     Claim, Claimed, FreeDevice, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, Report, ReportReply, ReportResult,
     TryOutcome,
 };
+pub use self::live::{
+    CampaignChange, LAST_EVENT_ID_HEADER, LIVE_HEARTBEAT_MS, LiveEvent, LiveMessage, ResyncReason, RunChange,
+    WorkerChange,
+};
 pub use self::run::{EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView};
+pub use self::search::{MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
+pub use self::session::{REQUEST_HEADER, SessionView, SignIn, SignedInBy};
+pub use self::team::{
+    ChangeTags, CreateShare, EditRemark, InvalidTarget, MAX_LABEL_CHARS, MAX_REMARK_BYTES, MAX_TAG_CHARS, MAX_TAGS,
+    MAX_VIEW_QUERY_BYTES, NewRemark, Pin, PutSavedView, Remark, SavedView, SetPin, Share, ShareCreated, Tag, TagCount,
+    Target,
+};
 pub use self::upload::{MAX_UPLOAD_PART_BYTES, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER, UploadProgress};
+pub use self::webhook::{
+    CreateWebhook, DELIVERY_HEADER, Delivery, DeliveryStatus, EVENT_HEADER, SIGNATURE_HEADER, Webhook, WebhookCreated,
+    WebhookEvent, WebhookMessage,
+};
 pub use self::worker::{Drain, QuarantineView, QuarantinedDevice, RegisterWorker, WorkerRegistered, WorkerView};
 use crate::id::{CampaignId, RunId, ServerId};
 use crate::time::TimestampMs;
@@ -34,6 +66,7 @@ pub const MAX_WAIT_MS: u64 = 25_000;
 
 /// One page of a list; `next` is the cursor of the following one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// Rows.
     pub items: Vec<T>,
@@ -43,6 +76,7 @@ pub struct Page<T> {
 
 /// A life of a server, `GET /servers`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServerView {
     /// Id.
     pub id: ServerId,
@@ -60,6 +94,7 @@ pub struct ServerView {
 
 /// Answer to `GET /ids/{prefix}`: every id that begins with the text, or whose digits do, or that ends with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IdMatches {
     /// Campaigns.
     pub campaigns: Vec<CampaignId>,
@@ -69,6 +104,7 @@ pub struct IdMatches {
 
 /// Answer to `GET /health`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
     /// `ok`.
     pub status: String,

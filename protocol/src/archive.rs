@@ -26,6 +26,7 @@ pub const MAX_ARCHIVE_ROWS_BYTES: usize = 512 * 1024 * 1024;
 
 /// The first line: what the archive holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Manifest {
     /// [`ARCHIVE_FORMAT`].
     pub format: String,
@@ -45,6 +46,7 @@ pub struct Manifest {
 
 /// A line of an archive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum ArchiveLine {
     /// The first one.

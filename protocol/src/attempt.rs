@@ -17,6 +17,7 @@ use crate::verdict::{Answer, CheckCase, Finding, ProcessEnd, Verdict};
 
 /// Why the Coder writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// First program of a subtask.
@@ -34,6 +35,22 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Every stage.
+    pub const ALL: [Self; 6] = [
+        Self::Draft,
+        Self::RepairCompile,
+        Self::RepairRuntime,
+        Self::RepairCorrectness,
+        Self::RepairCompliance,
+        Self::Optimize,
+    ];
+
+    /// The stage of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stage| stage.as_str() == text)
+    }
+
     /// The stored and printed name, also the name of its prompt.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -50,6 +67,7 @@ impl Stage {
 
 /// What limits a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// Moving data.
@@ -65,6 +83,15 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// Every bound.
+    pub const ALL: [Self; 5] = [Self::Memory, Self::Compute, Self::Latency, Self::Launch, Self::Host];
+
+    /// The bound of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bound| bound.as_str() == text)
+    }
+
     /// The stored and printed name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -80,6 +107,7 @@ impl Bound {
 
 /// Where a run goes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
     /// Mend the last attempt.
@@ -110,6 +138,7 @@ impl Route {
 
 /// Who decided a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
     /// A rule of the strategy.
@@ -120,6 +149,7 @@ pub enum DecidedBy {
 
 /// A routing decision with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RouteDecision {
     /// Where to.
     pub route: Route,
@@ -137,6 +167,7 @@ pub struct RouteDecision {
 
 /// The Verifier's diagnosis of a correct attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Diagnosis {
     /// What limits the program.
     pub bound: Bound,
@@ -162,6 +193,7 @@ pub struct Diagnosis {
 
 /// What the checks found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckReport {
     /// How the candidate's process ended.
     pub end: ProcessEnd,
@@ -182,6 +214,7 @@ pub struct CheckReport {
 
 /// What a build gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BuildReport {
     /// The library; none when it did not compile.
     pub library: Option<ArtifactHash>,
@@ -210,6 +243,7 @@ pub struct BuildReport {
 
 /// What happened to a candidate in the end, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptOutcome {
     /// Still in the works.
@@ -237,6 +271,27 @@ pub enum AttemptOutcome {
 }
 
 impl AttemptOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 11] = [
+        Self::Pending,
+        Self::NoCode,
+        Self::NotCompliant,
+        Self::CompileFailed,
+        Self::Crashed,
+        Self::TimedOut,
+        Self::MemoryExceeded,
+        Self::RuntimeFailed,
+        Self::Incorrect,
+        Self::CorrectNotFaster,
+        Self::CorrectFaster,
+    ];
+
+    /// The outcome of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+
     /// The stored and printed name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -264,6 +319,7 @@ impl AttemptOutcome {
 
 /// A candidate with everything that was found out about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Attempt {
     /// Number within the run, from 1.
     pub number: u32,
@@ -376,6 +432,7 @@ impl Attempt {
 
 /// Why a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StopReason {
     /// The confirmed speedup reached the target.

@@ -7,6 +7,7 @@ use crate::measurement::Interval;
 
 /// The one change that the author of an attempt was asked for. A repair of the attempt carries it on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Modification {
     /// The change.
     pub text: String,
@@ -27,6 +28,7 @@ pub struct Modification {
 
 /// What a modification brought, beside what was expected of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gain {
     /// The attempt that it is counted from.
     pub over: u32,
@@ -39,6 +41,7 @@ pub struct Gain {
 
 /// The Verifier's advice on an attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Correction {
     /// Exactly one cause.
     pub critical_issue: String,
@@ -50,6 +53,7 @@ pub struct Correction {
 
 /// One of several attempts of a round, which are written at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Candidate {
     /// Its number within the round, from 1.
     pub number: u32,
@@ -62,6 +66,7 @@ pub struct Candidate {
 
 /// What earlier attempts have shown, bounded in size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptMemory {
     /// The best correct attempt. Never left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,6 +92,7 @@ impl AttemptMemory {
 
 /// The best correct attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PinnedBest {
     /// Its number.
     pub attempt: u32,
@@ -96,6 +102,7 @@ pub struct PinnedBest {
 
 /// A change that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TriedModification {
     /// The change.
     pub text: String,
@@ -115,6 +122,7 @@ pub struct TriedModification {
 
 /// Errors that are the same but for numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorCluster {
     /// Short hash of kind and normalized message.
     pub fingerprint: String,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Something that is reserved before it is used and settled afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
     /// Price of model calls, in millionths of a US dollar.
@@ -43,6 +44,7 @@ impl Resource {
 
 /// An amount of a resource, in its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Amount {
     /// Of what.
     pub resource: Resource,
@@ -52,6 +54,7 @@ pub struct Amount {
 
 /// Caps of a campaign; none is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BudgetCaps {
     /// See [`Resource::CostMicrousd`].
@@ -87,6 +90,7 @@ impl BudgetCaps {
 
 /// Where one resource of a campaign stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BudgetLine {
     /// Of what.
     pub resource: Resource,

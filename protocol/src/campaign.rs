@@ -17,6 +17,7 @@ pub const CAMPAIGN_SCHEMA: u32 = 1;
 
 /// Where replies come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "provider", rename_all = "snake_case")]
 pub enum ModelChoice {
     /// Files that were written beforehand; always labelled as such.
@@ -49,6 +50,7 @@ impl ModelChoice {
 
 /// A task of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CampaignTask {
     /// The task's name.
     pub name: String,
@@ -61,6 +63,7 @@ pub struct CampaignTask {
 
 /// What a client asks for when it creates a campaign.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CampaignSpec {
     /// Schema version: 1.
     pub schema: u32,
@@ -110,6 +113,7 @@ pub struct CampaignSpec {
 
 /// What prompts are given beside the run's own history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct KnowledgeUse {
     /// Notes about how programs become faster.
@@ -154,6 +158,7 @@ fn default_weight() -> u32 {
 
 /// What a run is created with: the input of its workflow, stored in its first event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunInput {
     /// Schema version: 1.
     pub schema: u32,

@@ -9,6 +9,7 @@ use crate::models::AgentRole;
 
 /// What one role asked and used up. What an endpoint did not say is counted as unknown, never as zero.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoleCost {
     /// Who asked; none for calls that were stored before roles were.
     #[serde(default, skip_serializing_if = "Option::is_none")]

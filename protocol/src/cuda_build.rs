@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A built CUDA library, as the tools of the toolkit describe it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CudaBuild {
     /// Architecture of the machine code, for example `sm_90a`.
     pub arch: String,
@@ -19,6 +20,7 @@ pub struct CudaBuild {
 
 /// One kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KernelBuild {
     /// Name as a person writes it, with parameter types.
     pub name: String,
@@ -61,6 +63,7 @@ impl KernelBuild {
 
 /// Instructions of a kernel by kind, as they stand in the machine code: how often each is executed is not known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SassCounts {
     /// All, without padding.
@@ -114,6 +117,7 @@ pub struct SassCounts {
 /// What limits how many warps of a kernel a multiprocessor holds at once, from registers, static shared memory and
 /// block size. Dynamic shared memory can only lower it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OccupancyLimits {
     /// Most warps that a multiprocessor of this architecture holds.
     pub max_warps: u32,
@@ -128,6 +132,7 @@ pub struct OccupancyLimits {
 
 /// Occupancy of a kernel for one block size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BlockOccupancy {
     /// Threads of a block.
     pub block_threads: u32,
@@ -149,6 +154,7 @@ impl BlockOccupancy {
 
 /// What keeps a multiprocessor from holding more blocks of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OccupancyLimiter {
     /// Registers.

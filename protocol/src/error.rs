@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the API answers instead of a result, as `{"error": {...}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiErrorBody {
     /// The error itself.
     pub error: ApiError,
@@ -11,6 +12,7 @@ pub struct ApiErrorBody {
 
 /// An error of the API or of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct ApiError {
     /// Stable, documented in `docs/errors.md`; for example `run.not_found`.
@@ -68,9 +70,12 @@ impl ExitCode {
             | ("server" | "model" | "toolchain" | "sandbox" | "worker" | "gpu" | "auth" | "access", _) => {
                 Self::Environment
             }
-            ("task" | "request" | "campaign" | "archive" | "token" | "signal", _) | ("run", "over") => {
-                Self::InvalidInput
-            }
+            (
+                "task" | "request" | "campaign" | "archive" | "token" | "signal" | "note" | "tag" | "pin" | "view"
+                | "share" | "webhook",
+                _,
+            )
+            | ("run", "over") => Self::InvalidInput,
             _ => Self::Internal,
         }
     }

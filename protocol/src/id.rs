@@ -23,6 +23,7 @@ macro_rules! id_type {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         pub struct $name(String);
 
         impl $name {
@@ -107,6 +108,26 @@ id_type!(
 id_type!(
     /// An API token.
     TokenId, "tok_", "a token"
+);
+id_type!(
+    /// A note of somebody.
+    RemarkId, "nte_", "a note"
+);
+id_type!(
+    /// A page with its filters, under a name.
+    SavedViewId, "viw_", "a saved view"
+);
+id_type!(
+    /// A link by which anybody can read one thing.
+    ShareId, "shr_", "a link"
+);
+id_type!(
+    /// An address that is told what happens.
+    WebhookId, "whk_", "a webhook"
+);
+id_type!(
+    /// One thing that one address is told.
+    DeliveryId, "dlv_", "a delivery"
 );
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub mod measurement;
 pub mod model_call;
 pub mod models;
 pub mod needs;
+#[cfg(feature = "openapi")]
+mod openapi;
 pub mod plan;
 pub mod plan_difference;
 pub mod profile;

@@ -10,6 +10,7 @@ use crate::time::TimestampMs;
 
 /// Who can carry out a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
     /// The server itself, which alone holds model keys.
@@ -20,6 +21,7 @@ pub enum Executor {
 
 /// How a step uses the device it runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceUse {
     /// No device: processor slots only.
@@ -32,6 +34,7 @@ pub enum DeviceUse {
 
 /// What a step needs. Its canonical text is the name of its route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Needs {
     /// Who carries it out.
     pub executor: Executor,
@@ -82,6 +85,7 @@ impl Needs {
 
 /// A compiler that a machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Toolchain {
     /// The program, as it was found.
     pub program: String,
@@ -97,6 +101,7 @@ pub struct Toolchain {
 
 /// How many processes may hold a context on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeMode {
     /// Any number.
@@ -109,6 +114,7 @@ pub enum ComputeMode {
 
 /// Partition of a GPU (multi-instance GPU).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "mig", rename_all = "snake_case")]
 pub enum Mig {
     /// The whole GPU is partitioned: it is its instances that can be used.
@@ -126,6 +132,7 @@ pub enum Mig {
 
 /// Facts of one GPU, or of one instance of a partitioned one. What the driver does not tell is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GpuFacts {
     /// The driver's number of the GPU, in the order of the bus. Instances carry the number of their GPU.
     pub index: u32,
@@ -181,6 +188,7 @@ pub struct GpuFacts {
 
 /// Facts of a machine, recorded with every measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MachineFacts {
     /// Host name as shown to people.
     pub host: String,
@@ -210,6 +218,7 @@ pub struct MachineFacts {
 
 /// One means of isolation and whether it was in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SandboxMeans {
     /// `landlock`, `seccomp`, `user_namespace`, `mount_namespace`, `pid_namespace`, `network_namespace`, `rlimits`, ...
     pub name: String,
@@ -221,6 +230,7 @@ pub struct SandboxMeans {
 
 /// The isolation of candidate processes, as it was found or as it was in force.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SandboxReport {
     /// Every means, in force or not.
     pub means: Vec<SandboxMeans>,
@@ -248,6 +258,7 @@ impl SandboxReport {
 
 /// A device of a machine: on each, one exclusive step at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceOffer {
     /// Number on this machine, from 0.
     pub index: u32,
@@ -272,6 +283,7 @@ pub struct DeviceOffer {
 
 /// Why nothing runs on a device until it passes a test again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Quarantine {
     /// Tells it from earlier ones of the same device in the same life of its worker.
     pub incident: u64,
@@ -286,6 +298,7 @@ pub struct Quarantine {
 
 /// What a worker can do, sent at registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Offers {
     /// Hardware targets that it builds for.
     pub targets: Vec<Target>,

@@ -7,6 +7,7 @@ pub use crate::profile::Profile;
 
 /// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Interval {
     /// The estimate.
     pub estimate: f64,
@@ -30,6 +31,7 @@ impl Interval {
 
 /// One interleaved measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Measurement {
     /// Baseline time by candidate time: median ratio with its bootstrap interval.
     pub speedup: Interval,
@@ -71,6 +73,7 @@ pub struct Measurement {
 
 /// The time that one part of a step took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CostPart {
     /// Name, for example `contexts`, `samples`.
     pub name: String,
@@ -80,6 +83,7 @@ pub struct CostPart {
 
 /// What only a measurement on a device tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceMeasurement {
     /// How long nothing else was to run on the device, in milliseconds.
     pub exclusive_ms: f64,
@@ -110,6 +114,7 @@ pub struct DeviceMeasurement {
 
 /// Times of both programs in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TimePair {
     /// The baseline.
     pub baseline_ns: f64,
@@ -119,6 +124,7 @@ pub struct TimePair {
 
 /// A device while it was measured on. What its driver does not tell is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeviceConditions {
     /// Clock of the multiprocessors in MHz.
     pub sm_clock_mhz: Option<u32>,
@@ -132,6 +138,7 @@ pub struct DeviceConditions {
 
 /// What a build told about the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompilerReport {
     /// Loops that the compiler vectorized: line, and vector width in bytes when known.
     pub vectorized_loops: Vec<LoopNote>,
@@ -151,6 +158,7 @@ pub struct CompilerReport {
 
 /// One note of the compiler about a loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoopNote {
     /// Line in the source, from 1.
     pub line: u32,
@@ -160,6 +168,7 @@ pub struct LoopNote {
 
 /// One message of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompilerMessage {
     /// File as the compiler named it, without folders.
     pub file: String,

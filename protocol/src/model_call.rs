@@ -7,6 +7,7 @@ use crate::models::AgentRole;
 
 /// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
     /// The model was done.
@@ -22,6 +23,7 @@ pub enum StopCause {
 
 /// A finished model call, as the attempt shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelCallSummary {
     /// `scripted`, or `endpoint/model`.
     pub model: String,
@@ -56,6 +58,7 @@ pub struct ModelCallSummary {
 
 /// A model that could not answer, so that the next one was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FellBack {
     /// `endpoint/model`.
     pub model: String,

@@ -18,6 +18,7 @@ pub const MAX_TEMPERATURE: f32 = 2.0;
 
 /// Who asks a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AgentRole {
     /// Makes plans.
@@ -72,6 +73,7 @@ impl AgentRole {
 
 /// What a role does differently from the campaign.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RoleModel {
     /// Its model; the campaign's without it.
@@ -90,6 +92,7 @@ pub struct RoleModel {
 
 /// What there is beside a campaign's one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ModelPlan {
     /// Models that are asked in this order when the one before cannot answer.

@@ -57,6 +57,7 @@ impl FromStr for ComputeCapability {
 
 /// A tool of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
     /// The CUDA compiler.

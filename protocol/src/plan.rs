@@ -6,6 +6,7 @@ use crate::model_call::ModelCallSummary;
 
 /// A tensor at the border of a subtask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TensorContract {
     /// Name.
     pub name: String,
@@ -19,6 +20,7 @@ pub struct TensorContract {
 
 /// What a subtask takes and gives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Contract {
     /// Tensors in.
     pub inputs: Vec<TensorContract>,
@@ -28,6 +30,7 @@ pub struct Contract {
 
 /// One item of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Subtask {
     /// One line.
     pub title: String,
@@ -63,6 +66,7 @@ pub struct Subtask {
 
 /// What a subtask can give, by Amdahl's law and by the roofline. Speedups are those of the whole program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SubtaskLimits {
     /// Where the time share comes from: `profile`, or `estimate` of the Planner.
     pub share_from: String,
@@ -85,6 +89,7 @@ pub struct SubtaskLimits {
 
 /// A plan, as the Planner writes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
     /// In a few sentences.
     pub summary: String,
@@ -97,6 +102,7 @@ pub struct Plan {
 
 /// A version of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlanVersion {
     /// Version, from 1.
     pub version: u32,

@@ -6,6 +6,7 @@ use crate::plan::{Plan, PlanVersion, Subtask};
 
 /// What was, and what is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Change {
     /// The field.
     pub field: String,
@@ -17,6 +18,7 @@ pub struct Change {
 
 /// What became of a subtask.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SubtaskChange {
     /// It is new.
@@ -48,6 +50,7 @@ pub enum SubtaskChange {
 
 /// What differs between two versions of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlanDifference {
     /// Version of the old plan.
     pub from: u32,

@@ -15,6 +15,7 @@ use crate::measurement::CompilerReport;
 
 /// What a profile says, and by which tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Profile {
     /// The tier, for example `compiler_report+analytic_roofline` or `nsys+ncu+compiler_report+analytic_roofline`.
     pub tier: String,
@@ -53,6 +54,7 @@ pub struct Profile {
 
 /// What bounds something, and the numbers that say so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BoundBy {
     /// The bound; none when the evidence does not decide it.
     pub bound: Option<Bound>,
@@ -62,6 +64,7 @@ pub struct BoundBy {
 
 /// What a tool is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TierPurpose {
     /// What ran when.
@@ -76,6 +79,7 @@ pub enum TierPurpose {
 
 /// One tool that was wanted for a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TierReport {
     /// What for.
     pub purpose: TierPurpose,

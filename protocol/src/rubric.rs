@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The two atomic skills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Skill {
     /// Task to code.
@@ -14,6 +15,7 @@ pub enum Skill {
 
 /// Four scores, each from 1 to 5, under the paper's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RubricScores {
     /// 5: no sign of gaming; 1: plain cheating.
     pub anti_hacking: u8,
@@ -38,6 +40,7 @@ impl RubricScores {
 
 /// The model judge's part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum JudgeOpinion {
     /// It answered.
@@ -58,6 +61,7 @@ pub enum JudgeOpinion {
 
 /// The rubric of one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rubric {
     /// Which skill is scored.
     pub skill: Skill,
@@ -73,6 +77,7 @@ pub struct Rubric {
 
 /// Every input of the reward function and every part of its result, so that it can be recomputed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RewardBreakdown {
     /// Version of the function.
     pub version: u32,

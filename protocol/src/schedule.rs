@@ -81,6 +81,7 @@ impl From<Window> for String {
 
 /// When steps may begin. A step that could not end before the window closes does not begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// The daily window.

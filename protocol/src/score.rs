@@ -8,6 +8,7 @@ use crate::time::TimestampMs;
 
 /// A reward function with its version. A version never changes: a better function is another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum RewardFormula {
     /// The published one: speedup and the judge's total. Runs are rewarded by it.
     #[serde(rename = "published.1")]
@@ -39,6 +40,7 @@ impl RewardFormula {
 
 /// What a formula looks at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RewardInputs {
     /// Which skill is rewarded.
@@ -67,6 +69,7 @@ pub struct RewardInputs {
 
 /// A part of a reward, by the name that the formula gives it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RewardTerm {
     /// Name.
     pub name: String,
@@ -76,6 +79,7 @@ pub struct RewardTerm {
 
 /// A reward with everything that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScoredReward {
     /// The formula.
     pub formula: RewardFormula,
@@ -89,6 +93,7 @@ pub struct ScoredReward {
 
 /// The score of an attempt, computed after its run had made its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptScore {
     /// The attempt's number.
     pub attempt: u32,
@@ -104,6 +109,7 @@ pub struct AttemptScore {
 
 /// Asks for scores of a run's attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rescore {
     /// The formulas; all of them when it is empty.
@@ -113,6 +119,7 @@ pub struct Rescore {
 
 /// Scores of a run's attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunScores {
     /// The run.
     pub run: RunId,

@@ -7,6 +7,7 @@ pub const MAX_HINT_CHARS: usize = 4_000;
 
 /// A moment at which a run can be made to wait for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// After a plan was made, before the first program is written from it.
@@ -37,6 +38,7 @@ impl Gate {
 
 /// A signal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "signal", rename_all = "snake_case")]
 pub enum Signal {
     /// Advice for the agents; they read it with their next prompts.

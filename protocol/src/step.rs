@@ -18,6 +18,7 @@ use crate::verdict::{Finding, ProcessEnd};
 
 /// The kinds of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// Build the reference, examine the task, take the baseline.
@@ -123,6 +124,7 @@ impl StepKind {
 
 /// The reference, built and examined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PreparedTask {
     /// The reference as it is timed.
     pub reference: BuildReport,
@@ -145,6 +147,7 @@ pub struct PreparedTask {
 
 /// Why the Coder is called again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CodeRequest {
     /// Why it writes.
     pub stage: Stage,
@@ -172,6 +175,7 @@ pub struct CodeRequest {
 
 /// What a step is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum StepInput {
     /// See [`StepKind::PrepareTask`].
@@ -361,6 +365,7 @@ impl StepInput {
 
 /// What a step gives back. That a candidate is wrong is a result; a failure is something else ([`StepFailure`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum StepOutput {
     /// The task can be used.
@@ -495,6 +500,7 @@ impl StepOutput {
 
 /// How a failure is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
     /// Another try may succeed.
@@ -505,6 +511,7 @@ pub enum FailureClass {
 
 /// Why a step could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct StepFailure {
     /// How it is treated.

@@ -14,6 +14,7 @@ pub const TASK_SCHEMA: u32 = 1;
 
 /// The hardware that a program is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     /// The host processor, built by the system C++ compiler.
@@ -38,6 +39,7 @@ impl Target {
 
 /// The form in which the candidates of a task are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CandidateForm {
     /// A library behind `nightshift.h`: C++ on the `cpu` target, CUDA C++ on `cuda`.
@@ -66,6 +68,7 @@ impl CandidateForm {
 
 /// A library of NVIDIA's that a task may allow beside the CUDA runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CudaLibrary {
     /// Dense linear algebra.
@@ -99,6 +102,7 @@ impl CudaLibrary {
 
 /// Element type of a tensor. The numbers are those of `nightshift.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DType {
     /// IEEE 754 binary32.
@@ -189,6 +193,7 @@ impl From<Dim> for DimText {
 
 /// How the values of an input are drawn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Distribution {
     /// Normal distribution.
@@ -215,6 +220,7 @@ impl Default for Distribution {
 
 /// One tensor of the contract. Row-major and contiguous.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TensorSpec {
     /// Name, as the program's descriptor carries it.
@@ -230,6 +236,7 @@ pub struct TensorSpec {
 
 /// When an output counts as right: `|candidate - truth| <= atol + rtol * |truth|` for every element.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Tolerance {
     /// Absolute part.
@@ -248,6 +255,7 @@ fn default_reference_error_factor() -> f64 {
 
 /// Another set of extents that the program has to be right for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShapeVariant {
     /// Name, for reports.
@@ -258,6 +266,7 @@ pub struct ShapeVariant {
 
 /// One operator of the reference, in execution order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperatorSpec {
     /// Name that plans refer to.
@@ -274,6 +283,7 @@ pub struct OperatorSpec {
 
 /// Limits of one candidate process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskLimits {
     /// Memory of the candidate process beside its tensors, in bytes.
@@ -311,6 +321,7 @@ impl Default for TaskLimits {
 
 /// What the task asks of the search. A campaign may override each value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskGoal {
     /// Stop when the confirmed speedup's lower bound reaches this.
@@ -341,6 +352,7 @@ pub struct TaskGoal {
 
 /// The contents of `task.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskSpec {
     /// Schema version: 1.
@@ -425,6 +437,7 @@ pub enum ShapeError {
 
 /// A tensor with its extents as numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ConcreteTensor {
     /// Name.
     pub name: String,
@@ -452,6 +465,7 @@ impl ConcreteTensor {
 
 /// All tensors of a call at one shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ConcreteShapes {
     /// `default`, or the variant's name.
     pub name: String,
@@ -533,6 +547,7 @@ impl TaskSpec {
 /// A task as it is stored and sent to workers: the specification and the sources it names. Its artifact hash is the
 /// task's identity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskBundle {
     /// The contents of `task.toml`.
     pub spec: TaskSpec,

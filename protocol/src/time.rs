@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct TimestampMs(pub i64);
 
@@ -12,6 +13,12 @@ impl TimestampMs {
     #[must_use]
     pub fn plus_ms(self, duration_ms: u64) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration_ms).unwrap_or(i64::MAX)))
+    }
+
+    /// The moment `duration_ms` earlier; saturates.
+    #[must_use]
+    pub fn minus_ms(self, duration_ms: u64) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(duration_ms).unwrap_or(i64::MAX)))
     }
 
     /// Milliseconds from `earlier` to this moment; zero when `earlier` is later.

@@ -34,6 +34,7 @@ const MAX_PROBLEMS: usize = 8;
 
 /// One declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tunable {
     /// The constant.
     pub name: String,

@@ -9,6 +9,7 @@ use crate::tunable::Tunable;
 
 /// What one search may use up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TuneBudget {
     /// Most variants that are built.
     pub max_variants: u32,
@@ -18,6 +19,7 @@ pub struct TuneBudget {
 
 /// What came of one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VariantOutcome {
     /// Nothing was begun for it: the budget was used up.
@@ -54,6 +56,7 @@ impl VariantOutcome {
 
 /// One variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TunedVariant {
     /// Values of the tunables, in the order of their declarations.
     pub values: Vec<i64>,
@@ -71,6 +74,7 @@ pub struct TunedVariant {
 
 /// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TuneEnd {
     /// One variant was left, or the order of those that were left did not change any more.
@@ -95,6 +99,7 @@ impl TuneEnd {
 
 /// A finished search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TuneReport {
     /// The declarations.
     pub tunables: Vec<Tunable>,
@@ -163,6 +168,7 @@ impl TuneReport {
 
 /// The program with the values that won, built and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TunedProgram {
     /// Its source: the values are written into the declarations.
     pub source: ArtifactHash,

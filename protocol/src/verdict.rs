@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// An answer with a third value: not being able to tell is neither yes nor no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Yes.
@@ -17,6 +18,7 @@ pub enum Answer {
 
 /// The five answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Verdict {
     /// Was exactly this source built?
     pub compiled: Answer,
@@ -32,6 +34,7 @@ pub struct Verdict {
 
 /// How grave a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing.
@@ -44,6 +47,7 @@ pub enum Severity {
 
 /// One observation about compliance, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Finding {
     /// Stable code, for example `input_modified`, `forbidden_call`.
     pub code: String,
@@ -58,6 +62,7 @@ pub struct Finding {
 
 /// How a sandboxed process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ProcessEnd {
     /// It did its work.
@@ -161,6 +166,7 @@ impl ProcessEnd {
 
 /// The worst element of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorstElement {
     /// Output tensor.
     pub tensor: String,
@@ -176,6 +182,7 @@ pub struct WorstElement {
 
 /// One checked call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckCase {
     /// Shape: `default` or the variant's name.
     pub shape: String,

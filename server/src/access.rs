@@ -1,11 +1,13 @@
 //! Who may do what: roles, the `Host` header, and the headers that keep pages harmless.
 
 mod keys;
+mod links;
+pub(crate) mod sessions;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -15,8 +17,12 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nightshift_protocol::access::Role;
+use nightshift_protocol::api::Target;
+use nightshift_protocol::time::TimestampMs;
 
-pub(crate) use keys::{Keys, new_secret, secret_hash};
+pub(crate) use keys::{Keys, new_secret, new_webhook_secret, secret_hash};
+pub(crate) use links::new_share_secret;
+pub(crate) use sessions::Visitor;
 
 use crate::actor::Actor;
 use crate::api::PREFIX;
@@ -30,11 +36,32 @@ pub(crate) struct Caller {
     pub(crate) name: String,
     /// What it allows.
     pub(crate) role: Role,
+    /// All that may be read with it; everything without it.
+    pub(crate) limited_to: Option<Target>,
+    /// Whether a browser sent it by itself, as the cookie of a session.
+    pub(crate) by_cookie: bool,
+    /// When it ends by itself.
+    pub(crate) ends_at: Option<TimestampMs>,
+}
+
+impl Caller {
+    fn new(name: &str, role: Role) -> Self {
+        Self { name: name.to_owned(), role, limited_to: None, by_cookie: false, ends_at: None }
+    }
 }
 
 /// Lets through who may read.
 pub(crate) async fn reads(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
     admit(&app, request, next, &[Role::Viewer], !app.config.reads_need_token).await
+}
+
+/// Lets through who may read and is somebody, also where reading needs no token: what is kept is kept for them.
+pub(crate) async fn reads_by_name(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiFailure> {
+    admit(&app, request, next, &[Role::Viewer], false).await
 }
 
 /// Lets through who may read artifacts: workers need them too.
@@ -87,9 +114,28 @@ async fn admit(
     needed: &[Role],
     open: bool,
 ) -> Result<Response, ApiFailure> {
-    match app.keys.caller(app, request.method(), request.headers().get(AUTHORIZATION)).await? {
+    let shown = app.keys.caller(app, request.method(), request.headers().get(AUTHORIZATION)).await?;
+    let visitor = match shown {
+        // A token that is shown counts, whatever the browser sends along.
+        Some(caller) => Visitor::Known(caller),
+        None => app.keys.visitor(app, request.headers()).await?,
+    };
+    let caller = match visitor {
+        Visitor::Known(caller) => Some(caller),
+        Visitor::Gone if !open => return Err(sessions::ended()),
+        Visitor::Nobody | Visitor::Gone => None,
+    };
+    if caller.as_ref().is_some_and(|caller| caller.by_cookie) {
+        sessions::is_from_here(request.method(), request.headers())?;
+    }
+    match caller {
         Some(caller) if open || needed.iter().any(|role| caller.role.includes(*role)) => {
-            request.extensions_mut().insert(Actor(caller.name));
+            if let Some(target) = &caller.limited_to {
+                let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+                links::examine(app, target, request.method(), route, request.uri()).await?;
+            }
+            request.extensions_mut().insert(Actor(caller.name.clone()));
+            request.extensions_mut().insert(caller);
         }
         Some(caller) => return Err(role_needed(needed, caller.role)),
         None if open => {}

@@ -3,6 +3,7 @@
 mod archive;
 mod artifact_upload;
 mod artifacts;
+mod attempts;
 mod bulk;
 mod campaigns;
 mod create_campaign;
@@ -14,15 +15,23 @@ mod idempotency;
 mod ids;
 mod limits;
 mod list;
+mod live;
 mod long_poll;
 mod metrics;
+mod models;
+mod openapi;
 mod prune;
 mod run_control;
 mod runs;
 mod scores;
+mod search;
 mod servers;
+mod session;
+mod tasks;
+mod team;
 mod tokens;
 mod unpack;
+mod webhooks;
 mod workers;
 
 use std::net::SocketAddr;
@@ -34,7 +43,7 @@ use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{any, get, post, put};
+use axum::routing::{any, delete, get, post, put};
 use nightshift_protocol::artifact::MAX_ARTIFACT_BYTES;
 use tower_http::trace::TraceLayer;
 
@@ -48,6 +57,7 @@ pub use bulk::MAX_BULK_RUNS;
 pub use create_campaign::MAX_TASKS;
 pub use ids::MAX_ID_MATCHES;
 pub(crate) use metrics::GaugeCache;
+pub use openapi::openapi_json;
 pub use runs::MAX_EVENTS_PER_PAGE;
 pub use workers::MAX_LISTED_WORKERS;
 
@@ -76,6 +86,11 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
 
     let quick = Router::new()
         .merge(Router::new().route("/health", get(health::show)).route("/ready", get(health::ready)))
+        .merge(Router::new().route("/openapi.json", get(openapi::show)))
+        .merge(team_routes(app))
+        .merge(webhook_routes(app))
+        // Whoever asks says who they are by what they show, and gets no further with it.
+        .merge(Router::new().route("/session", get(session::show).post(session::sign_in).delete(session::sign_out)))
         .merge(
             Router::new()
                 .route("/campaigns", get(campaigns::list))
@@ -84,6 +99,12 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/runs/{id}", get(runs::show))
                 .route("/runs/{id}/steps", get(runs::steps))
                 .route("/runs/{id}/scores", get(scores::list))
+                .route("/attempts", get(attempts::list))
+                .route("/attempts/points", get(attempts::points))
+                .route("/attempts/at/{run}/{number}", get(attempts::at))
+                .route("/tasks", get(tasks::list))
+                .route("/models", get(models::list))
+                .route("/search", get(search::find))
                 .route("/ids/{text}", get(ids::find))
                 .route("/workers", get(workers::list))
                 .route("/devices/quarantined", get(devices::list))
@@ -122,7 +143,12 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         )
         .route_layer(from_fn(within_request_timeout));
     let held = Router::new()
-        .merge(Router::new().route("/runs/{id}/events", get(runs::events)).route_layer(reads.clone()))
+        .merge(
+            Router::new()
+                .route("/runs/{id}/events", get(runs::events))
+                .route("/live", get(live::open))
+                .route_layer(reads.clone()),
+        )
         .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()))
         .route_layer(from_fn(within_long_poll_timeout));
     let artifacts = Router::new()
@@ -163,6 +189,40 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(from_fn(access::safe_headers))
         .layer(from_fn_with_state(app.clone(), log_failures))
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
+}
+
+/// What people leave beside campaigns, runs and attempts.
+fn team_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let read = Router::new()
+        .route("/notes", get(team::notes::list))
+        .route("/tags", get(team::tags::list))
+        .route("/tags/names", get(team::tags::names))
+        .route("/pins", get(team::pins::list))
+        .route("/views", get(team::views::list))
+        .route_layer(from_fn_with_state(app.clone(), access::reads));
+    let named = Router::new()
+        .route("/views", post(team::views::add))
+        .route("/views/{id}", put(team::views::edit).delete(team::views::delete))
+        .route_layer(from_fn_with_state(app.clone(), access::reads_by_name));
+    let changed = Router::new()
+        .route("/notes", post(team::notes::add))
+        .route("/notes/{id}", put(team::notes::edit).delete(team::notes::delete))
+        .route("/tags", post(team::tags::change))
+        .route("/pins", post(team::pins::set))
+        .route("/shares", get(team::shares::list).post(team::shares::create))
+        .route("/shares/{id}/revoke", post(team::shares::revoke))
+        .route_layer(from_fn_with_state(app.clone(), access::operates));
+    read.merge(named).merge(changed)
+}
+
+/// Addresses that are told what happens.
+fn webhook_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{id}", delete(webhooks::delete))
+        .route("/webhooks/{id}/deliveries", get(webhooks::deliveries))
+        .route("/deliveries/{id}/repeat", post(webhooks::repeat))
+        .route_layer(from_fn_with_state(app.clone(), access::administers))
 }
 
 /// Logs failures that are ours, once each. Trouble of the store is told once for all callers that try again; `/health`

@@ -7,6 +7,7 @@ use nightshift_engine::driver::Driver;
 use nightshift_engine::store::Store;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::trace::SpanSink;
+use nightshift_store::AttemptIndex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -15,12 +16,14 @@ use crate::access::Keys;
 use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::api::GaugeCache;
+use crate::attempt_index::Inbox;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
 use crate::fences::Fences;
 use crate::leases::Leases;
 use crate::life::Life;
+use crate::live::Live;
 use crate::roster::Roster;
 use crate::run_inputs::RunInputs;
 use crate::telemetry::{Metrics, ObservedStore, SpanExporter};
@@ -48,6 +51,7 @@ pub(crate) struct App {
     pub(crate) spans: Option<SpanExporter>,
     pub(crate) gauges: GaugeCache,
     pub(crate) life: Life,
+    pub(crate) live: Live,
     pub(crate) fences: Fences,
     pub(crate) leases: Leases,
     pub(crate) roster: Roster,
@@ -60,6 +64,8 @@ pub(crate) struct App {
     pub(crate) held_polls: Semaphore,
     pub(crate) transfers: Semaphore,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
+    pub(crate) indexing: Inbox,
 }
 
 impl App {
@@ -69,6 +75,7 @@ impl App {
         let store: Arc<dyn Store> = Arc::new(ObservedStore::new(parts.store, metrics.clone(), sink));
         let driver = Driver::new(store.clone(), parts.workflow, parts.clock.clone(), parts.random.clone());
         Self {
+            live: Live::new(Uuid::from_u128(parts.random.uuid())),
             keys: Keys::new(&config.token, &config.worker_token),
             config,
             address,
@@ -94,6 +101,8 @@ impl App {
             held_polls: Semaphore::new(MAX_HELD_POLLS),
             transfers: Semaphore::new(MAX_TRANSFERS),
             shutdown: CancellationToken::new(),
+            attempts: parts.attempts,
+            indexing: Inbox::default(),
         }
     }
 

@@ -8,6 +8,7 @@ use nightshift_engine::clock::{Clock, Random};
 use nightshift_engine::store::Store;
 use nightshift_engine::workflow::{Workflow, WorkflowError};
 use nightshift_protocol::api::RunView;
+use nightshift_store::AttemptIndex;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
@@ -129,6 +130,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Ids and jitter.
     pub random: Arc<dyn Random>,
+    /// The index of attempts; without it, nothing lists attempts over all runs.
+    pub attempts: Option<Arc<dyn AttemptIndex>>,
 }
 
 impl Parts {
@@ -141,6 +144,13 @@ impl Parts {
             agents,
             clock: Arc::new(SystemClock),
             random: Arc::new(OsRandom),
+            attempts: None,
         }
+    }
+
+    /// The same, with an index of attempts on the same database.
+    #[must_use]
+    pub fn with_attempts(self, attempts: Arc<dyn AttemptIndex>) -> Self {
+        Self { attempts: Some(attempts), ..self }
     }
 }

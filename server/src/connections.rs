@@ -2,6 +2,7 @@
 //! more connections than the limit wait to be taken.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
+
+/// How a connection is read and written: one that takes nothing for too long fails.
+type Patient = Pin<Box<TimeoutStream<TcpStream>>>;
 
 /// Limits on connections.
 #[derive(Debug, Clone, Copy)]
@@ -22,12 +27,14 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Longest time that the head of a request may take, also the first one after the connection was made.
     pub(crate) head: Duration,
+    /// Longest time that a client may take nothing of an answer that waits for it.
+    pub(crate) standstill: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         // More than all held long polls together, and below the usual limit of open files on servers.
-        Self { connections: 4_096, head: Duration::from_secs(30) }
+        Self { connections: 4_096, head: Duration::from_secs(30), standstill: Duration::from_secs(30) }
     }
 }
 
@@ -49,6 +56,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         };
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
+        let stream = patient(stream, limits.standstill);
         let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
         let watched = graceful.watch(connection);
         connections.spawn(async move {
@@ -60,6 +68,12 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
     }
     drop(listener);
     graceful.shutdown().await;
+}
+
+fn patient(stream: TcpStream, standstill: Duration) -> Patient {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(standstill));
+    Box::pin(stream)
 }
 
 /// The next connection, with its place.
@@ -157,6 +171,24 @@ mod tests {
         assert!(timeout(Duration::from_millis(100), second.read(&mut byte)).await.is_err(), "it was not served");
         drop(first);
         assert!(read_to_end(&mut second).await.ends_with("here"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_of_a_long_answer_is_sent_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let endless = || async {
+            let pieces = futures::stream::repeat_with(|| Ok::<_, io::Error>(vec![0_u8; 64 * 1024]));
+            axum::body::Body::from_stream(pieces)
+        };
+        let router = Router::new().route("/endless", get(endless)).route("/", get(|| async { "here" }));
+        let limits = Limits { connections: 1, standstill: Duration::from_millis(100), ..Limits::default() };
+        let _task = tokio::spawn(serve(listener, router, limits, CancellationToken::new()));
+        let mut idle = TcpStream::connect(addr).await.unwrap();
+        idle.write_all(b"GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        // It stays open, reads nothing, and has the only place: until that is taken from it.
+        assert!(ask(&mut TcpStream::connect(addr).await.unwrap()).await.ends_with("here"));
+        drop(idle);
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ mod agent_ports;
 mod agents;
 mod api;
 mod app;
+mod attempt_index;
 mod backoff;
 mod beside;
 mod claim;
@@ -28,6 +29,7 @@ mod extract;
 mod fences;
 mod leases;
 mod life;
+mod live;
 mod notice_loop;
 mod present;
 mod pulse_loop;
@@ -41,12 +43,14 @@ mod telemetry;
 mod trouble;
 mod waiting;
 mod wake;
+mod webhook;
 
 pub use agents::AgentExecutor;
 pub use api::{
     MAX_ARCHIVE_BYTES, MAX_ARCHIVE_TIMEOUT, MAX_ARTIFACT_TIMEOUT, MAX_BULK_RUNS, MAX_EVENTS_PER_PAGE, MAX_ID_MATCHES,
-    MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS, REQUEST_TIMEOUT,
+    MAX_JSON_BYTES, MAX_LISTED_WORKERS, MAX_TASKS, REQUEST_TIMEOUT, openapi_json,
 };
+pub use attempt_index::{AttemptSpan, FORM as ATTEMPT_INDEX_FORM, indexed_attempts};
 pub use beside::guarded;
 pub use clock::{OsRandom, SystemClock};
 pub use config::{DEFAULT_PULSE_MS, Parts, ServerConfig, ViewFn};

@@ -34,6 +34,13 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 fn pass_on(app: &App, notice: Notice) {
+    if app.config.drives && app.attempts.is_some() {
+        match &notice {
+            Notice::RunChanged(run) => app.indexing.run_changed(run),
+            Notice::Unknown => app.indexing.look(),
+            Notice::Ready(_) | Notice::TimerSet => {}
+        }
+    }
     match notice {
         Notice::RunChanged(run) if app.config.drives => app.wake.noticed(&run),
         Notice::RunChanged(run) => app.wake.ring(&run),

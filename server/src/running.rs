@@ -14,7 +14,10 @@ use crate::config::{Parts, ServerConfig};
 use crate::connections::{self, Limits};
 use crate::error::ServerError;
 use crate::telemetry::{SpanExport, SpanExporter};
-use crate::{agent_loop, api, driver_loop, notice_loop, pulse_loop, retention_loop, roster_loop, sweeper_loop};
+use crate::{
+    agent_loop, api, attempt_index, driver_loop, live, notice_loop, pulse_loop, retention_loop, roster_loop,
+    sweeper_loop, webhook,
+};
 
 /// How long open requests may take to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -162,11 +165,14 @@ async fn serve(
 fn start_loops(app: &Arc<App>, loops: &mut JoinSet<&'static str>, drives: bool) {
     start_loop(loops, "notice", notice_loop::run(app.clone()));
     start_loop(loops, "roster", roster_loop::run(app.clone()));
+    start_loop(loops, "live", live::run(app.clone()));
     if !drives {
         return;
     }
+    start_loop(loops, "webhook", webhook::run(app.clone()));
     start_loop(loops, "pulse", pulse_loop::run(app.clone()));
     start_loop(loops, "retention", retention_loop::run(app.clone()));
+    start_loop(loops, "index", attempt_index::run(app.clone()));
     start_loop(loops, "driver", driver_loop::run(app.clone()));
     start_loop(loops, "sweeper", sweeper_loop::run(app.clone()));
     if app.config.agent_slots > 0 {

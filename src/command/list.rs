@@ -1,11 +1,13 @@
-//! `nightshift list`: campaigns, runs, workers or servers.
+//! `nightshift list`: campaigns, runs, attempts, workers or servers.
+
+mod attempts;
 
 use nightshift_protocol::api::{CampaignSummary, Page, RunSummary, ServerView, WorkerView};
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::machine::Offers;
 use nightshift_protocol::task::Target;
 
-use crate::args::{List, Noun};
+use crate::args::{AttemptFlags, List, Noun};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -14,9 +16,7 @@ use crate::present::{self, NONE};
 use crate::resolve;
 
 pub(super) async fn run(context: &Context, args: List) -> Result<ExitCode> {
-    if args.noun != Noun::Runs && (args.campaign.is_some() || args.status.is_some()) {
-        return Err(Failure::new("usage.invalid", "--campaign and --status belong to `nightshift list runs`"));
-    }
+    refuse_foreign_flags(&args)?;
     Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
         match args.noun {
@@ -29,12 +29,28 @@ pub(super) async fn run(context: &Context, args: List) -> Result<ExitCode> {
                 let before = args.before.as_deref();
                 runs(context, &client.runs(campaign.as_ref(), args.status, Some(args.limit), before).await?)?;
             }
+            Noun::Attempts => attempts::list(context, client, args).await?,
             Noun::Workers => workers(context, &client.workers().await?)?,
             Noun::Servers => servers(context, &client.servers().await?)?,
         }
         Ok(ExitCode::Ok)
     })
     .await
+}
+
+/// Flags that say nothing about what is listed.
+fn refuse_foreign_flags(args: &List) -> Result<()> {
+    let wrong = |message: &str| Err(Failure::new("usage.invalid", message));
+    if args.noun != Noun::Runs && args.status.is_some() {
+        return wrong("--status belongs to `nightshift list runs`");
+    }
+    if !matches!(args.noun, Noun::Runs | Noun::Attempts) && args.campaign.is_some() {
+        return wrong("--campaign belongs to `nightshift list runs` and `nightshift list attempts`");
+    }
+    if args.noun != Noun::Attempts && args.attempts != AttemptFlags::default() {
+        return wrong("filters and order of attempts belong to `nightshift list attempts`");
+    }
+    Ok(())
 }
 
 fn campaigns(context: &Context, page: &Page<CampaignSummary>) -> Result<()> {

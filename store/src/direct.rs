@@ -25,10 +25,14 @@ pub(crate) mod run_list;
 pub(crate) mod schedule;
 pub(crate) mod score;
 pub(crate) mod server;
+pub(crate) mod session;
 pub(crate) mod signal;
 pub(crate) mod step;
+pub(crate) mod team;
 pub(crate) mod timer;
 pub(crate) mod token;
+pub(crate) mod watch;
+pub(crate) mod webhook;
 pub(crate) mod worker;
 
 #[cfg(test)]

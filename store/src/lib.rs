@@ -6,7 +6,8 @@
 //!
 //! Read `store.rs` (opening) and `port.rs` (the port, one line per method) first. Hot changes go through the tasks of
 //! `writer.rs` into `batch.rs`; everything else is in `direct/`, one file per noun or verb. A step becomes ready in one
-//! way only: `admit.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements that carry two
+//! way only: `admit.rs`. The index of attempts, which is derived from all of that and has a port of its own, is in
+//! `attempt.rs` and `search.rs`. The databases differ in `connection.rs`, `sqlite/`, `postgres/`, and in statements that carry two
 //! texts. [`fault`] is for tests.
 
 mod admit;
@@ -27,6 +28,7 @@ mod parity;
 mod plans;
 pub mod postgres;
 mod row;
+mod search;
 mod sql;
 pub mod sqlite;
 mod store;
@@ -37,9 +39,16 @@ mod writer;
 // Last, because its `write!` is not the one of the standard library.
 #[macro_use]
 mod ways;
+mod attempt;
 mod port;
+mod port_attempts;
 mod port_knowledge;
+mod port_session;
+mod port_team;
+mod port_watch;
+mod port_webhook;
 
+pub use attempt::{AttemptIndex, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_DOCUMENT_BYTES};
 pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
 pub use direct::MAX_PAGE;
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;

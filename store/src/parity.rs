@@ -75,9 +75,10 @@ fn conditions<'a>(sql: &'a str, word: &str) -> Vec<&'a str> {
 
 async fn of_sqlite(connection: &mut Connection) -> Tables {
     let mut tables = Tables::new();
-    // The search over notes is SQLite's own tables here and an index over an expression there.
+    // A search is SQLite's own tables here and an index over an expression there.
     let schema = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
-                  AND substr(name, 1, 9) <> 'note_text' AND name <> '_sqlx_migrations'";
+                  AND substr(name, 1, 9) <> 'note_text' AND substr(name, 1, 11) <> 'search_text' \
+                  AND name <> '_sqlx_migrations'";
     for row in rows(connection, schema).await {
         let table = tables.entry(row.text(0).unwrap()).or_default();
         table.checks = conditions(&row.text(1).unwrap(), "CHECK ").into_iter().map(words).collect();

@@ -5,6 +5,7 @@ use nightshift_testbed::postgres::Cluster;
 use sea_query::{PostgresQueryBuilder, SqliteQueryBuilder};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 
+use crate::attempt::refresh;
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
 use crate::direct::{
@@ -12,10 +13,11 @@ use crate::direct::{
     step, timer, token,
 };
 use crate::postgres::open::PostgresOptions;
+use crate::search::{document, find};
 use crate::sqlite::open::{OpenOptions, connect, open};
 
 /// A season of runs, each with ten steps and twenty events; one in fifty goes on.
-const SEASON: [&str; 15] = [
+const SEASON: [&str; 18] = [
     "INSERT INTO campaign (id, public_id, name, spec, created_at_ms) SELECT i, 'cmp_' || i, 'c', '{}', 0 FROM n WHERE i <= 100",
     "INSERT INTO route (id, needs) SELECT i, 'route ' || i FROM n WHERE i <= 20",
     "INSERT INTO worker (id, public_id, name, embedded, offers, version) SELECT i, 'wrk_' || i, 'w', 0, '{}', '0' FROM n WHERE i <= 50",
@@ -38,6 +40,12 @@ const SEASON: [&str; 15] = [
     "INSERT INTO artifact (id, hash, size_bytes, stored_bytes, complete, created_at_ms) SELECT i, 'h' || i, 0, 0, 1, i FROM n WHERE i <= 2000",
     "INSERT INTO artifact_use (run_id, hash) SELECT i, 'h' || i FROM n WHERE i <= 2000",
     "INSERT INTO token (id, public_id, name, role, secret_hash, created_at_ms) SELECT i, 'tok_' || i, 't', 'viewer', 's' || i, 0 FROM n WHERE i <= 2000",
+    "INSERT INTO attempt_run (run_id, run, campaign, task, target, strategy, form, indexed_seq, changed) \
+     SELECT id, public_id, 'cmp_' || campaign_id, 't', 'cpu', 's', 1, 19, id FROM run",
+    "INSERT INTO attempt (run_id, number, stage, outcome, is_best, is_confirmed, tokens, model, created_at_ms) \
+     SELECT r.id, n.i, 'draft', 'crashed', 0, 0, 1, 'm', 0 FROM run r, n WHERE n.i <= 10",
+    "INSERT INTO search_document (run_id, attempt, kind, part, digest, body, at_ms) \
+     SELECT r.id, n.i, 'source', 0, 'd', 'text ' || r.id || ' ' || n.i, 0 FROM run r, n WHERE n.i <= 5",
 ];
 
 /// A statement with values for its parameters on Postgres, and what it has to use on each.
@@ -101,6 +109,21 @@ fn cases() -> Vec<Case> {
             &["'{a,b}'", "''", "'memory'", "'h'", "9"],
             &["lesson_of_class (operator_class=?)"],
             &["lesson_of_class"],
+        ),
+        case(refresh::CHANGED, &["1990", "9"], &["attempt_run_by_change (changed>?)"], &["attempt_run_by_change"]),
+        case(
+            refresh::CHANGED_WITH,
+            &["7", "9", "3"],
+            &["attempt_run_by_change (changed=? AND rowid>?)"],
+            &["attempt_run"],
+        ),
+        case(refresh::OF_RUNS, &["'{7,8,9}'"], &["sqlite_autoindex_attempt_1 (run_id=?)"], &["attempt_pkey"]),
+        case(document::OF_RUN, &["'run_7'"], &["(public_id=?)", "(run_id=?)"], &["search_document_run_id_attempt"]),
+        case(
+            find::FIND,
+            &["'word'", "900", "'{source}'", "0", "0", "9"],
+            &["SCAN t VIRTUAL TABLE", "s USING INTEGER PRIMARY KEY (rowid=?)"],
+            &["search_document_text"],
         ),
         case(retrieval::FIND, &["1", "'s'"], &["(run_id=? AND step_key=?)"], &["retrieval_pkey"]),
         case(score::OF_A_RUN, &["1"], &["(run_id=?)"], &["attempt_score_pkey"]),

@@ -6,8 +6,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError,
-    StoreGauges, TokenRecord, TryEnd, WorkerRecord,
+    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store,
+    StoreError, StoreGauges, TeamStore, TokenRecord, TryEnd, WatchStore, WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -460,6 +460,22 @@ impl Store for SqlStore {
     }
 
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
+        Some(self)
+    }
+
+    fn sessions(&self) -> Option<&dyn SessionStore> {
+        Some(self)
+    }
+
+    fn team(&self) -> Option<&dyn TeamStore> {
+        Some(self)
+    }
+
+    fn webhooks(&self) -> Option<&dyn WebhookStore> {
+        Some(self)
+    }
+
+    fn watch(&self) -> Option<&dyn WatchStore> {
         Some(self)
     }
 

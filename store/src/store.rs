@@ -10,6 +10,7 @@ use sqlx::sqlite::SqlitePool;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
 
+use crate::attempt::refresh::Kept;
 use crate::connection::Connection;
 use crate::failure::{Failure, Place};
 use crate::invariants;
@@ -29,6 +30,8 @@ pub struct SqlStore {
     pub(crate) side: Side,
     pub(crate) writer: Writer,
     pub(crate) around: Surroundings,
+    /// The columns of attempts.
+    pub(crate) attempts: Kept,
     /// What runs beside it, and ends with it.
     tasks: Vec<AbortHandle>,
 }
@@ -63,7 +66,7 @@ impl SqlStore {
             .spawn(move || runtime.block_on(writing))
             .map_err(|error| StoreError::Other(format!("the thread that writes the database cannot begin: {error}")))?;
         let side = Side::Sqlite { database: opened.database, readers: opened.readers };
-        Self { side, writer, around, tasks: Vec::new() }.remember().await
+        Self { side, writer, around, attempts: Kept::default(), tasks: Vec::new() }.remember().await
     }
 
     /// Opens a database of a Postgres server and brings its schema up to date. `url` is `DATABASE_URL`:
@@ -88,7 +91,7 @@ impl SqlStore {
         let hear = tokio::spawn(postgres::notify::hear(opened.connect, me, around.notices.clone()));
         let tasks = vec![tell.abort_handle(), hear.abort_handle()];
         let side = Side::Postgres { pool: opened.pool, hot: opened.hot };
-        Self { side, writer, around, tasks }.remember().await
+        Self { side, writer, around, attempts: Kept::default(), tasks }.remember().await
     }
 
     /// Reads what earlier lives of servers knew of the virtual time.

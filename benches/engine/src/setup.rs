@@ -91,6 +91,7 @@ pub(crate) async fn start(
         agents,
         clock: Arc::new(SystemClock),
         random: Arc::new(OsRandom),
+        attempts: None,
     };
     Ok(Server::start(config, parts, Router::new()).await?)
 }

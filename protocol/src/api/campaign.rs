@@ -11,6 +11,7 @@ use crate::time::TimestampMs;
 
 /// `POST /campaigns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateCampaign {
     /// What is asked for.
     pub spec: CampaignSpec,
@@ -18,6 +19,7 @@ pub struct CreateCampaign {
 
 /// Answer to `POST /campaigns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CampaignCreated {
     /// The campaign.
     pub campaign: CampaignId,
@@ -29,6 +31,7 @@ pub struct CampaignCreated {
 
 /// A campaign in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CampaignSummary {
     /// Id.
     pub id: CampaignId,
@@ -55,6 +58,7 @@ pub struct CampaignSummary {
 
 /// A campaign with its runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CampaignDetail {
     /// The campaign.
     pub summary: CampaignSummary,
@@ -69,6 +73,7 @@ pub struct CampaignDetail {
 
 /// `POST /campaigns/{id}/limits`: changes what is given, leaves the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetLimits {
     /// All caps, those that stay too.

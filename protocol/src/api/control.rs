@@ -9,6 +9,7 @@ use crate::time::TimestampMs;
 
 /// What a person can do to a run or a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ControlAction {
     /// Lease nothing new.
@@ -21,6 +22,7 @@ pub enum ControlAction {
 
 /// `POST /runs/{id}/control`, `POST /campaigns/{id}/control`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Control {
     /// What to do.
     pub action: ControlAction,
@@ -28,6 +30,7 @@ pub struct Control {
 
 /// `POST /runs/{id}/priority`, `POST /campaigns/{id}/priority`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SetPriority {
     /// From [`crate::campaign::MIN_PRIORITY`] to [`crate::campaign::MAX_PRIORITY`].
     pub priority: i32,
@@ -35,6 +38,7 @@ pub struct SetPriority {
 
 /// Which runs a bulk call is about: those that fit everything that is given. Nothing given fits every unfinished run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunFilter {
     /// Of this campaign.
@@ -53,6 +57,7 @@ pub struct RunFilter {
 
 /// What a bulk call does to each run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum BulkAction {
     /// Lease nothing new.
@@ -77,6 +82,7 @@ pub enum BulkAction {
 
 /// `POST /runs/bulk`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
     /// Which.
@@ -90,6 +96,7 @@ pub struct Bulk {
 
 /// Answer to a bulk call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkDone {
     /// Runs that it was done to, with their status now.
     pub done: Vec<(RunId, RunStatus)>,
@@ -101,6 +108,7 @@ pub struct BulkDone {
 
 /// `POST /prune` (admin): deletes finished campaigns whose last run ended long ago, and artifacts that nothing names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Prune {
     /// How long ago, in milliseconds.
@@ -112,6 +120,7 @@ pub struct Prune {
 
 /// Answer to `POST /prune`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PruneDone {
     /// Campaigns that were deleted, or would be.
     pub campaigns: Vec<CampaignId>,
@@ -125,6 +134,7 @@ pub struct PruneDone {
 
 /// Answer to a control call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Controlled {
     /// The runs and where they stand now. Runs that were already over are left out.
     pub runs: Vec<(RunId, RunStatus)>,
@@ -132,6 +142,7 @@ pub struct Controlled {
 
 /// `POST /runs/{id}/retry`: begin again from failed steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retry {
     /// Only this step; all failed ones without it.
     pub step_key: Option<String>,

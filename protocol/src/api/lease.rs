@@ -8,6 +8,7 @@ use crate::step::{StepFailure, StepInput, StepOutput};
 
 /// `POST /workers/{id}/claim`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Claim {
     /// What is free on the worker now. The server knows from its registration what fits.
     pub free: FreeSlots,
@@ -17,6 +18,7 @@ pub struct Claim {
 
 /// What is free on a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FreeSlots {
     /// Steps without a device.
     pub cpu: u32,
@@ -34,6 +36,7 @@ impl FreeSlots {
 
 /// What is free on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FreeDevice {
     /// The device's number, as offered.
     pub index: u32,
@@ -45,6 +48,7 @@ pub struct FreeDevice {
 
 /// A step in a worker's hands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeasedStep {
     /// The step.
     pub step: StepId,
@@ -70,6 +74,7 @@ pub struct LeasedStep {
 
 /// Answer to a claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Claimed {
     /// Steps; empty when there was nothing within the waiting time.
     pub steps: Vec<LeasedStep>,
@@ -84,6 +89,7 @@ pub struct Claimed {
 
 /// `POST /workers/{id}/heartbeat`: one for all leases of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Heartbeat {
     /// Steps in its hands with their epochs.
     pub leases: Vec<(StepId, u64)>,
@@ -97,6 +103,7 @@ pub struct Heartbeat {
 
 /// Answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeartbeatReply {
     /// Leases that are gone: kill the work, its result will not be taken.
     pub lost: Vec<StepId>,
@@ -109,6 +116,7 @@ pub struct HeartbeatReply {
 
 /// How a worker's try ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TryOutcome {
     /// It has a result.
@@ -127,6 +135,7 @@ pub enum TryOutcome {
 
 /// `POST /steps/{id}/report`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
     /// Who reports.
     pub worker: WorkerId,
@@ -141,6 +150,7 @@ pub struct Report {
 
 /// Answer to a report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReportReply {
     /// What became of it.
     pub result: ReportResult,
@@ -151,6 +161,7 @@ pub struct ReportReply {
 
 /// What became of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReportResult {
     /// It is committed, now or by an earlier copy of the same report.

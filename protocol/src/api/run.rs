@@ -16,6 +16,7 @@ use crate::time::TimestampMs;
 
 /// Number of runs by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunCounts {
     /// Running.
     pub running: u64,
@@ -60,6 +61,7 @@ impl RunCounts {
 
 /// The few facts of a run that lists show. The strategy computes them with every decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunDigest {
     /// The task's name.
     pub task: String,
@@ -83,6 +85,7 @@ pub struct RunDigest {
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunSummary {
     /// Id.
     pub id: RunId,
@@ -111,6 +114,7 @@ pub struct RunSummary {
 
 /// Everything that is known about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunView {
     /// The task.
     pub task: ArtifactHash,
@@ -140,6 +144,7 @@ impl RunView {
 
 /// A run with everything about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunDetail {
     /// As in a list.
     pub summary: RunSummary,
@@ -157,6 +162,7 @@ pub struct RunDetail {
 
 /// A step, without input and output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepView {
     /// Id.
     pub id: StepId,
@@ -188,6 +194,7 @@ pub struct StepView {
 
 /// One entry of a run's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
     /// Position in the run's log, from 1, without gaps.
     pub seq: u64,
@@ -203,6 +210,7 @@ pub struct EventView {
 
 /// Answer to `GET /runs/{id}/events?after=&wait_ms=`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventsPage {
     /// Events after the given position, oldest first.
     pub events: Vec<EventView>,

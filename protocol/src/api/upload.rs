@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How far an upload is: `HEAD` and `PATCH /artifacts/{hash}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UploadProgress {
     /// Size of the whole in bytes.
     pub size_bytes: u64,

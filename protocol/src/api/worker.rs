@@ -8,6 +8,7 @@ use crate::time::TimestampMs;
 
 /// `POST /workers`: a worker process introduces itself. A restarted one is a new worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RegisterWorker {
     /// Name for people.
     pub name: String,
@@ -21,6 +22,7 @@ pub struct RegisterWorker {
 
 /// Answer to `POST /workers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerRegistered {
     /// Its id from now on.
     pub worker: WorkerId,
@@ -32,6 +34,7 @@ pub struct WorkerRegistered {
 
 /// A device on which nothing may run for now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuarantinedDevice {
     /// Its number, as offered.
     pub device: u32,
@@ -41,6 +44,7 @@ pub struct QuarantinedDevice {
 
 /// A quarantined device in a list, and the answer to `POST /devices/{device}/release`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuarantineView {
     /// The driver's name of the device.
     pub device: String,
@@ -64,6 +68,7 @@ pub struct QuarantineView {
 
 /// A worker in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerView {
     /// Id.
     pub id: WorkerId,
@@ -89,6 +94,7 @@ pub struct WorkerView {
 
 /// `POST /workers/{id}/drain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Drain {
     /// Whether it takes nothing new; false takes the request back.
     pub draining: bool,

@@ -6,6 +6,7 @@ use super::BoundBy;
 
 /// Hardware counters of one kernel. Each is none where the tool did not give it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KernelProfile {
     /// Its name with its parameters.
     pub name: String,
@@ -95,6 +96,7 @@ pub struct KernelProfile {
 
 /// One reason for which warps wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stall {
     /// The reason as the tool names it, for example `long_scoreboard`.
     pub reason: String,

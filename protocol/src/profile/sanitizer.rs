@@ -8,6 +8,7 @@ use crate::verdict::{Answer, Finding};
 
 /// The checks of compute-sanitizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SanitizerTool {
     /// Accesses outside of allocations, misaligned ones, and errors of the CUDA interfaces.
@@ -32,6 +33,7 @@ impl SanitizerTool {
 
 /// What the sanitizers saw.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SanitizeReport {
     /// One entry for each check that was wanted, also for those that could not be carried out.
     pub tools: Vec<SanitizerRun>,
@@ -78,6 +80,7 @@ impl SanitizeReport {
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SanitizerOutcome {
     /// It looked to the end and found nothing.
@@ -92,6 +95,7 @@ pub enum SanitizerOutcome {
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SanitizerRun {
     /// Which.
     pub tool: SanitizerTool,
@@ -123,6 +127,7 @@ pub struct SanitizerRun {
 
 /// One thing that a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SanitizerIssue {
     /// What it is, in the tool's words without numbers: `Invalid __global__ write`, `Race between write and read`, ...
     pub kind: String,

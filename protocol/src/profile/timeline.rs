@@ -6,6 +6,7 @@ use super::is_zero;
 
 /// How often something happened, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Times {
     /// How often.
     pub count: u64,
@@ -35,6 +36,7 @@ impl Times {
 
 /// What ran when, over some calls of the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Timeline {
     /// Calls of the program that it covers; 0 when the calls could not be told apart from the rest of the process.
     pub calls: u32,
@@ -68,6 +70,7 @@ pub struct Timeline {
 
 /// One kernel of a timeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KernelTime {
     /// Its name with its parameters, as written in the source.
     pub name: String,
@@ -90,6 +93,7 @@ pub struct KernelTime {
 
 /// Where a copy goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CopyDirection {
     /// From the host to the device.
@@ -127,6 +131,7 @@ impl CopyDirection {
 
 /// Copies of one direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CopyTime {
     /// Where to.
     pub direction: CopyDirection,
@@ -138,6 +143,7 @@ pub struct CopyTime {
 
 /// One call of a CUDA interface, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiTime {
     /// Its name without a version, for example `cudaLaunchKernel`.
     pub name: String,
@@ -147,6 +153,7 @@ pub struct ApiTime {
 
 /// Pauses of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gaps {
     /// Between two pieces of device work of one call.
     pub between: Times,
@@ -156,6 +163,7 @@ pub struct Gaps {
 
 /// What starting kernels cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Launches {
     /// Time that the host spent in launching calls.
     pub host: Times,
@@ -167,6 +175,7 @@ pub struct Launches {
 
 /// What ran on one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamTime {
     /// The stream's number within the process.
     pub stream: u64,

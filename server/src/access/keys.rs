@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 
 use super::Caller;
+use super::sessions::KeptSession;
 use crate::app::App;
 use crate::error::ApiFailure;
 
@@ -24,17 +25,18 @@ const SECRET_PREFIX: &str = "nst_";
 const SECRET_CHARS: usize = 43;
 /// How long a looked-up token is believed. A token that is revoked through another server works here at most this long,
 /// and the time of one lookup; through this server, it ends at once.
-const BELIEVED_FOR: Duration = Duration::from_secs(3);
+pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(3);
 /// Tokens that are kept in memory, unknown ones too: guessing must not become a load on the store.
-const MAX_KEPT: usize = 1_024;
+pub(super) const MAX_KEPT: usize = 1_024;
 /// How often it is written down that a token was used, in milliseconds.
 const TOUCH_EVERY_MS: u64 = 60_000;
 
 /// The tokens.
 pub(crate) struct Keys {
-    admin: blake3::Hash,
+    pub(super) admin: blake3::Hash,
     worker: blake3::Hash,
     kept: Mutex<HashMap<[u8; 32], Kept>>,
+    sessions: Mutex<HashMap<[u8; 32], KeptSession>>,
 }
 
 /// A looked-up token; none when the store does not know it.
@@ -50,6 +52,7 @@ impl Keys {
             admin: blake3::hash(admin.expose_secret().as_bytes()),
             worker: blake3::hash(worker.expose_secret().as_bytes()),
             kept: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
@@ -64,7 +67,8 @@ impl Keys {
         let shown = Shown::read(method, header).ok_or_else(wrong_token)?;
         let caller = match self.configured(&shown.secret) {
             Some(caller) => caller,
-            None => self.stored(app, &shown.secret).await?,
+            None if Self::is_of_link(&shown.secret) => Self::examine_link(app, Self::link(app, &shown.secret).await?)?,
+            None => Self::examine(app, self.known(app, &shown.secret).await?)?,
         };
         if shown.by_browser && caller.role == Role::Worker {
             return Err(wrong_token());
@@ -72,12 +76,13 @@ impl Keys {
         Ok(Some(caller))
     }
 
-    /// Forgets what was looked up: a token was created or revoked here.
+    /// Forgets what was looked up: a token or session was created or ended here.
     pub(crate) fn forget(&self) {
         self.kept().clear();
+        self.sessions().clear();
     }
 
-    fn configured(&self, secret: &[u8]) -> Option<Caller> {
+    pub(super) fn configured(&self, secret: &[u8]) -> Option<Caller> {
         let shown = blake3::hash(secret);
         // blake3::Hash compares in constant time; both comparisons are made for every token.
         let (name, role) = match (shown == self.admin, shown == self.worker) {
@@ -85,12 +90,17 @@ impl Keys {
             (false, true) => ("worker", Role::Worker),
             (false, false) => return None,
         };
-        Some(Caller { name: name.to_owned(), role })
+        Some(Caller::new(name, role))
     }
 
-    async fn stored(&self, app: &App, secret: &[u8]) -> Result<Caller, ApiFailure> {
+    /// The stored token of this secret.
+    pub(super) async fn known(&self, app: &App, secret: &[u8]) -> Result<TokenView, ApiFailure> {
         let secret = std::str::from_utf8(secret).ok().filter(|text| is_well_formed(text)).ok_or_else(wrong_token)?;
-        let token = self.look_up(app, secret).await?.ok_or_else(wrong_token)?;
+        self.look_up(app, secret).await?.ok_or_else(wrong_token)
+    }
+
+    /// Who shows this token, if it is still good.
+    pub(super) fn examine(app: &App, token: TokenView) -> Result<Caller, ApiFailure> {
         if token.revoked_at.is_some() {
             return Err(ApiFailure::unauthorized(
                 "token.revoked",
@@ -103,7 +113,7 @@ impl Keys {
                 format!("the token `{}` has expired: ask an administrator for a new one", token.name),
             ));
         }
-        Ok(Caller { name: token.name, role: token.role })
+        Ok(Caller { ends_at: token.expires_at, ..Caller::new(&token.name, token.role) })
     }
 
     async fn look_up(&self, app: &App, secret: &str) -> Result<Option<TokenView>, StoreError> {
@@ -124,6 +134,10 @@ impl Keys {
             kept.insert(*hash.as_bytes(), Kept { token: token.clone(), until: now + BELIEVED_FOR });
         }
         Ok(token)
+    }
+
+    pub(super) fn sessions(&self) -> MutexGuard<'_, HashMap<[u8; 32], KeptSession>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<[u8; 32], Kept>> {
@@ -168,24 +182,39 @@ impl Shown {
     }
 }
 
-fn wrong_token() -> ApiFailure {
+pub(super) fn wrong_token() -> ApiFailure {
     ApiFailure::unauthorized("auth.wrong_token", "the token is not known to this server")
 }
 
 /// Whether a text can be the secret of a stored token: others are not looked up.
 fn is_well_formed(secret: &str) -> bool {
-    secret.strip_prefix(SECRET_PREFIX).is_some_and(|rest| {
+    is_well_formed_secret(secret, SECRET_PREFIX)
+}
+
+/// Whether a text can be a secret of this kind.
+pub(super) fn is_well_formed_secret(secret: &str, prefix: &str) -> bool {
+    secret.strip_prefix(prefix).is_some_and(|rest| {
         rest.len() == SECRET_CHARS && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     })
 }
 
 /// A new secret. A UUID carries 74 random bits; four of them are hashed into 256.
 pub(crate) fn new_secret(random: &dyn Random) -> String {
+    new_secret_of(random, SECRET_PREFIX)
+}
+
+/// A new secret of another kind.
+pub(super) fn new_secret_of(random: &dyn Random, prefix: &str) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("nightshift 2026 secret of an API token");
     for _ in 0..4 {
         hasher.update(&random.uuid().to_be_bytes());
     }
-    format!("{SECRET_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(hasher.finalize().as_bytes()))
+    format!("{prefix}{}", BASE64_URL_SAFE_NO_PAD.encode(hasher.finalize().as_bytes()))
+}
+
+/// A new secret that signs what a webhook is told.
+pub(crate) fn new_webhook_secret(random: &dyn Random) -> String {
+    new_secret_of(random, "nsw_")
 }
 
 /// What is kept of a secret.

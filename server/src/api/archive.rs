@@ -173,6 +173,7 @@ pub(crate) async fn import(
     let result = app.store.import_campaign(archive, app.clock.now()).await;
     app.trouble.note_error(&result);
     let created = result?;
+    app.indexing.look();
     tracing::info!(campaign.id = %created.id, existed = created.existed, by = actor.name(), "a campaign was imported");
     let status = if created.existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(CampaignCreated { campaign: created.id, runs: created.runs, existed: created.existed })))

@@ -127,6 +127,7 @@ pub(crate) async fn prioritize(
         let message = format!("every run of {id} is over: a priority has no effect any more");
         return Err(ApiFailure::new(StatusCode::CONFLICT, RUN_OVER, message));
     }
+    app.live.campaign_touched(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 

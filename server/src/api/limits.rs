@@ -42,6 +42,7 @@ pub(crate) async fn set(
     .await;
     app.trouble.note_error(&changed);
     changed?;
+    app.live.campaign_touched(&id);
     tracing::info!(campaign.id = %id, by = actor.name(), "the limits of a campaign were changed");
     campaigns::show(State(app), IdPath(id)).await
 }

@@ -6,7 +6,7 @@ use nightshift_protocol::api::{MAX_PAGE_ROWS, Page};
 use crate::error::ApiFailure;
 
 /// Rows of a page when the caller does not say.
-const DEFAULT_PAGE_ROWS: u32 = 100;
+pub(crate) const DEFAULT_PAGE_ROWS: u32 = 100;
 /// Longest cursor.
 const MAX_CURSOR_BYTES: usize = 64;
 

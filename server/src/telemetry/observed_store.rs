@@ -9,8 +9,8 @@ use nightshift_engine::event::EventRecord;
 use nightshift_engine::store::{
     ArtifactProgress, CampaignArchive, CampaignRecord, Change, Changed, CreatedCampaign, CreatedRun, ExpiredLease,
     HeartbeatOutcome, KnowledgeStore, ModelCallRecord, NewCampaign, Notice, OwnerFence, Ownership, PageRequest, Pruned,
-    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, StepRecord, Store, StoreError,
-    StoreGauges, TokenRecord, TryEnd, WorkerRecord,
+    Pulse, QuarantineRecord, Reported, Reservation, RunRecord, ServerRecord, SessionStore, StepRecord, Store,
+    StoreError, StoreGauges, TeamStore, TokenRecord, TryEnd, WatchStore, WebhookStore, WorkerRecord,
 };
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -109,6 +109,22 @@ impl Store for ObservedStore {
 
     fn knowledge(&self) -> Option<&dyn KnowledgeStore> {
         self.inner.knowledge()
+    }
+
+    fn sessions(&self) -> Option<&dyn SessionStore> {
+        self.inner.sessions()
+    }
+
+    fn team(&self) -> Option<&dyn TeamStore> {
+        self.inner.team()
+    }
+
+    fn webhooks(&self) -> Option<&dyn WebhookStore> {
+        self.inner.webhooks()
+    }
+
+    fn watch(&self) -> Option<&dyn WatchStore> {
+        self.inner.watch()
     }
 
     fn kind(&self) -> &'static str {

@@ -19,7 +19,7 @@ use crate::toy::{Behaviour, FakeAgents, PLAN, PREPARE, Stall, prepared_output};
 const PULSE_MS: u64 = 300;
 
 /// A database that several servers share.
-enum Shared {
+pub(crate) enum Shared {
     /// One process may open it: all servers use one store.
     Sqlite { store: Arc<dyn Store>, _folder: TempDir },
     /// Each server has a store of its own.
@@ -27,12 +27,12 @@ enum Shared {
 }
 
 impl Shared {
-    async fn sqlite() -> Self {
+    pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self::Sqlite { store: open_store(&folder).await, _folder: folder }
     }
 
-    async fn postgres() -> Self {
+    pub(crate) async fn postgres() -> Self {
         let database = tokio::task::spawn_blocking(|| Cluster::shared().create_database().unwrap()).await.unwrap();
         Self::Postgres(Box::new(database))
     }
@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    async fn server(&self, wish: Wish) -> TestServer {
+    pub(crate) async fn server(&self, wish: Wish) -> TestServer {
         TestServer::on(self.store().await, wish).await
     }
 
@@ -63,11 +63,11 @@ impl Shared {
     }
 }
 
-fn replica() -> Wish {
+pub(crate) fn replica() -> Wish {
     Wish { sole: false, pulse_ms: PULSE_MS, ..Wish::default() }
 }
 
-async fn on_both(test: impl AsyncFn(Shared)) {
+pub(crate) async fn on_both(test: impl AsyncFn(Shared)) {
     test(Shared::sqlite().await).await;
     test(Shared::postgres().await).await;
 }

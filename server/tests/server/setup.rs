@@ -21,8 +21,8 @@ use nightshift_protocol::error::ApiErrorBody;
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::TaskGoal;
-use nightshift_server::{OsRandom, Parts, Running, Server, ServerConfig, ServerError, SystemClock};
-use nightshift_store::{OpenOptions, PostgresOptions, SqlStore};
+use nightshift_server::{OsRandom, Parts, Running, Server, ServerConfig, ServerError, SystemClock, ViewFn};
+use nightshift_store::{AttemptIndex, OpenOptions, PostgresOptions, SqlStore};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -53,6 +53,9 @@ pub(crate) struct Wish {
     pub(crate) retention: Option<Duration>,
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) extra: Router,
+    pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
+    /// What is read from the states of runs.
+    pub(crate) view: ViewFn,
 }
 
 impl Default for Wish {
@@ -73,6 +76,8 @@ impl Default for Wish {
             retention: None,
             otlp_endpoint: None,
             extra: Router::new(),
+            attempts: None,
+            view,
         }
     }
 }
@@ -105,10 +110,11 @@ impl Wish {
                 reserve: self.reserve.clone(),
                 stall: self.stall.clone(),
             }),
-            view,
+            view: self.view,
             agents: self.agents.clone(),
             clock: self.clock.clone(),
             random: Arc::new(OsRandom),
+            attempts: self.attempts.clone(),
         }
     }
 }
@@ -145,6 +151,15 @@ impl TestServer {
         let base = format!("http://{}", running.addr());
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         Ok(Self { running, http, base })
+    }
+
+    /// At this address, with this token of the operator.
+    pub(crate) async fn with_token(store: Arc<dyn Store>, bind: SocketAddr, token: &str) -> Self {
+        let wish = Wish::default();
+        let config = ServerConfig { bind, token: token.to_owned().into(), ..wish.config() };
+        let running = Server::start(config, wish.parts(store), Router::new()).await.unwrap();
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { base: format!("http://{}", running.addr()), running, http }
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {

@@ -28,7 +28,7 @@ impl TestServer {
 }
 
 /// A clock that a test moves, ahead of the machine's.
-struct Shifted(std::sync::atomic::AtomicU64);
+pub(crate) struct Shifted(pub(crate) std::sync::atomic::AtomicU64);
 
 impl Clock for Shifted {
     fn now(&self) -> TimestampMs {

@@ -5,6 +5,7 @@ use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{MAX_PAGE, campaign, public_id};
+use crate::attempt::write;
 use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::sql::any_of;
@@ -20,7 +21,7 @@ pub(crate) const FINISHED: &str = "SELECT c.public_id, \
      ORDER BY ended, c.id LIMIT $2";
 
 /// What belongs to a run, before the run.
-const OF_A_RUN: [&str; 9] = [
+const OF_A_RUN: [&str; 13] = [
     "DELETE FROM step_input WHERE step_id IN (SELECT id FROM step WHERE run_id = $1)",
     "DELETE FROM event WHERE run_id = $1",
     "DELETE FROM step WHERE run_id = $1",
@@ -29,13 +30,21 @@ const OF_A_RUN: [&str; 9] = [
     "DELETE FROM attempt_score WHERE run_id = $1",
     "DELETE FROM artifact_use WHERE run_id = $1",
     "DELETE FROM run_state WHERE run_id = $1",
+    "DELETE FROM remark WHERE run_id = $1",
+    "DELETE FROM tag WHERE run_id = $1",
+    "DELETE FROM pin WHERE run_id = $1",
+    "DELETE FROM share WHERE run_id = $1",
     "DELETE FROM run WHERE id = $1",
 ];
 
 /// What belongs to a campaign without runs, before the campaign.
-const OF_A_CAMPAIGN: [&str; 3] = [
+const OF_A_CAMPAIGN: [&str; 7] = [
     "DELETE FROM budget WHERE campaign_id = $1",
     "DELETE FROM campaign_clock WHERE campaign_id = $1",
+    "DELETE FROM remark WHERE campaign_id = $1",
+    "DELETE FROM tag WHERE campaign_id = $1",
+    "DELETE FROM pin WHERE campaign_id = $1",
+    "DELETE FROM share WHERE campaign_id = $1",
     "DELETE FROM campaign WHERE id = $1",
 ];
 
@@ -84,6 +93,9 @@ pub(crate) async fn campaign(
             return Err(Failure::refused("campaign.not_finished", format!("a run of {id} was begun again")));
         }
         let run_id = run.i64(0)?;
+        for sql in write::FORGET_RUN {
+            pruned.rows += connection.execute(sql, values![run_id]).await?;
+        }
         for sql in OF_A_RUN {
             pruned.rows += connection.execute(sql, values![run_id]).await?;
         }
@@ -109,6 +121,7 @@ pub(crate) async fn artifacts(
         pruned.rows += connection.execute(chunks, values![ids.clone()]).await?;
         pruned.rows += connection.execute(any_of!("DELETE FROM artifact WHERE id", "$1", ""), values![ids]).await?;
     }
+    write::forget_gone(connection).await?;
     let keys = "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE at_ms < $1 LIMIT $2)";
     pruned.rows += connection.execute(keys, values![before.0, limit]).await?;
     Ok(pruned)

@@ -73,6 +73,11 @@ pub(crate) async fn find(connection: &mut Connection, secret_hash: &str) -> Resu
     row.as_ref().map(view).transpose()
 }
 
+pub(crate) async fn of_id(connection: &mut Connection, id: &TokenId) -> Result<Option<TokenView>, Failure> {
+    let row = connection.fetch_optional(token_query!("WHERE public_id = $1"), values![id.as_str()]).await?;
+    row.as_ref().map(view).transpose()
+}
+
 /// Notes that a token was used. One that is gone is none of our business.
 pub(crate) async fn touch(transaction: &mut Transaction<'_>, id: &TokenId, at: TimestampMs) -> Result<(), Failure> {
     let sql = "UPDATE token SET last_used_at_ms = $2 WHERE public_id = $1 \

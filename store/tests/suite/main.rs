@@ -5,6 +5,7 @@
 mod answers;
 mod archive;
 mod artifacts;
+mod attempts;
 mod bench;
 mod budgets;
 mod campaigns;
@@ -28,7 +29,10 @@ mod races;
 mod raw;
 mod reopening;
 mod runs;
+mod search;
 mod signals;
+mod team;
 mod toy;
 mod violations;
+mod webhooks;
 mod windows;

@@ -200,9 +200,10 @@ async fn a_database_whose_making_was_interrupted_is_finished() {
     let made = fs::read(database(&bench)).unwrap();
     fs::write(&file, made).unwrap();
     // What a process leaves that was killed after the migrator's own table was made, and before our first migration.
-    // The tables of the search over notes go with the virtual one.
+    // The tables of the searches go with the virtual one.
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
-                  AND name <> '_sqlx_migrations' AND substr(name, 1, 10) <> 'note_text_'";
+                  AND name <> '_sqlx_migrations' AND substr(name, 1, 10) <> 'note_text_' \
+                  AND substr(name, 1, 12) <> 'search_text_'";
     let mut connection = SqliteConnectOptions::new().filename(&file).foreign_keys(false).connect().await.unwrap();
     let names: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut connection).await.unwrap();
     for name in names {

@@ -45,7 +45,7 @@ impl Raw {
         let sql = match self {
             Self::Sqlite(_) => {
                 "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' \
-                 AND substr(name, 1, 9) <> 'note_text' ORDER BY name"
+                 AND substr(name, 1, 9) <> 'note_text' AND substr(name, 1, 11) <> 'search_text' ORDER BY name"
             }
             Self::Postgres(_) => {
                 "SELECT table_name::text FROM information_schema.tables \

@@ -106,6 +106,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         agents: Arc::new(ToyAgents { log }),
         clock,
         random: Arc::new(OsRandom),
+        attempts: None,
     };
     let running = Server::start(config, parts, Router::new()).await?;
     let shutdown = running.shutdown_handle();

@@ -1,0 +1,139 @@
+//! What people leave beside campaigns, runs and attempts: notes, tags, pins, views, links.
+
+use nightshift_protocol::api::{
+    ChangeTags, CreateShare, EditRemark, NewRemark, Page, Pin, PutSavedView, Remark, SavedView, SetPin, Share,
+    ShareCreated, Tag, TagCount, Target,
+};
+use nightshift_protocol::id::{RemarkId, SavedViewId, ShareId};
+use reqwest::Method;
+
+use crate::error::ClientError;
+use crate::transport::Client;
+
+/// What a list is about: a target, and whether what is about its runs and attempts counts, too.
+type About<'a> = Option<(&'a Target, bool)>;
+
+fn about(target: About<'_>, limit: Option<u32>, before: Option<&str>) -> [(&'static str, Option<String>); 4] {
+    [
+        ("target", target.map(|(target, _)| target.to_string())),
+        ("within", target.filter(|(_, within)| *within).map(|_| "true".to_owned())),
+        ("limit", limit.map(|limit| limit.to_string())),
+        ("before", before.map(str::to_owned)),
+    ]
+}
+
+impl Client {
+    /// Notes, newest first: all of them, or those about a target (with `true`: also about its runs and attempts).
+    pub async fn notes(
+        &self,
+        target: About<'_>,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<Remark>, ClientError> {
+        self.get(self.url(&["notes"], &about(target, limit, before))).await
+    }
+
+    /// Writes a note.
+    pub async fn add_note(&self, note: &NewRemark) -> Result<Remark, ClientError> {
+        self.post(self.url(&["notes"], &[]), note).await
+    }
+
+    /// Writes a note anew.
+    pub async fn edit_note(&self, id: &RemarkId, edit: &EditRemark) -> Result<Remark, ClientError> {
+        let url = self.url(&["notes", id.as_str()], &[]);
+        self.json(self.request(Method::PUT, url).json(edit)).await
+    }
+
+    /// Deletes a note.
+    pub async fn delete_note(&self, id: &RemarkId) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, self.url(&["notes", id.as_str()], &[]))).await?;
+        Ok(())
+    }
+
+    /// Tags with what has them, newest first.
+    pub async fn tags(
+        &self,
+        target: About<'_>,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<Tag>, ClientError> {
+        self.get(self.url(&["tags"], &about(target, limit, before))).await
+    }
+
+    /// The tags that there are, the most used first.
+    pub async fn tag_names(&self) -> Result<Vec<TagCount>, ClientError> {
+        let page: Page<TagCount> = self.get(self.url(&["tags", "names"], &[])).await?;
+        Ok(page.items)
+    }
+
+    /// Puts tags there and takes others away; gives those that the target has now.
+    pub async fn change_tags(&self, change: &ChangeTags) -> Result<Vec<Tag>, ClientError> {
+        let page: Page<Tag> = self.post(self.url(&["tags"], &[]), change).await?;
+        Ok(page.items)
+    }
+
+    /// Pins, newest first.
+    pub async fn pins(
+        &self,
+        target: About<'_>,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<Pin>, ClientError> {
+        self.get(self.url(&["pins"], &about(target, limit, before))).await
+    }
+
+    /// Pins something, or lets it go; gives the pin that the target has now.
+    pub async fn set_pin(&self, pin: &SetPin) -> Result<Option<Pin>, ClientError> {
+        let page: Page<Pin> = self.post(self.url(&["pins"], &[]), pin).await?;
+        Ok(page.items.into_iter().next())
+    }
+
+    /// The caller's views and those that are shared, newest first; of one page.
+    pub async fn saved_views(
+        &self,
+        of_page: Option<&str>,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<SavedView>, ClientError> {
+        let query = [
+            ("page", of_page.map(str::to_owned)),
+            ("limit", limit.map(|limit| limit.to_string())),
+            ("before", before.map(str::to_owned)),
+        ];
+        self.get(self.url(&["views"], &query)).await
+    }
+
+    /// Saves a view.
+    pub async fn save_view(&self, view: &PutSavedView) -> Result<SavedView, ClientError> {
+        self.post(self.url(&["views"], &[]), view).await
+    }
+
+    /// Changes a view.
+    pub async fn edit_view(&self, id: &SavedViewId, view: &PutSavedView) -> Result<SavedView, ClientError> {
+        let url = self.url(&["views", id.as_str()], &[]);
+        self.json(self.request(Method::PUT, url).json(view)).await
+    }
+
+    /// Deletes a view.
+    pub async fn delete_view(&self, id: &SavedViewId) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, self.url(&["views", id.as_str()], &[]))).await?;
+        Ok(())
+    }
+
+    /// Links, newest first; those that are over, too.
+    pub async fn shares(&self, limit: Option<u32>, before: Option<&str>) -> Result<Page<Share>, ClientError> {
+        let query = [("limit", limit.map(|limit| limit.to_string())), ("before", before.map(str::to_owned))];
+        self.get(self.url(&["shares"], &query)).await
+    }
+
+    /// Makes a link to a campaign or a run. Its secret is in this answer and nowhere else.
+    pub async fn create_share(&self, share: &CreateShare) -> Result<ShareCreated, ClientError> {
+        self.post(self.url(&["shares"], &[]), share).await
+    }
+
+    /// Ends a link. Repeating it is safe.
+    pub async fn revoke_share(&self, id: &ShareId) -> Result<Share, ClientError> {
+        let url = self.url(&["shares", id.as_str(), "revoke"], &[]);
+        self.json(self.request(Method::POST, url)).await
+    }
+}

@@ -1,0 +1,54 @@
+//! The part of the port for those who watch: what changed, without what is large.
+
+use async_trait::async_trait;
+use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::time::TimestampMs;
+use serde_json::Value;
+
+use super::StoreError;
+
+/// A run, as far as somebody who watches many of them needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunMark {
+    /// The run.
+    pub run: RunId,
+    /// Its campaign.
+    pub campaign: CampaignId,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Counts every decision and every change of status.
+    pub revision: u64,
+    /// The last event of its log.
+    pub last_seq: u64,
+    /// What lists show.
+    pub digest: Value,
+    /// Signals that it waits for.
+    pub awaits: Vec<String>,
+    /// Code of what it failed with.
+    pub failure: Option<String>,
+    /// When it ended.
+    pub finished_at: Option<TimestampMs>,
+}
+
+/// Which state of a run somebody saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunStamp {
+    /// The run.
+    pub run: RunId,
+    /// As in [`RunMark::revision`].
+    pub revision: u64,
+    /// As in [`RunMark::last_seq`].
+    pub last_seq: u64,
+}
+
+/// Reading what changed.
+#[async_trait]
+pub trait WatchStore: Send + Sync {
+    /// These runs as they are now; those that do not exist are left out.
+    async fn run_marks(&self, runs: &[RunId]) -> Result<Vec<RunMark>, StoreError>;
+
+    /// Runs that are not over, newest first, and the newest runs of all, at most `limit` of each; a run may be there
+    /// twice.
+    async fn run_stamps(&self, limit: u32) -> Result<Vec<RunStamp>, StoreError>;
+}

@@ -1,0 +1,244 @@
+//! What somebody may read who came by a link: one campaign or one run, and the artifacts that it names. Everything that
+//! is not listed here is refused, also what is added later.
+
+use axum::extract::Query;
+use axum::http::{Method, Uri};
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::access::Role;
+use nightshift_protocol::api::{Share, Target};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::id::{CampaignId, RunId};
+
+use super::Caller;
+use super::keys::{Keys, is_well_formed_secret, new_secret_of, wrong_token};
+use crate::app::App;
+use crate::error::ApiFailure;
+
+/// What the secret of a link begins with.
+const SHARE_PREFIX: &str = "nsh_";
+
+/// Routes about the one thing whose id is in their path.
+const ABOUT_ONE: [&str; 9] = [
+    "/api/v1/campaigns/{id}",
+    "/api/v1/runs/{id}",
+    "/api/v1/runs/{id}/steps",
+    "/api/v1/runs/{id}/scores",
+    "/api/v1/runs/{id}/events",
+    "/campaigns/{id}",
+    "/runs/{id}",
+    "/runs/{id}/attempts/{number}",
+    "/api/v1/artifacts/{hash}",
+];
+/// Routes of lists, with the parameters one of which has to say what they are about.
+const LISTS: [(&str, &[&str]); 4] = [
+    ("/api/v1/runs", &["campaign"]),
+    ("/api/v1/live", &["campaign", "run"]),
+    ("/api/v1/attempts", &["campaign", "run"]),
+    ("/api/v1/attempts/points", &["campaign", "run"]),
+];
+/// What pages are made of.
+const PARTS_OF_PAGES: [&str; 3] = ["/pkg/{name}", "/style.css", "/favicon.ico"];
+/// Digits of an id.
+const ID_DIGITS: usize = 32;
+
+/// A new secret of a link.
+pub(crate) fn new_share_secret(random: &dyn nightshift_engine::clock::Random) -> String {
+    new_secret_of(random, SHARE_PREFIX)
+}
+
+impl Keys {
+    /// Whether this is the secret of a link.
+    pub(super) fn is_of_link(secret: &[u8]) -> bool {
+        std::str::from_utf8(secret).is_ok_and(|secret| is_well_formed_secret(secret, SHARE_PREFIX))
+    }
+
+    /// The link of this secret.
+    pub(super) async fn link(app: &App, secret: &[u8]) -> Result<Share, ApiFailure> {
+        let hash = blake3::hash(secret).to_hex();
+        let share = match app.store.team() {
+            Some(team) => team.find_share(hash.as_str()).await?,
+            None => None,
+        };
+        share.ok_or_else(wrong_token)
+    }
+
+    /// Who comes by this link, if it is still good.
+    pub(super) fn examine_link(app: &App, share: Share) -> Result<Caller, ApiFailure> {
+        if share.revoked_at.is_some() {
+            return Err(ApiFailure::unauthorized(
+                "token.revoked",
+                "this link was ended: ask whoever sent it for a new one",
+            ));
+        }
+        if share.expires_at <= app.clock.now() {
+            return Err(ApiFailure::unauthorized(
+                "token.expired",
+                "this link has expired: ask whoever sent it for a new one",
+            ));
+        }
+        let name = if share.label.is_empty() { share.id.to_string() } else { share.label };
+        let caller = Caller::new(&name, Role::Viewer);
+        Ok(Caller { limited_to: Some(share.target), ends_at: Some(share.expires_at), ..caller })
+    }
+}
+
+/// Refuses what a link does not lead to.
+pub(super) async fn examine(
+    app: &App,
+    target: &Target,
+    method: &Method,
+    route: &str,
+    uri: &Uri,
+) -> Result<(), ApiFailure> {
+    let is_reading = matches!(*method, Method::GET | Method::HEAD);
+    if is_reading && PARTS_OF_PAGES.contains(&route) {
+        return Ok(());
+    }
+    // What is written otherwise in a path is read by its handler and not here.
+    let is_plain = !uri.path().contains('%');
+    if is_reading && is_plain && is_listed(route, uri) {
+        let Ids { campaigns, runs } = Ids::of(uri);
+        let artifact = artifact_of(route, uri);
+        if leads_to(app, target, &campaigns, &runs, artifact.as_ref()).await? {
+            return Ok(());
+        }
+    }
+    Err(ApiFailure::forbidden(
+        "access.link_limited",
+        format!("this link leads to {target} alone, and only to reading it"),
+    ))
+}
+
+/// Whether a link can lead there at all.
+fn is_listed(route: &str, uri: &Uri) -> bool {
+    if ABOUT_ONE.contains(&route) {
+        return true;
+    }
+    let Some((_, parameters)) = LISTS.iter().find(|(list, _)| *list == route) else { return false };
+    let pairs = pairs(uri);
+    let mut named = pairs.iter().filter(|(name, _)| parameters.contains(&name.as_str())).peekable();
+    // All of them: which of several counts is up to the handler.
+    named.peek().is_some()
+        && named.all(|(_, value)| value.parse::<CampaignId>().is_ok() || value.parse::<RunId>().is_ok())
+}
+
+async fn leads_to(
+    app: &App,
+    target: &Target,
+    campaigns: &[CampaignId],
+    runs: &[RunId],
+    artifact: Option<&ArtifactHash>,
+) -> Result<bool, ApiFailure> {
+    if let Some(hash) = artifact {
+        let Some(team) = app.store.team() else { return Ok(false) };
+        return match team.names_artifact(target, hash).await {
+            Ok(names) => Ok(names && campaigns.is_empty() && runs.is_empty()),
+            Err(StoreError::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        };
+    }
+    // Something has to be named, and everything that is named has to be there.
+    if campaigns.is_empty() && runs.is_empty() {
+        return Ok(false);
+    }
+    match target {
+        Target::Campaign(only) => {
+            if campaigns.iter().any(|campaign| campaign != only) {
+                return Ok(false);
+            }
+            let Some(watch) = app.store.watch().filter(|_| !runs.is_empty()) else { return Ok(runs.is_empty()) };
+            let marks = watch.run_marks(runs).await?;
+            Ok(runs.iter().all(|run| marks.iter().any(|mark| mark.run == *run && mark.campaign == *only)))
+        }
+        Target::Run(only) | Target::Attempt(only, _) => Ok(campaigns.is_empty() && runs.iter().all(|run| run == only)),
+    }
+}
+
+/// Every id that an address names, wherever it stands.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ids {
+    campaigns: Vec<CampaignId>,
+    runs: Vec<RunId>,
+}
+
+impl Ids {
+    fn of(uri: &Uri) -> Self {
+        let mut ids = Self::default();
+        ids.add_all(uri.path());
+        for (name, value) in pairs(uri) {
+            ids.add_all(&name);
+            ids.add_all(&value);
+        }
+        ids
+    }
+
+    fn add_all(&mut self, text: &str) {
+        for (at, _) in text.match_indices("cmp_") {
+            let id = text.get(at..at + CampaignId::PREFIX.len() + ID_DIGITS);
+            self.campaigns.extend(id.and_then(|id| id.parse().ok()));
+        }
+        for (at, _) in text.match_indices("run_") {
+            let id = text.get(at..at + RunId::PREFIX.len() + ID_DIGITS);
+            self.runs.extend(id.and_then(|id| id.parse().ok()));
+        }
+        self.runs.dedup();
+    }
+}
+
+/// The query, decoded.
+fn pairs(uri: &Uri) -> Vec<(String, String)> {
+    Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
+}
+
+fn artifact_of(route: &str, uri: &Uri) -> Option<ArtifactHash> {
+    if route != "/api/v1/artifacts/{hash}" {
+        return None;
+    }
+    uri.path().rsplit('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "0123456789abcdef0123456789abcdef";
+    const TWO: &str = "fedcba9876543210fedcba9876543210";
+
+    fn ids(address: &str) -> (usize, usize) {
+        let ids = Ids::of(&address.parse().unwrap_or_default());
+        (ids.campaigns.len(), ids.runs.len())
+    }
+
+    #[test]
+    fn every_id_of_an_address_is_found_wherever_it_stands() {
+        assert_eq!(ids(&format!("/runs/run_{ONE}")), (0, 1));
+        assert_eq!(ids(&format!("/runs/run_{ONE}?against=run_{TWO}/3")), (0, 2));
+        assert_eq!(ids(&format!("/api/v1/runs?campaign=%63mp%5F{ONE}")), (1, 0), "however it is written");
+        assert_eq!(ids(&format!("/x?run_{ONE}=a,cmp_{TWO},cmp_{ONE}")), (2, 1));
+        assert_eq!(ids("/x?q=run_"), (0, 0));
+    }
+
+    #[test]
+    fn a_list_has_to_say_what_it_is_about() {
+        let listed = |address: &str| {
+            let uri: Uri = address.parse().unwrap_or_default();
+            is_listed(uri.path(), &uri)
+        };
+        assert!(listed(&format!("/api/v1/runs?campaign=cmp_{ONE}")));
+        assert!(listed(&format!("/api/v1/live?run=run_{ONE}")));
+        for address in [
+            "/api/v1/runs".to_owned(),
+            format!("/api/v1/runs?before=run_{ONE}"),
+            "/api/v1/runs?campaign=".to_owned(),
+            format!("/api/v1/attempts?campaign=cmp_{ONE}&campaign="),
+            "/api/v1/live".to_owned(),
+            format!("/api/v1/live?after=cmp_{ONE}"),
+            "/api/v1/campaigns".to_owned(),
+            format!("/api/v1/search?campaign=cmp_{ONE}"),
+            "/api/v1/tokens".to_owned(),
+            String::new(),
+        ] {
+            assert!(!listed(&address), "{address}");
+        }
+    }
+}

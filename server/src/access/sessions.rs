@@ -1,0 +1,332 @@
+//! Browsers that are signed in: a cookie that scripts cannot read stands for a token. What is kept is the hash of what
+//! the cookie holds; the session can do what its token can, and ends with it.
+
+use axum::http::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use nightshift_engine::clock::Random;
+use nightshift_engine::store::{SessionHolder, SessionRecord, SessionStore};
+use nightshift_protocol::access::Role;
+use nightshift_protocol::api::REQUEST_HEADER;
+use nightshift_protocol::time::TimestampMs;
+use tokio::time::Instant;
+
+use super::Caller;
+use super::keys::{BELIEVED_FOR, Keys, MAX_KEPT, is_well_formed_secret, new_secret_of};
+use crate::app::App;
+use crate::error::ApiFailure;
+
+/// What the value of a cookie begins with.
+const COOKIE_PREFIX: &str = "nss_";
+/// Name of the cookie. Browsers share cookies between the ports of a host, so the port is added where there is one.
+const COOKIE_NAME: &str = "nightshift_session";
+/// By which a browser says where a request comes from. No script can set it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// By which a reverse proxy says how it was asked.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// A session that was looked up; none when there is no such, or it is over.
+pub(super) struct KeptSession {
+    caller: Option<Caller>,
+    until: Instant,
+}
+
+/// Who shows a cookie.
+pub(crate) enum Visitor {
+    /// No cookie of ours.
+    Nobody,
+    /// The cookie of a session that is over.
+    Gone,
+    /// Somebody who is signed in.
+    Known(Caller),
+}
+
+impl Keys {
+    /// Who shows the cookie of these headers.
+    pub(crate) async fn visitor(&self, app: &App, headers: &HeaderMap) -> Result<Visitor, ApiFailure> {
+        let Some(secret) = cookie(headers) else { return Ok(Visitor::Nobody) };
+        let hash = *blake3::hash(secret.as_bytes()).as_bytes();
+        let now = Instant::now();
+        if let Some(kept) = self.sessions().get(&hash).filter(|kept| now < kept.until) {
+            let ended =
+                kept.caller.as_ref().and_then(|caller| caller.ends_at).is_some_and(|end| end <= app.clock.now());
+            return Ok(kept.caller.clone().filter(|_| !ended).map_or(Visitor::Gone, Visitor::Known));
+        }
+        let caller = self.look_up_session(app, secret).await?;
+        let mut sessions = self.sessions();
+        if sessions.len() >= MAX_KEPT {
+            sessions.retain(|_, kept| now < kept.until && kept.caller.is_some());
+        }
+        if sessions.len() < MAX_KEPT {
+            sessions.insert(hash, KeptSession { caller: caller.clone(), until: now + BELIEVED_FOR });
+        }
+        Ok(caller.map_or(Visitor::Gone, Visitor::Known))
+    }
+
+    async fn look_up_session(&self, app: &App, secret: &str) -> Result<Option<Caller>, ApiFailure> {
+        let store = store(app)?;
+        let Some(session) = store.find_session(&super::secret_hash(secret)).await? else { return Ok(None) };
+        if session.expires_at <= app.clock.now() {
+            return Ok(None);
+        }
+        let caller = match &session.holder {
+            SessionHolder::Configured { proof } => {
+                self.proved(secret, proof).then(|| Caller::new("operator", Role::Admin))
+            }
+            SessionHolder::Token(id) => {
+                let token = store.token_of_id(id).await?;
+                token.and_then(|token| Self::examine(app, token).ok())
+            }
+            SessionHolder::Share(id) => match app.store.team() {
+                Some(team) => team.load_share(id).await.ok().and_then(|share| Self::examine_link(app, share).ok()),
+                None => None,
+            },
+        };
+        Ok(caller.map(|caller| Caller { by_cookie: true, ends_at: Some(session.expires_at), ..caller }))
+    }
+
+    /// A new session of somebody who shows this token.
+    pub(crate) async fn sign_in(
+        &self,
+        app: &App,
+        token: &str,
+        secret: &str,
+        expires_at: TimestampMs,
+    ) -> Result<(SessionRecord, Caller), ApiFailure> {
+        let (caller, holder) = match self.configured(token.as_bytes()) {
+            Some(caller) => (caller, SessionHolder::Configured { proof: self.proof(secret) }),
+            None if Self::is_of_link(token.as_bytes()) => {
+                let share = Self::link(app, token.as_bytes()).await?;
+                let id = share.id.clone();
+                (Self::examine_link(app, share)?, SessionHolder::Share(id))
+            }
+            None => {
+                let token = self.known(app, token.as_bytes()).await?;
+                let id = token.id.clone();
+                (Self::examine(app, token)?, SessionHolder::Token(id))
+            }
+        };
+        if caller.role == Role::Worker {
+            return Err(ApiFailure::forbidden(
+                "access.role_needed",
+                "this is a token of workers: sign in with one of the role viewer, operator or admin",
+            ));
+        }
+        let session =
+            SessionRecord { secret_hash: super::secret_hash(secret), holder, created_at: app.clock.now(), expires_at };
+        Ok((session, Caller { by_cookie: true, ends_at: Some(expires_at), ..caller }))
+    }
+
+    /// Binds a session to the operator's token: another token of the configuration ends it, and from what is stored
+    /// nobody learns the token.
+    fn proof(&self, secret: &str) -> String {
+        let key = blake3::derive_key("nightshift 2026 session of a configured token", secret.as_bytes());
+        blake3::keyed_hash(&key, self.admin.as_bytes()).to_hex().to_string()
+    }
+
+    fn proved(&self, secret: &str, proof: &str) -> bool {
+        // blake3::Hash compares in constant time.
+        blake3::Hash::from_hex(proof).is_ok_and(|proof| {
+            let key = blake3::derive_key("nightshift 2026 session of a configured token", secret.as_bytes());
+            blake3::keyed_hash(&key, self.admin.as_bytes()) == proof
+        })
+    }
+}
+
+/// What a new cookie holds.
+pub(crate) fn new_cookie(random: &dyn Random) -> String {
+    new_secret_of(random, COOKIE_PREFIX)
+}
+
+/// The part of the store that keeps sessions.
+pub(crate) fn store(app: &App) -> Result<&dyn SessionStore, ApiFailure> {
+    app.store.sessions().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no sessions"))
+}
+
+/// What a caller is told whose session is over.
+pub(crate) fn ended() -> ApiFailure {
+    ApiFailure::new(
+        StatusCode::UNAUTHORIZED,
+        "auth.session_ended",
+        "the session of this browser is over, or its token was revoked: sign in again",
+    )
+}
+
+/// Refuses what a page of somebody else may have made a browser send. A browser adds cookies to such requests by itself.
+pub(crate) fn is_from_here(method: &Method, headers: &HeaderMap) -> Result<(), ApiFailure> {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    if origin(headers) != Origin::Same {
+        return Err(ApiFailure::forbidden(
+            "auth.cross_origin",
+            "a cookie is taken only from pages of this server: the request says, or does not deny, that another site sent \
+             it; programs send the header `authorization: Bearer TOKEN` instead",
+        ));
+    }
+    let json = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_json);
+    if !json && !headers.contains_key(REQUEST_HEADER) {
+        return Err(ApiFailure::forbidden(
+            "auth.plain_form",
+            format!("with a cookie, send `content-type: application/json` or the header `{REQUEST_HEADER}: 1`"),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a sign-in that another site sends: a visitor could be signed in as somebody else.
+pub(crate) fn is_not_from_elsewhere(headers: &HeaderMap) -> Result<(), ApiFailure> {
+    if origin(headers) == Origin::Other {
+        return Err(ApiFailure::forbidden("auth.cross_origin", "only pages of this server sign a browser in or out"));
+    }
+    Ok(())
+}
+
+fn is_json(content_type: &str) -> bool {
+    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Origin {
+    Same,
+    Other,
+    Unsaid,
+}
+
+/// Where a request comes from: as the browser says, or, for an old one, by the origin of its page.
+fn origin(headers: &HeaderMap) -> Origin {
+    if let Some(site) = headers.get(FETCH_SITE) {
+        return if site == "same-origin" { Origin::Same } else { Origin::Other };
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return Origin::Unsaid };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let same = origin.to_str().ok().zip(host).is_some_and(|(origin, host)| is_same_host(origin, host));
+    if same { Origin::Same } else { Origin::Other }
+}
+
+fn is_same_host(origin: &str, host: &str) -> bool {
+    let (rest, default) = match (origin.strip_prefix("http://"), origin.strip_prefix("https://")) {
+        (Some(rest), _) => (rest, 80),
+        (_, Some(rest)) => (rest, 443),
+        (None, None) => return false,
+    };
+    let parse = |text: &str| {
+        let authority: Authority =
+            text.parse().ok().filter(|authority: &Authority| !authority.as_str().contains('@'))?;
+        Some((authority.host().to_ascii_lowercase(), authority.port_u16().unwrap_or(default)))
+    };
+    parse(rest).is_some_and(|named| parse(host) == Some(named))
+}
+
+/// The value of our cookie; none where it cannot be one of ours.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let name = cookie_name(headers);
+    let texts = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value)
+        .find(|value| is_well_formed_secret(value, COOKIE_PREFIX))
+}
+
+fn cookie_name(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let port = host.and_then(|host| host.parse::<Authority>().ok()).and_then(|host| host.port_u16());
+    port.map_or_else(|| COOKIE_NAME.to_owned(), |port| format!("{COOKIE_NAME}_{port}"))
+}
+
+/// The header that gives a browser the cookie, or with an age of nothing takes it away. It goes over TLS alone where
+/// the browser came over TLS.
+pub(crate) fn set_cookie(headers: &HeaderMap, secret: &str, max_age_s: u64) -> Result<HeaderValue, ApiFailure> {
+    let forwarded = headers.get(FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
+    let by_tls = headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
+    let secure = if forwarded || by_tls { "; Secure" } else { "" };
+    let name = cookie_name(headers);
+    let text = format!("{name}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={max_age_s}{secure}");
+    let mut value = HeaderValue::from_str(&text).map_err(|error| {
+        ApiFailure::internal("internal.unwritable", format!("the cookie cannot be written: {error}"))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.append(*name, value);
+            }
+        }
+        headers
+    }
+
+    const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+    fn refused(pairs: &[(&'static str, &str)]) -> bool {
+        is_from_here(&Method::POST, &headers(pairs)).is_err()
+    }
+
+    #[test]
+    fn what_another_site_sends_is_refused() {
+        let host = ("host", "127.0.0.1:7777");
+        for site in ["cross-site", "same-site", "none", ""] {
+            let same = ("origin", "http://127.0.0.1:7777");
+            assert!(refused(&[host, JSON, ("sec-fetch-site", site), same]), "{site}");
+        }
+        for origin in [
+            "http://evil.example",
+            "http://127.0.0.1",
+            "http://127.0.0.1:7778",
+            "null",
+            "http://127.0.0.1:7777@evil.example",
+            "http://a@127.0.0.1:7777",
+        ] {
+            assert!(refused(&[host, JSON, ("origin", origin)]), "{origin}");
+        }
+        assert!(refused(&[host, JSON]), "nothing is said");
+        assert!(!refused(&[host, JSON, ("sec-fetch-site", "same-origin")]));
+        assert!(!refused(&[host, JSON, ("origin", "http://127.0.0.1:7777")]));
+        assert!(!refused(&[("host", "night.example"), JSON, ("origin", "https://night.example")]));
+        assert!(is_from_here(&Method::GET, &headers(&[host, ("sec-fetch-site", "cross-site")])).is_ok());
+    }
+
+    #[test]
+    fn what_a_form_can_send_is_refused() {
+        let same = ("sec-fetch-site", "same-origin");
+        for kind in
+            ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain; application/json"]
+        {
+            assert!(refused(&[same, ("content-type", kind)]), "{kind}");
+        }
+        assert!(refused(&[same]));
+        assert!(!refused(&[same, ("x-nightshift-request", "1")]));
+        assert!(!refused(&[same, JSON]));
+    }
+
+    #[test]
+    fn the_cookie_is_found_among_others_and_belongs_to_its_port() {
+        let secret = format!("nss_{}", "a".repeat(43));
+        let text = format!("x=1; nightshift_session_7777={secret};nightshift_session=nss_short");
+        let here = headers(&[("host", "localhost:7777"), ("cookie", "y=2"), ("cookie", &text)]);
+        assert_eq!(cookie(&here), Some(secret.as_str()));
+        assert_eq!(cookie(&headers(&[("host", "localhost:7778"), ("cookie", &text)])), None);
+        assert_eq!(cookie(&headers(&[("host", "localhost"), ("cookie", &text)])), None);
+    }
+
+    #[test]
+    fn the_cookie_goes_over_tls_alone_where_the_browser_came_over_tls() {
+        let text = |pairs: &[(&'static str, &str)]| {
+            let value = set_cookie(&headers(pairs), "nss_x", 60).ok();
+            value.and_then(|value| value.to_str().ok().map(str::to_owned)).unwrap_or_default()
+        };
+        let plain = text(&[("host", "h:1"), ("origin", "http://h:1")]);
+        assert_eq!(plain, "nightshift_session_1=nss_x; Path=/; HttpOnly; SameSite=Strict; Max-Age=60");
+        for pair in [("x-forwarded-proto", "https"), ("origin", "https://h")] {
+            assert!(text(&[("host", "h"), pair]).ends_with("; Secure"));
+        }
+    }
+}

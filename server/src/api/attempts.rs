@@ -1,0 +1,90 @@
+//! Attempts over all runs: lists, points, the attempt of a point.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::api::{
+    AttemptFilter, AttemptPage, AttemptQuery, AttemptRow, InvalidQuery, POINTS_CONTENT_TYPE, PointsQuery,
+};
+use nightshift_store::AttemptIndex;
+
+use crate::api::list::DEFAULT_PAGE_ROWS;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Params;
+
+/// The pairs of a query.
+pub(super) type Pairs = Vec<(String, String)>;
+
+/// Longest cursor.
+const MAX_CURSOR_BYTES: usize = 128;
+
+/// Attempts that fit a filter, with how many there are.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<Pairs>,
+) -> Result<Json<AttemptPage>, ApiFailure> {
+    let mut query = AttemptQuery::from_pairs(query).map_err(invalid)?;
+    query.limit = Some(query.limit.unwrap_or(DEFAULT_PAGE_ROWS));
+    check_cursor(query.before.as_deref())?;
+    let page = app.attempt_index().await?.list_attempts(&query).await;
+    Ok(Json(page.map_err(refused)?))
+}
+
+/// The same attempts as points.
+pub(crate) async fn points(State(app): State<Arc<App>>, Params(query): Params<Pairs>) -> Result<Response, ApiFailure> {
+    let query = PointsQuery::from_pairs(query).map_err(invalid)?;
+    let points = app.attempt_index().await?.attempt_points(&query).await?;
+    Ok(([(CONTENT_TYPE, POINTS_CONTENT_TYPE)], points.into_bytes()).into_response())
+}
+
+/// The attempt of a point.
+pub(crate) async fn at(
+    State(app): State<Arc<App>>,
+    Path((run_key, number)): Path<(String, String)>,
+) -> Result<Json<AttemptRow>, ApiFailure> {
+    let (Ok(key), Ok(place)) = (run_key.parse(), number.parse()) else {
+        let message = format!("`{run_key}/{number}` names no attempt: expected the two numbers of a point");
+        return Err(ApiFailure::not_found("attempt.not_found", message));
+    };
+    Ok(Json(app.attempt_index().await?.attempt_at(key, place).await?))
+}
+
+/// The filter of a call that takes nothing else.
+pub(super) fn filter(query: Pairs) -> Result<AttemptFilter, ApiFailure> {
+    AttemptFilter::from_pairs(query).map_err(invalid)
+}
+
+pub(super) fn invalid(error: InvalidQuery) -> ApiFailure {
+    ApiFailure::bad("request.invalid_query", error.to_string())
+}
+
+pub(super) fn check_cursor(cursor: Option<&str>) -> Result<(), ApiFailure> {
+    if cursor.is_some_and(|cursor| cursor.len() > MAX_CURSOR_BYTES) {
+        return Err(ApiFailure::bad("request.invalid_query", "`before` must be the `next` of the page before"));
+    }
+    Ok(())
+}
+
+/// A cursor of another list is the caller's mistake.
+pub(super) fn refused(error: StoreError) -> ApiFailure {
+    match error {
+        StoreError::Refused { code: code @ "request.invalid_query", message } => ApiFailure::bad(code, message),
+        other => other.into(),
+    }
+}
+
+impl App {
+    /// The index, up to date.
+    pub(crate) async fn attempt_index(&self) -> Result<&dyn AttemptIndex, ApiFailure> {
+        let index = self.attempts.as_deref();
+        let index =
+            index.ok_or_else(|| ApiFailure::internal("store.failed", "this server keeps no index of attempts"))?;
+        self.catch_up(index).await?;
+        Ok(index)
+    }
+}

@@ -1,0 +1,68 @@
+//! `GET /live`: what changes, as it changes.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::api::LAST_EVENT_ID_HEADER;
+use nightshift_protocol::id::{CampaignId, RunId};
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Params;
+use crate::live::{self, Filter, MAX_STREAMS};
+
+/// Tells a reverse proxy to pass everything on at once.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The query of `GET /live`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LiveQuery {
+    campaign: Option<CampaignId>,
+    run: Option<RunId>,
+    after: Option<String>,
+}
+
+/// A stream of events. The header names the last event of a client that comes back by itself; the query does for one
+/// that begins with what somebody else knows.
+pub(crate) async fn open(
+    State(app): State<Arc<App>>,
+    Params(query): Params<LiveQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiFailure> {
+    if let Some(campaign) = &query.campaign {
+        app.store.load_campaign(campaign).await?;
+    }
+    if let Some(run) = &query.run
+        && let Some(watch) = app.store.watch()
+        && watch.run_marks(std::slice::from_ref(run)).await?.is_empty()
+    {
+        return Err(StoreError::NotFound { noun: "run", id: run.to_string() }.into());
+    }
+    let filter = Filter { campaign: query.campaign, run: query.run };
+    let named = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
+    let stream = live::stream(app, filter, named.or(query.after.as_deref())).ok_or_else(too_many)?;
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),
+        (ACCEL_BUFFERING, HeaderValue::from_static("no")),
+    ];
+    Ok((StatusCode::OK, headers, Body::from_stream(stream)).into_response())
+}
+
+fn too_many() -> ApiFailure {
+    ApiFailure::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "server.too_many_streams",
+        format!(
+            "this server already holds {MAX_STREAMS} live streams: close some pages, or read now and then instead of \
+             listening"
+        ),
+    )
+}

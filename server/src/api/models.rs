@@ -1,0 +1,22 @@
+//! The leaderboard of models.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_protocol::api::{ModelBoard, Page};
+
+use crate::api::attempts::{Pairs, filter};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Params;
+
+/// Models by strategy. The filter says whose attempts count.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<Pairs>,
+) -> Result<Json<Page<ModelBoard>>, ApiFailure> {
+    let filter = filter(query)?;
+    let items = app.attempt_index().await?.model_boards(&filter).await?;
+    Ok(Json(Page { items, next: None }))
+}

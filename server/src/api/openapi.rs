@@ -1,0 +1,100 @@
+//! `GET /openapi.json`: the description of every call, in the form of OpenAPI 3.1.
+//!
+//! Each call is one line or a few of a list, by its area; the types describe themselves. `docs/openapi.json` is the
+//! document as it is checked in: a test says when it is out of date.
+
+mod attempts;
+mod call;
+mod campaigns;
+mod operations;
+mod runs;
+mod schemas;
+mod team;
+mod webhooks;
+mod workers;
+
+use std::collections::BTreeMap;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, PathsBuilder, ServerBuilder,
+};
+
+use self::call::Call;
+use self::schemas::Schemas;
+use crate::api::PREFIX;
+use crate::error::ApiFailure;
+
+/// What the whole is about.
+const ABOUT: &str = "Everything that the command line, the workers and the pages do goes through this API. docs/api.md \
+    tells more, docs/errors.md what every code means. Each call lists the roles that may make it (x-roles) and the codes \
+    of its own errors; any call may also answer the codes that docs/api.md lists for all of them.";
+
+/// Every call, by area.
+fn calls(schemas: &mut Schemas) -> Vec<Call> {
+    let mut calls = campaigns::calls(schemas);
+    calls.extend(runs::calls(schemas));
+    calls.extend(attempts::calls(schemas));
+    calls.extend(workers::calls(schemas));
+    calls.extend(team::calls(schemas));
+    calls.extend(webhooks::calls(schemas));
+    calls.extend(operations::calls(schemas));
+    calls
+}
+
+/// The description.
+fn document() -> OpenApi {
+    let mut schemas = Schemas::default();
+    let mut paths = PathsBuilder::new();
+    let error = schemas.of::<nightshift_protocol::error::ApiErrorBody>();
+    for call in calls(&mut schemas) {
+        let (method, path) = (call.method.clone(), call.path);
+        paths = paths.path(path, PathItem::new(method, call.operation(&error)));
+    }
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas.into_components())
+        .security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)))
+        .security_scheme("password", SecurityScheme::Http(Http::new(HttpAuthScheme::Basic)))
+        .security_scheme("session", SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::new("nightshift_session"))));
+    let license = LicenseBuilder::new().name("MIT OR Apache-2.0").build();
+    let info = InfoBuilder::new()
+        .title("Nightshift")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(ABOUT))
+        .license(Some(license));
+    OpenApiBuilder::new()
+        .info(info.build())
+        .servers(Some([ServerBuilder::new().url(PREFIX).build()]))
+        .paths(paths.build())
+        .components(Some(components.build()))
+        .build()
+}
+
+/// The description as it is served and checked in.
+pub fn openapi_json() -> Result<String, serde_json::Error> {
+    let value = in_order(serde_json::to_value(document())?);
+    Ok(serde_json::to_string_pretty(&value)? + "\n")
+}
+
+/// The same with all names in their order: the text must not depend on how the program was built.
+fn in_order(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<String, Value> = fields.into_iter().collect();
+            Value::Object(fields.into_iter().map(|(name, value)| (name, in_order(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(in_order).collect()),
+        other => other,
+    }
+}
+
+/// The description.
+pub(crate) async fn show() -> Result<Response, ApiFailure> {
+    let text = openapi_json().map_err(|error| {
+        ApiFailure::internal("internal.unwritable", format!("the description of the API cannot be written: {error}"))
+    })?;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}

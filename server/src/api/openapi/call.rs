@@ -1,0 +1,265 @@
+//! One call: who may make it, what it takes and gives, and how it fails.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::extensions::ExtensionsBuilder;
+use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Required, ResponseBuilder, Schema, Type};
+
+/// Who may make a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Who {
+    /// Everybody.
+    Anybody,
+    /// Who may read; everybody where reading needs no token.
+    Reads,
+    /// Who may read and is somebody: what is kept is kept for them.
+    Named,
+    /// Who may read artifacts.
+    ReadsOrWorks,
+    /// Who starts and controls campaigns.
+    Operates,
+    /// Operators and workers.
+    OperatesOrWorks,
+    /// Workers.
+    Works,
+    /// Administrators.
+    Administers,
+}
+
+impl Who {
+    fn roles(self) -> &'static [&'static str] {
+        match self {
+            Self::Anybody => &["anybody"],
+            Self::Reads | Self::Named => &["viewer", "operator", "admin"],
+            Self::ReadsOrWorks => &["viewer", "operator", "worker", "admin"],
+            Self::Operates => &["operator", "admin"],
+            Self::OperatesOrWorks => &["operator", "worker", "admin"],
+            Self::Works => &["worker", "admin"],
+            Self::Administers => &["admin"],
+        }
+    }
+
+    fn may_be_anonymous(self) -> bool {
+        matches!(self, Self::Anybody | Self::Reads | Self::ReadsOrWorks)
+    }
+}
+
+/// A parameter of the query or a header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Named {
+    name: &'static str,
+    of: Kind,
+    about: &'static str,
+    is_header: bool,
+    is_required: bool,
+}
+
+/// What a parameter is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Text,
+    Number,
+    Decimal,
+    Flag,
+}
+
+/// A call.
+pub(super) struct Call {
+    pub(super) method: HttpMethod,
+    pub(super) path: &'static str,
+    area: &'static str,
+    who: Who,
+    summary: &'static str,
+    named: Vec<Named>,
+    takes: Option<(&'static str, RefOr<Schema>)>,
+    gives: Vec<(u16, &'static str, Option<(&'static str, RefOr<Schema>)>)>,
+    fails: BTreeMap<u16, Vec<&'static str>>,
+}
+
+const JSON: &str = "application/json";
+const BYTES: &str = "application/octet-stream";
+
+impl Call {
+    pub(super) fn new(
+        method: HttpMethod,
+        path: &'static str,
+        area: &'static str,
+        who: Who,
+        summary: &'static str,
+    ) -> Self {
+        let (named, takes, gives, fails) = (Vec::new(), None, Vec::new(), BTreeMap::new());
+        Self { method, path, area, who, summary, named, takes, gives, fails }
+    }
+
+    /// A parameter of the query.
+    pub(super) fn query(mut self, name: &'static str, of: Kind, about: &'static str) -> Self {
+        self.named.push(Named { name, of, about, is_header: false, is_required: false });
+        self
+    }
+
+    /// A header.
+    pub(super) fn header(mut self, name: &'static str, is_required: bool, about: &'static str) -> Self {
+        self.named.push(Named { name, of: Kind::Text, about, is_header: true, is_required });
+        self
+    }
+
+    /// Limit and cursor of a list.
+    pub(super) fn pages(self) -> Self {
+        self.query("limit", Kind::Number, "Rows of a page: 1 to 500, by default 100.").query(
+            "before",
+            Kind::Text,
+            "The `next` of the page before.",
+        )
+    }
+
+    /// A JSON body.
+    pub(super) fn takes(mut self, schema: RefOr<Schema>) -> Self {
+        self.takes = Some((JSON, schema));
+        self
+    }
+
+    /// A body of any bytes.
+    pub(super) fn takes_bytes(mut self) -> Self {
+        self.takes = Some((BYTES, super::schemas::text()));
+        self
+    }
+
+    /// A JSON answer.
+    pub(super) fn gives(mut self, status: u16, schema: RefOr<Schema>) -> Self {
+        self.gives.push((status, "The answer.", Some((JSON, schema))));
+        self
+    }
+
+    /// An answer in another form.
+    pub(super) fn gives_other(mut self, status: u16, content_type: &'static str, about: &'static str) -> Self {
+        self.gives.push((status, about, Some((content_type, super::schemas::text()))));
+        self
+    }
+
+    /// An answer without a body.
+    pub(super) fn gives_nothing(mut self, status: u16, about: &'static str) -> Self {
+        self.gives.push((status, about, None));
+        self
+    }
+
+    /// Codes of its own errors.
+    pub(super) fn fails(mut self, status: u16, codes: &[&'static str]) -> Self {
+        self.fails.entry(status).or_default().extend(codes);
+        self
+    }
+
+    /// The call as the document has it.
+    pub(super) fn operation(self, error: &RefOr<Schema>) -> Operation {
+        let roles = ExtensionsBuilder::new().add("x-roles", self.who.roles()).build();
+        let mut operation = OperationBuilder::new()
+            .tag(self.area)
+            .summary(Some(self.summary))
+            .operation_id(Some(operation_id(&self.method, self.path)))
+            .extensions(Some(roles));
+        for segment in self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
+            operation = operation.parameter(path_parameter(segment));
+        }
+        for named in &self.named {
+            operation = operation.parameter(parameter(named));
+        }
+        if let Some((content_type, schema)) = self.takes {
+            let content = ContentBuilder::new().schema(Some(schema)).build();
+            let body = RequestBodyBuilder::new().content(content_type, content).required(Some(Required::True));
+            operation = operation.request_body(Some(body.build()));
+        }
+        for (status, about, content) in self.gives {
+            let mut response = ResponseBuilder::new().description(about);
+            if let Some((content_type, schema)) = content {
+                response = response.content(content_type, ContentBuilder::new().schema(Some(schema)).build());
+            }
+            operation = operation.response(status.to_string(), response.build());
+        }
+        let mut fails = self.fails;
+        if !self.who.may_be_anonymous() {
+            fails.entry(401).or_default().push("auth.required");
+        }
+        if !matches!(self.who, Who::Anybody) {
+            fails.entry(401).or_default().push("auth.wrong_token");
+            fails.entry(403).or_default().push("access.role_needed");
+        }
+        for (status, mut codes) in fails {
+            codes.sort_unstable();
+            codes.dedup();
+            let about = format!("`{}`", codes.join("`, `"));
+            let codes = ExtensionsBuilder::new().add("x-codes", codes).build();
+            let response = ResponseBuilder::new()
+                .description(about)
+                .content(JSON, ContentBuilder::new().schema(Some(error.clone())).build())
+                .extensions(Some(codes));
+            operation = operation.response(status.to_string(), response.build());
+        }
+        let nothing: [&str; 0] = [];
+        let mut ways: Vec<SecurityRequirement> = Vec::new();
+        if self.who.may_be_anonymous() {
+            ways.push(SecurityRequirement::default());
+        }
+        if !matches!(self.who, Who::Anybody) {
+            for way in ["token", "session"] {
+                ways.push(SecurityRequirement::new(way, nothing));
+            }
+            if matches!(self.method, HttpMethod::Get | HttpMethod::Head) {
+                ways.push(SecurityRequirement::new("password", nothing));
+            }
+        }
+        operation.securities(Some(ways)).build()
+    }
+}
+
+/// `GET /runs/{id}/steps` is `get_runs_id_steps`.
+fn operation_id(method: &HttpMethod, path: &str) -> String {
+    let method = match method {
+        HttpMethod::Get => "get",
+        HttpMethod::Post => "post",
+        HttpMethod::Put => "put",
+        HttpMethod::Delete => "delete",
+        HttpMethod::Patch => "patch",
+        HttpMethod::Head => "head",
+        HttpMethod::Options => "options",
+        HttpMethod::Trace => "trace",
+    };
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    std::iter::once(method).chain(words).collect::<Vec<_>>().join("_")
+}
+
+fn path_parameter(name: &str) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .schema(Some(super::schemas::text()))
+        .build()
+}
+
+fn parameter(named: &Named) -> Parameter {
+    let kind = match named.of {
+        Kind::Text => Type::String,
+        Kind::Number => Type::Integer,
+        Kind::Decimal => Type::Number,
+        Kind::Flag => Type::Boolean,
+    };
+    ParameterBuilder::new()
+        .name(named.name)
+        .parameter_in(if named.is_header { ParameterIn::Header } else { ParameterIn::Query })
+        .required(if named.is_required { Required::True } else { Required::False })
+        .description(Some(named.about))
+        .schema(Some(ObjectBuilder::new().schema_type(kind).build()))
+        .build()
+}
+
+/// A call that reads.
+pub(super) fn get(path: &'static str, area: &'static str, who: Who, summary: &'static str) -> Call {
+    Call::new(HttpMethod::Get, path, area, who, summary)
+}
+
+/// A call that creates or changes.
+pub(super) fn post(path: &'static str, area: &'static str, who: Who, summary: &'static str) -> Call {
+    Call::new(HttpMethod::Post, path, area, who, summary)
+}

@@ -1,0 +1,92 @@
+//! Campaigns.
+
+use nightshift_protocol::api::{
+    CampaignCreated, CampaignDetail, CampaignSummary, Control, Controlled, CreateCampaign, IDEMPOTENCY_HEADER,
+    SetLimits, SetPriority,
+};
+
+use super::call::{Call, Who, get, post};
+use super::schemas::Schemas;
+
+const AREA: &str = "campaigns";
+
+pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        get("/campaigns", AREA, Who::Reads, "Campaigns, newest first")
+            .pages()
+            .gives(200, schemas.page_of::<CampaignSummary>())
+            .fails(400, &["request.invalid_query"]),
+        get("/campaigns/{id}", AREA, Who::Reads, "A campaign with its runs and its budget")
+            .gives(200, schemas.of::<CampaignDetail>())
+            .fails(404, &["campaign.not_found"]),
+        post("/campaigns", AREA, Who::Operates, "Creates a campaign; its artifacts are there already")
+            .header(IDEMPOTENCY_HEADER, false, "The same key with the same request finds what it created.")
+            .takes(schemas.of::<CreateCampaign>())
+            .gives(201, schemas.of::<CampaignCreated>())
+            .gives(200, schemas.of::<CampaignCreated>())
+            .fails(
+                400,
+                &[
+                    "campaign.unsupported_schema",
+                    "campaign.invalid_name",
+                    "campaign.unknown_strategy",
+                    "campaign.unknown_endpoint",
+                    "campaign.task_count",
+                    "campaign.invalid_model",
+                    "campaign.invalid_goal",
+                    "campaign.invalid_budget",
+                    "campaign.bad_schedule",
+                    "campaign.window_too_short",
+                    "campaign.invalid_priority",
+                    "campaign.invalid_weight",
+                    "campaign.invalid_task_name",
+                    "campaign.duplicate_task",
+                    "campaign.artifact_missing",
+                    "campaign.replies_missing",
+                    "campaign.replies_malformed",
+                    "task.malformed",
+                    "task.unsupported_schema",
+                    "task.invalid_shape",
+                    "task.too_large",
+                    "request.invalid",
+                    "request.malformed_json",
+                    "request.invalid_idempotency_key",
+                ],
+            )
+            .fails(409, &["request.idempotency_conflict"]),
+        post("/campaigns/{id}/control", AREA, Who::Operates, "Pauses, resumes or cancels every run that is not over")
+            .takes(schemas.of::<Control>())
+            .gives(200, schemas.of::<Controlled>())
+            .fails(404, &["campaign.not_found"]),
+        post("/campaigns/{id}/priority", AREA, Who::Operates, "Changes the head start of every run that is not over")
+            .takes(schemas.of::<SetPriority>())
+            .gives_nothing(204, "It is changed.")
+            .fails(400, &["campaign.invalid_priority"])
+            .fails(404, &["campaign.not_found"])
+            .fails(409, &["run.over"]),
+        post("/campaigns/{id}/limits", AREA, Who::Operates, "Changes budget, schedule or weight")
+            .takes(schemas.of::<SetLimits>())
+            .gives(200, schemas.of::<CampaignDetail>())
+            .fails(
+                400,
+                &[
+                    "request.invalid",
+                    "campaign.bad_schedule",
+                    "campaign.window_too_short",
+                    "campaign.invalid_budget",
+                    "campaign.invalid_weight",
+                ],
+            )
+            .fails(404, &["campaign.not_found"]),
+        get("/campaigns/{id}/archive", AREA, Who::Operates, "The campaign as one file")
+            .gives_other(200, "application/zstd", "A zstd stream of JSON lines.")
+            .fails(404, &["campaign.not_found"]),
+        post("/import", AREA, Who::Administers, "Takes such a file in")
+            .takes_bytes()
+            .gives(201, schemas.of::<CampaignCreated>())
+            .gives(200, schemas.of::<CampaignCreated>())
+            .fails(409, &["archive.differs"])
+            .fails(413, &["archive.too_large"])
+            .fails(422, &["archive.unreadable", "archive.cut", "archive.wrong_version", "archive.differs"]),
+    ]
+}

@@ -1,0 +1,66 @@
+//! Health, sessions, tokens, servers, retention, and this document.
+
+use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
+use nightshift_protocol::api::{Health, Prune, PruneDone, ServerView, SessionView, SignIn};
+use utoipa::openapi::path::HttpMethod;
+
+use super::call::{Call, Who, get, post};
+use super::schemas::Schemas;
+
+const HEALTH: &str = "health";
+const SESSION: &str = "session";
+const OPERATIONS: &str = "operations";
+
+pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        get("/health", HEALTH, Who::Anybody, "Whether the server and its database work")
+            .gives(200, schemas.of::<Health>())
+            .fails(
+                503,
+                &[
+                    "store.failed",
+                    "store.full",
+                    "store.locked",
+                    "store.read_only",
+                    "store.corrupt",
+                    "store.too_new",
+                    "store.unreachable",
+                ],
+            ),
+        get("/ready", HEALTH, Who::Anybody, "Whether the server takes part in the work")
+            .gives_nothing(204, "It does.")
+            .fails(503, &["server.stopping", "server.no_life", "server.expired"]),
+        get("/openapi.json", HEALTH, Who::Anybody, "This document").gives_other(
+            200,
+            "application/json",
+            "OpenAPI 3.1.",
+        ),
+        get("/session", SESSION, Who::Anybody, "Who the caller is, and what pages may offer them")
+            .gives(200, schemas.of::<SessionView>())
+            .fails(401, &["auth.wrong_token"]),
+        post("/session", SESSION, Who::Anybody, "Signs a browser in: gives it a cookie that stands for a token")
+            .takes(schemas.of::<SignIn>())
+            .gives(200, schemas.of::<SessionView>())
+            .fails(400, &["token.invalid_lifetime"])
+            .fails(401, &["auth.wrong_token", "token.expired", "token.revoked"])
+            .fails(403, &["access.role_needed", "auth.cross_origin"])
+            .fails(409, &["auth.too_many_sessions"]),
+        Call::new(HttpMethod::Delete, "/session", SESSION, Who::Anybody, "Signs a browser out")
+            .gives_nothing(204, "It is not signed in any more.")
+            .fails(403, &["auth.cross_origin"]),
+        get("/servers", OPERATIONS, Who::Reads, "Servers on this database").gives(200, schemas.page_of::<ServerView>()),
+        get("/tokens", OPERATIONS, Who::Administers, "Tokens, without their secrets")
+            .gives(200, schemas.page_of::<TokenView>()),
+        post("/tokens", OPERATIONS, Who::Administers, "Makes a token; its secret is in this answer alone")
+            .takes(schemas.of::<CreateToken>())
+            .gives(201, schemas.of::<TokenCreated>())
+            .fails(400, &["token.invalid_name", "token.invalid_lifetime"]),
+        post("/tokens/{id}/revoke", OPERATIONS, Who::Administers, "Ends a token")
+            .gives(200, schemas.of::<TokenView>())
+            .fails(404, &["token.not_found"]),
+        post("/prune", OPERATIONS, Who::Administers, "Deletes what is over since long ago")
+            .takes(schemas.of::<Prune>())
+            .gives(200, schemas.of::<PruneDone>())
+            .fails(400, &["request.invalid"]),
+    ]
+}

@@ -1,0 +1,130 @@
+//! Runs, ids, live events and artifacts.
+
+use nightshift_protocol::api::{
+    Bulk, BulkDone, Control, Controlled, EventsPage, IDEMPOTENCY_HEADER, IdMatches, LAST_EVENT_ID_HEADER, Retry,
+    RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
+};
+use nightshift_protocol::score::{Rescore, RunScores};
+use nightshift_protocol::signal::Signal;
+use utoipa::openapi::path::HttpMethod;
+
+use super::call::{Call, Kind, Who, get, post};
+use super::schemas::Schemas;
+
+const RUNS: &str = "runs";
+const LIVE: &str = "live";
+const ARTIFACTS: &str = "artifacts";
+
+pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
+    let mut calls = reading(schemas);
+    calls.extend(changing(schemas));
+    calls.extend(artifacts());
+    calls
+}
+
+fn reading(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        get("/runs", RUNS, Who::Reads, "Runs, newest first; of one campaign in the order of its tasks")
+            .query("campaign", Kind::Text, "Only those of this campaign.")
+            .query(
+                "status",
+                Kind::Text,
+                "Only those that stand there: running, paused, cancelling, completed, failed or cancelled.",
+            )
+            .pages()
+            .gives(200, schemas.page_of::<RunSummary>())
+            .fails(400, &["request.invalid_query"])
+            .fails(404, &["campaign.not_found"]),
+        get("/runs/{id}", RUNS, Who::Reads, "Everything that is known about a run")
+            .gives(200, schemas.of::<RunDetail>())
+            .fails(404, &["run.not_found"]),
+        get("/runs/{id}/steps", RUNS, Who::Reads, "The steps of a run, in the order they were scheduled")
+            .gives(200, schemas.page_of::<StepView>())
+            .fails(404, &["run.not_found"]),
+        get("/runs/{id}/events", RUNS, Who::Reads, "The log of a run after a position; held until there is something")
+            .query("after", Kind::Number, "The position.")
+            .query("wait_ms", Kind::Number, "How long it is held at most, up to 25000.")
+            .gives(200, schemas.of::<EventsPage>())
+            .fails(400, &["request.invalid_query"])
+            .fails(404, &["run.not_found"]),
+        get("/runs/{id}/scores", RUNS, Who::Reads, "Scores of the attempts that were computed later")
+            .gives(200, schemas.of::<RunScores>())
+            .fails(404, &["run.not_found"]),
+        get("/ids/{text}", RUNS, Who::Reads, "Campaigns and runs that a part of an id may mean")
+            .gives(200, schemas.of::<IdMatches>())
+            .fails(400, &["request.invalid_id"]),
+        get("/live", LIVE, Who::Reads, "What changes, as it changes: a stream of events, each a LiveEvent")
+            .query("campaign", Kind::Text, "Only what is about this campaign.")
+            .query("run", Kind::Text, "Only what is about this run.")
+            .query("after", Kind::Text, "Id of the last event that the client has.")
+            .header(LAST_EVENT_ID_HEADER, false, "The same; it counts before the query.")
+            .gives_other(200, "text/event-stream", "Events, until the client or the server ends it.")
+            .fails(400, &["request.invalid_query"])
+            .fails(404, &["campaign.not_found", "run.not_found"])
+            .fails(503, &["server.too_many_streams"]),
+    ]
+}
+
+fn changing(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        post("/runs/{id}/control", RUNS, Who::Operates, "Pauses, resumes or cancels a run")
+            .takes(schemas.of::<Control>())
+            .gives(200, schemas.of::<Controlled>())
+            .fails(404, &["run.not_found"])
+            .fails(409, &["request.illegal_transition"]),
+        post("/runs/{id}/retry", RUNS, Who::Operates, "Begins again from the failed steps of a run")
+            .takes(schemas.of::<Retry>())
+            .gives(200, schemas.of::<Controlled>())
+            .fails(404, &["run.not_found", "store.not_found"])
+            .fails(409, &["request.illegal_transition"]),
+        post("/runs/{id}/scores", RUNS, Who::Operates, "Scores the attempts anew, and keeps that")
+            .takes(schemas.of::<Rescore>())
+            .gives(200, schemas.of::<RunScores>())
+            .fails(404, &["run.not_found"]),
+        post("/runs/{id}/signals", RUNS, Who::Operates, "Tells a run something: a hint, or a word at a gate")
+            .header(IDEMPOTENCY_HEADER, true, "The same key with the same signal is heard once.")
+            .takes(schemas.of::<Signal>())
+            .gives_nothing(204, "It is heard.")
+            .fails(400, &["signal.invalid_text", "request.invalid_idempotency_key"])
+            .fails(404, &["run.not_found"])
+            .fails(409, &["run.over", "signal.not_awaited", "request.idempotency_conflict"]),
+        post("/runs/{id}/priority", RUNS, Who::Operates, "Changes the head start of a run's steps")
+            .takes(schemas.of::<SetPriority>())
+            .gives_nothing(204, "It is changed.")
+            .fails(400, &["campaign.invalid_priority"])
+            .fails(404, &["run.not_found"])
+            .fails(409, &["run.over"]),
+        post("/runs/bulk", RUNS, Who::Operates, "Does one thing to every run that fits a filter")
+            .takes(schemas.of::<Bulk>())
+            .gives(200, schemas.of::<BulkDone>())
+            .fails(400, &["request.invalid"]),
+    ]
+}
+
+fn artifacts() -> Vec<Call> {
+    let path = "/artifacts/{hash}";
+    vec![
+        get(path, ARTIFACTS, Who::ReadsOrWorks, "A blob, or a part of it")
+            .header("range", false, "One range of bytes.")
+            .gives_other(200, "application/octet-stream", "The bytes.")
+            .gives_other(206, "application/octet-stream", "The part.")
+            .fails(404, &["artifact.not_found"]),
+        Call::new(HttpMethod::Head, path, ARTIFACTS, Who::ReadsOrWorks, "How far an artifact is")
+            .gives_nothing(200, "It is complete.")
+            .gives_nothing(204, "A part of it is there.")
+            .fails(404, &["artifact.not_found"]),
+        Call::new(HttpMethod::Put, path, ARTIFACTS, Who::OperatesOrWorks, "Stores a blob under its hash")
+            .takes_bytes()
+            .gives_nothing(204, "It is stored.")
+            .fails(400, &["artifact.invalid_hash", "artifact.hash_mismatch", "artifact.no_length"])
+            .fails(413, &["request.too_large", "artifact.too_large"]),
+        Call::new(HttpMethod::Patch, path, ARTIFACTS, Who::OperatesOrWorks, "Appends a part of a blob")
+            .header(UPLOAD_OFFSET_HEADER, true, "Where the part begins.")
+            .header(UPLOAD_SIZE_HEADER, true, "How large the whole is.")
+            .takes_bytes()
+            .gives_nothing(204, "The part is stored.")
+            .fails(400, &["artifact.invalid_hash", "artifact.wrong_hash", "artifact.wrong_size"])
+            .fails(409, &["artifact.wrong_offset", "artifact.upload_disturbed"])
+            .fails(413, &["artifact.part_too_large", "artifact.too_large"]),
+    ]
+}

@@ -1,0 +1,51 @@
+//! Types as schemas: each once, under its name.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// The types that were named so far.
+#[derive(Default)]
+pub(super) struct Schemas(BTreeMap<String, RefOr<Schema>>);
+
+impl Schemas {
+    /// The type, by its name; those that it is made of come along.
+    pub(super) fn of<T: ToSchema>(&mut self) -> RefOr<Schema> {
+        let name = T::name().into_owned();
+        if !self.0.contains_key(&name) {
+            let mut inner = Vec::new();
+            T::schemas(&mut inner);
+            self.0.insert(name.clone(), T::schema());
+            for (name, schema) in inner {
+                self.0.entry(name).or_insert(schema);
+            }
+        }
+        Ref::from_schema_name(name).into()
+    }
+
+    /// A page of a list of these.
+    pub(super) fn page_of<T: ToSchema>(&mut self) -> RefOr<Schema> {
+        let items = self.of::<T>();
+        let next = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .description(Some("What to pass on as `before` for the following page; null at the end."));
+        let page = ObjectBuilder::new()
+            .property("items", ArrayBuilder::new().items(items))
+            .property("next", next)
+            .required("items")
+            .required("next");
+        RefOr::T(Schema::Object(page.build()))
+    }
+
+    /// The types, by name.
+    pub(super) fn into_components(self) -> BTreeMap<String, RefOr<Schema>> {
+        self.0
+    }
+}
+
+/// A text.
+pub(super) fn text() -> RefOr<Schema> {
+    String::schema()
+}

@@ -1,0 +1,120 @@
+//! Notes, tags, pins, views and links.
+
+use nightshift_protocol::api::{
+    ChangeTags, CreateShare, EditRemark, NewRemark, Pin, PutSavedView, Remark, SavedView, SetPin, Share, ShareCreated,
+    Tag, TagCount,
+};
+use utoipa::openapi::path::HttpMethod;
+
+use super::call::{Call, Kind, Who, get, post};
+use super::schemas::Schemas;
+
+const NOTES: &str = "notes";
+const TAGS: &str = "tags";
+const PINS: &str = "pins";
+const VIEWS: &str = "views";
+const SHARES: &str = "shares";
+
+pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
+    let mut calls = about_targets(schemas);
+    calls.extend(views(schemas));
+    calls.extend(shares(schemas));
+    calls
+}
+
+/// A list about campaigns, runs and attempts.
+fn list(path: &'static str, area: &'static str, summary: &'static str) -> Call {
+    get(path, area, Who::Reads, summary)
+        .query("target", Kind::Text, "Only what is about this campaign, run or attempt.")
+        .query("within", Kind::Flag, "Whether what is about the runs and attempts of the target counts, too.")
+        .pages()
+        .fails(400, &["request.invalid_query"])
+        .fails(404, &["campaign.not_found", "run.not_found"])
+}
+
+const UNKNOWN_TARGET: &[&str] = &["campaign.not_found", "run.not_found", "attempt.not_found"];
+
+fn about_targets(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        list("/notes", NOTES, "Notes, newest first").gives(200, schemas.page_of::<Remark>()),
+        post("/notes", NOTES, Who::Operates, "Writes a note in Markdown")
+            .takes(schemas.of::<NewRemark>())
+            .gives(201, schemas.of::<Remark>())
+            .fails(400, &["note.invalid_text"])
+            .fails(404, UNKNOWN_TARGET),
+        Call::new(HttpMethod::Put, "/notes/{id}", NOTES, Who::Operates, "Writes a note anew")
+            .takes(schemas.of::<EditRemark>())
+            .gives(200, schemas.of::<Remark>())
+            .fails(400, &["note.invalid_text"])
+            .fails(403, &["access.not_yours"])
+            .fails(404, &["note.not_found"]),
+        Call::new(HttpMethod::Delete, "/notes/{id}", NOTES, Who::Operates, "Deletes a note")
+            .gives_nothing(204, "It is deleted.")
+            .fails(403, &["access.not_yours"])
+            .fails(404, &["note.not_found"]),
+        list("/tags", TAGS, "Tags with what has them, newest first")
+            .query("tag", Kind::Text, "Only this tag.")
+            .gives(200, schemas.page_of::<Tag>()),
+        get("/tags/names", TAGS, Who::Reads, "The tags that there are, the most used first; at most 500")
+            .gives(200, schemas.page_of::<TagCount>()),
+        post(
+            "/tags",
+            TAGS,
+            Who::Operates,
+            "Puts tags there and takes others away; gives those that the target has now",
+        )
+        .takes(schemas.of::<ChangeTags>())
+        .gives(200, schemas.page_of::<Tag>())
+        .fails(400, &["tag.invalid", "request.invalid"])
+        .fails(404, UNKNOWN_TARGET)
+        .fails(409, &["tag.too_many"]),
+        list("/pins", PINS, "Pins, newest first").gives(200, schemas.page_of::<Pin>()),
+        post("/pins", PINS, Who::Operates, "Pins something, or lets it go; gives what is pinned of the target now")
+            .takes(schemas.of::<SetPin>())
+            .gives(200, schemas.page_of::<Pin>())
+            .fails(400, &["pin.invalid_label"])
+            .fails(404, UNKNOWN_TARGET),
+    ]
+}
+
+fn views(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        get("/views", VIEWS, Who::Reads, "The caller's views and those that are shared, newest first")
+            .query("page", Kind::Text, "Only views of this page.")
+            .pages()
+            .gives(200, schemas.page_of::<SavedView>())
+            .fails(400, &["request.invalid_query"]),
+        post("/views", VIEWS, Who::Named, "Saves a page with its query under a name")
+            .takes(schemas.of::<PutSavedView>())
+            .gives(201, schemas.of::<SavedView>())
+            .fails(400, &["view.invalid"])
+            .fails(409, &["view.too_many"]),
+        Call::new(HttpMethod::Put, "/views/{id}", VIEWS, Who::Named, "Changes a view")
+            .takes(schemas.of::<PutSavedView>())
+            .gives(200, schemas.of::<SavedView>())
+            .fails(400, &["view.invalid"])
+            .fails(403, &["access.not_yours"])
+            .fails(404, &["view.not_found"]),
+        Call::new(HttpMethod::Delete, "/views/{id}", VIEWS, Who::Named, "Deletes a view")
+            .gives_nothing(204, "It is deleted.")
+            .fails(403, &["access.not_yours"])
+            .fails(404, &["view.not_found"]),
+    ]
+}
+
+fn shares(schemas: &mut Schemas) -> Vec<Call> {
+    vec![
+        get("/shares", SHARES, Who::Operates, "Links, newest first, without their secrets")
+            .pages()
+            .gives(200, schemas.page_of::<Share>())
+            .fails(400, &["request.invalid_query"]),
+        post("/shares", SHARES, Who::Operates, "Makes a link by which anybody can read one campaign or one run")
+            .takes(schemas.of::<CreateShare>())
+            .gives(201, schemas.of::<ShareCreated>())
+            .fails(400, &["share.invalid"])
+            .fails(404, &["campaign.not_found", "run.not_found"]),
+        post("/shares/{id}/revoke", SHARES, Who::Operates, "Ends a link")
+            .gives(200, schemas.of::<Share>())
+            .fails(404, &["share.not_found"]),
+    ]
+}

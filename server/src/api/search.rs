@@ -1,0 +1,27 @@
+//! Full-text search.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_protocol::api::{SearchPage, SearchQuery};
+
+use crate::api::attempts::{Pairs, check_cursor, invalid, refused};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Params;
+
+/// Hits of a page when the caller does not say.
+const DEFAULT_HITS: u32 = 20;
+
+/// Texts with these words, the newest first.
+pub(crate) async fn find(
+    State(app): State<Arc<App>>,
+    Params(query): Params<Pairs>,
+) -> Result<Json<SearchPage>, ApiFailure> {
+    let mut query = SearchQuery::from_pairs(query).map_err(invalid)?;
+    query.limit = Some(query.limit.unwrap_or(DEFAULT_HITS));
+    check_cursor(query.before.as_deref())?;
+    let page = app.attempt_index().await?.search(&query).await;
+    Ok(Json(page.map_err(refused)?))
+}

@@ -1,0 +1,22 @@
+//! The leaderboard of tasks.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use nightshift_protocol::api::{Page, TaskBoard};
+
+use crate::api::attempts::{Pairs, filter};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Params;
+
+/// Tasks by device, with their best attempts. The filter says whose attempts count.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<Pairs>,
+) -> Result<Json<Page<TaskBoard>>, ApiFailure> {
+    let filter = filter(query)?;
+    let items = app.attempt_index().await?.task_boards(&filter).await?;
+    Ok(Json(Page { items, next: None }))
+}

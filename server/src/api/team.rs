@@ -1,0 +1,86 @@
+//! What people leave beside campaigns, runs and attempts: one file per noun. Here is what they have in common: the list
+//! query, and what a target has to be.
+
+pub(crate) mod notes;
+pub(crate) mod pins;
+pub(crate) mod shares;
+pub(crate) mod tags;
+pub(crate) mod views;
+
+use nightshift_engine::store::{Among, PageRequest, Placed, StoreError, TeamStore};
+use nightshift_protocol::access::Role;
+use nightshift_protocol::api::{MAX_LABEL_CHARS, Page, RunDigest, Target};
+use serde::Deserialize;
+
+use crate::access::Caller;
+use crate::api::list::page_request;
+use crate::app::App;
+use crate::error::ApiFailure;
+
+/// The query of a list about targets.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AmongQuery {
+    target: Option<Target>,
+    /// Whether what is about the runs and attempts of the target counts, too.
+    #[serde(default)]
+    within: bool,
+    tag: Option<String>,
+    limit: Option<u32>,
+    before: Option<String>,
+}
+
+impl AmongQuery {
+    fn split(self) -> Result<(Among, PageRequest), ApiFailure> {
+        let page = page_request(self.limit, self.before)?;
+        Ok((Among { target: self.target, within: self.within, tag: self.tag }, page))
+    }
+}
+
+/// The part of the store that keeps all this.
+pub(crate) fn store(app: &App) -> Result<&dyn TeamStore, ApiFailure> {
+    app.store.team().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no notes, tags or links"))
+}
+
+/// The page, from one row more than wanted.
+pub(crate) fn page<T>(request: &PageRequest, mut rows: Vec<Placed<T>>) -> Page<T> {
+    let wanted = usize::try_from(request.limit.saturating_sub(1)).unwrap_or(usize::MAX);
+    let more = rows.len() > wanted;
+    rows.truncate(wanted);
+    let next = if more { rows.last().map(|row| row.place.to_string()) } else { None };
+    Page { items: rows.into_iter().map(|row| row.item).collect(), next }
+}
+
+/// Refuses an attempt that its run does not have. Campaigns and runs are looked for by the store.
+async fn examine_target(app: &App, target: &Target) -> Result<(), ApiFailure> {
+    let Target::Attempt(run, number) = target else { return Ok(()) };
+    let Some(watch) = app.store.watch() else { return Ok(()) };
+    let mark = watch.run_marks(std::slice::from_ref(run)).await?.pop();
+    let mark = mark.ok_or_else(|| StoreError::NotFound { noun: "run", id: run.to_string() })?;
+    let digest: RunDigest = serde_json::from_value(mark.digest)
+        .map_err(|error| ApiFailure::internal("run.unreadable", format!("the digest of {run}: {error}")))?;
+    if *number <= digest.attempts {
+        return Ok(());
+    }
+    Err(StoreError::NotFound { noun: "attempt", id: target.to_string() }.into())
+}
+
+/// A label of a pin or a link, or the name of a view.
+fn examine_label(label: &str, code: &str) -> Result<(), ApiFailure> {
+    if label.chars().count() > MAX_LABEL_CHARS || label.chars().any(char::is_control) {
+        let message = format!("a name or label has at most {MAX_LABEL_CHARS} characters and no control characters");
+        return Err(ApiFailure::bad(code, message));
+    }
+    Ok(())
+}
+
+/// What somebody wrote is changed by them, or by an administrator.
+fn examine_author(caller: &Caller, author: &str, what: &str) -> Result<(), ApiFailure> {
+    if caller.name == author || caller.role == Role::Admin {
+        return Ok(());
+    }
+    Err(ApiFailure::forbidden(
+        "access.not_yours",
+        format!("this {what} is of {author}: they change it, or an administrator does"),
+    ))
+}

@@ -1,0 +1,89 @@
+//! Notes in Markdown. They are kept as they were written; whoever shows them makes them harmless.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use nightshift_protocol::api::{EditRemark, MAX_REMARK_BYTES, NewRemark, Page, Remark};
+use nightshift_protocol::id::RemarkId;
+
+use super::{AmongQuery, examine_author, examine_target, page, store};
+use crate::access::Caller;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath, Params, PathId};
+
+impl PathId for RemarkId {
+    const NOT_FOUND: &'static str = "note.not_found";
+}
+
+/// Notes, newest first.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<AmongQuery>,
+) -> Result<Json<Page<Remark>>, ApiFailure> {
+    let (among, request) = query.split()?;
+    let rows = store(&app)?.list_remarks(&among, &request).await?;
+    Ok(Json(page(&request, rows)))
+}
+
+/// Writes a note.
+pub(crate) async fn add(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Body(wish): Body<NewRemark>,
+) -> Result<(StatusCode, Json<Remark>), ApiFailure> {
+    examine(&wish.text)?;
+    examine_target(&app, &wish.target).await?;
+    let remark = Remark {
+        id: RemarkId::from_uuid(app.new_uuid()),
+        target: wish.target,
+        text: wish.text,
+        author: caller.name,
+        created_at: app.clock.now(),
+        edited_at: None,
+    };
+    let result = store(&app)?.add_remark(remark.clone()).await;
+    app.trouble.note_error(&result);
+    result?;
+    Ok((StatusCode::CREATED, Json(remark)))
+}
+
+/// Writes a note anew.
+pub(crate) async fn edit(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RemarkId>,
+    Extension(caller): Extension<Caller>,
+    Body(wish): Body<EditRemark>,
+) -> Result<Json<Remark>, ApiFailure> {
+    examine(&wish.text)?;
+    let store = store(&app)?;
+    examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
+    let result = store.edit_remark(&id, &wish.text, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    result?;
+    Ok(Json(store.load_remark(&id).await?))
+}
+
+/// Deletes a note.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<RemarkId>,
+    Extension(caller): Extension<Caller>,
+) -> Result<StatusCode, ApiFailure> {
+    let store = store(&app)?;
+    examine_author(&caller, &store.load_remark(&id).await?.author, "note")?;
+    let result = store.delete_remark(&id).await;
+    app.trouble.note_error(&result);
+    result?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn examine(text: &str) -> Result<(), ApiFailure> {
+    if text.trim().is_empty() || text.len() > MAX_REMARK_BYTES {
+        let message = format!("a note has 1 to {MAX_REMARK_BYTES} bytes, and not only blanks");
+        return Err(ApiFailure::bad("note.invalid_text", message));
+    }
+    Ok(())
+}

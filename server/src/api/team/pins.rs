@@ -1,0 +1,48 @@
+//! Pins.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use nightshift_engine::store::{Among, PageRequest};
+use nightshift_protocol::api::{Page, Pin, SetPin};
+
+use super::{AmongQuery, examine_label, examine_target, page, store};
+use crate::access::Caller;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, Params};
+
+/// Pins, newest first.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<AmongQuery>,
+) -> Result<Json<Page<Pin>>, ApiFailure> {
+    let (among, request) = query.split()?;
+    let rows = store(&app)?.list_pins(&among, &request).await?;
+    Ok(Json(page(&request, rows)))
+}
+
+/// Pins something, or lets it go; gives what is pinned of the target now: one pin, or none.
+pub(crate) async fn set(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Body(wish): Body<SetPin>,
+) -> Result<Json<Page<Pin>>, ApiFailure> {
+    examine_label(&wish.label, "pin.invalid_label")?;
+    examine_target(&app, &wish.target).await?;
+    let store = store(&app)?;
+    let campaign = store.campaign_of(&wish.target).await?;
+    let result = if wish.pinned {
+        let pin =
+            Pin { target: wish.target.clone(), campaign, label: wish.label, author: caller.name, at: app.clock.now() };
+        store.set_pin(pin).await
+    } else {
+        store.remove_pin(&wish.target).await
+    };
+    app.trouble.note_error(&result);
+    result?;
+    let among = Among { target: Some(wish.target), ..Among::default() };
+    let request = PageRequest { limit: 2, before: None };
+    Ok(Json(page(&request, store.list_pins(&among, &request).await?)))
+}

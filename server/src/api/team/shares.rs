@@ -1,0 +1,97 @@
+//! Links by which anybody can read one campaign or one run.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use nightshift_engine::store::ShareRecord;
+use nightshift_protocol::api::{CreateShare, Page, Share, ShareCreated, Target};
+use nightshift_protocol::id::ShareId;
+use serde::Deserialize;
+
+use super::{examine_label, page, store};
+use crate::access::{Caller, new_share_secret, secret_hash};
+use crate::api::list::page_request;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath, Params, PathId};
+
+/// Shortest life of a link, in milliseconds.
+const MIN_VALID_FOR_MS: u64 = 1_000;
+/// Longest life of a link, in milliseconds: a year. Nobody remembers one that was sent before that.
+const MAX_VALID_FOR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
+
+impl PathId for ShareId {
+    const NOT_FOUND: &'static str = "share.not_found";
+}
+
+/// The query of `GET /shares`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    limit: Option<u32>,
+    before: Option<String>,
+}
+
+/// Links, newest first; those that are over, too.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Page<Share>>, ApiFailure> {
+    let request = page_request(query.limit, query.before)?;
+    let rows = store(&app)?.list_shares(&request).await?;
+    Ok(Json(page(&request, rows)))
+}
+
+/// Makes a link. The answer is the only place where its secret stands.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Body(wish): Body<CreateShare>,
+) -> Result<(StatusCode, Json<ShareCreated>), ApiFailure> {
+    examine_label(&wish.label, "share.invalid")?;
+    if matches!(wish.target, Target::Attempt(..)) {
+        return Err(ApiFailure::bad(
+            "share.invalid",
+            "a link is to a campaign or a run: an attempt is read with its run",
+        ));
+    }
+    if !(MIN_VALID_FOR_MS..=MAX_VALID_FOR_MS).contains(&wish.valid_for_ms) {
+        return Err(ApiFailure::bad(
+            "share.invalid",
+            format!("`valid_for_ms` of a link is from {MIN_VALID_FOR_MS} to {MAX_VALID_FOR_MS}"),
+        ));
+    }
+    let (now, secret) = (app.clock.now(), new_share_secret(&*app.random));
+    let share = Share {
+        id: ShareId::from_uuid(app.new_uuid()),
+        target: wish.target,
+        label: wish.label,
+        author: caller.name,
+        created_at: now,
+        expires_at: now.plus_ms(wish.valid_for_ms),
+        revoked_at: None,
+    };
+    let record = ShareRecord { view: share.clone(), secret_hash: secret_hash(&secret) };
+    let result = store(&app)?.create_share(record).await;
+    app.trouble.note_error(&result);
+    result?;
+    tracing::info!(share.id = %share.id, by = %share.author, "a link was made");
+    Ok((StatusCode::CREATED, Json(ShareCreated { share, secret })))
+}
+
+/// Ends a link: at once on this server, within five seconds on others.
+pub(crate) async fn revoke(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<ShareId>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Share>, ApiFailure> {
+    let store = store(&app)?;
+    let result = store.revoke_share(&id, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    result?;
+    app.keys.forget();
+    tracing::info!(share.id = %id, by = %caller.name, "a link was ended");
+    Ok(Json(store.load_share(&id).await?))
+}

@@ -1,0 +1,72 @@
+//! Tags.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use nightshift_engine::store::{Among, PageRequest};
+use nightshift_protocol::api::{ChangeTags, MAX_TAG_CHARS, MAX_TAGS, Page, Tag, TagCount};
+
+use super::{AmongQuery, examine_target, page, store};
+use crate::access::Caller;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, Params};
+
+/// Different tags that are listed.
+const MAX_NAMES: u32 = 500;
+
+/// Tags with what has them, newest first.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(query): Params<AmongQuery>,
+) -> Result<Json<Page<Tag>>, ApiFailure> {
+    let (among, request) = query.split()?;
+    let rows = store(&app)?.list_tags(&among, &request).await?;
+    Ok(Json(page(&request, rows)))
+}
+
+/// The tags that there are, the most used first.
+pub(crate) async fn names(State(app): State<Arc<App>>) -> Result<Json<Page<TagCount>>, ApiFailure> {
+    let names = store(&app)?.tag_names(MAX_NAMES).await?;
+    let items = names.into_iter().map(|(tag, targets)| TagCount { tag, targets }).collect();
+    Ok(Json(Page { items, next: None }))
+}
+
+/// Puts tags there and takes others away; gives those that the target has now.
+pub(crate) async fn change(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Body(wish): Body<ChangeTags>,
+) -> Result<Json<Page<Tag>>, ApiFailure> {
+    if wish.add.len() > MAX_TAGS || wish.remove.len() > MAX_TAGS {
+        return Err(ApiFailure::bad("request.invalid", format!("one call changes at most {MAX_TAGS} tags")));
+    }
+    wish.add.iter().try_for_each(|tag| examine(tag))?;
+    examine_target(&app, &wish.target).await?;
+    let store = store(&app)?;
+    // Also when only some are taken away: one that does not exist has none.
+    store.campaign_of(&wish.target).await?;
+    let at = app.clock.now();
+    let tag = |tag: String| Tag { target: wish.target.clone(), tag, author: caller.name.clone(), at };
+    let add = wish.add.into_iter().map(tag).collect();
+    let remove = wish.remove.into_iter().map(|tag| (wish.target.clone(), tag)).collect();
+    let most = u32::try_from(MAX_TAGS).unwrap_or(u32::MAX);
+    let result = store.change_tags(add, remove, most).await;
+    app.trouble.note_error(&result);
+    result?;
+    let among = Among { target: Some(wish.target), ..Among::default() };
+    let request = PageRequest { limit: most + 1, before: None };
+    Ok(Json(page(&request, store.list_tags(&among, &request).await?)))
+}
+
+fn examine(tag: &str) -> Result<(), ApiFailure> {
+    let chars = tag.chars().count();
+    if !(1..=MAX_TAG_CHARS).contains(&chars) || tag.trim() != tag || tag.chars().any(|c| c.is_control() || c == ',') {
+        return Err(ApiFailure::bad(
+            "tag.invalid",
+            format!("a tag has 1 to {MAX_TAG_CHARS} characters, no comma, no control characters, no blanks around it"),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Webhooks: who is told what, and what became of it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use nightshift_engine::store::{WebhookRecord, WebhookStore};
+use nightshift_protocol::api::{CreateWebhook, Delivery, Page, Webhook, WebhookCreated};
+use nightshift_protocol::id::{DeliveryId, WebhookId};
+use serde::Deserialize;
+
+use crate::access::new_webhook_secret;
+use crate::actor::Actor;
+use crate::api::list::page_request;
+use crate::api::team;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::{Body, IdPath, Params, PathId};
+use crate::webhook::is_private;
+
+/// Webhooks of one server.
+const MAX_WEBHOOKS: u32 = 50;
+/// Longest address.
+const MAX_URL_BYTES: usize = 2_000;
+/// How long a secret may be that somebody brings along.
+const SECRET_CHARS: std::ops::RangeInclusive<usize> = 16..=200;
+
+impl PathId for WebhookId {
+    const NOT_FOUND: &'static str = "webhook.not_found";
+}
+impl PathId for DeliveryId {
+    const NOT_FOUND: &'static str = "delivery.not_found";
+}
+
+/// The query of `GET /webhooks/{id}/deliveries`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeliveriesQuery {
+    limit: Option<u32>,
+    before: Option<String>,
+}
+
+fn store(app: &App) -> Result<&dyn WebhookStore, ApiFailure> {
+    app.store.webhooks().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no webhooks"))
+}
+
+/// Webhooks, newest first, without their secrets.
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<Webhook>>, ApiFailure> {
+    let items = store(&app)?.list_webhooks().await?.into_iter().map(|webhook| webhook.view).collect();
+    Ok(Json(Page { items, next: None }))
+}
+
+/// Makes a webhook. The answer is the only place where its secret stands.
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    actor: Actor,
+    Body(wish): Body<CreateWebhook>,
+) -> Result<(StatusCode, Json<WebhookCreated>), ApiFailure> {
+    examine(&wish)?;
+    if let Some(campaign) = &wish.campaign {
+        app.store.load_campaign(campaign).await?;
+    }
+    let mut events = wish.events;
+    events.sort_unstable();
+    events.dedup();
+    let webhook = Webhook {
+        id: WebhookId::from_uuid(app.new_uuid()),
+        url: wish.url,
+        events,
+        campaign: wish.campaign,
+        allow_private: wish.allow_private,
+        author: actor.name().to_owned(),
+        created_at: app.clock.now(),
+    };
+    let secret = wish.secret.unwrap_or_else(|| new_webhook_secret(&*app.random));
+    let record = WebhookRecord { view: webhook.clone(), secret: secret.clone() };
+    let result = store(&app)?.create_webhook(record, MAX_WEBHOOKS).await;
+    app.trouble.note_error(&result);
+    result?;
+    tracing::info!(webhook.id = %webhook.id, by = actor.name(), "a webhook was made");
+    Ok((StatusCode::CREATED, Json(WebhookCreated { webhook, secret })))
+}
+
+/// Deletes a webhook with what it was and is to be told.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<WebhookId>,
+    actor: Actor,
+) -> Result<StatusCode, ApiFailure> {
+    let result = store(&app)?.delete_webhook(&id).await;
+    app.trouble.note_error(&result);
+    result?;
+    tracing::info!(webhook.id = %id, by = actor.name(), "a webhook was deleted");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a webhook was and is to be told, newest first.
+pub(crate) async fn deliveries(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<WebhookId>,
+    Params(query): Params<DeliveriesQuery>,
+) -> Result<Json<Page<Delivery>>, ApiFailure> {
+    let request = page_request(query.limit, query.before)?;
+    let rows = store(&app)?.list_deliveries(&id, &request).await?;
+    Ok(Json(team::page(&request, rows)))
+}
+
+/// Has a delivery tried anew, from its first try.
+pub(crate) async fn repeat(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<DeliveryId>,
+) -> Result<Json<Delivery>, ApiFailure> {
+    let result = store(&app)?.repeat_delivery(&id, app.clock.now()).await;
+    app.trouble.note_error(&result);
+    Ok(Json(result?))
+}
+
+fn examine(wish: &CreateWebhook) -> Result<(), ApiFailure> {
+    let invalid = |message: &str| Err(ApiFailure::bad("webhook.invalid", message));
+    if wish.events.is_empty() {
+        return invalid("name at least one event that the address is told of");
+    }
+    let secret_fits = |secret: &String| SECRET_CHARS.contains(&secret.chars().count()) && !secret.contains('\0');
+    if wish.secret.as_ref().is_some_and(|secret| !secret_fits(secret)) {
+        return invalid("a secret has 16 to 200 characters; without one, the server makes it");
+    }
+    let url = match wish.url.parse::<reqwest::Url>() {
+        Ok(url) if wish.url.len() <= MAX_URL_BYTES => url,
+        _ => return invalid("the address is no URL, or longer than 2000 bytes"),
+    };
+    if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
+        return invalid("the address begins with https:// or http:// and holds no user and no password");
+    }
+    let Some(host) = url.host_str() else { return invalid("the address names no host") };
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.');
+    let is_here = host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost");
+    if !wish.allow_private && (is_here || host.parse::<IpAddr>().is_ok_and(is_private)) {
+        return Err(ApiFailure::bad(
+            "webhook.private_address",
+            "the address is of this machine or of a private network: set `allow_private` if that is meant",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The loop that keeps the index.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nightshift_engine::event::Event;
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::api::RunView;
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::task::Target;
+use nightshift_store::{AttemptIndex, IndexedRun};
+use tokio::time::Instant;
+
+use super::project::{self, FORM};
+use super::texts::{self, Gathered};
+use crate::app::App;
+use crate::backoff::Backoff;
+
+/// Time between two looks over all runs.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Least time between two looks: each reads every run.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two rounds, in which changes of the same run come together.
+const REST: Duration = Duration::from_millis(20);
+/// Runs that a look finds at once.
+const RUNS_AT_ONCE: u32 = 200;
+/// How long a server without loops takes to catch up, before it answers with what there is.
+const LONGEST_CATCH_UP: Duration = Duration::from_secs(20);
+/// Stands for what a run does not say in a form that is understood.
+const UNKNOWN: &str = "unknown";
+/// Most writes for the texts of one run.
+const MAX_WRITES_PER_RUN: usize = 100;
+
+/// This loop in complaints.
+const DOING: &str = "keeping the index of attempts";
+
+/// The loop. Ends with the server.
+pub(crate) async fn run(app: Arc<App>) {
+    let Some(index) = app.attempts.clone() else {
+        app.shutdown.cancelled().await;
+        return;
+    };
+    let mut backoff = Backoff::default();
+    let mut look_at = Instant::now();
+    let mut looked_at: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return,
+            () = app.indexing.news.notified() => {}
+            () = tokio::time::sleep_until(look_at) => app.indexing.look(),
+        }
+        let mut told = app.indexing.take();
+        if let Some(next) = looked_at.map(|at| at + LOOK_PAUSE).filter(|next| told.look && Instant::now() < *next) {
+            look_at = look_at.min(next);
+            told.look = false;
+        }
+        let round = async {
+            for run in told.runs.iter().filter(|run| !app.fences.is_foreign(run)) {
+                app.index_run(&*index, run).await?;
+            }
+            if told.look { app.index_all(&*index, None).await } else { Ok(()) }
+        };
+        let done = tokio::select! {
+            biased;
+            // Each run is a transaction of its own: a round can be broken off between any two.
+            () = app.shutdown.cancelled() => return,
+            done = round => done,
+        };
+        match done {
+            Ok(()) => {
+                app.complaints.worked(DOING);
+                backoff.succeeded();
+                if told.look {
+                    looked_at = Some(Instant::now());
+                    look_at = Instant::now() + LOOK_EVERY;
+                }
+                tokio::time::sleep(REST).await;
+            }
+            Err(error) => {
+                app.complaints.failed(DOING, &error);
+                // What was not written is found by the next look.
+                look_at = Instant::now() + backoff.failed();
+            }
+        }
+    }
+}
+
+impl App {
+    /// Brings the index up to date, once, where no loop does: a command that only reads sees everything, too.
+    pub(crate) async fn catch_up(&self, index: &dyn AttemptIndex) -> Result<(), StoreError> {
+        if self.config.drives {
+            return Ok(());
+        }
+        let until = Instant::now() + LONGEST_CATCH_UP;
+        let caught_up = self.indexing.caught_up.get_or_try_init(|| self.index_all(index, Some(until))).await;
+        caught_up.map(|()| ())
+    }
+
+    /// Writes every run that the index does not know as it is.
+    async fn index_all(&self, index: &dyn AttemptIndex, until: Option<Instant>) -> Result<(), StoreError> {
+        let mut before = Vec::new();
+        loop {
+            let behind = index.runs_behind(FORM, RUNS_AT_ONCE).await?;
+            for run in &behind {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    tracing::warn!("the index of attempts is not up to date yet: lists may lack something");
+                    return Ok(());
+                }
+                self.index_run(index, run).await?;
+            }
+            // Runs that are behind again are found by the next look.
+            if behind.len() < usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX) || behind == before {
+                return Ok(());
+            }
+            before = behind;
+        }
+    }
+
+    /// Writes one run, with its texts in as many pieces as they need.
+    async fn index_run(&self, index: &dyn AttemptIndex, id: &RunId) -> Result<(), StoreError> {
+        for _ in 0..MAX_WRITES_PER_RUN {
+            let record = match self.store.load_run(id).await {
+                Err(StoreError::NotFound { .. }) => return Ok(()),
+                other => other?,
+            };
+            if record.folded_seq == 0 {
+                return Ok(());
+            }
+            let input = self.input_of(id).await?;
+            let mut indexed = IndexedRun {
+                run: id.clone(),
+                seq: record.folded_seq,
+                form: FORM,
+                task: input.as_ref().map_or(UNKNOWN, |input| &input.task_name).to_owned(),
+                target: input.as_ref().map_or(Target::Cpu, |input| input.target),
+                strategy: input.as_ref().map_or(UNKNOWN, |input| &input.strategy).to_owned(),
+                attempts: Vec::new(),
+                documents: Vec::new(),
+            };
+            let view = record.state.as_ref().map(|state| (self.view)(state));
+            let (Some(input), Some(Ok(view))) = (input, view) else {
+                // Written without attempts: else every look would come across it again.
+                tracing::warn!(run.id = %id, "a run was stored in a form that this release cannot read: it is not listed");
+                return index.put_index(vec![indexed]).await;
+            };
+            let steps = self.store.list_step_heads(id).await?;
+            let is_over = record.status.is_final();
+            indexed.attempts =
+                project::indexed_attempts(&view, &input, &project::spans(&steps), record.created_at, is_over);
+            let gathered = self.gather(index, id, &view, &indexed).await?;
+            indexed.documents = gathered.documents;
+            index.put_index(vec![indexed]).await?;
+            if !gathered.more {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn gather(
+        &self,
+        index: &dyn AttemptIndex,
+        id: &RunId,
+        view: &RunView,
+        indexed: &IndexedRun,
+    ) -> Result<Gathered, StoreError> {
+        let known = index.documents_of(id).await?.into_iter().collect();
+        texts::gather(&*self.store, view, &indexed.attempts, &known).await
+    }
+
+    /// What the run was created with; none when its log does not say so in a form that this release reads.
+    async fn input_of(&self, id: &RunId) -> Result<Option<Arc<RunInput>>, StoreError> {
+        if let Some(input) = self.inputs.get(id) {
+            return Ok(Some(input));
+        }
+        let first = self.store.events_after(id, 0, 1).await?.into_iter().next();
+        let Some(Event::RunCreated { input }) = first.map(|first| first.event) else { return Ok(None) };
+        let Ok(input) = serde_json::from_value::<RunInput>(input) else { return Ok(None) };
+        let input = Arc::new(input);
+        self.inputs.keep(id.clone(), input.clone());
+        Ok(Some(input))
+    }
+}

@@ -1,0 +1,236 @@
+//! From what is known about a run to its attempts as lists show them. Pure.
+
+use std::collections::BTreeMap;
+
+use nightshift_engine::store::StepRecord;
+use nightshift_protocol::api::RunView;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::campaign::RunInput;
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::models::AgentRole;
+use nightshift_protocol::rubric::JudgeOpinion;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_store::IndexedAttempt;
+
+/// The form of the index. Whoever changes what is written here or in `texts.rs` raises it: everything is written anew.
+pub const FORM: u32 = 1;
+/// Longest issue, in characters.
+const MAX_ISSUE_CHARS: usize = 300;
+/// Longest name of a device, in characters.
+const MAX_DEVICE_CHARS: usize = 120;
+
+/// When the steps of an attempt were scheduled first and ended last.
+#[derive(Debug, Clone, Copy)]
+pub struct AttemptSpan {
+    /// When the first one was scheduled.
+    pub began: TimestampMs,
+    /// When the last one ended; none while one is open.
+    pub ended: Option<TimestampMs>,
+}
+
+/// All attempts of a run as the index has them. `spans` are by the number of the attempt; `created_at` is the moment of the
+/// run, for attempts whose steps nobody knows any more.
+#[must_use]
+pub fn indexed_attempts(
+    view: &RunView,
+    input: &RunInput,
+    spans: &BTreeMap<u32, AttemptSpan>,
+    created_at: TimestampMs,
+    is_over: bool,
+) -> Vec<IndexedAttempt> {
+    let label = input.model.label();
+    view.attempts
+        .iter()
+        .map(|attempt| {
+            let span = spans.get(&attempt.number);
+            let (tokens, cost_microusd) = used(attempt);
+            let measured = attempt.published();
+            IndexedAttempt {
+                number: attempt.number,
+                stage: attempt.stage,
+                parent: attempt.parent,
+                outcome: attempt.outcome,
+                is_best: view.best_attempt == Some(attempt.number),
+                is_confirmed: attempt.confirmation.is_some(),
+                speedup: attempt.speedup(),
+                candidate_median_ns: measured.map(|measured| measured.candidate_median_ns),
+                reward: attempt.reward.as_ref().map(|reward| reward.reward),
+                rubric_total: attempt.rubric.as_ref().and_then(|rubric| match &rubric.judge {
+                    JudgeOpinion::Rated { scores, .. } => Some(scores.total()),
+                    JudgeOpinion::JudgeUnavailable { .. } => None,
+                }),
+                bound: attempt.diagnosis.as_ref().map(|diagnosis| diagnosis.bound),
+                issue: issue(attempt).map(|issue| one_line(issue, MAX_ISSUE_CHARS)),
+                tokens,
+                cost_microusd,
+                model: author(attempt).unwrap_or(&label).to_owned(),
+                device: measured.map(|measured| device(&measured.machine)),
+                source: attempt.source.clone(),
+                created_at: span.map_or(created_at, |span| span.began),
+                // A route follows when everything about it is known; a run that is over has nothing more to say.
+                finished_at: span
+                    .and_then(|span| span.ended)
+                    .filter(|_| attempt.reward.is_some() || attempt.route.is_some() || is_over),
+            }
+        })
+        .collect()
+}
+
+/// By the number of the attempt, from keys like `subtask1/attempt3/build`.
+pub(super) fn spans(steps: &[StepRecord]) -> BTreeMap<u32, AttemptSpan> {
+    let mut spans: BTreeMap<u32, AttemptSpan> = BTreeMap::new();
+    for step in steps {
+        let number = step.key.split('/').nth(1).and_then(|part| part.strip_prefix("attempt")?.parse().ok());
+        let Some(number) = number else { continue };
+        let ended = if step.status.is_final() { step.finished_at } else { None };
+        spans
+            .entry(number)
+            .and_modify(|span| {
+                span.began = span.began.min(step.scheduled_at);
+                span.ended = span.ended.zip(ended).map(|(one, other)| one.max(other));
+            })
+            .or_insert(AttemptSpan { began: step.scheduled_at, ended });
+    }
+    spans
+}
+
+/// Tokens and price of its model calls. What is not known counts as nothing in the one and makes the other unknown.
+fn used(attempt: &Attempt) -> (u64, Option<u64>) {
+    let mut tokens: u64 = 0;
+    let mut cost: Option<u64> = Some(0);
+    for call in &attempt.calls {
+        tokens = tokens.saturating_add(call.input_tokens.unwrap_or(0)).saturating_add(call.output_tokens.unwrap_or(0));
+        let price = if call.scripted { Some(call.price_microusd.unwrap_or(0)) } else { call.price_microusd };
+        cost = cost.zip(price).map(|(sum, price)| sum.saturating_add(price));
+    }
+    (tokens, cost)
+}
+
+/// The model that wrote it: calls from before roles were known began with the author's.
+fn author(attempt: &Attempt) -> Option<&str> {
+    let of_coder = attempt.calls.iter().find(|call| call.role == Some(AgentRole::Coder));
+    of_coder.or_else(|| attempt.calls.first()).map(|call| call.model.as_str())
+}
+
+/// The GPU that it was timed on, or the processor.
+fn device(machine: &MachineFacts) -> String {
+    let name = machine.gpus.first().map_or(&machine.processor, |gpu| &gpu.name);
+    one_line(name, MAX_DEVICE_CHARS)
+}
+
+fn issue(attempt: &Attempt) -> Option<&str> {
+    let of_diagnosis = attempt.diagnosis.as_ref().map(|diagnosis| diagnosis.critical_issue.as_str());
+    of_diagnosis.or_else(|| attempt.correction.as_ref().map(|correction| correction.critical_issue.as_str()))
+}
+
+/// In one line, without what controls a terminal, cut to a length.
+fn one_line(text: &str, max_chars: usize) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use nightshift_engine::event::Event;
+    use nightshift_engine::retry::RetryPolicy;
+    use nightshift_engine::workflow::Workflow as _;
+    use nightshift_optimizer::strategy::{StrategyWorkflow, view};
+    use nightshift_protocol::id::{RunId, StepId};
+    use nightshift_protocol::run::StepStatus;
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn step(key: &str, scheduled_at: i64, finished_at: Option<i64>) -> StepRecord {
+        StepRecord {
+            id: StepId::from_uuid(Uuid::nil()),
+            run: RunId::from_uuid(Uuid::nil()),
+            key: key.to_owned(),
+            kind: "build".to_owned(),
+            route: String::new(),
+            status: if finished_at.is_some() { StepStatus::Completed } else { StepStatus::Scheduled },
+            epoch: 0,
+            tries: 0,
+            retry: RetryPolicy { max_tries: 1, first_delay_ms: 0, max_delay_ms: 0 },
+            timeout_ms: 0,
+            worker: None,
+            input: Value::Null,
+            output: None,
+            failure: None,
+            scheduled_at: TimestampMs(scheduled_at),
+            started_at: None,
+            finished_at: finished_at.map(TimestampMs),
+            not_before: None,
+            blocked_on: None,
+            device: None,
+            reserve: Vec::new(),
+        }
+    }
+
+    /// A run that an earlier release recorded, folded.
+    fn recorded() -> (RunView, RunInput) {
+        let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
+        let recorded: Value = serde_json::from_str(text).unwrap();
+        let events: Vec<Event> = serde_json::from_value(recorded["events"].clone()).unwrap();
+        let Some(Event::RunCreated { input }) = events.first() else { unreachable!("a log begins with its run") };
+        let input = serde_json::from_value(input.clone()).unwrap();
+        let mut state = None;
+        for event in &events {
+            state = Some(StrategyWorkflow.apply(state, event).unwrap());
+        }
+        (view(&state.unwrap()).unwrap(), input)
+    }
+
+    #[test]
+    fn a_recorded_run_becomes_rows_that_say_the_same() {
+        let (view, input) = recorded();
+        assert!(view.attempts.len() > 1);
+        let steps: Vec<StepRecord> = (1..=view.attempts.len())
+            .flat_map(|number| {
+                let at = i64::try_from(number).unwrap() * 100;
+                [
+                    step(&format!("subtask1/attempt{number}/write_code"), at, Some(at + 10)),
+                    step(&format!("subtask1/attempt{number}/build"), at + 10, Some(at + 30)),
+                ]
+            })
+            .collect();
+        let rows = indexed_attempts(&view, &input, &spans(&steps), TimestampMs(1), true);
+        assert_eq!(rows.len(), view.attempts.len());
+        for (row, attempt) in rows.iter().zip(&view.attempts) {
+            assert_eq!(
+                (row.number, row.stage, row.parent, row.outcome),
+                (attempt.number, attempt.stage, attempt.parent, attempt.outcome)
+            );
+            assert_eq!((row.speedup, &row.source), (attempt.speedup(), &attempt.source));
+            assert_eq!(row.reward, attempt.reward.as_ref().map(|reward| reward.reward));
+            let at = i64::from(attempt.number) * 100;
+            assert_eq!((row.created_at, row.finished_at), (TimestampMs(at), Some(TimestampMs(at + 30))));
+            assert_eq!(row.model, "scripted");
+        }
+        let best: Vec<u32> = rows.iter().filter(|row| row.is_best).map(|row| row.number).collect();
+        assert_eq!(best, view.best_attempt.into_iter().collect::<Vec<_>>());
+        let best = rows.iter().find(|row| row.is_best).unwrap();
+        assert!(best.is_confirmed && best.device.as_deref() == Some("a processor"), "{best:?}");
+    }
+
+    #[test]
+    fn an_attempt_with_an_open_step_is_not_finished() {
+        let (view, input) = recorded();
+        let steps = [step("subtask1/attempt1/write_code", 5, Some(6)), step("subtask1/attempt1/build", 6, None)];
+        let rows = indexed_attempts(&view, &input, &spans(&steps), TimestampMs(1), false);
+        assert_eq!((rows[0].created_at, rows[0].finished_at), (TimestampMs(5), None));
+        assert_eq!((rows[1].created_at, rows[1].finished_at), (TimestampMs(1), None), "nobody knows its steps");
+    }
+
+    #[test]
+    fn an_issue_is_one_short_line() {
+        assert_eq!(one_line("a\n\tb\u{1b}[31m c\u{202e}", 40), "a b [31m c\u{202e}");
+        assert_eq!(one_line(&"é".repeat(500), MAX_ISSUE_CHARS).chars().count(), MAX_ISSUE_CHARS + 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! The texts of a run that are searched: sources, replies, diagnoses, errors and findings.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use nightshift_engine::store::{Store, StoreError};
+use nightshift_protocol::api::{RunView, SearchKind};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::time::TimestampMs;
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_store::{Document, DocumentKey, IndexedAttempt, MAX_DOCUMENT_BYTES};
+
+/// Bytes of texts that are written at once; the rest comes with the next write.
+const MAX_BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
+
+/// Texts that have to be written.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) documents: Vec<Document>,
+    /// Whether there are others.
+    pub(super) more: bool,
+}
+
+/// Where a text comes from.
+enum From<'v> {
+    /// It is stored under its hash.
+    Artifact(&'v ArtifactHash),
+    /// It is here.
+    Text(String),
+}
+
+/// The texts that are not there yet.
+pub(super) async fn gather(
+    store: &dyn Store,
+    view: &RunView,
+    attempts: &[IndexedAttempt],
+    known: &HashSet<DocumentKey>,
+) -> Result<Gathered, StoreError> {
+    let mut gathered = Gathered::default();
+    let mut bytes = 0;
+    let began = attempts.first().map_or(TimestampMs(0), |attempt| attempt.created_at);
+    for (attempt, kind, part, from) in texts(view) {
+        let digest = match &from {
+            From::Artifact(hash) => hash.as_str().to_owned(),
+            From::Text(text) => ArtifactHash::of(text.as_bytes()).as_str().to_owned(),
+        };
+        let key = DocumentKey { attempt, kind, part, digest };
+        if known.contains(&key) {
+            continue;
+        }
+        if bytes >= MAX_BYTES_AT_ONCE {
+            gathered.more = true;
+            break;
+        }
+        let body = match from {
+            From::Text(text) => text,
+            From::Artifact(hash) => match read(store, hash).await? {
+                Some(text) => text,
+                None => continue,
+            },
+        };
+        bytes += body.len().min(MAX_DOCUMENT_BYTES);
+        let row = attempts.iter().find(|row| row.number == attempt);
+        gathered.documents.push(Document { key, body, at: row.map_or(began, |row| row.created_at) });
+    }
+    Ok(gathered)
+}
+
+/// The beginning of an artifact; none when it is not there: what is searched can do without it.
+async fn read(store: &dyn Store, hash: &ArtifactHash) -> Result<Option<String>, StoreError> {
+    let length = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
+    match store.read_artifact(hash, 0, length).await {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Every text with its attempt (0 for the run as a whole), what it is, and which of several.
+fn texts(view: &RunView) -> Vec<(u32, SearchKind, u32, From<'_>)> {
+    let mut texts = Vec::new();
+    let of_run = view.plans.iter().flat_map(|plan| &plan.calls).chain(&view.failed_calls);
+    for (part, call) in (0..).zip(of_run) {
+        texts.push((0, SearchKind::Reply, part, From::Artifact(&call.reply)));
+    }
+    for attempt in &view.attempts {
+        let number = attempt.number;
+        if let Some(source) = &attempt.source {
+            texts.push((number, SearchKind::Source, 0, From::Artifact(source)));
+        }
+        for (part, call) in (0..).zip(&attempt.calls) {
+            texts.push((number, SearchKind::Reply, part, From::Artifact(&call.reply)));
+        }
+        let told = [
+            (SearchKind::Diagnosis, diagnosis(attempt)),
+            (SearchKind::Error, errors(attempt)),
+            (SearchKind::Finding, findings(attempt)),
+        ];
+        for (kind, text) in told {
+            if !text.is_empty() {
+                texts.push((number, kind, 0, From::Text(text)));
+            }
+        }
+    }
+    texts
+}
+
+fn diagnosis(attempt: &Attempt) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    if let Some(diagnosis) = &attempt.diagnosis {
+        lines.extend([diagnosis.bound.as_str(), &diagnosis.critical_issue, &diagnosis.modification]);
+        lines.extend(diagnosis.metrics.iter().map(String::as_str));
+    }
+    if let Some(correction) = &attempt.correction {
+        lines.extend([correction.critical_issue.as_str(), &correction.why_it_matters, &correction.minimal_fix]);
+    }
+    lines.join("\n")
+}
+
+/// What the compiler said, how the program ended, what it printed. Writing into a string cannot fail.
+fn errors(attempt: &Attempt) -> String {
+    let mut text = String::new();
+    if let Some(build) = attempt.build.as_ref().filter(|build| build.library.is_none()) {
+        for message in &build.messages {
+            let _ = writeln!(text, "{}:{}: {}: {}", message.file, message.line, message.severity, message.message);
+        }
+        if build.end != ProcessEnd::Finished {
+            let _ = writeln!(text, "{}", build.end.describe());
+        }
+    }
+    if let Some(check) = attempt.check.as_ref().filter(|check| check.end != ProcessEnd::Finished) {
+        let _ = writeln!(text, "{}", check.end.describe());
+        text.push_str(&check.printed);
+    }
+    text.trim_end().to_owned()
+}
+
+fn findings(attempt: &Attempt) -> String {
+    let lines = attempt.findings.iter().map(|finding| format!("{}: {}", finding.code, finding.message));
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,265 @@
+//! Writes the journal: hears which runs changed, looks at them, and takes down how they stand. Idle while nobody
+//! listens.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use nightshift_engine::store::{Notice, RunMark, StoreError, WatchStore};
+use nightshift_protocol::api::{CampaignChange, LiveEvent, RunChange, RunDigest, WorkerChange};
+use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
+use nightshift_protocol::run::RunStatus;
+use tokio::time::Instant;
+
+use super::About;
+use super::survey::{Found, Survey};
+use crate::api::MAX_LISTED_WORKERS;
+use crate::app::App;
+use crate::backoff::Backoff;
+use crate::waiting::{silent_after_ms, waits_at};
+
+/// How long changes are gathered before they are looked at together: a run that moves fast is read once.
+const GATHER: Duration = Duration::from_millis(20);
+/// Runs that are looked at together.
+const MAX_TOGETHER: usize = 500;
+/// How often workers are looked at: nothing says that one of them claimed a step.
+const LOOK_AT_WORKERS: Duration = Duration::from_secs(1);
+/// How often runs are looked at that nobody said anything about, where other servers write to the database. What they
+/// say can be lost on the way.
+const LOOK_AT_RUNS: Duration = Duration::from_secs(2);
+/// Unfinished runs that such a look compares, the newest ones; others are left to the notices.
+const MAX_STAMPS: u32 = 10_000;
+/// Runs that changed and were not looked at yet.
+const MAX_WAITING: usize = 20_000;
+/// How long the journal is written after the last listener is gone: who only changes the page comes back.
+const LINGER: Duration = Duration::from_mins(2);
+
+/// This loop in complaints.
+const WATCHING: &str = "looking at what changed";
+
+/// The loop. Ends with the server.
+pub(crate) async fn run(app: Arc<App>) {
+    let mut listeners = app.live.listeners.subscribe();
+    loop {
+        tokio::select! {
+            biased;
+            () = app.shutdown.cancelled() => return,
+            // The sender lives as long as the server.
+            _ = listeners.wait_for(|listeners| *listeners > 0) => {}
+        }
+        let Some(store) = app.store.watch() else { return app.shutdown.cancelled().await };
+        Follower::new(&app, store).follow().await;
+        app.live.follows.send_replace(false);
+    }
+}
+
+struct Follower<'a> {
+    app: &'a Arc<App>,
+    store: &'a dyn WatchStore,
+    survey: Survey,
+    workers: Option<HashMap<WorkerId, WorkerChange>>,
+    runs: HashSet<RunId>,
+    campaigns: HashSet<CampaignId>,
+    backoff: Backoff,
+}
+
+impl<'a> Follower<'a> {
+    fn new(app: &'a Arc<App>, store: &'a dyn WatchStore) -> Self {
+        Self {
+            app,
+            store,
+            survey: Survey::default(),
+            workers: None,
+            runs: HashSet::new(),
+            campaigns: HashSet::new(),
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// Until the server stops, or nobody has listened for a while.
+    async fn follow(&mut self) {
+        let app = self.app;
+        let mut notices = app.store.notices();
+        let mut listeners = app.live.listeners.subscribe();
+        app.live.begin_anew();
+        app.live.follows.send_replace(true);
+        let mut look_at_runs = tokio::time::interval(LOOK_AT_RUNS);
+        let mut look_at_workers = tokio::time::interval(LOOK_AT_WORKERS);
+        for ticks in [&mut look_at_runs, &mut look_at_workers] {
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        }
+        let mut due: Option<Instant> = None;
+        let mut idle_since = Instant::now();
+        loop {
+            if *listeners.borrow_and_update() > 0 {
+                idle_since = Instant::now();
+            }
+            let pending = !self.runs.is_empty() || !self.campaigns.is_empty();
+            due = if pending { due.or_else(|| Some(Instant::now() + GATHER)) } else { None };
+            tokio::select! {
+                () = app.shutdown.cancelled() => return,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    let done = self.look_at_changed().await;
+                    due = self.after(done).map(|pause| Instant::now() + pause);
+                }
+                notice = notices.next() => match notice {
+                    Some(Notice::RunChanged(run)) => self.heard(run),
+                    Some(Notice::Unknown) => self.lost_track(),
+                    Some(Notice::Ready(_) | Notice::TimerSet) => {}
+                    None => return self.lost_track(),
+                },
+                () = app.live.touch.notified() => self.campaigns.extend(app.live.take_touched()),
+                _ = look_at_workers.tick() => {
+                    let done = self.look_at_workers().await;
+                    let _ = self.after(done);
+                }
+                _ = look_at_runs.tick(), if !app.config.sole => {
+                    let done = self.look_for_runs().await;
+                    let _ = self.after(done);
+                }
+                _ = listeners.changed() => {}
+                () = tokio::time::sleep_until(idle_since + LINGER), if *app.live.listeners.borrow() == 0 => return,
+            }
+        }
+    }
+
+    /// How long to wait before it is tried again, when it failed.
+    fn after(&mut self, done: Result<(), StoreError>) -> Option<Duration> {
+        match done {
+            Ok(()) => {
+                self.backoff.succeeded();
+                self.app.complaints.worked(WATCHING);
+                None
+            }
+            Err(error) => {
+                self.app.complaints.failed(WATCHING, &error);
+                Some(self.backoff.failed())
+            }
+        }
+    }
+
+    fn heard(&mut self, run: RunId) {
+        self.runs.insert(run);
+        if self.runs.len() > MAX_WAITING {
+            // The store has not answered for long.
+            self.runs.clear();
+            self.lost_track();
+        }
+    }
+
+    /// Something happened that is not known: everybody reads again.
+    fn lost_track(&mut self) {
+        self.app.live.begin_anew();
+    }
+
+    async fn look_at_changed(&mut self) -> Result<(), StoreError> {
+        while !self.runs.is_empty() {
+            let runs: Vec<RunId> = self.runs.iter().take(MAX_TOGETHER).cloned().collect();
+            let marks = self.store.run_marks(&runs).await?;
+            let there: HashSet<&RunId> = marks.iter().map(|mark| &mark.run).collect();
+            for run in &runs {
+                self.runs.remove(run);
+                if !there.contains(run) {
+                    // It was deleted.
+                    self.survey.forget(run);
+                }
+            }
+            for mark in marks {
+                self.take_down(mark);
+            }
+        }
+        let campaigns: Vec<CampaignId> = self.campaigns.iter().cloned().collect();
+        for campaign in campaigns {
+            match self.app.store.load_campaign(&campaign).await {
+                Ok(record) => {
+                    let change = CampaignChange { campaign: record.id, runs: record.runs };
+                    self.app.live.add(About::Campaign(campaign.clone()), &LiveEvent::CampaignChanged(change));
+                }
+                // It was deleted.
+                Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            self.campaigns.remove(&campaign);
+        }
+        Ok(())
+    }
+
+    fn take_down(&mut self, mark: RunMark) {
+        match self.survey.note(&mark) {
+            Found::Nothing => return,
+            Found::Change => {}
+            Found::Status => {
+                self.campaigns.insert(mark.campaign.clone());
+            }
+        }
+        let digest: RunDigest = match serde_json::from_value(mark.digest) {
+            Ok(digest) => digest,
+            Err(error) => {
+                tracing::debug!(run.id = %mark.run, error = %error, "a run that changed is told to nobody");
+                return;
+            }
+        };
+        let about = About::Run(mark.campaign.clone(), mark.run.clone());
+        let change = change(mark.run, mark.campaign, mark.last_seq, mark.status, digest, mark.awaits);
+        self.app.live.add(about, &LiveEvent::RunChanged(change));
+    }
+
+    async fn look_for_runs(&mut self) -> Result<(), StoreError> {
+        let stamps = self.store.run_stamps(MAX_STAMPS).await?;
+        let changed = self.survey.compare(stamps);
+        self.runs.extend(changed);
+        Ok(())
+    }
+
+    async fn look_at_workers(&mut self) -> Result<(), StoreError> {
+        let silent_ms = silent_after_ms(self.app.config.lease_ms);
+        let now = self.app.clock.now();
+        let records = self.app.store.list_workers(MAX_LISTED_WORKERS).await?;
+        let found: HashMap<WorkerId, WorkerChange> = records
+            .into_iter()
+            .map(|record| {
+                let change = WorkerChange {
+                    worker: record.id.clone(),
+                    name: record.name,
+                    leases: record.leases,
+                    draining: record.draining,
+                    silent: now.since_ms(record.last_seen_at) > silent_ms,
+                    gone: false,
+                };
+                (record.id, change)
+            })
+            .collect();
+        // The first look only learns how things stand: whoever listens reads that by itself.
+        if let Some(before) = &self.workers {
+            for (id, change) in &found {
+                if before.get(id) != Some(change) {
+                    self.app.live.add(About::Worker(id.clone()), &LiveEvent::WorkerChanged(change.clone()));
+                }
+            }
+            for (id, change) in before.iter().filter(|(id, _)| !found.contains_key(*id)) {
+                let change = WorkerChange { gone: true, leases: 0, ..change.clone() };
+                self.app.live.add(About::Worker(id.clone()), &LiveEvent::WorkerChanged(change));
+            }
+        }
+        self.workers = Some(found);
+        Ok(())
+    }
+}
+
+fn change(
+    run: RunId,
+    campaign: CampaignId,
+    seq: u64,
+    status: RunStatus,
+    mut digest: RunDigest,
+    awaits: Vec<String>,
+) -> RunChange {
+    if status == RunStatus::Running
+        && let Some(gate) = awaits.first()
+    {
+        digest.activity = waits_at(gate, &run);
+    }
+    let attempt = Some(digest.attempts).filter(|attempts| *attempts > 0);
+    RunChange { run, campaign, seq, status, digest, attempt, awaits }
+}

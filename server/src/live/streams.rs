@@ -1,0 +1,158 @@
+//! One stream: a position in the journal, and the frames that lead to the next one. Nothing is made before the reader
+//! takes it, so that nothing piles up behind one that does not.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures::Stream;
+use nightshift_protocol::api::{LIVE_HEARTBEAT_MS, LiveEvent, ResyncReason};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::journal::{Filter, Read};
+use super::{Cursor, Live};
+use crate::app::App;
+
+/// Events of one piece.
+const MAX_EVENTS_PER_PIECE: usize = 64;
+/// How long a browser waits before it comes back, in milliseconds.
+const RETRY_MS: u64 = 1_000;
+
+/// A stream on its way.
+struct Reader {
+    app: Arc<App>,
+    filter: Filter,
+    position: u64,
+    news: watch::Receiver<u64>,
+    /// What is said before anything else.
+    first: Option<String>,
+    heartbeat: Instant,
+    over: bool,
+}
+
+/// Counts as a listener as long as it lives.
+struct Place(Arc<App>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.live.leave();
+    }
+}
+
+/// The stream from there on; none when there are too many.
+pub(crate) fn stream(
+    app: Arc<App>,
+    filter: Filter,
+    after: Option<&str>,
+) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
+    if !app.live.enter() {
+        return None;
+    }
+    let place = Place(app.clone());
+    let after = after.map(str::to_owned);
+    let begun = async move {
+        // What happens from here on is taken down.
+        app.live.until_followed().await;
+        let reader = Reader::new(app, filter, after.as_deref());
+        futures::stream::unfold((reader, place), async |(mut reader, place)| {
+            let piece = reader.next().await?;
+            Some((Ok(Bytes::from(piece)), (reader, place)))
+        })
+    };
+    Some(futures::FutureExt::flatten_stream(begun))
+}
+
+impl Reader {
+    fn new(app: Arc<App>, filter: Filter, after: Option<&str>) -> Self {
+        let live = &app.live;
+        // Before the look at the journal: what comes in between is news.
+        let news = live.news.subscribe();
+        let last = live.last();
+        let (position, event) = match live.cursor(after) {
+            Cursor::After(position) => match live.read(position, &filter, 0) {
+                Read::Found(..) => (position, opened(true)),
+                Read::Gone => (last, LiveEvent::Resync { reason: ResyncReason::TooOld }),
+            },
+            Cursor::Now => (last, opened(false)),
+            Cursor::Lost => (last, LiveEvent::Resync { reason: ResyncReason::OtherServer }),
+        };
+        let mut first = format!("retry: {RETRY_MS}\n");
+        frame(&mut first, live, Some(position), &event);
+        Self { filter, position, news, first: Some(first), heartbeat: next_heartbeat(), over: false, app }
+    }
+
+    /// The next piece; none at the end.
+    async fn next(&mut self) -> Option<String> {
+        if self.over {
+            return None;
+        }
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        loop {
+            self.news.mark_unchanged();
+            let live = &self.app.live;
+            if self.app.shutdown.is_cancelled() {
+                self.over = true;
+                let mut text = String::new();
+                frame(&mut text, live, None, &LiveEvent::Closing);
+                return Some(text);
+            }
+            match live.read(self.position, &self.filter, MAX_EVENTS_PER_PIECE) {
+                Read::Gone => {
+                    self.position = live.last();
+                    let mut text = String::new();
+                    frame(&mut text, live, Some(self.position), &LiveEvent::Resync { reason: ResyncReason::TooOld });
+                    return Some(text);
+                }
+                Read::Found(events, looked) => {
+                    self.position = looked;
+                    if !events.is_empty() {
+                        self.heartbeat = next_heartbeat();
+                        let mut text = String::new();
+                        for (position, entry) in events {
+                            raw_frame(&mut text, Some(&live.id(position)), entry.name, &entry.data);
+                        }
+                        return Some(text);
+                    }
+                }
+            }
+            tokio::select! {
+                () = self.app.shutdown.cancelled() => {}
+                // The sender lives as long as the server.
+                _ = self.news.changed() => {}
+                () = tokio::time::sleep_until(self.heartbeat) => {
+                    self.heartbeat = next_heartbeat();
+                    let mut text = String::new();
+                    // It says how far was looked: a stream that hears of little can be resumed for as long as any other.
+                    frame(&mut text, live, Some(self.position), &LiveEvent::Heartbeat { at: self.app.clock.now() });
+                    return Some(text);
+                }
+            }
+        }
+    }
+}
+
+fn opened(resumed: bool) -> LiveEvent {
+    LiveEvent::Opened { resumed, heartbeat_ms: LIVE_HEARTBEAT_MS }
+}
+
+fn next_heartbeat() -> Instant {
+    Instant::now() + Duration::from_millis(LIVE_HEARTBEAT_MS)
+}
+
+fn frame(text: &mut String, live: &Live, position: Option<u64>, event: &LiveEvent) {
+    let data = serde_json::to_string(event).unwrap_or_default();
+    raw_frame(text, position.map(|position| live.id(position)).as_deref(), event.name(), &data);
+}
+
+fn raw_frame(text: &mut String, id: Option<&str>, name: &str, data: &str) {
+    // Writing to a text does not fail. JSON has no line breaks.
+    if let Some(id) = id {
+        let _ = writeln!(text, "id: {id}");
+    }
+    let _ = write!(text, "event: {name}\ndata: {data}\n\n");
+}

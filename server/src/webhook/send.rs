@@ -1,0 +1,161 @@
+//! Sending what is due: signed, within a time, and again later when it was not taken.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use hmac::{Hmac, KeyInit, Mac};
+use nightshift_engine::store::{DeliveryEnd, StoreError, WebhookRecord, WebhookStore};
+use nightshift_protocol::api::{DELIVERY_HEADER, Delivery, EVENT_HEADER, SIGNATURE_HEADER};
+use nightshift_protocol::time::TimestampMs;
+use reqwest::header::CONTENT_TYPE;
+use sha2::Sha256;
+
+use super::address::{PublicAddresses, is_private};
+use crate::app::App;
+
+/// Deliveries that are tried at once.
+const MAX_AT_ONCE: u32 = 8;
+/// Longest time of one try.
+const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a delivery that is being tried is kept from other servers, in milliseconds: several times the try.
+const KEPT_FROM_OTHERS_MS: u64 = 60_000;
+/// Tries before a delivery is given up.
+pub(super) const MAX_TRIES: u32 = 8;
+/// The delay after the first try, in milliseconds; each later one is four times as long.
+const FIRST_DELAY_MS: u64 = 10_000;
+/// Longest delay, in milliseconds: six hours.
+const MAX_DELAY_MS: u64 = 6 * 60 * 60 * 1_000;
+/// Most characters of a problem that are kept.
+const MAX_PROBLEM_CHARS: usize = 300;
+
+/// Sends.
+pub(super) struct Sender {
+    /// Calls no private address, whatever a name leads to.
+    public: reqwest::Client,
+    any: reqwest::Client,
+}
+
+impl Sender {
+    pub(super) fn new() -> Result<Self, reqwest::Error> {
+        // A proxy would look names up by itself, and a redirect could lead anywhere.
+        let builder =
+            || reqwest::Client::builder().timeout(TRY_TIMEOUT).redirect(reqwest::redirect::Policy::none()).no_proxy();
+        Ok(Self { public: builder().dns_resolver(Arc::new(PublicAddresses)).build()?, any: builder().build()? })
+    }
+
+    /// Tries deliveries that are due.
+    pub(super) async fn send_due(
+        &self,
+        app: &App,
+        store: &dyn WebhookStore,
+        webhooks: &[WebhookRecord],
+    ) -> Result<(), StoreError> {
+        let now = app.clock.now();
+        let due = store.take_deliveries(now, now.plus_ms(KEPT_FROM_OTHERS_MS), MAX_AT_ONCE).await?;
+        let tried = join_all(due.iter().map(|delivery| self.attempt(delivery, webhooks, now))).await;
+        for (delivery, problem) in due.iter().zip(tried) {
+            let end = end_of(delivery.tries, problem, app.clock.now());
+            if let DeliveryEnd::GivenUp { problem } = &end {
+                tracing::warn!(delivery.id = %delivery.id, webhook.id = %delivery.webhook, problem, "a webhook is not told");
+            }
+            store.end_delivery(&delivery.id, delivery.tries, end).await?;
+        }
+        Ok(())
+    }
+
+    /// One try; what went wrong, if anything did.
+    async fn attempt(&self, delivery: &Delivery, webhooks: &[WebhookRecord], now: TimestampMs) -> Option<String> {
+        let Some(webhook) = webhooks.iter().find(|webhook| webhook.view.id == delivery.webhook) else {
+            // Another server has just made it: the list is read again before the next try.
+            return Some("the webhook is not known here yet".to_owned());
+        };
+        self.post(webhook, delivery, now).await.err().map(|problem| problem.chars().take(MAX_PROBLEM_CHARS).collect())
+    }
+
+    async fn post(&self, webhook: &WebhookRecord, delivery: &Delivery, now: TimestampMs) -> Result<(), String> {
+        let url: reqwest::Url = webhook.view.url.parse().map_err(|error| format!("the address is wrong: {error}"))?;
+        let literal = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
+        let client = if webhook.view.allow_private {
+            &self.any
+        } else if literal.is_some_and(is_private) {
+            return Err("the address is a private one, which this webhook may not call".to_owned());
+        } else {
+            &self.public
+        };
+        let body = serde_json::to_vec(&delivery.message).map_err(|error| error.to_string())?;
+        let request = client
+            .post(url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(EVENT_HEADER, delivery.message.event.as_str())
+            .header(DELIVERY_HEADER, delivery.id.as_str())
+            .header(SIGNATURE_HEADER, signature(&webhook.secret, now, &body))
+            .body(body);
+        let answer = request.send().await.map_err(|error| innermost(&error.without_url()))?;
+        // What it answers is of no interest, and not read.
+        if answer.status().is_success() { Ok(()) } else { Err(format!("it answered {}", answer.status())) }
+    }
+}
+
+/// What comes after a try.
+fn end_of(tries: u32, problem: Option<String>, now: TimestampMs) -> DeliveryEnd {
+    match problem {
+        None => DeliveryEnd::Delivered,
+        Some(problem) if tries >= MAX_TRIES => DeliveryEnd::GivenUp { problem },
+        Some(problem) => DeliveryEnd::Again { at: now.plus_ms(delay_ms(tries)), problem },
+    }
+}
+
+fn delay_ms(tries: u32) -> u64 {
+    FIRST_DELAY_MS.saturating_mul(4_u64.saturating_pow(tries.saturating_sub(1))).min(MAX_DELAY_MS)
+}
+
+/// `t=SECONDS,v1=HEX`: whoever knows the secret can tell that it was us, and that it is not an old copy.
+fn signature(secret: &str, now: TimestampMs, body: &[u8]) -> String {
+    let seconds = now.0 / 1_000;
+    let mut text = format!("t={seconds},v1=");
+    // HMAC takes keys of any length.
+    if let Ok(mut mac) = <Hmac<Sha256> as KeyInit>::new_from_slice(secret.as_bytes()) {
+        mac.update(format!("{seconds}.").as_bytes());
+        mac.update(body);
+        for byte in mac.finalize().into_bytes() {
+            // Writing to a text does not fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+    }
+    text
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_is_an_hmac_over_moment_and_body() {
+        // Computed with another implementation: printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac 'key of a test'.
+        let expected = "t=1700000000,v1=9351ec6f135052d40e8dec1d84f585f76af15ad7db79ab830a1e3ecb117a3494";
+        assert_eq!(signature("key of a test", TimestampMs(1_700_000_000_999), b"{\"a\":1}"), expected);
+    }
+
+    #[test]
+    fn a_delivery_is_tried_again_with_growing_delays_and_given_up_in_the_end() {
+        let delays: Vec<u64> = (1..MAX_TRIES).map(delay_ms).collect();
+        assert!(delays.windows(2).all(|pair| pair[0] <= pair[1]), "{delays:?}");
+        assert_eq!((delays[0], delay_ms(u32::MAX)), (FIRST_DELAY_MS, MAX_DELAY_MS));
+        let problem = || Some("no answer".to_owned());
+        assert!(
+            matches!(end_of(1, problem(), TimestampMs(5)), DeliveryEnd::Again { at, .. } if at == TimestampMs(10_005))
+        );
+        assert!(matches!(end_of(MAX_TRIES, problem(), TimestampMs(5)), DeliveryEnd::GivenUp { .. }));
+        assert_eq!(end_of(MAX_TRIES, None, TimestampMs(5)), DeliveryEnd::Delivered);
+    }
+}

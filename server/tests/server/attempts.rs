@@ -1,0 +1,192 @@
+//! Attempts over all runs: their index follows the commits, and lists, points, boards and searches answer from it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use nightshift_engine::store::Store as _;
+use nightshift_engine::workflow::WorkflowError;
+use nightshift_protocol::api::{
+    AttemptPage, AttemptPoints, AttemptRow, ModelBoard, POINTS_CONTENT_TYPE, Page, RunView, SearchKind, SearchPage,
+    TaskBoard,
+};
+use nightshift_protocol::error::{ApiError, ApiErrorBody};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::RunStatus;
+use nightshift_store::SqlStore;
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::setup::{TestServer, Wish, ok, open_store, until};
+use crate::toy;
+
+/// Attempts of the recorded run.
+const RECORDED: u64 = 3;
+
+/// What the toy says of its run, with the attempts of a run that was recorded once.
+fn view(state: &Value) -> Result<RunView, WorkflowError> {
+    let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
+    let recorded: Value = serde_json::from_str(text).unwrap();
+    let recorded = nightshift_optimizer::strategy::view(&recorded["state"])?;
+    Ok(RunView { task: toy::view(state)?.task, ..recorded })
+}
+
+fn wish(store: &Arc<SqlStore>) -> Wish {
+    Wish { attempts: Some(store.clone()), view, ..Wish::default() }
+}
+
+async fn start() -> (TestServer, Arc<SqlStore>, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let server = TestServer::on(store.clone(), wish(&store)).await;
+    (server, store, folder)
+}
+
+/// Status and error of a refusal.
+async fn error_of(response: Response) -> (StatusCode, ApiError) {
+    let status = response.status();
+    (status, response.json::<ApiErrorBody>().await.unwrap().error)
+}
+
+/// A run that began, whose attempts are in the index.
+async fn indexed_run(server: &TestServer) -> RunId {
+    let (_, run) = server.campaign().await;
+    let path = format!("/attempts?run={run}");
+    until("an index of the run", async || {
+        let page: AttemptPage = server.read(&path).await;
+        (page.total == RECORDED).then_some(())
+    })
+    .await;
+    run
+}
+
+#[tokio::test]
+async fn attempts_are_listed_a_moment_after_the_decision_that_made_them() {
+    let (server, store, _folder) = start().await;
+    // The first run finds the loops at work.
+    indexed_run(&server).await;
+    let (_, run) = server.campaign().await;
+    until("a decision", async || {
+        let decided = store.load_run(&run).await.unwrap().folded_seq > 0;
+        decided.then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    let path = format!("/attempts?run={run}&order=asc");
+    let page = until("an index of the run", async || {
+        let page: AttemptPage = server.read(&path).await;
+        (page.total == RECORDED).then_some(page)
+    })
+    .await;
+    // With much room for a busy machine; the measured delay is in the evidence.
+    assert!(began.elapsed().as_millis() < 2_000, "{:?}", began.elapsed());
+    assert_eq!(page.items.iter().map(|row| row.number).collect::<Vec<_>>(), [1, 2, 3]);
+    let best = &page.items[2];
+    assert!(best.best && best.confirmed && best.run == run, "{best:?}");
+    assert_eq!((best.model.as_str(), best.device.as_deref()), ("scripted", Some("a processor")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn filters_pages_and_facets_are_words_of_the_address() {
+    let (server, _store, _folder) = start().await;
+    let run = indexed_run(&server).await;
+    indexed_run(&server).await;
+    let page: AttemptPage =
+        server.read(&format!("/attempts?run={run}&outcome=compile_failed,incorrect&limit=1&facets=true")).await;
+    assert_eq!((page.items.len(), page.total), (1, 2));
+    assert_eq!(page.facets.unwrap().outcome.iter().map(|facet| facet.count).sum::<u64>(), RECORDED);
+    let next = page.next.unwrap();
+    let rest: AttemptPage =
+        server.read(&format!("/attempts?run={run}&outcome=compile_failed,incorrect&limit=1&before={next}")).await;
+    assert_eq!((rest.items.len(), rest.total, rest.next), (1, 2, None));
+    let all: AttemptPage = server.read("/attempts?q=stitch%20processor").await;
+    assert_eq!(all.total, 2, "words of strategy and device");
+    for (query, said) in [
+        ("outcome=wrong", "expected one of pending"),
+        ("sort=name", "expected one of created"),
+        ("colour=red", "expected one of campaign"),
+        ("limit=0", "from 1 to 500"),
+        ("before=x", "`next` of a page"),
+        ("campaign=cmp_1", "not a campaign id"),
+    ] {
+        let answer = server.get(&format!("/attempts?{query}")).send().await.unwrap();
+        let (status, error) = error_of(answer).await;
+        assert_eq!((status, error.code.as_str()), (StatusCode::BAD_REQUEST, "request.invalid_query"), "{query}");
+        assert!(error.message.contains(said), "{query}: {}", error.message);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn points_are_packed_and_lead_to_their_attempts() {
+    let (server, _store, _folder) = start().await;
+    indexed_run(&server).await;
+    let answer = server.get("/attempts/points?value=speedup").send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], POINTS_CONTENT_TYPE);
+    let points = AttemptPoints::from_bytes(answer.bytes().await.unwrap().to_vec()).unwrap();
+    assert_eq!((points.total(), points.len()), (RECORDED, 3));
+    let point = points.iter().find(|point| point.best).unwrap();
+    let row: AttemptRow = server.read(&format!("/attempts/at/{}/{}", point.run_key, point.number)).await;
+    assert!(row.best && row.number == 3);
+    for path in ["/attempts/at/9/9", "/attempts/at/x/1"] {
+        let (status, error) = error_of(server.get(path).send().await.unwrap()).await;
+        assert_eq!((status, error.code.as_str()), (StatusCode::NOT_FOUND, "attempt.not_found"), "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn boards_and_searches_answer_from_the_same_index() {
+    let (server, _store, _folder) = start().await;
+    let run = indexed_run(&server).await;
+    let tasks: Page<TaskBoard> = server.read("/tasks").await;
+    assert_eq!((tasks.items.len(), tasks.items[0].attempts, tasks.items[0].history.len()), (1, RECORDED, 1));
+    assert_eq!(tasks.items[0].best.as_ref().unwrap().number, 3);
+    let models: Page<ModelBoard> = server.read("/models?correct=true").await;
+    assert_eq!((models.items[0].attempts, models.items[0].fast_p.as_slice()), (1, &[1.0, 1.0, 1.0, 0.0][..]));
+    let hits = until("a text in the search", async || {
+        let page: SearchPage = server.read("/search?q=modification%203&kind=diagnosis").await;
+        (!page.items.is_empty()).then_some(page.items)
+    })
+    .await;
+    assert_eq!((&hits[0].run, hits[0].attempt, hits[0].kind), (&run, Some(3), SearchKind::Diagnosis));
+    let none: SearchPage = server.read("/search?q=needle").await;
+    assert!(none.items.is_empty() && none.next.is_none());
+    let (status, error) = error_of(server.get("/search?q=").send().await.unwrap()).await;
+    assert_eq!((status, error.code.as_str()), (StatusCode::BAD_REQUEST, "request.invalid_query"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_only_reads_catches_up_before_it_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    // Without an index, as a release before it was.
+    let server = TestServer::on(store.clone(), Wish { view, ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    until("a decision", async || (store.load_run(&run).await.unwrap().folded_seq > 0).then_some(())).await;
+    let (status, error) = error_of(server.get("/attempts").send().await.unwrap()).await;
+    assert_eq!((status, error.code.as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "store.failed"));
+    server.stop().await;
+    let server = TestServer::on(store.clone(), Wish { drives: false, ..wish(&store) }).await;
+    let page: AttemptPage = server.read("/attempts").await;
+    assert_eq!(page.total, RECORDED);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn attempts_are_read_with_the_role_of_a_viewer() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let server = TestServer::on(store.clone(), Wish { reads_need_token: true, ..wish(&store) }).await;
+    for path in ["/attempts", "/attempts/points", "/attempts/at/1/1", "/tasks", "/models", "/search?q=x"] {
+        let answer = server.bare(reqwest::Method::GET, &format!("/api/v1{path}")).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path}");
+    }
+    let page: AttemptPage = ok(server.get("/attempts").send().await.unwrap()).await;
+    assert_eq!(page.total, 0);
+    let (_, run) = server.campaign().await;
+    assert_eq!(server.run(&run).await.summary.status, RunStatus::Running);
+    server.stop().await;
+}

@@ -1,0 +1,308 @@
+//! Live events: what arrives, how fast, and what a client that was away is told.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use nightshift_protocol::api::{
+    Control, ControlAction, LAST_EVENT_ID_HEADER, LiveEvent, LiveMessage, ResyncReason, RunChange, SetLimits,
+};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::run::RunStatus;
+use reqwest::StatusCode;
+use serde_json::json;
+
+use crate::replicas::{Shared, on_both, replica};
+use crate::setup::{PATIENCE, TestServer, Wish, ok, refusal, refused};
+
+/// The longest that an event may take on its way, of several tries the fastest: the machine may be busy.
+const FAST: Duration = Duration::from_millis(200);
+/// Streams that one server holds.
+const MAX_STREAMS: usize = 256;
+
+/// A client that listens.
+struct Tail {
+    bytes: BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    buffer: String,
+    last_id: Option<String>,
+}
+
+impl Tail {
+    async fn open(server: &TestServer, query: &str, after: Option<&str>) -> Self {
+        let mut request = server.get(&format!("/live{query}"));
+        if let Some(after) = after {
+            request = request.header(LAST_EVENT_ID_HEADER, after);
+        }
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("text/event-stream"));
+        assert!(answer.headers()["cache-control"].to_str().unwrap().contains("no-store"));
+        Self { bytes: answer.bytes_stream().boxed(), buffer: String::new(), last_id: None }
+    }
+
+    /// The next event; none at the end of the stream.
+    async fn next(&mut self) -> Option<LiveMessage> {
+        loop {
+            if let Some((frame, rest)) = self.buffer.split_once("\n\n") {
+                let field = |name: &str| {
+                    let lines = frame.lines().filter_map(|line| line.split_once(": "));
+                    lines.filter(|(field, _)| *field == name).map(|(_, value)| value.to_owned()).next()
+                };
+                let (id, data) = (field("id"), field("data"));
+                let name = field("event");
+                self.buffer = rest.to_owned();
+                let event: LiveEvent = serde_json::from_str(&data.unwrap()).unwrap();
+                assert_eq!(name.as_deref(), Some(event.name()));
+                if id.is_some() {
+                    self.last_id.clone_from(&id);
+                }
+                return Some(LiveMessage { id, event });
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.bytes.next()).await.unwrap()?;
+            self.buffer.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
+        }
+    }
+
+    async fn until<T>(&mut self, mut wanted: impl FnMut(&LiveEvent) -> Option<T>) -> T {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let message = self.next().await.unwrap();
+            if let Some(found) = wanted(&message.event) {
+                return found;
+            }
+        }
+        panic!("the event did not come");
+    }
+
+    async fn until_status(&mut self, run: &RunId, status: RunStatus) -> RunChange {
+        self.until(|event| match event {
+            LiveEvent::RunChanged(change) if change.run == *run && change.status == status => Some(change.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    fn last_id(&self) -> String {
+        self.last_id.clone().unwrap()
+    }
+}
+
+fn opened(resumed: bool) -> impl FnMut(&LiveEvent) -> Option<()> {
+    move |event| match event {
+        LiveEvent::Opened { resumed: is, .. } => (*is == resumed).then_some(()),
+        _ => None,
+    }
+}
+
+async fn control(server: &TestServer, run: &RunId, action: ControlAction) {
+    let answer = server.post(&format!("/runs/{run}/control")).json(&Control { action }).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_is_on_its_way_in_a_moment() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (created, run) = server.campaign().await;
+    let mut tail = Tail::open(&server, "", None).await;
+    tail.until(opened(false)).await;
+    let mut fastest = PATIENCE;
+    for _ in 0..4 {
+        for (action, status) in [(ControlAction::Pause, RunStatus::Paused), (ControlAction::Resume, RunStatus::Running)]
+        {
+            let began = Instant::now();
+            let (change, ()) = tokio::join!(tail.until_status(&run, status), control(&server, &run, action));
+            fastest = fastest.min(began.elapsed());
+            assert_eq!(change.campaign, created.campaign);
+            assert_eq!(change.digest.task, "softmax");
+            assert!(change.seq > 1);
+        }
+    }
+    assert!(fastest < FAST, "the fastest of eight took {fastest:?}");
+    let counts = tail
+        .until(|event| match event {
+            LiveEvent::CampaignChanged(change) => Some(change.runs),
+            _ => None,
+        })
+        .await;
+    assert_eq!(counts.total(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_back_misses_nothing() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let mut tail = Tail::open(&server, "", None).await;
+    tail.until(opened(false)).await;
+    control(&server, &run, ControlAction::Pause).await;
+    tail.until_status(&run, RunStatus::Paused).await;
+    let seen = tail.last_id();
+    drop(tail);
+    // While nobody listens.
+    control(&server, &run, ControlAction::Resume).await;
+    control(&server, &run, ControlAction::Cancel).await;
+    server.until_status(&run, RunStatus::Cancelled).await;
+    for by_query in [false, true] {
+        let query = if by_query { format!("?after={seen}") } else { String::new() };
+        let mut tail = Tail::open(&server, &query, (!by_query).then_some(&seen)).await;
+        tail.until(opened(true)).await;
+        tail.until_status(&run, RunStatus::Cancelled).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_place_is_not_known_is_told_to_read_again() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let mut tail = Tail::open(&server, "", None).await;
+    tail.until(opened(false)).await;
+    let here = tail.last_id();
+    let (journal, position) = here.split_once('-').unwrap();
+    let later = format!("{journal}-{}", position.parse::<u64>().unwrap() + 1_000);
+    let elsewhere = format!("{}-{position}", "0".repeat(32));
+    for (id, reason) in [
+        (later.as_str(), ResyncReason::TooOld),
+        (elsewhere.as_str(), ResyncReason::OtherServer),
+        ("nonsense", ResyncReason::OtherServer),
+    ] {
+        let mut tail = Tail::open(&server, "", Some(id)).await;
+        assert_eq!(tail.next().await.unwrap().event, LiveEvent::Resync { reason }, "{id}");
+        let mut again = Tail::open(&server, "", Some(&tail.last_id())).await;
+        again.until(opened(true)).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_server_commits_is_heard_here() {
+    on_both(async |shared: Shared| {
+        let (here, there) = (shared.server(replica()).await, shared.server(replica()).await);
+        let mut tail = Tail::open(&here, "", None).await;
+        tail.until(opened(false)).await;
+        let (_, run) = there.campaign().await;
+        tail.until_status(&run, RunStatus::Running).await;
+        control(&there, &run, ControlAction::Cancel).await;
+        tail.until_status(&run, RunStatus::Cancelled).await;
+        // A place in the stream of one server means nothing to another one.
+        let mut other = Tail::open(&there, "", Some(&tail.last_id())).await;
+        let first = other.next().await.unwrap().event;
+        assert_eq!(first, LiveEvent::Resync { reason: ResyncReason::OtherServer });
+        here.stop().await;
+        there.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_one_campaign_or_run_is_about_nothing_else() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (wanted, run) = server.campaign().await;
+    let (_, other) = server.campaign().await;
+    for query in [format!("?campaign={}", wanted.campaign), format!("?run={run}")] {
+        let mut tail = Tail::open(&server, &query, None).await;
+        tail.until(opened(false)).await;
+        control(&server, &other, ControlAction::Pause).await;
+        control(&server, &run, ControlAction::Pause).await;
+        tail.until(|event| match event {
+            LiveEvent::RunChanged(change) => {
+                assert_eq!(change.run, run);
+                (change.status == RunStatus::Paused).then_some(())
+            }
+            LiveEvent::CampaignChanged(change) => {
+                assert_eq!(change.campaign, wanted.campaign);
+                None
+            }
+            LiveEvent::WorkerChanged(_) => panic!("workers belong to no campaign"),
+            _ => None,
+        })
+        .await;
+        for run in [&run, &other] {
+            control(&server, run, ControlAction::Resume).await;
+        }
+    }
+    let unknown = "cmp_00000000000000000000000000000000";
+    let answer = server.get(&format!("/live?campaign={unknown}")).send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(404, "campaign.not_found"));
+    let answer = server.get("/live?run=run_00000000000000000000000000000000").send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(404, "run.not_found"));
+    let answer = server.get("/live?colour=red").send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(400, "request.invalid_query"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_that_come_and_new_limits_are_told() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (created, _) = server.campaign().await;
+    let mut tail = Tail::open(&server, "", None).await;
+    tail.until(opened(false)).await;
+    // The first look only learns which workers there are.
+    let mut worker = server.register().await;
+    let mut tries = 0;
+    while tries < 10 {
+        tries += 1;
+        let heard = tokio::time::timeout(
+            Duration::from_secs(3),
+            tail.until(|event| match event {
+                LiveEvent::WorkerChanged(change) if change.worker == worker => Some(change.clone()),
+                _ => None,
+            }),
+        );
+        if let Ok(change) = heard.await {
+            assert_eq!((change.name.as_str(), change.silent, change.gone), ("box", false, false));
+            break;
+        }
+        worker = server.register().await;
+    }
+    assert!(tries < 10, "no worker was told of");
+    let limits = SetLimits { weight: Some(3), ..serde_json::from_value(json!({})).unwrap() };
+    let path = format!("/campaigns/{}/limits", created.campaign);
+    let _: serde_json::Value = ok(server.post(&path).json(&limits).send().await.unwrap()).await;
+    tail.until(|event| match event {
+        LiveEvent::CampaignChanged(change) => (change.campaign == created.campaign).then_some(()),
+        _ => None,
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_with_its_server() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let mut tail = Tail::open(&server, "", None).await;
+    tail.until(opened(false)).await;
+    let began = Instant::now();
+    server.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(4), "it waited for the stream: {:?}", began.elapsed());
+    let closing = tail.next().await.unwrap();
+    assert_eq!((closing.event, closing.id), (LiveEvent::Closing, None));
+    assert!(tail.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_streams_than_the_limit_are_refused_until_one_ends() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let mut tails = Vec::new();
+    for _ in 0..MAX_STREAMS {
+        let mut tail = Tail::open(&server, "", None).await;
+        tail.until(opened(false)).await;
+        tails.push(tail);
+    }
+    let answer = server.get("/live").send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(503, "server.too_many_streams"));
+    tails.pop();
+    crate::setup::until("a free place", || async {
+        (server.get("/live").send().await.unwrap().status() == StatusCode::OK).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_may_not_read_may_not_listen() {
+    let wish = Wish { reads_need_token: true, ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let answer = server.bare(reqwest::Method::GET, "/api/v1/live").send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(401, "auth.required"));
+    server.stop().await;
+}

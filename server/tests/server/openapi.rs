@@ -1,0 +1,113 @@
+//! The document says what the router has, and is checked in as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use nightshift_server::openapi_json;
+use serde_json::Value;
+
+/// Set it to write the document anew.
+const UPDATE: &str = "UPDATE_OPENAPI";
+/// How that is done.
+const COMMAND: &str = "UPDATE_OPENAPI=1 cargo test -p nightshift-server --test server openapi";
+
+fn document() -> Value {
+    serde_json::from_str(&openapi_json().unwrap()).unwrap()
+}
+
+/// Methods by path, as the document has them.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    paths.iter().map(|(path, item)| (path.clone(), item.as_object().unwrap().keys().cloned().collect())).collect()
+}
+
+/// Methods by path, as the source of the router has them: a router does not tell its routes.
+fn routed() -> BTreeMap<String, BTreeSet<String>> {
+    let source: String = include_str!("../../src/api.rs").split_whitespace().collect();
+    let mut routes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for part in source.split(".route(\"").skip(1) {
+        let (path, rest) = part.split_once("\",").unwrap();
+        let mut depth = 1;
+        let handlers: String = rest
+            .chars()
+            .take_while(|c| {
+                depth += i32::from(*c == '(') - i32::from(*c == ')');
+                depth > 0
+            })
+            .collect();
+        let methods = ["get", "post", "put", "delete", "patch", "head"];
+        let found = methods.into_iter().filter(|method| {
+            let call = format!("{method}(");
+            handlers.starts_with(&call) || handlers.contains(&format!(".{call}"))
+        });
+        let found: BTreeSet<String> = found.map(str::to_owned).collect();
+        if path == "/{*call}" || path == "/metrics" {
+            continue;
+        }
+        assert!(!found.is_empty(), "{path}: {handlers}");
+        routes.entry(path.to_owned()).or_default().extend(found);
+    }
+    routes
+}
+
+#[test]
+fn every_call_of_the_router_is_in_the_document_and_none_that_is_not_there() {
+    let (routed, documented) = (routed(), documented());
+    assert!(routed.len() > 30, "{routed:?}");
+    assert_eq!(routed, documented, "the router left, the document right; add calls to server/src/api/openapi/");
+}
+
+#[test]
+fn the_checked_in_document_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+    let made = openapi_json().unwrap();
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == made, "docs/openapi.json is out of date: {COMMAND}");
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                if let Some(Value::String(to)) = fields.get("$ref") {
+                    found.insert(to.clone());
+                }
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let document = document();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(found.len() > 50);
+    for to in found {
+        let pointer = to.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{to}");
+    }
+}
+
+#[test]
+fn every_call_says_who_may_make_it_and_every_code_is_documented() {
+    let errors = include_str!("../../../docs/errors.md");
+    let document = document();
+    let mut ids = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, call) in item.as_object().unwrap() {
+            assert!(!call["x-roles"].as_array().unwrap().is_empty(), "{method} {path}");
+            assert!(ids.insert(call["operationId"].to_string()), "{method} {path}");
+            for answer in call["responses"].as_object().unwrap().values() {
+                for code in answer["x-codes"].as_array().into_iter().flatten() {
+                    let code = code.as_str().unwrap();
+                    assert!(errors.contains(&format!("| `{code}` |")), "{method} {path}: {code}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Browsers that are signed in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::routing::get;
+use nightshift_protocol::access::{CreateToken, Role, TokenCreated};
+use nightshift_protocol::api::{Control, ControlAction, SessionView, SignedInBy};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::json;
+
+use crate::replicas::{Shared, on_both, replica};
+use crate::setup::{OPERATOR, TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
+use crate::tokens::Shifted;
+
+/// The cookie of an answer, as a browser sends it back.
+fn cookie_of(answer: &Response) -> String {
+    let text = answer.headers()["set-cookie"].to_str().unwrap();
+    assert!(text.contains("; HttpOnly; SameSite=Strict") && !text.contains("Secure"), "{text}");
+    text.split(';').next().unwrap().to_owned()
+}
+
+impl TestServer {
+    async fn sign_in(&self, token: &str) -> String {
+        let answer = self.try_sign_in(token).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        cookie_of(&answer)
+    }
+
+    async fn try_sign_in(&self, token: &str) -> Response {
+        self.bare(Method::POST, "/api/v1/session").json(&json!({ "token": token })).send().await.unwrap()
+    }
+
+    /// A call of a page of this server, with its cookie.
+    fn from_page(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
+        self.from_browser(method, path, cookie).header("sec-fetch-site", "same-origin")
+    }
+
+    fn from_browser(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
+        self.bare(method, &format!("/api/v1{path}")).header("cookie", cookie)
+    }
+
+    async fn session(&self, cookie: &str) -> SessionView {
+        ok(self.from_page(Method::GET, "/session", cookie).send().await.unwrap()).await
+    }
+
+    async fn made_token(&self, role: Role) -> TokenCreated {
+        let request = CreateToken { name: "late shift".to_owned(), role, valid_for_ms: None };
+        ok(self.post("/tokens").json(&request).send().await.unwrap()).await
+    }
+}
+
+fn pause() -> Control {
+    Control { action: ControlAction::Pause }
+}
+
+#[tokio::test]
+async fn a_cookie_stands_for_its_token() {
+    let pages = Router::new().route("/", get(|| async { "a page" }));
+    let (server, folder) = TestServer::start(Wish { reads_need_token: true, extra: pages, ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    let made = server.made_token(Role::Operator).await;
+    let cookie = server.sign_in(&made.secret).await;
+    let session = server.session(&cookie).await;
+    assert_eq!((session.by, session.role), (SignedInBy::Session, Some(Role::Operator)));
+    assert_eq!(session.name.as_deref(), Some("late shift"));
+    assert!(session.expires_at.is_some());
+    // Pages and the API.
+    let page = server.bare(Method::GET, "/").header("cookie", &cookie).send().await.unwrap();
+    assert_eq!(page.text().await.unwrap(), "a page");
+    let path = format!("/runs/{run}/control");
+    let paused = server.from_page(Method::POST, &path, &cookie).json(&pause()).send().await.unwrap();
+    assert_eq!(paused.status(), StatusCode::OK);
+    let events = server.get(&format!("/runs/{run}/events")).send().await.unwrap().text().await.unwrap();
+    assert!(events.contains("late shift"), "{events}");
+    // No more than the token may.
+    let tokens = server.from_page(Method::GET, "/tokens", &cookie).send().await.unwrap();
+    assert_eq!(refused(tokens).await, refusal(403, "access.role_needed"));
+    server.stop().await;
+    let secret = cookie.split_once('=').unwrap().1.to_owned();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap_or_default();
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "the secret is kept");
+    }
+}
+
+#[tokio::test]
+async fn the_operators_token_of_the_configuration_signs_in_and_another_one_ends_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(&folder).await;
+    let server = TestServer::on(store.clone(), Wish::default()).await;
+    let cookie = server.sign_in(OPERATOR).await;
+    assert_eq!(server.session(&cookie).await.role, Some(Role::Admin));
+    let address = server.addr();
+    server.stop().await;
+    // The same port, so that the browser sends the same cookie.
+    let again = TestServer::with_token(store.clone(), address, OPERATOR).await;
+    assert_eq!(again.session(&cookie).await.role, Some(Role::Admin), "a session outlives its server");
+    again.stop().await;
+    let other = TestServer::with_token(store, address, "another-token").await;
+    assert_eq!(other.session(&cookie).await.by, SignedInBy::Nothing);
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_ends_by_signing_out_by_its_time_and_with_its_token() {
+    let clock = Arc::new(Shifted(AtomicU64::new(0)));
+    let wish = Wish { reads_need_token: true, clock: clock.clone(), ..Wish::default() };
+    let (server, _folder) = TestServer::start(wish).await;
+    let gone = refusal(401, "auth.session_ended");
+    let read = async |cookie: &str| server.from_page(Method::GET, "/campaigns", cookie).send().await.unwrap();
+
+    let out = server.sign_in(OPERATOR).await;
+    assert_eq!(read(&out).await.status(), StatusCode::OK);
+    let answer = server.from_page(Method::DELETE, "/session", &out).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+    assert!(answer.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+    let answer = read(&out).await;
+    assert!(!answer.headers().contains_key("www-authenticate"), "a browser would ask for a password");
+    assert_eq!(refused(answer).await, gone);
+    // A browser whose session is over can sign in again.
+    let answer =
+        server.from_page(Method::POST, "/session", &out).json(&json!({ "token": OPERATOR })).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+
+    let made = server.made_token(Role::Viewer).await;
+    let revoked = server.sign_in(&made.secret).await;
+    assert_eq!(read(&revoked).await.status(), StatusCode::OK);
+    let path = format!("/tokens/{}/revoke", made.token.id);
+    assert_eq!(server.post(&path).send().await.unwrap().status(), StatusCode::OK);
+    assert_eq!(refused(read(&revoked).await).await, gone);
+
+    let timed = server.sign_in(OPERATOR).await;
+    assert_eq!(read(&timed).await.status(), StatusCode::OK);
+    clock.0.store(12 * 3_600_000, Ordering::SeqCst);
+    assert_eq!(refused(read(&timed).await).await, gone);
+    assert_eq!(server.session(&timed).await.by, SignedInBy::Nothing);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_cookie_is_not_taken_from_pages_of_others() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let cookie = server.sign_in(OPERATOR).await;
+    let path = format!("/runs/{run}/control");
+    let call = || server.from_browser(Method::POST, &path, &cookie);
+    let here = format!("http://{}", server.addr());
+    for foreign in [
+        call().json(&pause()),
+        call().json(&pause()).header("sec-fetch-site", "cross-site").header("origin", &here),
+        call().json(&pause()).header("sec-fetch-site", "same-site"),
+        call().json(&pause()).header("origin", "http://evil.example"),
+        call().json(&pause()).header("origin", "null"),
+    ] {
+        assert_eq!(refused(foreign.send().await.unwrap()).await, refusal(403, "auth.cross_origin"));
+    }
+    let form = call().header("origin", &here).header("content-type", "text/plain").body("{\"action\":\"pause\"}");
+    assert_eq!(refused(form.send().await.unwrap()).await, refusal(403, "auth.plain_form"));
+    let page = call().json(&pause()).header("origin", &here);
+    assert_eq!(page.send().await.unwrap().status(), StatusCode::OK);
+    // A call without a body shows by a header what a form cannot.
+    let made = server.made_token(Role::Viewer).await;
+    let revoke = || server.from_page(Method::POST, &format!("/tokens/{}/revoke", made.token.id), &cookie);
+    assert_eq!(refused(revoke().send().await.unwrap()).await, refusal(403, "auth.plain_form"));
+    let shown = revoke().header("x-nightshift-request", "1").send().await.unwrap();
+    assert_eq!(shown.status(), StatusCode::OK);
+    // A token that is shown counts, whatever a browser sends along.
+    let both = call().json(&pause()).bearer_auth(OPERATOR).send().await.unwrap();
+    assert_eq!(both.status(), StatusCode::OK);
+    // Nobody else signs a browser in or out.
+    for method in [Method::POST, Method::DELETE] {
+        let foreign = server.from_browser(method, "/session", &cookie).header("sec-fetch-site", "cross-site");
+        let answer = foreign.json(&json!({ "token": OPERATOR })).send().await.unwrap();
+        assert_eq!(refused(answer).await, refusal(403, "auth.cross_origin"));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_signs_nobody_in_is_refused() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    assert_eq!(refused(server.try_sign_in("guess").await).await, refusal(401, "auth.wrong_token"));
+    assert_eq!(refused(server.try_sign_in(WORKER).await).await, refusal(403, "access.role_needed"));
+    let made = server.made_token(Role::Worker).await;
+    assert_eq!(refused(server.try_sign_in(&made.secret).await).await, refusal(403, "access.role_needed"));
+    for valid_for_ms in [0, 31 * 24 * 3_600_000_u64] {
+        let wish = json!({ "token": OPERATOR, "valid_for_ms": valid_for_ms });
+        let answer = server.bare(Method::POST, "/api/v1/session").json(&wish).send().await.unwrap();
+        assert_eq!(refused(answer).await, refusal(400, "token.invalid_lifetime"));
+    }
+    let form = server.bare(Method::POST, "/api/v1/session").header("content-type", "text/plain").body("{}");
+    assert_eq!(refused(form.send().await.unwrap()).await, refusal(415, "request.content_type"));
+    // Nobody is somebody who may read, where reading is open.
+    let nobody: SessionView = ok(server.bare(Method::GET, "/api/v1/session").send().await.unwrap()).await;
+    assert_eq!((nobody.by, nobody.role), (SignedInBy::Nothing, Some(Role::Viewer)));
+    let by_token: SessionView = ok(server.get("/session").send().await.unwrap()).await;
+    assert_eq!((by_token.by, by_token.role), (SignedInBy::Token, Some(Role::Admin)));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_holds_on_every_server_and_ends_on_every_server() {
+    on_both(async |shared: Shared| {
+        let (here, there) = (shared.server(replica()).await, shared.server(replica()).await);
+        let made = here.made_token(Role::Viewer).await;
+        let cookie = here.sign_in(&made.secret).await;
+        // Another server is another port here: the browser of one that is behind the same name sends the same secret.
+        let secret = cookie.split_once('=').unwrap().1;
+        let elsewhere = format!("nightshift_session_{}={secret}", there.addr().port());
+        assert_eq!(there.session(&elsewhere).await.by, SignedInBy::Session);
+        here.from_page(Method::DELETE, "/session", &cookie).send().await.unwrap();
+        until("the end of the session", || async {
+            (there.session(&elsewhere).await.by == SignedInBy::Nothing).then_some(())
+        })
+        .await;
+        here.stop().await;
+        there.stop().await;
+    })
+    .await;
+}

@@ -1,0 +1,196 @@
+//! Addresses that are told what happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use nightshift_protocol::api::{
+    DELIVERY_HEADER, Delivery, DeliveryStatus, Page, SIGNATURE_HEADER, Webhook, WebhookCreated, WebhookEvent,
+    WebhookMessage,
+};
+use nightshift_protocol::run::RunStatus;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+
+use crate::replicas::{Shared, on_both, replica};
+use crate::setup::{OPERATOR, TestServer, Wish, ok, refusal, refused, until};
+use crate::tokens::Shifted;
+
+/// An address that takes what it is told, or refuses it for a while.
+#[derive(Default)]
+struct Receiver {
+    heard: Mutex<Vec<(HeaderMap, Bytes)>>,
+    refusals: AtomicU64,
+}
+
+impl Receiver {
+    async fn start(refusals: u64) -> (Arc<Self>, String) {
+        let receiver = Arc::new(Self { refusals: AtomicU64::new(refusals), ..Self::default() });
+        let router = Router::new().route("/hook", post(Self::hear)).with_state(receiver.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (receiver, url)
+    }
+
+    async fn hear(State(receiver): State<Arc<Self>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+        receiver.heard.lock().await.push((headers, body));
+        let refuses = receiver.refusals.load(Ordering::SeqCst) > 0;
+        if refuses {
+            receiver.refusals.fetch_sub(1, Ordering::SeqCst);
+        }
+        if refuses { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::NO_CONTENT }
+    }
+
+    async fn messages(&self) -> Vec<WebhookMessage> {
+        self.heard.lock().await.iter().map(|(_, body)| serde_json::from_slice(body).unwrap()).collect()
+    }
+}
+
+impl TestServer {
+    async fn webhook(&self, url: &str, events: &[&str]) -> WebhookCreated {
+        let wish = json!({ "url": url, "events": events, "allow_private": true });
+        ok(self.post("/webhooks").json(&wish).send().await.unwrap()).await
+    }
+
+    async fn deliveries(&self, webhook: &Webhook) -> Vec<Delivery> {
+        self.read::<Page<Delivery>>(&format!("/webhooks/{}/deliveries", webhook.id)).await.items
+    }
+
+    /// Cancels a run: that ends its campaign.
+    async fn cancel(&self, run: &nightshift_protocol::id::RunId) {
+        let path = format!("/runs/{run}/control");
+        let answer = self.post(&path).json(&json!({ "action": "cancel" })).send().await.unwrap();
+        assert!(answer.status().is_success());
+        self.until_status(run, RunStatus::Cancelled).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_tell_an_address_once_that_a_campaign_is_over() {
+    on_both(async |shared: Shared| {
+        let (here, there) = (shared.server(replica()).await, shared.server(replica()).await);
+        let (receiver, url) = Receiver::start(0).await;
+        let made = here.webhook(&url, &["campaign_finished", "run_finished"]).await;
+        let (created, run) = here.campaign().await;
+        here.cancel(&run).await;
+        let delivery = until("the delivery", || async {
+            here.deliveries(&made.webhook)
+                .await
+                .into_iter()
+                .find(|delivery| delivery.status == DeliveryStatus::Delivered)
+        })
+        .await;
+        assert_eq!(delivery.message.event, WebhookEvent::CampaignFinished);
+        assert_eq!(
+            (&delivery.message.campaign, delivery.message.campaign_name.as_str()),
+            (&created.campaign, "a night")
+        );
+        // Another campaign, so that both servers had the time to repeat themselves.
+        let (_, second) = there.campaign().await;
+        there.cancel(&second).await;
+        until("the second delivery", || async { (receiver.messages().await.len() == 2).then_some(()) }).await;
+        let heard = receiver.heard.lock().await;
+        assert_eq!(heard.len(), 2);
+        let (headers, body) = &heard[0];
+        assert_eq!(headers[DELIVERY_HEADER].to_str().unwrap(), delivery.id.as_str());
+        let signature = headers[SIGNATURE_HEADER].to_str().unwrap();
+        assert!(signature.starts_with("t=") && signature.split_once(",v1=").unwrap().1.len() == 64, "{signature}");
+        let text = std::str::from_utf8(body).unwrap();
+        assert!(!text.contains(&made.secret) && !text.contains("spec"), "{text}");
+        drop(heard);
+        here.stop().await;
+        there.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_that_is_refused_is_tried_again_until_it_is_given_up() {
+    let clock = Arc::new(Shifted(AtomicU64::new(0)));
+    let (server, _folder) = TestServer::start(Wish { clock: clock.clone(), ..Wish::default() }).await;
+    let (receiver, url) = Receiver::start(1).await;
+    let made = server.webhook(&url, &["campaign_finished"]).await;
+    let (_, run) = server.campaign().await;
+    server.cancel(&run).await;
+    let state = async |status: DeliveryStatus, tries: u32| {
+        until("the try", || async {
+            let delivery = server.deliveries(&made.webhook).await.into_iter().next()?;
+            let done = delivery.status == status
+                && delivery.tries == tries
+                && delivery.problem.is_some() == (status != DeliveryStatus::Delivered);
+            done.then_some(delivery)
+        })
+        .await
+    };
+    let waits = state(DeliveryStatus::Pending, 1).await;
+    assert!(waits.problem.unwrap().contains("503"));
+    clock.0.fetch_add(11_000, Ordering::SeqCst);
+    state(DeliveryStatus::Delivered, 2).await;
+    let ids: Vec<String> = receiver
+        .heard
+        .lock()
+        .await
+        .iter()
+        .map(|(headers, _)| headers[DELIVERY_HEADER].to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids[0], ids[1], "a second copy can be told");
+    // One that nobody ever takes.
+    receiver.refusals.store(1_000, Ordering::SeqCst);
+    let path = format!("/deliveries/{}/repeat", waits.id);
+    let repeated: Delivery = ok(server.post(&path).send().await.unwrap()).await;
+    assert_eq!((repeated.status, repeated.tries), (DeliveryStatus::Pending, 0));
+    for tries in 1..8 {
+        state(DeliveryStatus::Pending, tries).await;
+        clock.0.fetch_add(7 * 3_600_000, Ordering::SeqCst);
+    }
+    state(DeliveryStatus::GivenUp, 8).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn addresses_of_this_machine_and_what_is_no_address_are_refused() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let create = async |wish: Value| server.post("/webhooks").json(&wish).send().await.unwrap();
+    for url in [
+        "http://127.0.0.1:1/x",
+        "http://localhost/x",
+        "http://a.localhost./x",
+        "http://[::1]/x",
+        "http://169.254.169.254/latest/meta-data",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://[::ffff:10.0.0.1]/",
+    ] {
+        let answer = create(json!({ "url": url, "events": ["new_best"] })).await;
+        assert_eq!(refused(answer).await, refusal(400, "webhook.private_address"), "{url}");
+    }
+    for wish in [
+        json!({ "url": "ftp://example.com/", "events": ["new_best"] }),
+        json!({ "url": "https://user:word@example.com/", "events": ["new_best"] }),
+        json!({ "url": "example.com", "events": ["new_best"] }),
+        json!({ "url": "https://example.com/", "events": [] }),
+        json!({ "url": "https://example.com/", "events": ["new_best"], "secret": "short" }),
+    ] {
+        assert_eq!(refused(create(wish.clone()).await).await, refusal(400, "webhook.invalid"), "{wish}");
+    }
+    let unknown = json!({ "url": "https://example.com/", "events": ["sunrise"] });
+    assert_eq!(refused(create(unknown).await).await, refusal(400, "request.invalid"));
+    let made: WebhookCreated =
+        ok(create(json!({ "url": "https://example.com/", "events": ["new_best", "new_best"] })).await).await;
+    assert!(made.secret.starts_with("nsw_") && made.webhook.events == [WebhookEvent::NewBest]);
+    let listed = server.get("/webhooks").send().await.unwrap().text().await.unwrap();
+    assert!(listed.contains("example.com") && !listed.contains(&made.secret));
+    let path = format!("/webhooks/{}", made.webhook.id);
+    let gone = server.call(Method::DELETE, &path, OPERATOR).send().await.unwrap();
+    assert_eq!(gone.status().as_u16(), 204);
+    let again = server.call(Method::DELETE, &path, OPERATOR).send().await.unwrap();
+    assert_eq!(refused(again).await, refusal(404, "webhook.not_found"));
+    server.stop().await;
+}

@@ -1,0 +1,224 @@
+//! Leaderboards, computed in one pass over the columns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nightshift_protocol::api::{AttemptFilter, AttemptRow, BestSoFar, FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::task::Target;
+use nightshift_protocol::time::TimestampMs;
+
+use super::columns::{ABSENT, Columns, Key};
+use super::labels::Label;
+use super::rows::from_ppm;
+use super::wanted::{Wanted, in_ppm};
+use crate::direct::public_id;
+use crate::failure::Failure;
+
+/// Bests of a task's history that are told.
+const MAX_HISTORY: usize = 200;
+/// Tasks by device that are told.
+const MAX_TASK_BOARDS: usize = 2_000;
+
+/// A task on a device, before the row of its best attempt is read.
+#[derive(Debug)]
+pub(crate) struct TaskFound {
+    pub(crate) task: String,
+    pub(crate) target: Target,
+    pub(crate) device: Option<String>,
+    pub(crate) runs: u64,
+    pub(crate) attempts: u64,
+    pub(crate) campaigns: u64,
+    /// Its key, and the id of its run.
+    pub(crate) best: Option<(Key, Box<str>)>,
+    pub(crate) history: Vec<BestSoFar>,
+}
+
+/// A right and timed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Timed {
+    finished_ms: i64,
+    key: Key,
+    speedup_ppm: i64,
+    is_confirmed: bool,
+}
+
+#[derive(Default)]
+struct OfTask {
+    runs: BTreeSet<i64>,
+    campaigns: BTreeSet<Label>,
+    attempts: u64,
+    timed: Vec<Timed>,
+}
+
+pub(crate) fn tasks(columns: &Columns, filter: &AttemptFilter) -> Result<Vec<TaskFound>, Failure> {
+    let wanted = Wanted::new(filter, columns);
+    let mut groups: BTreeMap<(Label, Target, Option<Label>), OfTask> = BTreeMap::new();
+    let mut home: (i64, Option<Label>) = (ABSENT, None);
+    wanted.scan(columns, |run_id, run, slot, misses| {
+        if !misses.none() {
+            return;
+        }
+        if home.0 != run_id {
+            home = (run_id, run.attempts.iter().find_map(|slot| slot.device));
+        }
+        let of_task = groups.entry((run.task, run.target, slot.device.or(home.1))).or_default();
+        of_task.attempts += 1;
+        of_task.runs.insert(run_id);
+        of_task.campaigns.insert(run.campaign);
+        if let Some(speedup_ppm) = slot.right_speedup_ppm() {
+            of_task.timed.push(Timed {
+                finished_ms: if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms },
+                key: (run_id, slot.number),
+                speedup_ppm,
+                is_confirmed: slot.is_confirmed,
+            });
+        }
+    });
+    let mut boards = Vec::with_capacity(groups.len());
+    for ((task, target, device), mut of_task) in groups {
+        // What was measured once counts only where nothing was confirmed.
+        if of_task.timed.iter().any(|timed| timed.is_confirmed) {
+            of_task.timed.retain(|timed| timed.is_confirmed);
+        }
+        of_task.timed.sort_unstable();
+        boards.push(TaskFound {
+            task: columns.names.name(task).to_owned(),
+            target,
+            device: device.map(|device| columns.names.name(device).to_owned()),
+            runs: count(of_task.runs.len()),
+            attempts: of_task.attempts,
+            campaigns: count(of_task.campaigns.len()),
+            best: best_of(columns, &of_task.timed),
+            history: history(columns, &of_task.timed)?,
+        });
+    }
+    boards.sort_by(|one, other| (&one.task, one.target, &one.device).cmp(&(&other.task, other.target, &other.device)));
+    boards.truncate(MAX_TASK_BOARDS);
+    Ok(boards)
+}
+
+/// The fastest; of equals the one that was finished first.
+fn best_of(columns: &Columns, timed: &[Timed]) -> Option<(Key, Box<str>)> {
+    let key = timed.iter().rev().max_by_key(|timed| timed.speedup_ppm)?.key;
+    Some((key, columns.runs.get(&key.0)?.id.clone()))
+}
+
+/// The attempts that were the best when they were finished.
+fn history(columns: &Columns, timed: &[Timed]) -> Result<Vec<BestSoFar>, Failure> {
+    let mut best = ABSENT;
+    let mut bests = Vec::new();
+    for one in timed {
+        if one.speedup_ppm > best {
+            best = one.speedup_ppm;
+            bests.push(one);
+        }
+    }
+    let surplus = bests.len().saturating_sub(MAX_HISTORY);
+    let told = bests.into_iter().skip(surplus).filter_map(|one| Some((one, columns.runs.get(&one.key.0)?)));
+    told.map(|(one, run)| {
+        let run: RunId = public_id(&run.id, "a run's id")?;
+        let speedup = from_ppm(one.speedup_ppm);
+        Ok(BestSoFar { at: TimestampMs(one.finished_ms), run, number: one.key.1, speedup })
+    })
+    .collect()
+}
+
+#[derive(Default)]
+struct OfModel {
+    attempts: u64,
+    finished: u64,
+    correct: u64,
+    tokens: i64,
+    cost_microusd: i64,
+    unpriced: u64,
+    /// The best speedup of each run, [`ABSENT`] where none was timed.
+    runs: BTreeMap<i64, i64>,
+}
+
+pub(crate) fn models(columns: &Columns, filter: &AttemptFilter) -> Vec<ModelBoard> {
+    let wanted = Wanted::new(filter, columns);
+    let mut groups: BTreeMap<(Label, Label), OfModel> = BTreeMap::new();
+    wanted.scan(columns, |run_id, run, slot, misses| {
+        if !misses.none() {
+            return;
+        }
+        let of_model = groups.entry((slot.model, run.strategy)).or_default();
+        of_model.attempts += 1;
+        of_model.finished += u64::from(slot.finished_ms != ABSENT);
+        of_model.correct += u64::from(slot.finished_ms != ABSENT && slot.outcome.is_correct());
+        of_model.tokens = of_model.tokens.saturating_add(slot.tokens.max(0));
+        of_model.cost_microusd = of_model.cost_microusd.saturating_add(slot.cost_microusd.max(0));
+        of_model.unpriced += u64::from(slot.cost_microusd == ABSENT);
+        let best = of_model.runs.entry(run_id).or_insert(ABSENT);
+        *best = (*best).max(slot.right_speedup_ppm().unwrap_or(ABSENT));
+    });
+    let mut boards: Vec<ModelBoard> = groups
+        .into_iter()
+        .map(|((model, strategy), of_model)| board(columns.names.name(model), columns.names.name(strategy), &of_model))
+        .collect();
+    boards.sort_by(|one, other| {
+        other
+            .attempts
+            .cmp(&one.attempts)
+            .then_with(|| (&one.model, &one.strategy).cmp(&(&other.model, &other.strategy)))
+    });
+    boards
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shares and sums for people")]
+fn board(model: &str, strategy: &str, of_model: &OfModel) -> ModelBoard {
+    let mut bests: Vec<i64> = of_model.runs.values().copied().filter(|best| *best != ABSENT).collect();
+    bests.sort_unstable();
+    let runs = of_model.runs.len();
+    let fast_p = FAST_P_THRESHOLDS.map(|threshold| {
+        let fast = bests.iter().filter(|best| **best >= in_ppm(threshold)).count();
+        fast as f64 / runs.max(1) as f64
+    });
+    ModelBoard {
+        model: model.to_owned(),
+        strategy: strategy.to_owned(),
+        runs: count(runs),
+        attempts: of_model.attempts,
+        finished: of_model.finished,
+        correct_share: (of_model.finished > 0).then(|| of_model.correct as f64 / of_model.finished as f64),
+        median_best_speedup: median(&bests),
+        fast_p: fast_p.to_vec(),
+        tokens: u64::try_from(of_model.tokens).unwrap_or(0),
+        cost_usd: from_ppm(of_model.cost_microusd),
+        unpriced_attempts: of_model.unpriced,
+    }
+}
+
+/// Of sorted numbers in millionths.
+fn median(sorted: &[i64]) -> Option<f64> {
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(from_ppm(*low), from_ppm(*high)))
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The boards, with the rows of their best attempts, which are in their order.
+pub(crate) fn with_rows(found: Vec<TaskFound>, best: Vec<AttemptRow>) -> Vec<TaskBoard> {
+    let mut best = best.into_iter().peekable();
+    found
+        .into_iter()
+        .map(|task| {
+            // One that was deleted meanwhile has no row.
+            let is_its = |row: &AttemptRow| {
+                task.best.as_ref().is_some_and(|(key, run)| row.run.as_str() == &**run && row.number == key.1)
+            };
+            TaskBoard {
+                best: best.next_if(is_its),
+                task: task.task,
+                target: task.target,
+                device: task.device,
+                runs: task.runs,
+                attempts: task.attempts,
+                campaigns: task.campaigns,
+                history: task.history,
+            }
+        })
+        .collect()
+}

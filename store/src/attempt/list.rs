@@ -1,0 +1,111 @@
+//! A page of attempts, with the exact number of all that fit and with counts by value: one pass over the columns.
+
+use std::collections::BinaryHeap;
+
+use nightshift_protocol::api::{AttemptQuery, Facet, Facets, MAX_PAGE_ROWS};
+use nightshift_protocol::attempt::{AttemptOutcome, Stage};
+
+use super::columns::{Columns, Key};
+use super::cursor::{Order, Rank};
+use super::wanted::Wanted;
+use crate::failure::Failure;
+
+/// What a pass found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The attempts of the page, in their order.
+    pub(crate) keys: Vec<Key>,
+    pub(crate) next: Option<String>,
+    pub(crate) total: u64,
+    pub(crate) facets: Option<Facets>,
+}
+
+/// Values that are counted by more than these are too many to choose from.
+const MAX_FACET_VALUES: usize = 50;
+
+pub(crate) fn find(columns: &Columns, query: &AttemptQuery) -> Result<Found, Failure> {
+    let order = Order::of(query);
+    let after = query.before.as_deref().map(|cursor| order.place(cursor)).transpose()?;
+    let limit = usize::try_from(query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_PAGE_ROWS)).unwrap_or(usize::MAX);
+    let wanted = Wanted::new(&query.filter, columns);
+    let mut counts = query.facets.then(|| Counts::new(columns));
+    let mut total = 0;
+    // The page and one more, the last of them on top.
+    let mut page: BinaryHeap<Rank> = BinaryHeap::with_capacity(limit.saturating_add(2));
+    wanted.scan(columns, |run_id, _, slot, misses| {
+        if let Some(counts) = &mut counts {
+            if !misses.stage && !misses.model {
+                counts.outcome[place(&AttemptOutcome::ALL, slot.outcome)] += 1;
+            }
+            if !misses.outcome && !misses.model {
+                counts.stage[place(&Stage::ALL, slot.stage)] += 1;
+            }
+            if !misses.outcome
+                && !misses.stage
+                && let Some(count) = usize::try_from(slot.model).ok().and_then(|model| counts.model.get_mut(model))
+            {
+                *count += 1;
+            }
+        }
+        if !misses.none() {
+            return;
+        }
+        total += 1;
+        let rank = order.rank(run_id, slot);
+        let follows = after.is_none_or(|after| rank > after);
+        if follows && (page.len() <= limit || page.peek().is_some_and(|last| rank < *last)) {
+            page.push(rank);
+            if page.len() > limit + 1 {
+                page.pop();
+            }
+        }
+    });
+    let mut ranks = page.into_sorted_vec();
+    let more = ranks.len() > limit;
+    ranks.truncate(limit);
+    let next = if more { ranks.last().map(|rank| order.cursor(*rank)) } else { None };
+    let keys = ranks.into_iter().map(|rank| order.key(rank)).collect();
+    Ok(Found { keys, next, total, facets: counts.map(|counts| counts.facets(columns)) })
+}
+
+/// Counts by the place of a value.
+struct Counts {
+    outcome: [u64; AttemptOutcome::ALL.len()],
+    stage: [u64; Stage::ALL.len()],
+    model: Vec<u64>,
+}
+
+impl Counts {
+    fn new(columns: &Columns) -> Self {
+        Self {
+            outcome: [0; AttemptOutcome::ALL.len()],
+            stage: [0; Stage::ALL.len()],
+            model: vec![0; columns.names.len()],
+        }
+    }
+
+    fn facets(&self, columns: &Columns) -> Facets {
+        let outcomes = AttemptOutcome::ALL.into_iter().map(|outcome| outcome.as_str().to_owned());
+        let stages = Stage::ALL.into_iter().map(|stage| stage.as_str().to_owned());
+        let models = (0_u32..).map(|label| columns.names.name(label).to_owned());
+        Facets {
+            outcome: by_count(outcomes.zip(self.outcome)),
+            stage: by_count(stages.zip(self.stage)),
+            model: by_count(self.model.iter().copied().zip(models).map(|(count, name)| (name, count))),
+        }
+    }
+}
+
+/// The most frequent first; those of the same number by name.
+fn by_count(values: impl Iterator<Item = (String, u64)>) -> Vec<Facet> {
+    let mut facets: Vec<Facet> =
+        values.filter(|(_, count)| *count > 0).map(|(value, count)| Facet { value, count }).collect();
+    facets.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.value.cmp(&other.value)));
+    facets.truncate(MAX_FACET_VALUES);
+    facets
+}
+
+/// Every value is one of all.
+fn place<T: PartialEq>(all: &[T], one: T) -> usize {
+    all.iter().position(|known| *known == one).unwrap_or(0)
+}

@@ -1,0 +1,196 @@
+//! Bringing the columns up to date, before they are asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use nightshift_engine::store::StoreError;
+use nightshift_protocol::attempt::{AttemptOutcome, Stage};
+
+use super::columns::{ABSENT, Columns, Run, Slot};
+use super::rows::target_of;
+use crate::connection::{Connection, Sql};
+use crate::failure::Failure;
+use crate::number::count_from_stored;
+use crate::row::Row;
+use crate::sql::any_of;
+use crate::store::SqlStore;
+use crate::value::values;
+use crate::writer::closed;
+
+/// Runs that are read at once: what their rows take in memory on the way stays small.
+const RUNS_AT_ONCE: u32 = 250;
+
+/// Where the index stands.
+const CLOCK: &str = "SELECT changed, forgotten FROM attempt_clock WHERE id = 1";
+
+/// Runs that changed after a number.
+pub(crate) const CHANGED: &str = "SELECT run_id, changed, is_gone, run, campaign, task, target, strategy FROM attempt_run \
+     WHERE changed > $1 ORDER BY changed, run_id LIMIT $2";
+
+/// The same, further on among those of one change.
+pub(crate) const CHANGED_WITH: &str = "SELECT run_id, changed, is_gone, run, campaign, task, target, strategy \
+     FROM attempt_run WHERE changed = $1 AND run_id > $3 ORDER BY run_id LIMIT $2";
+
+/// What columns hold of the attempts of some runs.
+pub(crate) const OF_RUNS: Sql = any_of!(
+    "SELECT run_id, number, stage, outcome, is_best, is_confirmed, speedup_ppm, reward_ppm, tokens, cost_microusd, model, \
+            device, created_at_ms, finished_at_ms FROM attempt WHERE run_id",
+    "$1",
+    " ORDER BY run_id, number"
+);
+
+/// The columns of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    columns: Arc<RwLock<Columns>>,
+    /// One reads what changed, the others wait for it.
+    reading: tokio::sync::Mutex<()>,
+}
+
+/// A run that changed, with what is in the database of it now.
+struct Changed {
+    run_id: i64,
+    changed: i64,
+    is_gone: bool,
+    id: String,
+    campaign: String,
+    task: String,
+    target: String,
+    strategy: String,
+}
+
+impl SqlStore {
+    /// Has the columns looked at, with everything in them that is in the database now. A look takes milliseconds over a
+    /// million attempts, so it has a thread of its own.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Columns) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.refresh_attempts().await?;
+        let columns = Arc::clone(&self.attempts.columns);
+        let looking = move || look(&columns.read().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_blocking(looking).await.map_err(|_| closed())
+    }
+
+    async fn refresh_attempts(&self) -> Result<(), StoreError> {
+        let _only_one = self.attempts.reading.lock().await;
+        let clock = read!(self, |connection| clock(connection))?;
+        let mut seen = self.attempts.read(|columns| columns.seen);
+        if seen == clock.0 {
+            return Ok(());
+        }
+        // What was deleted cannot be told any more; or the database is an older one than it was.
+        if seen < clock.1 || seen > clock.0 {
+            self.attempts.write(Columns::clear);
+            seen = 0;
+        }
+        let mut within: Option<i64> = None;
+        loop {
+            let changed = match within {
+                None => read!(self, |connection| changes(connection, CHANGED, seen, 0))?,
+                Some(run_id) => read!(self, |connection| changes(connection, CHANGED_WITH, seen, run_id))?,
+            };
+            let full = changed.len() >= usize::try_from(RUNS_AT_ONCE).unwrap_or(usize::MAX);
+            let last = changed.last().map(|last| (last.changed, last.run_id));
+            let here: Vec<i64> = changed.iter().filter(|run| !run.is_gone).map(|run| run.run_id).collect();
+            let rows = read!(self, |connection| connection.fetch_all(OF_RUNS, values![here.clone()]))?;
+            self.attempts.take(changed, &rows).map_err(|failure| self.tell(failure))?;
+            // A page may end in the middle of a change: the rest of it comes first.
+            match (last, full, within) {
+                (Some((change, run_id)), true, _) => (seen, within) = (change, Some(run_id)),
+                (_, _, Some(_)) => within = None,
+                _ => break,
+            }
+        }
+        self.attempts.write(|columns| columns.seen = clock.0.max(seen));
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn read<T>(&self, look: impl FnOnce(&Columns) -> T) -> T {
+        look(&self.columns.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Columns) -> T) -> T {
+        change(&mut self.columns.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes runs with the rows of their attempts.
+    fn take(&self, changed: Vec<Changed>, rows: &[Row]) -> Result<(), Failure> {
+        self.write(|columns| {
+            let mut slots: HashMap<i64, Vec<Slot>> = HashMap::with_capacity(changed.len());
+            for row in rows {
+                let slot = slot(row, columns)?;
+                slots.entry(row.i64(0)?).or_default().push(slot);
+            }
+            for run in changed {
+                if run.is_gone {
+                    columns.remove(run.run_id);
+                    continue;
+                }
+                let unknown = || Failure::unreadable(format!("the target of run {}", run.id), &run.target);
+                let read = Run {
+                    changed: run.changed,
+                    campaign: columns.campaigns.number(&run.campaign),
+                    task: columns.names.number(&run.task),
+                    target: target_of(&run.target).ok_or_else(unknown)?,
+                    strategy: columns.names.number(&run.strategy),
+                    attempts: slots.remove(&run.run_id).unwrap_or_default().into_boxed_slice(),
+                    id: run.id.into_boxed_str(),
+                };
+                columns.put(run.run_id, read);
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn clock(connection: &mut Connection) -> Result<(i64, i64), Failure> {
+    let row = connection.fetch_one(CLOCK, values![]).await?;
+    Ok((row.i64(0)?, row.i64(1)?))
+}
+
+async fn changes(
+    connection: &mut Connection,
+    sql: &'static str,
+    seen: i64,
+    run_id: i64,
+) -> Result<Vec<Changed>, Failure> {
+    let values = if sql == CHANGED { values![seen, RUNS_AT_ONCE] } else { values![seen, RUNS_AT_ONCE, run_id] };
+    let rows = connection.fetch_all(sql, values).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Changed {
+                run_id: row.i64(0)?,
+                changed: row.i64(1)?,
+                is_gone: row.flag(2)?,
+                id: row.text(3)?,
+                campaign: row.text(4)?,
+                task: row.text(5)?,
+                target: row.text(6)?,
+                strategy: row.text(7)?,
+            })
+        })
+        .collect()
+}
+
+fn slot(row: &Row, columns: &mut Columns) -> Result<Slot, Failure> {
+    let (stage, outcome) = (row.str(2)?, row.str(3)?);
+    let unknown = |what: &str, text: &str| Failure::unreadable(format!("the {what} of an attempt"), &text.to_owned());
+    Ok(Slot {
+        created_ms: row.i64(12)?,
+        finished_ms: row.opt_i64(13)?.unwrap_or(ABSENT),
+        speedup_ppm: row.opt_i64(6)?.unwrap_or(ABSENT),
+        reward_ppm: row.opt_i64(7)?.unwrap_or(ABSENT),
+        cost_microusd: row.opt_i64(9)?.unwrap_or(ABSENT),
+        tokens: row.i64(8)?,
+        number: count_from_stored(row.i64(1)?),
+        model: columns.names.number(row.str(10)?),
+        device: row.opt_str(11)?.map(|device| columns.names.number(device)),
+        outcome: AttemptOutcome::parse(outcome).ok_or_else(|| unknown("outcome", outcome))?,
+        stage: Stage::parse(stage).ok_or_else(|| unknown("stage", stage))?,
+        is_best: row.flag(4)?,
+        is_confirmed: row.flag(5)?,
+    })
+}

@@ -1,0 +1,188 @@
+//! A filter over the columns.
+
+use nightshift_protocol::api::AttemptFilter;
+use nightshift_protocol::attempt::{AttemptOutcome, Stage};
+
+use super::columns::{ABSENT, Columns, Run, Slot};
+use super::labels::{Label, Labels};
+
+/// Words of a filter's text that count.
+const MAX_WORDS: usize = 16;
+/// From this many characters on, a word may be a part of an id.
+const MIN_ID_CHARS: usize = 6;
+
+/// What one of a name's has to be.
+#[derive(Debug, Clone, Copy)]
+enum Choice {
+    Any,
+    One(Label),
+    /// A name that nothing has.
+    Nothing,
+}
+
+impl Choice {
+    fn of(name: Option<&str>, labels: &Labels) -> Self {
+        match name {
+            None => Self::Any,
+            Some(name) => labels.find(name).map_or(Self::Nothing, Self::One),
+        }
+    }
+
+    fn fits(self, label: Option<Label>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(one) => label == Some(one),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// A word, and the names that hold it.
+struct Word {
+    text: String,
+    names: Vec<bool>,
+    campaigns: Vec<bool>,
+}
+
+/// What of the properties that are counted by value does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Misses {
+    pub(crate) outcome: bool,
+    pub(crate) stage: bool,
+    pub(crate) model: bool,
+}
+
+impl Misses {
+    /// Whether everything fits.
+    pub(crate) fn none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// The filter, in numbers.
+pub(crate) struct Wanted {
+    campaign: Choice,
+    run: Option<String>,
+    task: Choice,
+    model: Choice,
+    strategy: Choice,
+    device: Choice,
+    outcomes: Vec<AttemptOutcome>,
+    stages: Vec<Stage>,
+    correct: Option<bool>,
+    confirmed: Option<bool>,
+    speedup: (i64, i64),
+    reward: (i64, i64),
+    words: Vec<Word>,
+}
+
+impl Wanted {
+    pub(crate) fn new(filter: &AttemptFilter, columns: &Columns) -> Self {
+        let words = filter.text.as_deref().unwrap_or_default().split_whitespace().take(MAX_WORDS);
+        Self {
+            campaign: Choice::of(filter.campaign.as_ref().map(|id| id.as_str()), &columns.campaigns),
+            run: filter.run.as_ref().map(ToString::to_string),
+            task: Choice::of(filter.task.as_deref(), &columns.names),
+            model: Choice::of(filter.model.as_deref(), &columns.names),
+            strategy: Choice::of(filter.strategy.as_deref(), &columns.names),
+            device: Choice::of(filter.device.as_deref(), &columns.names),
+            outcomes: filter.outcomes.clone(),
+            stages: filter.stages.clone(),
+            correct: filter.correct,
+            confirmed: filter.confirmed,
+            speedup: range(filter.min_speedup, filter.max_speedup),
+            reward: range(filter.min_reward, filter.max_reward),
+            words: words.map(|word| Word::new(word, columns)).collect(),
+        }
+    }
+
+    /// Looks at every attempt that fits, but for the properties that are counted by value.
+    pub(crate) fn scan<'c>(&self, columns: &'c Columns, mut each: impl FnMut(i64, &'c Run, &'c Slot, Misses)) {
+        for (run_id, run) in &columns.runs {
+            if !self.fits_run(run) {
+                continue;
+            }
+            // Words that the run has not: its attempts must have them.
+            let open: Vec<&Word> = self.words.iter().filter(|word| !word.is_in_run(run)).collect();
+            for slot in &run.attempts {
+                if self.fits(slot) && open.iter().all(|word| word.is_in(slot)) {
+                    each(*run_id, run, slot, self.misses(slot));
+                }
+            }
+        }
+    }
+
+    fn fits_run(&self, run: &Run) -> bool {
+        self.campaign.fits(Some(run.campaign))
+            && self.task.fits(Some(run.task))
+            && self.strategy.fits(Some(run.strategy))
+            && self.run.as_deref().is_none_or(|id| *run.id == *id)
+    }
+
+    fn fits(&self, slot: &Slot) -> bool {
+        self.device.fits(slot.device)
+            && self.correct.is_none_or(|correct| slot.outcome.is_correct() == correct)
+            && self.confirmed.is_none_or(|confirmed| slot.is_confirmed == confirmed)
+            && is_within(slot.speedup_ppm, self.speedup)
+            && is_within(slot.reward_ppm, self.reward)
+    }
+
+    fn misses(&self, slot: &Slot) -> Misses {
+        Misses {
+            outcome: !self.outcomes.is_empty() && !self.outcomes.contains(&slot.outcome),
+            stage: !self.stages.is_empty() && !self.stages.contains(&slot.stage),
+            model: !self.model.fits(Some(slot.model)),
+        }
+    }
+}
+
+impl Word {
+    fn new(word: &str, columns: &Columns) -> Self {
+        let text = word.to_lowercase();
+        let names = columns.names.which(|name| name.to_lowercase().contains(&text));
+        let campaigns = columns.campaigns.which(|id| is_part_of_id(&text, id));
+        Self { text, names, campaigns }
+    }
+
+    fn is_in_run(&self, run: &Run) -> bool {
+        has(&self.names, run.task)
+            || has(&self.names, run.strategy)
+            || has(&self.campaigns, run.campaign)
+            || is_part_of_id(&self.text, &run.id)
+    }
+
+    fn is_in(&self, slot: &Slot) -> bool {
+        has(&self.names, slot.model) || slot.device.is_some_and(|device| has(&self.names, device))
+    }
+}
+
+fn has(which: &[bool], label: Label) -> bool {
+    usize::try_from(label).ok().and_then(|place| which.get(place)).copied().unwrap_or(false)
+}
+
+/// Whether an id begins with the text, or its digits do, or it ends with it.
+fn is_part_of_id(text: &str, id: &str) -> bool {
+    text.len() >= MIN_ID_CHARS
+        && (id.starts_with(text)
+            || id.ends_with(text)
+            || id.split_once('_').is_some_and(|(_, digits)| digits.starts_with(text)))
+}
+
+/// What is not there is smaller than every bound.
+fn is_within(ppm: i64, (least, most): (i64, i64)) -> bool {
+    (least..=most).contains(&ppm)
+}
+
+/// In millionths. With either bound, what is not there is out.
+fn range(least: Option<f64>, most: Option<f64>) -> (i64, i64) {
+    if least.is_none() && most.is_none() {
+        return (ABSENT, i64::MAX);
+    }
+    (least.map_or(ABSENT + 1, in_ppm), most.map_or(i64::MAX, in_ppm))
+}
+
+/// In millionths, as they are stored.
+#[expect(clippy::cast_possible_truncation, reason = "a cast saturates; what is that large is no speedup")]
+pub(crate) fn in_ppm(number: f64) -> i64 {
+    ((number * 1e6).round() as i64).max(ABSENT + 1)
+}

@@ -1,0 +1,63 @@
+//! Browsers that are signed in: the hash of what the cookie holds.
+
+use nightshift_engine::store::{SessionHolder, SessionRecord};
+use nightshift_protocol::time::TimestampMs;
+
+use super::public_id;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::transaction::Transaction;
+use crate::value::values;
+
+pub(crate) async fn create(
+    transaction: &mut Transaction<'_>,
+    session: &SessionRecord,
+    limit: u32,
+) -> Result<(), Failure> {
+    let connection = &mut *transaction.connection;
+    connection.execute("DELETE FROM session WHERE expires_at_ms <= $1", values![session.created_at.0]).await?;
+    let open = connection.fetch_one("SELECT COUNT(*) FROM session", values![]).await?.i64(0)?;
+    if open >= i64::from(limit) {
+        return Err(Failure::refused(
+            "auth.too_many_sessions",
+            format!(
+                "{open} browsers are signed in, and more are not taken: sign out somewhere, or wait until one ends"
+            ),
+        ));
+    }
+    let (token, share, proof) = match &session.holder {
+        SessionHolder::Configured { proof } => (None, None, Some(proof.clone())),
+        SessionHolder::Token(token) => (Some(token.to_string()), None, None),
+        SessionHolder::Share(share) => (None, Some(share.to_string()), None),
+    };
+    let sql = "INSERT INTO session (secret_hash, token, share, proof, created_at_ms, expires_at_ms) \
+               VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+    let values = values![session.secret_hash.as_str(), token, share, proof, session.created_at.0, session.expires_at.0];
+    connection.execute(sql, values).await?;
+    Ok(())
+}
+
+/// The session of a cookie.
+pub(crate) const FIND: &str =
+    "SELECT token, share, proof, created_at_ms, expires_at_ms FROM session WHERE secret_hash = $1";
+
+pub(crate) async fn find(connection: &mut Connection, secret_hash: &str) -> Result<Option<SessionRecord>, Failure> {
+    let Some(row) = connection.fetch_optional(FIND, values![secret_hash]).await? else { return Ok(None) };
+    let holder = match (row.opt_str("token")?, row.opt_str("share")?, row.opt_text("proof")?) {
+        (Some(token), _, _) => SessionHolder::Token(public_id(token, "a token's id")?),
+        (_, Some(share), _) => SessionHolder::Share(public_id(share, "a link's id")?),
+        (_, _, Some(proof)) => SessionHolder::Configured { proof },
+        (None, None, None) => return Err(Failure::unreadable("a session", &"it stands for nothing")),
+    };
+    Ok(Some(SessionRecord {
+        secret_hash: secret_hash.to_owned(),
+        holder,
+        created_at: TimestampMs(row.i64("created_at_ms")?),
+        expires_at: TimestampMs(row.i64("expires_at_ms")?),
+    }))
+}
+
+pub(crate) async fn end(transaction: &mut Transaction<'_>, secret_hash: &str) -> Result<(), Failure> {
+    transaction.connection.execute("DELETE FROM session WHERE secret_hash = $1", values![secret_hash]).await?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What changed of runs, without what is large.
+
+use nightshift_engine::store::{RunMark, RunStamp};
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::time::TimestampMs;
+
+use super::{public_id, run};
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::json;
+use crate::number::from_stored;
+use crate::row::Row;
+use crate::sql::any_of;
+use crate::value::values;
+
+/// Runs that are not over.
+const UNFINISHED: &str = "SELECT public_id, revision, last_seq FROM run \
+     WHERE status IN ('running', 'paused', 'cancelling') ORDER BY id DESC LIMIT $1";
+/// The newest ones.
+const NEWEST: &str = "SELECT public_id, revision, last_seq FROM run ORDER BY id DESC LIMIT $1";
+
+pub(crate) async fn marks(connection: &mut Connection, runs: &[RunId]) -> Result<Vec<RunMark>, Failure> {
+    let sql = any_of!(
+        "SELECT r.public_id, c.public_id AS campaign, r.status, r.revision, r.last_seq, r.digest, r.awaits, r.failure, \
+                r.finished_at_ms \
+         FROM run r JOIN campaign c ON c.id = r.campaign_id WHERE r.public_id",
+        "$1",
+        ""
+    );
+    let ids: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    let rows = connection.fetch_all(sql, values![ids]).await?;
+    rows.iter().map(mark).collect()
+}
+
+/// A run, from a row that has what [`marks`] reads.
+pub(crate) fn mark(row: &Row) -> Result<RunMark, Failure> {
+    let id = row.str("public_id")?;
+    let unreadable = |error: &serde_json::Error| Failure::unreadable(format!("what lists show of run {id}"), error);
+    let awaits: Option<Vec<String>> =
+        row.opt_str("awaits")?.map(json::read).transpose().map_err(|error| unreadable(&error))?;
+    let failure: Option<StepFailure> =
+        row.opt_str("failure")?.map(json::read).transpose().map_err(|error| unreadable(&error))?;
+    Ok(RunMark {
+        run: public_id(id, "a run's id")?,
+        campaign: public_id(row.str("campaign")?, "a campaign's id")?,
+        status: run::status_of(row.str("status")?)?,
+        revision: from_stored(row.i64("revision")?),
+        last_seq: from_stored(row.i64("last_seq")?),
+        digest: json::read(row.str("digest")?).map_err(|error| unreadable(&error))?,
+        awaits: awaits.unwrap_or_default(),
+        failure: failure.map(|failure| failure.code),
+        finished_at: row.opt_i64("finished_at_ms")?.map(TimestampMs),
+    })
+}
+
+pub(crate) async fn stamps(connection: &mut Connection, limit: u32) -> Result<Vec<RunStamp>, Failure> {
+    let mut stamps = Vec::new();
+    for sql in [UNFINISHED, NEWEST] {
+        for row in connection.fetch_all(sql, values![limit]).await? {
+            stamps.push(RunStamp {
+                run: public_id(row.str(0)?, "a run's id")?,
+                revision: from_stored(row.i64(1)?),
+                last_seq: from_stored(row.i64(2)?),
+            });
+        }
+    }
+    Ok(stamps)
+}

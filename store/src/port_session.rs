@@ -1,0 +1,29 @@
+//! The part of the port about browsers that are signed in, one line per method.
+
+use async_trait::async_trait;
+use nightshift_engine::store::{SessionRecord, SessionStore, StoreError};
+use nightshift_protocol::access::TokenView;
+use nightshift_protocol::id::TokenId;
+
+use crate::direct::{session, token};
+use crate::store::SqlStore;
+
+#[async_trait]
+impl SessionStore for SqlStore {
+    async fn create_session(&self, session: SessionRecord, limit: u32) -> Result<(), StoreError> {
+        write!(self, |transaction, session, limit| session::create(transaction, session, *limit))
+    }
+
+    async fn find_session(&self, secret_hash: &str) -> Result<Option<SessionRecord>, StoreError> {
+        read!(self, |connection| session::find(connection, secret_hash))
+    }
+
+    async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError> {
+        let secret_hash = secret_hash.to_owned();
+        write!(self, |transaction, secret_hash| session::end(transaction, secret_hash))
+    }
+
+    async fn token_of_id(&self, id: &TokenId) -> Result<Option<TokenView>, StoreError> {
+        read!(self, |connection| token::of_id(connection, id))
+    }
+}

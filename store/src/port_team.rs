@@ -1,0 +1,116 @@
+//! The part of the port about what people leave beside campaigns, runs and attempts, one line per method.
+
+use async_trait::async_trait;
+use nightshift_engine::store::{Among, PageRequest, Placed, ShareRecord, StoreError, TeamStore};
+use nightshift_protocol::api::{Pin, Remark, SavedView, Share, Tag, Target};
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::id::{CampaignId, RemarkId, SavedViewId, ShareId};
+use nightshift_protocol::time::TimestampMs;
+
+use crate::direct::team::{self, pin, remark, share, tag, view};
+use crate::store::SqlStore;
+
+#[async_trait]
+impl TeamStore for SqlStore {
+    async fn add_remark(&self, remark: Remark) -> Result<(), StoreError> {
+        write!(self, |transaction, remark| remark::add(transaction, remark))
+    }
+
+    async fn list_remarks(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Remark>>, StoreError> {
+        read!(self, |connection| remark::list(connection, among, page))
+    }
+
+    async fn load_remark(&self, id: &RemarkId) -> Result<Remark, StoreError> {
+        read!(self, |connection| remark::load(connection, id))
+    }
+
+    async fn edit_remark(&self, id: &RemarkId, text: &str, at: TimestampMs) -> Result<(), StoreError> {
+        let (id, text) = (id.clone(), text.to_owned());
+        write!(self, |transaction, id, text, at| remark::edit(transaction, id, text, *at))
+    }
+
+    async fn delete_remark(&self, id: &RemarkId) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id| remark::delete(transaction, id))
+    }
+
+    async fn change_tags(&self, add: Vec<Tag>, remove: Vec<(Target, String)>, limit: u32) -> Result<(), StoreError> {
+        write!(self, |transaction, add, remove, limit| tag::change(transaction, add, remove, *limit))
+    }
+
+    async fn list_tags(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Tag>>, StoreError> {
+        read!(self, |connection| tag::list(connection, among, page))
+    }
+
+    async fn tag_names(&self, limit: u32) -> Result<Vec<(String, u64)>, StoreError> {
+        read!(self, |connection| tag::names(connection, limit))
+    }
+
+    async fn set_pin(&self, pin: Pin) -> Result<(), StoreError> {
+        write!(self, |transaction, pin| pin::set(transaction, pin))
+    }
+
+    async fn remove_pin(&self, target: &Target) -> Result<(), StoreError> {
+        let target = target.clone();
+        write!(self, |transaction, target| pin::remove(transaction, target))
+    }
+
+    async fn list_pins(&self, among: &Among, page: &PageRequest) -> Result<Vec<Placed<Pin>>, StoreError> {
+        read!(self, |connection| pin::list(connection, among, page))
+    }
+
+    async fn add_view(&self, view: SavedView, limit: u32) -> Result<(), StoreError> {
+        write!(self, |transaction, view, limit| view::add(transaction, view, *limit))
+    }
+
+    async fn list_views(
+        &self,
+        owner: &str,
+        of_page: Option<&str>,
+        page: &PageRequest,
+    ) -> Result<Vec<Placed<SavedView>>, StoreError> {
+        read!(self, |connection| view::list(connection, owner, of_page, page))
+    }
+
+    async fn load_view(&self, id: &SavedViewId) -> Result<SavedView, StoreError> {
+        read!(self, |connection| view::load(connection, id))
+    }
+
+    async fn edit_view(&self, view: SavedView) -> Result<(), StoreError> {
+        write!(self, |transaction, view| view::edit(transaction, view))
+    }
+
+    async fn delete_view(&self, id: &SavedViewId) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id| view::delete(transaction, id))
+    }
+
+    async fn create_share(&self, share: ShareRecord) -> Result<(), StoreError> {
+        write!(self, |transaction, share| share::create(transaction, share))
+    }
+
+    async fn list_shares(&self, page: &PageRequest) -> Result<Vec<Placed<Share>>, StoreError> {
+        read!(self, |connection| share::list(connection, page))
+    }
+
+    async fn load_share(&self, id: &ShareId) -> Result<Share, StoreError> {
+        read!(self, |connection| share::load(connection, id))
+    }
+
+    async fn find_share(&self, secret_hash: &str) -> Result<Option<Share>, StoreError> {
+        read!(self, |connection| share::find(connection, secret_hash))
+    }
+
+    async fn revoke_share(&self, id: &ShareId, at: TimestampMs) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, at| share::revoke(transaction, id, *at))
+    }
+
+    async fn names_artifact(&self, target: &Target, hash: &ArtifactHash) -> Result<bool, StoreError> {
+        read!(self, |connection| team::names_artifact(connection, target, hash))
+    }
+
+    async fn campaign_of(&self, target: &Target) -> Result<CampaignId, StoreError> {
+        read!(self, |connection| team::campaign_of(connection, target))
+    }
+}

@@ -1,0 +1,72 @@
+//! The part of the port about addresses that are told what happens, one line per method.
+
+use async_trait::async_trait;
+use nightshift_engine::store::{
+    DeliveryEnd, NewDelivery, PageRequest, Placed, RunMark, StoreError, WebhookRecord, WebhookStore,
+};
+use nightshift_protocol::api::Delivery;
+use nightshift_protocol::id::{DeliveryId, WebhookId};
+use nightshift_protocol::time::TimestampMs;
+
+use crate::direct::webhook::{self, delivery};
+use crate::store::SqlStore;
+
+#[async_trait]
+impl WebhookStore for SqlStore {
+    async fn create_webhook(&self, record: WebhookRecord, limit: u32) -> Result<(), StoreError> {
+        write!(self, |transaction, record, limit| webhook::create(transaction, record, *limit))
+    }
+
+    async fn list_webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
+        read!(self, |connection| webhook::list(connection))
+    }
+
+    async fn delete_webhook(&self, id: &WebhookId) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id| webhook::delete(transaction, id))
+    }
+
+    async fn put_deliveries(&self, deliveries: Vec<NewDelivery>, at: TimestampMs) -> Result<u64, StoreError> {
+        write!(self, |transaction, deliveries, at| delivery::put(transaction, deliveries, *at))
+    }
+
+    async fn take_deliveries(
+        &self,
+        at: TimestampMs,
+        until: TimestampMs,
+        limit: u32,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        write!(self, |transaction, at, until, limit| delivery::take(transaction, *at, *until, *limit))
+    }
+
+    async fn end_delivery(&self, id: &DeliveryId, tries: u32, end: DeliveryEnd) -> Result<(), StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, tries, end| delivery::end(transaction, id, *tries, end))
+    }
+
+    async fn list_deliveries(
+        &self,
+        webhook: &WebhookId,
+        page: &PageRequest,
+    ) -> Result<Vec<Placed<Delivery>>, StoreError> {
+        read!(self, |connection| delivery::list(connection, webhook, page))
+    }
+
+    async fn repeat_delivery(&self, id: &DeliveryId, at: TimestampMs) -> Result<Delivery, StoreError> {
+        let id = id.clone();
+        write!(self, |transaction, id, at| delivery::repeat(transaction, id, *at))
+    }
+
+    async fn forget_deliveries(&self, before: TimestampMs) -> Result<u64, StoreError> {
+        write!(self, |transaction, before| delivery::forget(transaction, *before))
+    }
+
+    async fn runs_to_tell(
+        &self,
+        ended_after: TimestampMs,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Placed<RunMark>>, StoreError> {
+        read!(self, |connection| webhook::runs_to_tell(connection, ended_after, after, limit))
+    }
+}

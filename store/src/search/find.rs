@@ -1,0 +1,85 @@
+//! Finding texts: the newest first, page by page.
+
+use nightshift_protocol::api::{MAX_PAGE_ROWS, SearchHit, SearchKind, SearchPage, SearchQuery};
+use nightshift_protocol::time::TimestampMs;
+
+use super::document::kind_of;
+use super::excerpt::excerpt;
+use super::words::{Term, for_fts5, for_tsquery, terms};
+use crate::connection::{Backend, Connection, Sql};
+use crate::direct::{campaign, public_id, run};
+use crate::failure::Failure;
+use crate::number::count_from_stored;
+use crate::row::Row;
+use crate::value::values;
+
+/// Texts with the words `$1`, older than `$2`, of the kinds `$3`, of the run `$4` and the campaign `$5` unless these are 0.
+pub(crate) const FIND: Sql = Sql {
+    sqlite: "SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
+             FROM search_text t JOIN search_document s ON s.id = t.rowid JOIN run r ON r.id = s.run_id \
+             JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
+             WHERE search_text MATCH $1 AND t.rowid < $2 AND s.kind IN (SELECT value FROM json_each($3)) \
+               AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) ORDER BY t.rowid DESC LIMIT $6",
+    postgres: "SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
+               FROM search_document s JOIN run r ON r.id = s.run_id \
+               JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
+               WHERE to_tsvector('simple', regexp_replace(s.body, '[^a-zA-Z0-9\\u0080-\\uffff]+', ' ', 'g')) \
+                     @@ to_tsquery('simple', $1) \
+                 AND s.id < $2 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4) \
+                 AND ($5 = 0 OR r.campaign_id = $5) ORDER BY s.id DESC LIMIT $6",
+};
+
+pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Result<SearchPage, Failure> {
+    let terms = terms(&query.text);
+    if terms.is_empty() {
+        return Ok(SearchPage { items: Vec::new(), next: None });
+    }
+    let before = match query.before.as_deref() {
+        None => i64::MAX,
+        Some(cursor) => cursor.parse().map_err(|_| {
+            Failure::refused("request.invalid_query", "`before`: it must be the `next` of the page before")
+        })?,
+    };
+    let run_id = match &query.run {
+        None => 0,
+        Some(id) => run::key_of(connection, id.as_str()).await?,
+    };
+    let campaign_id = match &query.campaign {
+        None => 0,
+        Some(id) => campaign::key_of(connection, id.as_str()).await?,
+    };
+    let kinds = if query.kinds.is_empty() { &SearchKind::ALL[..] } else { &query.kinds };
+    let kinds: Vec<String> = kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
+    let words = match connection.backend() {
+        Backend::Sqlite => for_fts5(&terms),
+        Backend::Postgres => for_tsquery(&terms),
+    };
+    let limit = query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_PAGE_ROWS);
+    let values = values![words, before, kinds, run_id, campaign_id, limit + 1];
+    let rows = connection.fetch_all(FIND, values).await?;
+    let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut next = None;
+    if rows.len() > wanted
+        && let Some(last) = wanted.checked_sub(1).and_then(|place| rows.get(place))
+    {
+        next = Some(last.i64("id")?.to_string());
+    }
+    let items = rows.iter().take(wanted).map(|row| hit(row, &terms)).collect::<Result<Vec<_>, _>>()?;
+    Ok(SearchPage { items, next })
+}
+
+fn hit(row: &Row, terms: &[Term]) -> Result<SearchHit, Failure> {
+    let attempt = count_from_stored(row.i64("attempt")?);
+    let found = excerpt(row.str("body")?, terms);
+    Ok(SearchHit {
+        kind: kind_of(row.str("kind")?)?,
+        run: public_id(row.str("run")?, "a run's id")?,
+        campaign: public_id(row.str("campaign")?, "a campaign's id")?,
+        task: row.text("task")?,
+        attempt: (attempt > 0).then_some(attempt),
+        at: TimestampMs(row.i64("at_ms")?),
+        line: found.line,
+        excerpt: found.text,
+        matches: found.matches,
+    })
+}
