@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use nightshift_protocol::error::ApiErrorBody;
-use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue};
 use reqwest::{Method, Request, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -45,7 +45,9 @@ pub struct Client {
     base: Url,
     authorization: Option<HeaderValue>,
     trace: Option<HeaderValue>,
+    /// What somebody on whose behalf it calls sent as cookies, and as the host that they asked: a cookie is named after it.
     cookie: Option<HeaderValue>,
+    host: Option<HeaderValue>,
 }
 
 impl Client {
@@ -59,7 +61,7 @@ impl Client {
             address: base_url.to_owned(),
             reason: "it is empty".to_owned(),
         })?;
-        Ok(Self { http, addresses: Arc::new(addresses), base, authorization, trace: None, cookie: None })
+        Ok(Self { http, addresses: Arc::new(addresses), base, authorization, trace: None, cookie: None, host: None })
     }
 
     /// The address of the server or replica that is spoken to, without the path of the API.
@@ -75,11 +77,16 @@ impl Client {
         Self { trace, ..self.clone() }
     }
 
-    /// The same client, calling with the rights of somebody else: with the `Authorization` and `Cookie` headers that they
-    /// sent, and with no token of its own.
+    /// The same client, calling with the rights of somebody else: with the `Authorization`, `Cookie` and `Host` headers that
+    /// they sent, and with no token of its own.
     #[must_use]
-    pub fn on_behalf_of(&self, authorization: Option<HeaderValue>, cookie: Option<HeaderValue>) -> Self {
-        Self { authorization, cookie, ..self.clone() }
+    pub fn on_behalf_of(
+        &self,
+        authorization: Option<HeaderValue>,
+        cookie: Option<HeaderValue>,
+        host: Option<HeaderValue>,
+    ) -> Self {
+        Self { authorization, cookie, host, ..self.clone() }
     }
 
     /// The address of an endpoint: path segments are escaped, absent query values are left out.
@@ -106,6 +113,9 @@ impl Client {
         }
         if let Some(value) = &self.cookie {
             request = request.header(COOKIE, value.clone());
+        }
+        if let Some(value) = &self.host {
+            request = request.header(HOST, value.clone());
         }
         if let Some(value) = &self.trace {
             request = request.header(TRACE_HEADER, value.clone());

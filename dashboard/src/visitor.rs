@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
-use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderMap, HeaderName};
+use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use nightshift_client::Client;
@@ -37,7 +37,11 @@ impl FromRequestParts<Client> for Visitor {
         let headers = &parts.headers;
         let cookies = text(headers, &COOKIE);
         Ok(Self {
-            client: client.on_behalf_of(headers.get(AUTHORIZATION).cloned(), headers.get(COOKIE).cloned()),
+            client: client.on_behalf_of(
+                headers.get(AUTHORIZATION).cloned(),
+                headers.get(COOKIE).cloned(),
+                headers.get(HOST).cloned(),
+            ),
             theme: Theme::from_cookies(cookies),
             address: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
             has_session: cookies.split(';').any(|cookie| cookie.trim_start().starts_with(SESSION_COOKIE)),

@@ -183,7 +183,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     Router::new()
         .nest(PREFIX, api)
         .merge(Router::new().route("/metrics", get(metrics::show)).route_layer(reads.clone()).with_state(app.clone()))
-        .merge(extra.layer(reads))
+        // Pages call the API with the rights of whoever looks at them: they show nothing that these do not give.
+        .merge(extra)
         .layer(from_fn_with_state(app.clone(), observe_request))
         .layer(from_fn_with_state(listens, access::known_host))
         .layer(from_fn(access::safe_headers))

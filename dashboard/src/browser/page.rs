@@ -27,6 +27,16 @@ pub(crate) fn go(address: &str) {
     let _ = window().location().assign(address);
 }
 
+/// What stands behind `#` in the address, and takes it away: it shall not stay in the history.
+pub(crate) fn take_fragment() -> Option<String> {
+    let hash = window().location().hash().ok()?;
+    let fragment = hash.strip_prefix('#').filter(|fragment| !fragment.is_empty())?.to_owned();
+    let address = window().location().pathname().ok()? + &window().location().search().ok()?;
+    let history = window().history().ok()?;
+    history.replace_state_with_url(&wasm_bindgen::JsValue::NULL, "", Some(&address)).ok()?;
+    Some(fragment)
+}
+
 /// Asks for the page to be read again soon: something was done that changes it.
 pub(crate) fn ask_refresh() {
     if let Ok(event) = CustomEvent::new(REFRESH) {

@@ -9,6 +9,9 @@ use crate::browser::page;
 /// Where sessions begin and end.
 const SESSION: &str = "/api/v1/session";
 
+/// How the secrets of links begin.
+const LINK_PREFIX: &str = "nsh_";
+
 /// Where signing in stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
@@ -25,8 +28,7 @@ pub(crate) fn SignIn(
 ) -> impl IntoView {
     let phase = RwSignal::new(Phase::Idle);
     let token = RwSignal::new(String::new());
-    let submit = move |event: leptos::ev::SubmitEvent| {
-        event.prevent_default();
+    let sign_in = move || {
         if phase.get_untracked() == Phase::Busy {
             return;
         }
@@ -38,6 +40,18 @@ pub(crate) fn SignIn(
                 Err(refusal) => phase.set(Phase::Failed(refusal)),
             }
         });
+    };
+    let by_link = sign_in.clone();
+    // A link that somebody shared carries its secret behind `#`, which browsers keep to themselves.
+    Effect::new(move |_| {
+        if let Some(secret) = page::take_fragment().filter(|secret| secret.starts_with(LINK_PREFIX)) {
+            token.set(secret);
+            by_link();
+        }
+    });
+    let submit = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        sign_in();
     };
     let is_busy = move || phase.with(|phase| *phase == Phase::Busy);
     let said = move || match phase.get() {

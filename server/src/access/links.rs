@@ -18,15 +18,12 @@ use crate::error::ApiFailure;
 const SHARE_PREFIX: &str = "nsh_";
 
 /// Routes about the one thing whose id is in their path.
-const ABOUT_ONE: [&str; 9] = [
+const ABOUT_ONE: [&str; 6] = [
     "/api/v1/campaigns/{id}",
     "/api/v1/runs/{id}",
     "/api/v1/runs/{id}/steps",
     "/api/v1/runs/{id}/scores",
     "/api/v1/runs/{id}/events",
-    "/campaigns/{id}",
-    "/runs/{id}",
-    "/runs/{id}/attempts/{number}",
     "/api/v1/artifacts/{hash}",
 ];
 /// Routes of lists, with the parameters one of which has to say what they are about.
@@ -36,8 +33,6 @@ const LISTS: [(&str, &[&str]); 4] = [
     ("/api/v1/attempts", &["campaign", "run"]),
     ("/api/v1/attempts/points", &["campaign", "run"]),
 ];
-/// What pages are made of.
-const PARTS_OF_PAGES: [&str; 3] = ["/pkg/{name}", "/style.css", "/favicon.ico"];
 /// Digits of an id.
 const ID_DIGITS: usize = 32;
 
@@ -91,9 +86,6 @@ pub(super) async fn examine(
     uri: &Uri,
 ) -> Result<(), ApiFailure> {
     let is_reading = matches!(*method, Method::GET | Method::HEAD);
-    if is_reading && PARTS_OF_PAGES.contains(&route) {
-        return Ok(());
-    }
     // What is written otherwise in a path is read by its handler and not here.
     let is_plain = !uri.path().contains('%');
     if is_reading && is_plain && is_listed(route, uri) {
