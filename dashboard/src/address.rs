@@ -31,7 +31,6 @@ impl Address {
     }
 
     /// All pairs, in their order.
-    #[expect(dead_code, reason = "the list of attempts waits for its call of the API")]
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

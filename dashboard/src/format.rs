@@ -13,19 +13,6 @@ pub(crate) fn speedup(interval: Interval) -> String {
     format!("{:.2}× ({:.2} to {:.2})", interval.estimate, interval.low, interval.high)
 }
 
-/// A duration in the unit that fits.
-pub(crate) fn nanoseconds(ns: f64) -> String {
-    if ns >= 1e9 {
-        format!("{:.2} s", ns / 1e9)
-    } else if ns >= 1e6 {
-        format!("{:.2} ms", ns / 1e6)
-    } else if ns >= 1e3 {
-        format!("{:.1} µs", ns / 1e3)
-    } else {
-        format!("{ns:.0} ns")
-    }
-}
-
 /// `3 d 4 h`, `2 h 05 min`, `3 min 20 s`, `4.2 s`, `310 ms`: two units at most.
 pub(crate) fn milliseconds(ms: u64) -> String {
     let seconds = ms / 1_000;
@@ -84,6 +71,12 @@ pub(crate) fn money(microusd: u64) -> String {
     }
 }
 
+/// US dollars, as they come from sums of prices.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped to what fits")]
+pub(crate) fn dollars(usd: f64) -> String {
+    if usd.is_finite() { money((usd.clamp(0.0, 1e12) * 1e6).round() as u64) } else { "not known".to_owned() }
+}
+
 /// `2026-11-21 06:30:00 UTC`.
 pub(crate) fn moment(at: TimestampMs) -> String {
     written(at, "%Y-%m-%d %H:%M:%S UTC")
@@ -133,10 +126,6 @@ mod tests {
 
     #[test]
     fn durations_have_the_unit_that_fits() {
-        assert_eq!(nanoseconds(950.0), "950 ns");
-        assert_eq!(nanoseconds(12_345.0), "12.3 µs");
-        assert_eq!(nanoseconds(6_789_000.0), "6.79 ms");
-        assert_eq!(nanoseconds(2.5e9), "2.50 s");
         let shown = [310, 4_250, 200_000, 7_500_000, 273_600_000].map(milliseconds);
         assert_eq!(shown, ["310 ms", "4.2 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"]);
     }

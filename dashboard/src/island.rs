@@ -13,7 +13,6 @@ pub(crate) use actions::Actions;
 #[cfg(feature = "ssr")]
 pub(crate) use link_state::LinkState;
 #[cfg(feature = "ssr")]
-#[expect(unused_imports, reason = "the list of attempts waits for its call of the API")]
 pub(crate) use point_cloud::PointCloud;
 #[cfg(feature = "ssr")]
 pub(crate) use sign_in::{SignIn, SignOut};

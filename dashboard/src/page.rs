@@ -1,14 +1,18 @@
 //! One file per page: protocol types in, HTML out.
 
 pub(crate) mod attempt;
+pub(crate) mod attempts;
 pub(crate) mod campaign;
 pub(crate) mod campaigns;
 pub(crate) mod compare;
 pub(crate) mod failure;
 pub(crate) mod health;
+pub(crate) mod models;
 pub(crate) mod parts;
 pub(crate) mod run;
 #[cfg(test)]
 pub(crate) mod sample;
+pub(crate) mod search;
 pub(crate) mod sign_in;
+pub(crate) mod tasks;
 pub(crate) mod workers;

@@ -12,7 +12,9 @@ use nightshift_client::Client;
 
 use crate::assets::{self, ASSETS};
 use crate::page::failure::PageError;
-use crate::page::{attempt, campaign, campaigns, compare, health, run, sign_in, workers};
+use crate::page::{
+    attempt, attempts, campaign, campaigns, compare, health, models, run, search, sign_in, tasks, workers,
+};
 use crate::theme::{COOKIE, Theme};
 use crate::visitor::Visitor;
 
@@ -30,6 +32,10 @@ pub fn router(client: Client) -> Router {
         .route("/runs/{id}/attempts/{number}/report.html", get(attempt::show_report))
         .route("/runs/{id}/attempts/{number}/trace.json", get(attempt::show_trace))
         .route("/compare", get(compare::show))
+        .route("/attempts", get(attempts::show))
+        .route("/tasks", get(tasks::show))
+        .route("/models", get(models::show))
+        .route("/search", get(search::show))
         .route("/workers", get(workers::show))
         .route("/health", get(health::show))
         .route("/sign-in", get(show_sign_in))

@@ -27,6 +27,11 @@ enum Kind {
 }
 
 impl Column {
+    /// A column that rows cannot be sorted by.
+    pub(crate) const fn plain(label: &'static str) -> Self {
+        Self { key: "", label, kind: Kind::Text }
+    }
+
     /// A column of texts.
     pub(crate) const fn text(key: &'static str, label: &'static str) -> Self {
         Self { key, label, kind: Kind::Text }
@@ -81,6 +86,9 @@ pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> i
     let cells = columns
         .iter()
         .map(|column| {
+            if column.key.is_empty() {
+                return view! { <th scope="col">{column.label}</th> }.into_any();
+            }
             let is_current = sorting.key == column.key;
             let descending = if is_current { !sorting.descending } else { column.begins_descending() };
             let order = if descending { "desc" } else { "asc" };
@@ -96,6 +104,7 @@ pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> i
                     <a href=href>{column.label}{sign}</a>
                 </th>
             }
+            .into_any()
         })
         .collect::<Vec<_>>();
     view! { <thead><tr>{cells}</tr></thead> }

@@ -1,5 +1,7 @@
 //! Bars with a name each.
 
+use std::fmt::Write as _;
+
 use super::frame::{Caption, Chart, Table, WIDTH, figure, nothing, rect, shortened};
 use super::number::{Unit, float, show};
 use super::scale::{Scale, Spread};
@@ -56,7 +58,7 @@ pub(crate) fn bars(caption: &Caption, unit: Unit, bars: &[Bar]) -> Chart {
     }
     let mut caption = caption.clone();
     if bars.len() > shown.len() {
-        caption.description.push_str(&format!(" {} more are not drawn.", bars.len() - shown.len()));
+        let _ = write!(caption.description, " {} more are not drawn.", bars.len() - shown.len());
     }
     let rows = bars.iter().map(|bar| vec![bar.name.clone(), show(bar.value, unit), bar.note.clone()]);
     let table = Table::of(&["Name", "Value", ""], bars.len(), rows);

@@ -1,5 +1,7 @@
 //! The `fast_p` curve: the share of tasks with a right program that is more than p times as fast as its baseline.
 
+use std::fmt::Write as _;
+
 use super::frame::{Axis, Caption, Chart};
 use super::line::{Series, lines};
 use super::number::{Unit, float};
@@ -25,7 +27,7 @@ pub(crate) fn fast_p(caption: &Caption, speedups: &[Option<f64>]) -> Chart {
     let at_one = share_above(speedups, 1.0);
     let mut caption = caption.clone();
     if let Some(share) = at_one {
-        caption.description.push_str(&format!(" fast₁ is {:.0} %, of {} tasks.", share * 100.0, speedups.len()));
+        let _ = write!(caption.description, " fast₁ is {:.0} %, of {} tasks.", share * 100.0, speedups.len());
     }
     let series = Series { name: "share of the tasks".to_owned(), class: "series-1", points, steps: true };
     let x = Axis::linear("p: times as fast as the baseline", Unit::Times);

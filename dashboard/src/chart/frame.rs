@@ -138,7 +138,7 @@ pub(super) fn figure(
                                     .at("width", 10.0)
                                     .at("height", 10.0)
                                     .at("rx", 2.0)
-                                    .empty()
+                                    .empty();
                             });
                         out.text(words);
                     });

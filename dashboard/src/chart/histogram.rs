@@ -1,5 +1,7 @@
 //! How numbers are distributed: groups over each other, each as shares of its own.
 
+use std::fmt::Write as _;
+
 use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing, rect, slot};
 use super::number::{Unit, box_of, float, show};
 use super::scale::Scale;
@@ -71,9 +73,8 @@ pub(crate) fn histogram(caption: &Caption, x: &Axis, groups: &[Group]) -> Chart 
     let mut caption = caption.clone();
     if beyond > 0 {
         let limit = show(scale.high(), x.unit);
-        caption
-            .description
-            .push_str(&format!(" {beyond} of {} lie beyond {limit} and are in the last box.", values.len()));
+        let _ =
+            write!(caption.description, " {beyond} of {} lie beyond {limit} and are in the last box.", values.len());
     }
     figure(&caption, (WIDTH, HEIGHT), &out, &legend, Some(&table(x, groups)))
 }

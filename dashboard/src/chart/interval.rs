@@ -1,5 +1,7 @@
 //! Estimates with their intervals, one beside the other.
 
+use std::fmt::Write as _;
+
 use super::frame::{
     Area, Axis, Caption, Chart, HEIGHT, Table, WIDTH, figure, line, nothing, shortened, slot, stride, vertical,
 };
@@ -66,7 +68,10 @@ pub(crate) fn intervals(
         };
         let class = format!("interval {}", mark.class);
         match &mark.href {
-            Some(href) => out.tag("a").with("href", href).with("class", &class).around(draw),
+            Some(href) => {
+                let link = out.tag("a").with("href", href).with("aria-label", &mark.words);
+                link.with("class", &class).around(draw);
+            }
             None => out.tag("g").with("class", &class).around(draw),
         }
         if index % named == 0 {
@@ -76,7 +81,7 @@ pub(crate) fn intervals(
     }
     let mut caption = caption.clone();
     if left_out > 0 {
-        caption.description.push_str(&format!(" The first {left_out} are not drawn."));
+        let _ = write!(caption.description, " The first {left_out} are not drawn.");
     }
     figure(&caption, (WIDTH, HEIGHT), &out, &[], Some(&table(y.unit, marks)))
 }
@@ -88,20 +93,16 @@ fn drawn(out: &mut Markup, mark: &IntervalMark, x: f64, width: f64, scale: &Scal
     // A wide transparent box is easier to point at than a thin line.
     let hit = out.tag("rect").with("class", "hit").at("x", x - width / 2.0).at("y", area.top);
     hit.at("width", width).at("height", area.bottom - area.top).empty();
-    match placed {
-        Some((low, estimate, high)) => {
-            let cap = (width * 0.3).min(5.0);
-            line(out, "", (x, low), (x, high));
-            line(out, "", (x - cap, low), (x + cap, low));
-            line(out, "", (x - cap, high), (x + cap, high));
-            out.tag("circle").at("cx", x).at("cy", estimate).at("r", (width * 0.4).clamp(1.5, 4.0)).empty();
-        }
-        None => {
-            let (arm, y) = ((width * 0.3).clamp(1.5, 4.0), area.bottom - 7.0);
-            line(out, "", (x - arm, y - arm), (x + arm, y + arm));
-            line(out, "", (x - arm, y + arm), (x + arm, y - arm));
-        }
-    }
+    let Some((low, estimate, high)) = placed else {
+        let (arm, y) = ((width * 0.3).clamp(1.5, 4.0), area.bottom - 7.0);
+        line(out, "", (x - arm, y - arm), (x + arm, y + arm));
+        return line(out, "", (x - arm, y + arm), (x + arm, y - arm));
+    };
+    let cap = (width * 0.3).min(5.0);
+    line(out, "", (x, low), (x, high));
+    line(out, "", (x - cap, low), (x + cap, low));
+    line(out, "", (x - cap, high), (x + cap, high));
+    out.tag("circle").at("cx", x).at("cy", estimate).at("r", (width * 0.4).clamp(1.5, 4.0)).empty();
 }
 
 fn table(unit: Unit, marks: &[IntervalMark]) -> Table {

@@ -1,5 +1,7 @@
 //! Lines and steps: how something went on.
 
+use std::fmt::Write as _;
+
 use super::MAX_MARKS;
 use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing};
 use super::number::{box_of, show};
@@ -82,9 +84,9 @@ fn path(placed: &[(f64, f64)], steps: bool) -> Option<String> {
     let mut data = format!("M{} {}", coordinate(*first_x), coordinate(*first_y));
     for (x, y) in rest {
         if steps {
-            data.push_str(&format!("H{}V{}", coordinate(*x), coordinate(*y)));
+            let _ = write!(data, "H{}V{}", coordinate(*x), coordinate(*y));
         } else {
-            data.push_str(&format!("L{} {}", coordinate(*x), coordinate(*y)));
+            let _ = write!(data, "L{} {}", coordinate(*x), coordinate(*y));
         }
     }
     Some(data)

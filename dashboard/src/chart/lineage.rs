@@ -1,6 +1,7 @@
 //! Which attempt came from which: a tree that grows to the right, with the way to the best one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use super::frame::{Caption, Chart, Entry, figure, line, nothing};
 use super::number::float;
@@ -64,7 +65,7 @@ pub(crate) fn lineage(
     let mut caption = caption.clone();
     if shown.len() < nodes.len() {
         let hidden = nodes.len() - shown.len();
-        caption.description.push_str(&format!(" {hidden} older attempts are not drawn."));
+        let _ = write!(caption.description, " {hidden} older attempts are not drawn.");
     }
     let widest = places.values().map(|(column, _)| *column).max().unwrap_or(0);
     let deepest = places.values().map(|(_, row)| *row).max().unwrap_or(0);
@@ -141,7 +142,7 @@ fn branch(out: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
 }
 
 fn mark(out: &mut Markup, node: &Node, (x, y): (f64, f64), is_best: bool) {
-    out.tag("a").with("href", &node.href).with("class", "node").around(|out| {
+    out.tag("a").with("href", &node.href).with("aria-label", &node.words).with("class", "node").around(|out| {
         out.tag("title").text(&node.words);
         if is_best {
             out.tag("circle").with("class", "halo").at("cx", x).at("cy", y).at("r", 16.0).empty();
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_long_run_keeps_the_way_to_its_best() {
-        let nodes: Vec<Node> = (1..=10_000).map(|n| node(n, (n > 1).then(|| n / 2).filter(|p| *p > 0))).collect();
+        let nodes: Vec<Node> = (1..=10_000).map(|n| node(n, (n > 1).then_some(n / 2).filter(|p| *p > 0))).collect();
         let chart = lineage(&Caption::new("Lineage", ""), &nodes, Some(777), &[]);
         assert!(chart.as_str().contains(">777<") && chart.as_str().contains("9700 older attempts"));
         assert_drawable(&chart);

@@ -1,6 +1,7 @@
 //! Dots: every attempt, by what became of it.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use super::MAX_MARKS;
 use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing};
@@ -67,7 +68,7 @@ pub(crate) fn scatter(
     }
     let mut caption = caption.clone();
     if marks < total {
-        caption.description.push_str(&format!(" {marks} dots stand for {total} points."));
+        let _ = write!(caption.description, " {marks} dots stand for {total} points.");
     }
     let legend: Vec<Entry> =
         kinds.iter().map(|kind| (kind.class, format!("{} ({})", kind.name, kind.points.len()))).collect();

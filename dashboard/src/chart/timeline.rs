@@ -1,6 +1,8 @@
 //! A profile's timeline: rows for calls, interfaces, streams and copies, idle gaps of the device, and a window that an
 //! address can name.
 
+use std::fmt::Write as _;
+
 use super::MAX_MARKS;
 use super::frame::{Caption, Chart, Entry, Table, WIDTH, figure, line, nothing, rect, shortened};
 use super::number::{Unit, float, float_u64, show};
@@ -29,6 +31,7 @@ const MIN_GAP: f64 = 3.0;
 
 /// The part of a trace that is looked at, in microseconds from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "units stand last in names")]
 pub(crate) struct Zoom {
     /// Where it begins.
     pub(crate) from_us: f64,
@@ -112,10 +115,10 @@ pub(crate) fn timeline(caption: &Caption, trace: &Trace, zoom: Zoom, href: &dyn 
     out.tag("text").at("x", LEFT).at("y", height - 6.0).with("class", "label").text(&words);
     let mut caption = caption.clone();
     if trace.left_out > 0 {
-        caption.description.push_str(&format!(" {} events are not in the trace.", trace.left_out));
+        let _ = write!(caption.description, " {} events are not in the trace.", trace.left_out);
     }
     if rows.len() > shown.len() {
-        caption.description.push_str(&format!(" {} more rows are not drawn.", rows.len() - shown.len()));
+        let _ = write!(caption.description, " {} more rows are not drawn.", rows.len() - shown.len());
     }
     let kinds = [
         (RowKind::Calls, "calls of the program"),
@@ -152,8 +155,8 @@ fn overview(out: &mut Markup, trace: &Trace, zoom: Zoom, href: &dyn Fn(Zoom) -> 
         let edge = |number: usize| zoom.end_us * float(number) / float(SECTIONS);
         let part = Zoom::of(zoom.end_us, Some(edge(section)), Some(edge(section + 1)));
         let (Some(from), Some(to)) = (whole.place(part.from_us), whole.place(part.to_us)) else { continue };
-        out.tag("a").with("href", &href(part)).around(|out| {
-            let words = format!("look at {} to {}", micros(part.from_us), micros(part.to_us));
+        let words = format!("look at {} to {}", micros(part.from_us), micros(part.to_us));
+        out.tag("a").with("href", &href(part)).with("aria-label", &words).around(|out| {
             rect(out, "hit", (from, 4.0), (to - from, 20.0), Some(&words));
         });
     }

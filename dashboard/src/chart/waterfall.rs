@@ -1,5 +1,7 @@
 //! Who did what when: one lane for each worker, bars for what it carried out.
 
+use std::fmt::Write as _;
+
 use super::MAX_MARKS;
 use super::frame::{Caption, Chart, Entry, Table, WIDTH, figure, line, nothing, rect, shortened};
 use super::number::{Unit, float, show};
@@ -72,7 +74,7 @@ pub(crate) fn waterfall(caption: &Caption, kinds: &[(&'static str, &'static str)
     }
     let mut caption = caption.clone();
     if left_out > 0 {
-        caption.description.push_str(&format!(" The last {left_out} are not drawn."));
+        let _ = write!(caption.description, " The last {left_out} are not drawn.");
     }
     let legend: Vec<Entry> = kinds.iter().map(|(class, words)| (*class, (*words).to_owned())).collect();
     let time = |ms: f64| show(ms * 1e6, Unit::Nanoseconds);
@@ -140,7 +142,7 @@ fn bar(out: &mut Markup, task: &Task, y: f64, scale: &Scale, origin: f64) {
         rect(out, &class, (from, y + 2.0), ((to - from).max(1.5), ROW - 5.0), Some(&words));
     };
     match &task.href {
-        Some(href) => out.tag("a").with("href", href).around(draw),
+        Some(href) => out.tag("a").with("href", href).with("aria-label", &words).around(draw),
         None => draw(out),
     }
 }

@@ -149,7 +149,7 @@ fn page(look: &Look, compared: &[Compared], sources: &[Stored]) -> Page {
         let body = sections(parts);
         view! { <h1>"Compare "{compared.len()}" attempts"</h1>{left_out}{body} }.into_any()
     };
-    Page::new("Compare", content).section(Section::Campaigns).crumb("Campaigns", "/")
+    Page::new("Compare", content).section(Section::Compare)
 }
 
 fn speedups(compared: &[Compared]) -> AnyView {
@@ -202,9 +202,9 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
                     }
                     out.tag("tr").with("class", if differs { "differs" } else { "equal" }).around(|out| {
                         out.tag("th").with("scope", "row").text(first.name);
-                        cells
-                            .iter()
-                            .for_each(|cell| out.tag("td").text(&cell.value.chars().take(600).collect::<String>()));
+                        for cell in &cells {
+                            out.tag("td").text(&cell.value.chars().take(600).collect::<String>());
+                        }
                     });
                 }
             });
@@ -247,6 +247,7 @@ fn source(look: &Look, compared: &[Compared], sources: &[Stored]) -> AnyView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::sample::Sample;
 
     fn pairs(query: &str) -> Vec<(String, String)> {
         query
@@ -266,5 +267,35 @@ mod tests {
         let many: Vec<String> = (1..=20).map(|number| format!("a={run}/{number}")).collect();
         let look = Look::of(&pairs(&many.join("&"))).unwrap_or_else(|error| panic!("{error:?}"));
         assert_eq!((look.wanted.len(), look.left_out), (MAX_COMPARED, 8));
+    }
+
+    fn compared(numbers: &[u32]) -> Vec<Compared> {
+        let detail = Arc::new(Sample::read().detail);
+        let place = |number: &u32| detail.view.attempts.iter().position(|attempt| attempt.number == *number);
+        let one = |number: &u32| Some(Compared { detail: Arc::clone(&detail), place: place(number)? });
+        numbers.iter().filter_map(one).collect()
+    }
+
+    fn html(look: &Look, compared: &[Compared], sources: &[Stored]) -> String {
+        crate::report::html(page(look, compared, sources), None)
+    }
+
+    #[test]
+    fn what_differs_is_marked_and_what_does_not_can_be_left_out() {
+        let compared = compared(&[3, 4]);
+        let sources = [Stored::Here("int a;\n".to_owned()), Stored::Here("int b;\n".to_owned())];
+        let mut look = Look { wanted: Vec::new(), left_out: 0, differences_only: false, view: DiffView::Split };
+        let all = html(&look, &compared, &sources);
+        assert!(all.contains("class=\"differs\"") && all.contains("class=\"equal\"") && all.contains("diff split"));
+        look.differences_only = true;
+        let some = html(&look, &compared, &sources);
+        assert!(some.contains("class=\"differs\"") && !some.contains("class=\"equal\""));
+    }
+
+    #[test]
+    fn nothing_chosen_says_how_to_choose() {
+        let look = Look { wanted: Vec::new(), left_out: 0, differences_only: false, view: DiffView::Inline };
+        assert!(html(&look, &[], &[]).contains("Nothing is chosen yet"));
+        assert!(html(&look, &compared(&[1]), &[Stored::Never]).contains("Two attempts with a source are needed"));
     }
 }

@@ -24,12 +24,22 @@ impl PageError {
         }
     }
 
+    /// The address asks for something that does not exist.
+    pub(crate) fn bad_query(reason: &str) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            code: "page.bad_query".to_owned(),
+            message: format!("The address asks for something that is not there: {reason}."),
+        }
+    }
+
     /// Code and message, and where to go from here.
     pub(crate) fn into_page(self) -> Page {
         let advice = match self.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 "Your token does not allow this page. Ask who runs this server for another one."
             }
+            StatusCode::BAD_REQUEST => "Take the part that is named out of the address, or begin from the navigation.",
             StatusCode::NOT_FOUND => "The list of campaigns shows what is there.",
             _ => "Load the page again in a moment. If it stays like this, look at the log of the server.",
         };

@@ -77,7 +77,7 @@ impl From<Option<String>> for Cell {
 }
 
 /// Facts by name; those that nobody knows are left out.
-pub(crate) fn facts(facts: Vec<(&'static str, Cell)>) -> AnyView {
+pub(crate) fn facts(facts: &[(&'static str, Cell)]) -> AnyView {
     let mut out = Markup::new();
     out.tag("dl").around(|out| {
         for (name, cell) in facts.iter().filter(|(_, cell)| !cell.words().is_empty()) {
@@ -233,7 +233,7 @@ pub(crate) fn isolation(report: &SandboxReport) -> AnyView {
         })
         .collect();
     let reach = |isolated: bool| if isolated { "out of reach" } else { "within reach" };
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Files outside", reach(report.isolates_files).into()),
         ("Network", reach(report.isolates_network).into()),
     ]);
@@ -254,7 +254,7 @@ pub(crate) fn machine(machine: &MachineFacts) -> AnyView {
     let compiler = |toolchain: &Option<nightshift_protocol::machine::Toolchain>| {
         Cell::from(toolchain.as_ref().map(|toolchain| format!("{} ({})", toolchain.version, toolchain.path)))
     };
-    let host = facts(vec![
+    let host = facts(&[
         ("Host", machine.host.clone().into()),
         ("System", machine.os.clone().into()),
         ("Processor", format!("{}, {} cores", machine.processor, machine.cores).into()),

@@ -9,38 +9,58 @@ use super::Crumb;
 pub(crate) enum Section {
     /// All campaigns, and what is below them.
     Campaigns,
+    /// Attempts over all campaigns.
+    Attempts,
+    /// Tasks with their fastest programs.
+    Tasks,
+    /// Several attempts beside each other.
+    Compare,
     /// Machines.
     Workers,
+    /// Models, and what they cost.
+    Models,
+    /// Full text.
+    Search,
     /// Servers and tokens.
     Health,
 }
 
 impl Section {
-    /// Every entry that there is, in the order of the bar.
-    pub(crate) const ALL: [Self; 3] = [Self::Campaigns, Self::Workers, Self::Health];
+    /// Every entry, in the order of the bar.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Campaigns,
+        Self::Attempts,
+        Self::Tasks,
+        Self::Compare,
+        Self::Workers,
+        Self::Models,
+        Self::Search,
+        Self::Health,
+    ];
 
     pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Campaigns => "Campaigns",
-            Self::Workers => "Workers",
-            Self::Health => "Health",
-        }
+        self.facts().0
     }
 
     pub(crate) fn href(self) -> &'static str {
-        match self {
-            Self::Campaigns => "/",
-            Self::Workers => "/workers",
-            Self::Health => "/health",
-        }
+        self.facts().1
     }
 
     /// The key that leads there after `g`.
     pub(crate) fn key(self) -> &'static str {
+        self.facts().2
+    }
+
+    fn facts(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Campaigns => "c",
-            Self::Workers => "w",
-            Self::Health => "h",
+            Self::Campaigns => ("Campaigns", "/", "c"),
+            Self::Attempts => ("Attempts", "/attempts", "a"),
+            Self::Tasks => ("Tasks", "/tasks", "t"),
+            Self::Compare => ("Compare", "/compare", "p"),
+            Self::Workers => ("Workers", "/workers", "w"),
+            Self::Models => ("Models", "/models", "m"),
+            Self::Search => ("Search", "/search", "s"),
+            Self::Health => ("Health", "/health", "h"),
         }
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn key(number: usize) -> Key {
-        (ArtifactHash::of(&number.to_le_bytes()), Language::Plain)
+        (ArtifactHash::of(&number.to_le_bytes()), Language::Cuda)
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use similar::{Algorithm, DiffOp, capture_diff_slices, capture_diff_slices_deadline};
+use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
 use super::text::Source;
 
@@ -12,6 +12,8 @@ use super::text::Source;
 const CONTEXT_LINES: usize = 3;
 /// After this long, what is left is shown as replaced.
 const PATIENCE: Duration = Duration::from_millis(400);
+/// After this long, what differs within lines is not looked for any more.
+const PATIENCE_FOR_WORDS: Duration = Duration::from_millis(300);
 /// Most words of a line that are compared.
 const MAX_WORDS: usize = 600;
 /// Most pairs of lines whose words are compared.
@@ -82,7 +84,7 @@ impl Diff {
         let deadline = Instant::now().checked_add(PATIENCE);
         let ops = capture_diff_slices_deadline(Algorithm::Patience, &keys(&old), &keys(&new), deadline);
         let mut rows = Vec::new();
-        let mut pairs = 0_usize;
+        let mut search = WordSearch { pairs: 0, deadline: Instant::now().checked_add(PATIENCE_FOR_WORDS) };
         for op in ops {
             match op {
                 DiffOp::Equal { old_index, new_index, len } => {
@@ -96,7 +98,7 @@ impl Diff {
                 }
                 DiffOp::Replace { old_index, old_len, new_index, new_len } => {
                     let (olds, news) = (old_index..old_index + old_len, new_index..new_index + new_len);
-                    replaced(&old, &new, olds, news, &mut pairs, &mut rows);
+                    replaced(&old, &new, olds, news, &mut search, &mut rows);
                 }
             }
         }
@@ -122,14 +124,13 @@ fn replaced(
     new: &Source,
     olds: Range<usize>,
     news: Range<usize>,
-    pairs: &mut usize,
+    search: &mut WordSearch,
     rows: &mut Vec<Row>,
 ) {
     let common = olds.len().min(news.len());
     for n in 0..common {
         let (left, right) = (olds.start + n, news.start + n);
-        *pairs += 1;
-        let words = if *pairs <= MAX_WORD_PAIRS { words_changed(old, left, new, right) } else { None };
+        let words = search.goes_on().then(|| words_changed(old, left, new, right, search.deadline)).flatten();
         let (old_words, new_words) = words.unwrap_or_default();
         rows.push(Row::Changed { old: left, new: right, old_words, new_words });
     }
@@ -137,10 +138,24 @@ fn replaced(
     rows.extend((news.start + common..news.end).map(|new| Row::Added { new }));
 }
 
+/// How far the search for words has come.
+struct WordSearch {
+    pairs: usize,
+    deadline: Option<Instant>,
+}
+
+impl WordSearch {
+    /// Counts one more pair of lines; whether there is time and room for it.
+    fn goes_on(&mut self) -> bool {
+        self.pairs += 1;
+        self.pairs <= MAX_WORD_PAIRS && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
+    }
+}
+
 type Words = (Vec<Range<usize>>, Vec<Range<usize>>);
 
 /// The words that differ; none when the lines have little in common.
-fn words_changed(old: &Source, left: usize, new: &Source, right: usize) -> Option<Words> {
+fn words_changed(old: &Source, left: usize, new: &Source, right: usize, deadline: Option<Instant>) -> Option<Words> {
     let (left, right) = (&old.lines.get(left)?.text, &new.lines.get(right)?.text);
     let (old_words, new_words) = (words(left), words(right));
     if old_words.len() > MAX_WORDS || new_words.len() > MAX_WORDS {
@@ -149,7 +164,8 @@ fn words_changed(old: &Source, left: usize, new: &Source, right: usize) -> Optio
     let texts = |line: &str, words: &[Range<usize>]| -> Vec<String> {
         words.iter().map(|word| line.get(word.clone()).unwrap_or_default().to_owned()).collect()
     };
-    let ops = capture_diff_slices(Algorithm::Myers, &texts(left, &old_words), &texts(right, &new_words));
+    let ops =
+        capture_diff_slices_deadline(Algorithm::Myers, &texts(left, &old_words), &texts(right, &new_words), deadline);
     let (mut gone, mut come, mut equal) = (Vec::new(), Vec::new(), 0_usize);
     for op in ops {
         if let DiffOp::Equal { old_index, len, .. } = op {
@@ -237,7 +253,8 @@ mod tests {
     fn words_that_differ_are_found_within_a_line() {
         let diff = diff("a\nint tile = 16; // rows\nz\n", "a\nint tile = 32; // rows\nz\n");
         let Some(Part::Hunk(rows)) = diff.parts.first() else { panic!("{diff:?}") };
-        let changed = Row::Changed { old: 1, new: 1, old_words: vec![11..13], new_words: vec![11..13] };
+        let words = || std::iter::once(11..13).collect();
+        let changed = Row::Changed { old: 1, new: 1, old_words: words(), new_words: words() };
         assert_eq!(rows.as_slice(), [Row::Same { old: 0, new: 0 }, changed, Row::Same { old: 2, new: 2 }]);
         assert_eq!((diff.added, diff.removed), (1, 1));
     }
@@ -252,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_is_far_from_a_change_is_folded() {
-        let old: String = (0..40).map(|n| format!("line {n}\n")).collect();
+        let old = (0..40).map(|n| format!("line {n}\n")).collect::<Vec<_>>().concat();
         let diff = diff(&old, &old.replace("line 20\n", "line twenty\n"));
         let sizes: Vec<(bool, usize)> = diff
             .parts
@@ -273,8 +290,8 @@ mod tests {
 
     #[test]
     fn two_large_sources_without_anything_in_common_are_compared_in_time() {
-        let (old, new): (String, String) =
-            ((0..20_000).map(|n| format!("a{n}\n")).collect(), (0..20_000).map(|n| format!("b{n}\n")).collect());
+        let lines = |name: &str| (0..20_000).map(|n| format!("{name}{n}\n")).collect::<Vec<_>>().concat();
+        let (old, new) = (lines("a"), lines("b"));
         let begun = Instant::now();
         let diff = diff(&old, &new);
         assert!(begun.elapsed() < Duration::from_secs(20));

@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn whatever_is_compared_is_bounded() {
-        let old: String = (0..19_000).map(|n| format!("{}{n}\n", "a+".repeat(200))).collect();
-        let new: String = (0..19_000).map(|n| format!("{}{n}\n", "b-".repeat(200))).collect();
+        let lines = |word: &str| (0..19_000).map(|n| format!("{}{n}\n", word.repeat(200))).collect::<Vec<_>>().concat();
+        let (old, new) = (lines("a+"), lines("b-"));
         for view in [DiffView::Inline, DiffView::Split] {
             let text = shown(&old, &new, view);
             assert!(text.len() < 3_200_000, "{view:?}: {}", text.len());

@@ -1,6 +1,8 @@
 //! Colours by syntax tree.
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, mpsc};
+use std::time::Duration;
 
 use tree_sitter_highlight::{Highlight, HighlightConfiguration, HighlightEvent, Highlighter};
 
@@ -8,6 +10,10 @@ use super::text::{Piece, Source};
 
 /// Largest text that is coloured: larger ones are shown as they are.
 const MAX_COLOURED_BYTES: usize = 256 << 10;
+/// Parsers need long for what is nested without end: after this time the rest stays without colours.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Brackets that are open at once, at most: no program needs more.
+const MAX_OPEN_BRACKETS: usize = 300;
 
 /// What a source is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,8 +22,6 @@ pub(crate) enum Language {
     Cuda,
     /// Python.
     Python,
-    /// Anything else.
-    Plain,
 }
 
 impl Language {
@@ -93,24 +97,55 @@ pub(super) fn highlight(text: &str, language: Language) -> Source {
     let configuration = match language {
         Language::Cuda => CUDA.as_ref(),
         Language::Python => PYTHON.as_ref(),
-        Language::Plain => None,
     };
     let shown = source.shown();
-    if let Some(configuration) = configuration.filter(|_| shown.len() <= MAX_COLOURED_BYTES) {
-        for (line, pieces) in source.lines.iter_mut().zip(pieces(&shown, configuration)) {
+    if let Some(configuration) = configuration.filter(|_| is_colourable(&shown)) {
+        for (line, pieces) in source.lines.iter_mut().zip(pieces_in_time(&shown, configuration)) {
             line.pieces = pieces;
         }
     }
     source
 }
 
+/// Whether a text is of a kind for which colours are worth their time.
+fn is_colourable(text: &str) -> bool {
+    let (mut open, mut deepest) = (0_usize, 0_usize);
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    text.len() <= MAX_COLOURED_BYTES && deepest <= MAX_OPEN_BRACKETS
+}
+
+/// The coloured pieces, as far as they are found in time.
+fn pieces_in_time(text: &str, configuration: &HighlightConfiguration) -> Vec<Vec<Piece>> {
+    let given_up = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (done, waits) = mpsc::channel::<()>();
+        let given_up = &given_up;
+        scope.spawn(move || {
+            // Ends at once when the other side is gone.
+            if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                given_up.store(1, Ordering::Relaxed);
+            }
+        });
+        let pieces = pieces(text, configuration, given_up);
+        drop(done);
+        pieces
+    })
+}
+
 /// The coloured pieces of each line. Neighbours of one class are one piece.
-fn pieces(text: &str, configuration: &HighlightConfiguration) -> Vec<Vec<Piece>> {
+fn pieces(text: &str, configuration: &HighlightConfiguration, given_up: &AtomicUsize) -> Vec<Vec<Piece>> {
     let mut lines: Vec<Vec<Piece>> = vec![Vec::new()];
     let mut line_start = 0_usize;
     let mut open: Vec<Highlight> = Vec::new();
     let mut highlighter = Highlighter::new();
-    let Ok(events) = highlighter.highlight(configuration, text.as_bytes(), None, None, |_| None) else {
+    let Ok(events) = highlighter.highlight(configuration, text.as_bytes(), None, Some(given_up), |_| None) else {
         return Vec::new();
     };
     for event in events {
@@ -205,6 +240,27 @@ mod tests {
                 for (range, _) in &line.pieces {
                     assert!(line.text.get(range.clone()).is_some_and(|piece| !piece.is_empty()), "{text:?} {line:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_nested_without_end_is_shown_in_time() {
+        let many = |word: &str| word.repeat(200_000 / word.len());
+        for text in [
+            many("(\n"),
+            many("{\n"),
+            many("a<\n"),
+            many("f<<<\n"),
+            many("class A,\n"),
+            many("#if x\n"),
+            many("\"\n'\n"),
+        ] {
+            for language in [Language::Cuda, Language::Python] {
+                let begun = std::time::Instant::now();
+                let source = highlight(&text, language);
+                assert!(begun.elapsed() < Duration::from_secs(20), "{:?} for {:?}", begun.elapsed(), &text[..8]);
+                assert_eq!(source.lines.first().map(|line| line.text.as_str()), text.lines().next());
             }
         }
     }

@@ -45,6 +45,7 @@ pub(crate) fn listing(source: &Source, anchor: &str, notes: &[LineNote]) -> Mark
             // The number is drawn from the attribute, so that it is not copied with the text.
             out.tag("a")
                 .with("href", &format!("#{id}"))
+                .with("tabindex", "-1")
                 .with("data-n", &number)
                 .with("aria-label", &format!("line {number}"))
                 .text("");
@@ -77,7 +78,9 @@ mod tests {
         let note = LineNote { line: 2, class: "bad", words: "forbidden_call: <b>".to_owned() };
         let markup = listing(&source, "L", &[note]);
         assert!(
-            markup.as_str().contains("<span class=\"row noted\" id=\"L2\"><a href=\"#L2\" data-n=\"2\""),
+            markup
+                .as_str()
+                .contains("<span class=\"row noted\" id=\"L2\"><a href=\"#L2\" tabindex=\"-1\" data-n=\"2\""),
             "{}",
             markup.as_str()
         );

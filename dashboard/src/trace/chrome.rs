@@ -99,6 +99,19 @@ mod tests {
     }
 
     #[test]
+    fn a_recorded_profile_of_a_device_is_a_download_without_losses() {
+        let stored = include_bytes!("../../tests/fixtures/h200_trace.json");
+        let read = |bytes: &[u8]| -> Value { serde_json::from_slice(bytes).unwrap_or_default() };
+        let (before, after) = (read(stored), read(&well_formed(stored, &[]).unwrap_or_default()));
+        assert_eq!(before["traceEvents"], after["traceEvents"]);
+        assert!(
+            after["traceEvents"]
+                .as_array()
+                .is_some_and(|events| events.len() > 30 && events.iter().all(is_well_formed))
+        );
+    }
+
+    #[test]
     fn steps_are_a_trace_of_their_workers() {
         let step: StepView = serde_json::from_value(json!({
             "id": format!("stp_{}", "0".repeat(32)), "run": format!("run_{}", "0".repeat(32)), "key": "subtask1/attempt1/build",

@@ -15,7 +15,7 @@ const MAX_LOG_BYTES: usize = 128 << 10;
 /// The section; none when nothing was built.
 pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView> {
     let build = attempt.build.as_ref()?;
-    let sums = facts(vec![
+    let sums = facts(&[
         ("The compiler", build.end.describe().into()),
         ("Toolchain", format!("{} ({})", build.toolchain.version, build.toolchain.path).into()),
         ("Program", build.toolchain.program.clone().into()),
@@ -60,7 +60,7 @@ fn messages(build: &BuildReport) -> AnyView {
 
 /// What the compiler and the disassembly tell of a library for processors.
 pub(super) fn report(report: &CompilerReport) -> AnyView {
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Instructions", report.instructions.to_string().into()),
         ("On wide vector registers", report.wide_vector_instructions.to_string().into()),
         ("Fused multiply-adds", report.fma_instructions.to_string().into()),
@@ -83,7 +83,7 @@ pub(super) fn report(report: &CompilerReport) -> AnyView {
 }
 
 fn cuda(build: &CudaBuild) -> AnyView {
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Architecture", build.arch.clone().into()),
         ("Libraries it needs", build.libraries.join(", ").into()),
         ("Instructions not counted", build.uncounted.clone().into()),

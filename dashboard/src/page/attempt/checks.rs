@@ -26,7 +26,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
 
 fn checked(report: &CheckReport) -> AnyView {
     let passed = report.cases.iter().filter(|case| case.passed).count();
-    let sums = facts(vec![
+    let sums = facts(&[
         ("The process", report.end.describe().into()),
         ("Right calls", format!("{passed} of {}", report.cases.len()).into()),
         (
@@ -107,7 +107,7 @@ fn sanitized(report: &SanitizeReport, material: &Material) -> AnyView {
         Stored::Gone(why) => sentences(&[format!("What the tools printed cannot be shown: {why}")]),
         Stored::Never => ().into_any(),
     };
-    let download = report.log.as_ref().map(|log| facts(vec![("Log", artifact(log))]));
+    let download = report.log.as_ref().map(|log| facts(&[("Log", artifact(log))]));
     view! { <h3 id="sanitizers">"Memory and races"</h3>{unverified}{tools}{issues}{found}{log}{download} }.into_any()
 }
 

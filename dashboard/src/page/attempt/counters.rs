@@ -100,7 +100,7 @@ fn one(kernel: &KernelProfile, pinned: Option<&KernelProfile>) -> AnyView {
         .collect();
     let caption = Caption::new("What warps wait for", "Shares of all resident warps.");
     let stalls = (!stalls.is_empty()).then(|| bars(&caption, Unit::Share, &stalls).view());
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Launches profiled", kernel.launches.to_string().into()),
         ("Grid", kernel.grid.clone().into()),
         ("Block", kernel.block.clone().into()),
@@ -200,7 +200,7 @@ pub(super) fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
         roofs.push(Roof { name: "tensor cores, 16 bit".to_owned(), flops_per_s: tensor });
     }
     let share = profile.roofline_share.map(|share| show(share, Unit::Share));
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Bound, by the roofline alone", profile.roofline_bound.clone().into()),
         ("Of what it allows", share.into()),
         (

@@ -19,7 +19,7 @@ pub(super) fn diagnosis(attempt: &Attempt) -> Option<AnyView> {
     }
     let found = attempt.diagnosis.as_ref().map(diagnosed);
     let advice = attempt.correction.as_ref().map(|correction| {
-        let advice = facts(vec![
+        let advice = facts(&[
             ("Cause", correction.critical_issue.clone().into()),
             ("Why it matters", correction.why_it_matters.clone().into()),
             ("Smallest fix", correction.minimal_fix.clone().into()),
@@ -31,7 +31,7 @@ pub(super) fn diagnosis(attempt: &Attempt) -> Option<AnyView> {
 }
 
 fn diagnosed(diagnosis: &Diagnosis) -> AnyView {
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Bound by", diagnosis.bound.as_str().into()),
         ("Critical issue", diagnosis.critical_issue.clone().into()),
         ("Modification", diagnosis.modification.clone().into()),
@@ -51,7 +51,7 @@ fn routed(route: &RouteDecision) -> AnyView {
         DecidedBy::Rule => "a rule of the strategy",
         DecidedBy::Model => "the Verifier's advice",
     };
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Then", Cell::Tag(String::new(), words(route.route.as_str()))),
         ("Because", route.reason.clone().into()),
         ("Decided by", by.into()),
@@ -72,7 +72,7 @@ pub(super) fn rubric(attempt: &Attempt, scores: &[AttemptScore]) -> Option<AnyVi
     Some(view! { {rated}{reward}{later} }.into_any())
 }
 
-fn four(scores: &RubricScores) -> [u8; 4] {
+fn four(scores: RubricScores) -> [u8; 4] {
     [scores.anti_hacking, scores.cuda_engineering, scores.operator_coverage, scores.skill_compliance]
 }
 
@@ -80,14 +80,14 @@ fn rated(rubric: &Rubric) -> AnyView {
     let ratings = |name: &str, class, scores: &RubricScores| Ratings {
         name: format!("{name}, {} of 20", scores.total()),
         class,
-        values: four(scores).map(f64::from).to_vec(),
+        values: four(*scores).map(f64::from).to_vec(),
     };
     let mut all = vec![ratings("rules", "series-2", &rubric.rules)];
-    let mut columns = vec![four(&rubric.rules)];
+    let mut columns = vec![four(rubric.rules)];
     let judge = match &rubric.judge {
         JudgeOpinion::Rated { scores, major_hacking, reasons } => {
             all.push(ratings("judge", "series-1", scores));
-            columns.push(four(scores));
+            columns.push(four(*scores));
             let cheat = if *major_hacking { "yes" } else { "no" };
             let said = sentences(reasons);
             view! { <h4>"The judge's reasons"</h4><p>"Grave cheat seen by the judge: "{cheat}</p>{said} }.into_any()
@@ -128,7 +128,7 @@ fn rated(rubric: &Rubric) -> AnyView {
 
 fn rewarded(reward: &RewardBreakdown) -> AnyView {
     let yes = |is: bool| if is { "yes" } else { "no" };
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Reward", Cell::Tag(String::new(), format!("{:.3}", reward.reward))),
         ("Base, before the rubric", significant(reward.base).into()),
         (
@@ -168,7 +168,7 @@ fn scored(score: &AttemptScore) -> AnyView {
         .iter()
         .map(|term| vec![words(&term.name).into(), Cell::Number(significant(term.value))])
         .collect();
-    let (sums, terms) = (facts(given), table(&["Term", "Value"], &terms));
+    let (sums, terms) = (facts(&given), table(&["Term", "Value"], &terms));
     folded(
         format!("By {}: {:.3}", score.scored.formula.as_str(), score.scored.reward),
         view! { {sums}{terms} }.into_any(),

@@ -20,7 +20,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt) -> AnyView {
             candidate.group.map_or_else(String::new, |first| format!(", one prompt for all from attempt {first} on"));
         format!("{} of {} of its round{group}", candidate.number, candidate.of)
     });
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Stage", words(attempt.stage.as_str()).into()),
         ("Derived from", attempt.parent.map_or_else(|| "nothing: it is the first".into(), link)),
         ("Plan", format!("version {}, subtask {}", attempt.plan_version, attempt.subtask).into()),
@@ -28,7 +28,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         ("Candidate", candidate.into()),
     ]);
     let asked = attempt.modification.as_ref().map(|modification| {
-        let asked = facts(vec![
+        let asked = facts(&[
             ("Asked for", modification.text.clone().into()),
             ("To be made on", link(modification.from)),
             ("Advised by the diagnosis of", link(modification.diagnosed_on)),
@@ -47,7 +47,7 @@ pub(crate) fn subtask_facts(subtask: &Subtask) -> AnyView {
     let share = |share: f64| show(share, Unit::Share);
     let times = |times: f64| show(times, Unit::Times);
     let limits = subtask.limits.as_ref();
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Title", subtask.title.clone().into()),
         ("Operators", subtask.scope.join(", ").into()),
         ("Fusion", subtask.fusion_boundary.clone().into()),
@@ -103,7 +103,7 @@ pub(super) fn tuning(attempt: &Attempt) -> Option<AnyView> {
 }
 
 fn searched(report: &TuneReport) -> AnyView {
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Result", report.summary().into()),
         ("Variants there are", report.configurations.to_string().into()),
         ("Rounds of timing", report.rounds.to_string().into()),

@@ -112,7 +112,7 @@ fn pieces(trace: &Trace, zoom: Zoom) -> AnyView {
 fn ran(timeline: &Timeline) -> AnyView {
     let calls = u64::from(timeline.calls.max(1));
     let share = |part: u64| show(float_u64(part) / float_u64(timeline.span_ns.max(1)), Unit::Share);
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Calls of the program", timeline.calls.to_string().into()),
         ("One call, with the work it began", nanoseconds(timeline.span_ns / calls).into()),
         ("All calls", nanoseconds(timeline.span_ns).into()),

@@ -46,7 +46,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
             let texts = material.calls.get(index);
             let prompt = texts.map_or_else(|| ().into_any(), |(prompt, _)| said("Prompt", prompt, &mut room));
             let reply = texts.map_or_else(|| ().into_any(), |(_, reply)| said("Reply", reply, &mut room));
-            let version = facts(vec![("Version of the prompt", Cell::Code(call.prompt_version.clone()))]);
+            let version = facts(&[("Version of the prompt", Cell::Code(call.prompt_version.clone()))]);
             view! {
                 <h3>{asked_by(call)}", turn "{call.turn}" "{model_label(&call.model, call.scripted)}</h3>
                 {version}{prompt}{reply}

@@ -12,7 +12,7 @@ use crate::page::parts::{Cell, facts, folded, isolation, machine, milliseconds, 
 pub(super) fn section(attempt: &Attempt) -> Option<AnyView> {
     let published = attempt.published()?;
     let assured = attempt.assured_speedup().map(|low| show(low, Unit::Times));
-    let sums = facts(vec![
+    let sums = facts(&[
         (
             "Speedup",
             format!("{} at {:.0} % confidence", speedup(published.speedup), published.confidence * 100.0).into(),
@@ -65,7 +65,7 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
         show(m.baseline_cv, Unit::Share),
         show(m.candidate_cv, Unit::Share)
     );
-    let sums = facts(vec![
+    let sums = facts(&[
         ("Speedup", format!("{} at {:.0} % confidence{imprecise}", speedup(m.speedup), m.confidence * 100.0).into()),
         ("Candidate", format!("{}, median", show(m.candidate_median_ns, Unit::Nanoseconds)).into()),
         ("Baseline", format!("{}, median; {}", show(m.baseline_median_ns, Unit::Nanoseconds), m.baseline).into()),
@@ -105,7 +105,7 @@ fn device(device: &DeviceMeasurement) -> AnyView {
         0 => "none".to_owned(),
         count => format!("{count}: {}", device.rejected_because.join("; ")),
     };
-    facts(vec![
+    facts(&[
         ("Calls in a row, one call", pair(device.rows)),
         ("As a recorded graph", pair(device.graph)),
         ("No program can be faster than", device.floor_ns.map(|ns| show(ns, Unit::Nanoseconds)).into()),

@@ -1,5 +1,7 @@
 //! The five answers, each with what it rests on, and what was found.
 
+use std::fmt::Write as _;
+
 use leptos::prelude::*;
 use nightshift_protocol::attempt::{Attempt, CheckReport};
 use nightshift_protocol::measurement::Measurement;
@@ -52,7 +54,7 @@ fn correct(attempt: &Attempt) -> String {
     let passed = check.cases.iter().filter(|case| case.passed).count();
     let mut words = format!("{passed} of {} calls gave right results", check.cases.len());
     if let Some(worst) = worst_error(check) {
-        words.push_str(&format!("; the worst error is {} times what is tolerated", significant(worst)));
+        let _ = write!(words, "; the worst error is {} times what is tolerated", significant(worst));
     }
     words.push_str(match check.deterministic {
         Some(true) => "; two equal calls gave equal bits",
@@ -60,7 +62,7 @@ fn correct(attempt: &Attempt) -> String {
         None => "",
     });
     if check.end.code() != "finished" {
-        words.push_str(&format!("; {}", check.end.describe()));
+        let _ = write!(words, "; {}", check.end.describe());
     }
     words
 }
@@ -75,9 +77,9 @@ fn compliant(attempt: &Attempt) -> String {
     let count = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
     let mut words = format!("{} violations, {} warnings", count(Severity::Violation), count(Severity::Warning));
     if let Some(report) = &attempt.sanitize {
-        words.push_str(&format!("; memory and races: {}", answer(report.answer())));
+        let _ = write!(words, "; memory and races: {}", answer(report.answer()));
         if let Some(unverified) = report.unverified() {
-            words.push_str(&format!(" ({unverified})"));
+            let _ = write!(words, " ({unverified})");
         }
     }
     words

@@ -1,12 +1,11 @@
-//! Who wrote the programs, and what the agents' calls cost.
+//! Who wrote the programs, how good they were, and what they cost.
 
 use std::collections::BTreeMap;
 
 use leptos::prelude::*;
-use nightshift_protocol::cost::RoleCost;
 
 use super::marks::{Mark, Marks};
-use crate::format::{count, money};
+use crate::format::{count, dollars};
 
 /// What one model did.
 #[derive(Debug, Default, PartialEq)]
@@ -16,11 +15,14 @@ struct Standing {
     faster: u64,
     best: Option<f64>,
     speedups: Vec<f64>,
+    tokens: u64,
+    cost_usd: f64,
+    /// Attempts of which the price is not known.
+    unpriced: u64,
 }
 
 pub(super) fn board(marks: &Marks) -> impl IntoView + use<> {
-    (!marks.marks.is_empty())
-        .then(|| view! { <h2 id="models">"Models"</h2>{standings(&marks.marks)}{costs(&marks.cost)} })
+    (!marks.marks.is_empty()).then(|| view! { <h2 id="models">"Models"</h2>{standings(&marks.marks)} })
 }
 
 fn standings(marks: &[Mark]) -> impl IntoView + use<> {
@@ -32,6 +34,9 @@ fn standings(marks: &[Mark]) -> impl IntoView + use<> {
         .into_iter()
         .map(|(model, standing)| {
             let median = median(standing.speedups);
+            let unpriced = (standing.unpriced > 0).then(
+                || view! { " "<span class="quiet">{format!("price unknown for {}", count(standing.unpriced))}</span> },
+            );
             view! {
                 <tr>
                     <th scope="row">{model}</th>
@@ -40,6 +45,8 @@ fn standings(marks: &[Mark]) -> impl IntoView + use<> {
                     <td class="number">{share(standing.faster, standing.attempts)}</td>
                     <td class="number">{times(median)}</td>
                     <td class="number">{times(standing.best)}</td>
+                    <td class="number">{count(standing.tokens)}</td>
+                    <td class="number">{dollars(standing.cost_usd)}{unpriced}</td>
                 </tr>
             }
         })
@@ -47,12 +54,13 @@ fn standings(marks: &[Mark]) -> impl IntoView + use<> {
     view! {
         <div class="scroll">
             <table>
-                <caption>"Programs by who wrote them"</caption>
+                <caption>"Attempts by who wrote their programs"</caption>
                 <thead>
                     <tr>
                         <th scope="col">"Model"</th><th scope="col" class="number">"Attempts"</th>
                         <th scope="col" class="number">"Right"</th><th scope="col" class="number">"Faster"</th>
                         <th scope="col" class="number">"Median speedup"</th><th scope="col" class="number">"Best"</th>
+                        <th scope="col" class="number">"Tokens"</th><th scope="col" class="number">"Cost"</th>
                     </tr>
                 </thead>
                 <tbody>{rows}</tbody>
@@ -66,6 +74,9 @@ fn by_model(marks: &[Mark]) -> BTreeMap<String, Standing> {
     for mark in marks {
         let standing = found.entry(mark.model.clone()).or_default();
         standing.attempts += 1;
+        standing.tokens = standing.tokens.saturating_add(mark.tokens);
+        standing.cost_usd += mark.cost_usd.unwrap_or(0.0);
+        standing.unpriced += u64::from(mark.cost_usd.is_none());
         standing.right += u64::from(mark.outcome.is_correct());
         if let Some(speedup) = mark.speedup {
             standing.faster += u64::from(speedup > 1.0);
@@ -80,48 +91,6 @@ fn by_model(marks: &[Mark]) -> BTreeMap<String, Standing> {
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
-}
-
-fn costs(costs: &[RoleCost]) -> impl IntoView + use<> {
-    let rows = costs
-        .iter()
-        .map(|cost| {
-            let role = cost.role.map_or("not known", |role| role.as_str());
-            let unknown = match (cost.unpriced_calls, cost.uncounted_calls) {
-                (0, 0) => String::new(),
-                (unpriced, uncounted) => {
-                    format!("price unknown for {unpriced} calls, tokens for {uncounted}")
-                }
-            };
-            view! {
-                <tr>
-                    <th scope="row">{role}</th>
-                    <td class="number">{cost.calls}</td>
-                    <td class="number">{count(cost.input_tokens)}</td>
-                    <td class="number">{count(cost.output_tokens)}</td>
-                    <td class="number">{money(cost.price_microusd)}</td>
-                    <td class="quiet">{unknown}</td>
-                </tr>
-            }
-        })
-        .collect::<Vec<_>>();
-    (!rows.is_empty()).then(|| {
-        view! {
-            <div class="scroll">
-                <table>
-                    <caption>"Answered calls by the role that asked"</caption>
-                    <thead>
-                        <tr>
-                            <th scope="col">"Role"</th><th scope="col" class="number">"Calls"</th>
-                            <th scope="col" class="number">"Tokens in"</th><th scope="col" class="number">"Tokens out"</th>
-                            <th scope="col" class="number">"Price"</th><th scope="col">"What is not known"</th>
-                        </tr>
-                    </thead>
-                    <tbody>{rows}</tbody>
-                </table>
-            </div>
-        }
-    })
 }
 
 #[cfg(test)]

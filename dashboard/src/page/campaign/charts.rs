@@ -2,11 +2,15 @@
 
 use leptos::prelude::*;
 use nightshift_protocol::api::CampaignDetail;
+use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::time::TimestampMs;
 
-use super::marks::{MAX_DRAWN_RUNS, Mark, Marks};
+use super::marks::{Mark, Marks};
+use crate::address::Address;
 use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, fast_p, float, histogram, lines, scatter};
-use crate::format::words;
+use crate::format::{count, words};
 
+const HOUR_MS: f64 = 3_600_000.0;
 /// Most runs that have a line of their own.
 const MAX_LINES: usize = 8;
 /// Classes of lines, in their order.
@@ -14,18 +18,17 @@ const LINE_CLASSES: [&str; MAX_LINES] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 
 pub(super) fn charts(detail: &CampaignDetail, marks: &Marks) -> impl IntoView + use<> {
-    let left_out = (marks.left_out_runs > 0).then(|| {
-        let text = format!(
-            "Attempts of the {MAX_DRAWN_RUNS} newest runs are drawn; {} runs are left out of the three charts about attempts.",
-            marks.left_out_runs
-        );
-        view! { <p class="notice">{text}</p> }
+    let drawn = u64::try_from(marks.marks.len()).unwrap_or(u64::MAX);
+    let left_out = (drawn < marks.total).then(|| {
+        let text = format!("The newest {} of {} attempts are drawn.", count(drawn), count(marks.total));
+        let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str())).href();
+        view! { <p class="notice">{text}" "<a href=all>"All of them"</a></p> }
     });
     view! {
         <h2 id="results">"Results"</h2>
         {left_out}
         <div class="charts">
-            {best_so_far(marks)}
+            {best_so_far(detail, marks)}
             {attempts(marks)}
             {curve(detail)}
             {distribution(marks)}
@@ -53,22 +56,24 @@ fn distribution(marks: &Marks) -> AnyView {
     histogram(&caption, &Axis::log("speedup", Unit::Times), &[group]).view()
 }
 
-/// The best of each run so far, over its attempts.
-fn best_so_far(marks: &Marks) -> AnyView {
+/// The best of each run so far, over time.
+#[expect(clippy::cast_precision_loss, reason = "hours of a campaign have few digits")]
+fn best_so_far(detail: &CampaignDetail, marks: &Marks) -> AnyView {
+    let hours = |at: TimestampMs| at.since_ms(detail.summary.created_at) as f64 / HOUR_MS;
     let mut series: Vec<Series> = Vec::new();
     for of_run in marks.marks.chunk_by(|a, b| a.run == b.run) {
         let (Some(first), Some(last)) = (of_run.first(), of_run.last()) else { continue };
         let kept = of_run.iter().filter(|mark| mark.kept);
-        let mut points: Vec<(f64, f64)> =
-            kept.filter_map(|mark| Some((f64::from(mark.number), mark.speedup?))).collect();
+        let mut points: Vec<(f64, f64)> = kept.filter_map(|mark| Some((hours(mark.at), mark.speedup?))).collect();
         // The line goes on to where the run is now.
-        points.extend(points.last().map(|(_, best)| (f64::from(last.number), *best)));
+        points.extend(points.last().map(|(_, best)| (hours(last.at), *best)));
         if let Some(class) = LINE_CLASSES.get(series.len()).filter(|_| !points.is_empty()) {
             series.push(Series { name: first.task.clone(), class, points, steps: true });
         }
     }
-    let caption = Caption::new("Best so far", "The fastest right program of each run, after each of its attempts.");
-    let x = Axis::linear("attempt", Unit::Count);
+    let caption =
+        Caption::new("Best so far", "The fastest right program of each run, over the time since the beginning.");
+    let x = Axis::linear("hours since the beginning", Unit::Plain);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view()
 }
 
@@ -100,5 +105,5 @@ fn attempts(marks: &Marks) -> AnyView {
 const FAILED_AT: f64 = 0.1;
 
 fn is_over(mark: &Mark) -> bool {
-    mark.outcome != nightshift_protocol::attempt::AttemptOutcome::Pending && !mark.outcome.is_correct()
+    mark.outcome != AttemptOutcome::Pending && !mark.outcome.is_correct()
 }

@@ -1,16 +1,15 @@
 //! What the charts of a campaign know about its attempts.
 
 use nightshift_client::Client;
-use nightshift_protocol::api::{CampaignDetail, RunDetail};
-use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
-use nightshift_protocol::cost::RoleCost;
+use nightshift_protocol::api::{AttemptFilter, AttemptQuery, AttemptRow, CampaignDetail, MAX_PAGE_ROWS, SortOrder};
+use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::id::RunId;
-use nightshift_protocol::models::AgentRole;
+use nightshift_protocol::time::TimestampMs;
 
 use crate::page::failure::PageError;
 
-/// Most runs whose attempts are drawn, newest first.
-pub(crate) const MAX_DRAWN_RUNS: usize = 50;
+/// Most attempts that are drawn: the newest ones.
+pub(crate) const MAX_DRAWN: usize = 2_000;
 
 /// An attempt, as far as charts show it.
 #[derive(Debug, Clone)]
@@ -19,75 +18,73 @@ pub(crate) struct Mark {
     pub(crate) task: String,
     pub(crate) number: u32,
     pub(crate) outcome: AttemptOutcome,
+    /// The speedup of a right program.
     pub(crate) speedup: Option<f64>,
+    /// When it was finished, or began.
+    pub(crate) at: TimestampMs,
     /// Whether it was the best of its run when it was made.
     pub(crate) kept: bool,
     /// Who wrote it.
     pub(crate) model: String,
+    pub(crate) tokens: u64,
+    pub(crate) cost_usd: Option<f64>,
 }
 
-/// Attempts of a campaign, run by run.
+/// Attempts of a campaign, in the order of their runs and numbers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks {
     pub(crate) marks: Vec<Mark>,
-    /// What model calls cost.
-    pub(crate) cost: Vec<RoleCost>,
-    /// Runs that are not among them.
-    pub(crate) left_out_runs: usize,
+    /// All attempts of the campaign.
+    pub(crate) total: u64,
 }
 
 impl Marks {
     /// Reads them.
     pub(crate) async fn read(client: &Client, campaign: &CampaignDetail) -> Result<Self, PageError> {
-        let mut found = Self { left_out_runs: campaign.runs.len().saturating_sub(MAX_DRAWN_RUNS), ..Self::default() };
-        for run in campaign.runs.iter().take(MAX_DRAWN_RUNS).filter(|run| run.digest.attempts > 0) {
-            found.add(&client.run(&run.id).await?);
-        }
-        Ok(found)
-    }
-
-    fn add(&mut self, run: &RunDetail) {
-        let mut best = 0.0;
-        for attempt in &run.view.attempts {
-            let speedup = attempt.speedup().map(|interval| interval.estimate).filter(|_| attempt.outcome.is_correct());
-            let kept = speedup.is_some_and(|speedup| speedup > best);
-            best = if kept { speedup.unwrap_or(best) } else { best };
-            self.marks.push(Mark {
-                run: run.summary.id.clone(),
-                task: run.summary.digest.task.clone(),
-                number: attempt.number,
-                outcome: attempt.outcome,
-                speedup,
-                kept,
-                model: author(attempt).unwrap_or(&run.summary.digest.model).to_owned(),
-            });
-        }
-        for cost in &run.cost {
-            self.add_cost(cost);
-        }
-    }
-
-    fn add_cost(&mut self, cost: &RoleCost) {
-        let Some(known) = self.cost.iter_mut().find(|known| known.role == cost.role) else {
-            self.cost.push(cost.clone());
-            return;
+        let mut query = AttemptQuery {
+            filter: AttemptFilter { campaign: Some(campaign.summary.id.clone()), ..AttemptFilter::default() },
+            order: SortOrder::Desc,
+            limit: Some(MAX_PAGE_ROWS),
+            ..AttemptQuery::default()
         };
-        known.calls = known.calls.saturating_add(cost.calls);
-        known.input_tokens = known.input_tokens.saturating_add(cost.input_tokens);
-        known.output_tokens = known.output_tokens.saturating_add(cost.output_tokens);
-        known.uncounted_calls = known.uncounted_calls.saturating_add(cost.uncounted_calls);
-        known.price_microusd = known.price_microusd.saturating_add(cost.price_microusd);
-        known.unpriced_calls = known.unpriced_calls.saturating_add(cost.unpriced_calls);
-        known.fallback_calls = known.fallback_calls.saturating_add(cost.fallback_calls);
-        for (model, calls) in &cost.models {
-            let of_model = known.models.entry(model.clone()).or_default();
-            *of_model = of_model.saturating_add(*calls);
+        let mut rows = Vec::new();
+        let mut total;
+        loop {
+            let page = client.attempts(&query).await?;
+            total = page.total;
+            rows.extend(page.items);
+            query.before = page.next;
+            if query.before.is_none() || rows.len() >= MAX_DRAWN {
+                break;
+            }
         }
+        Ok(Self { marks: marks(rows), total })
     }
 }
 
-/// Who wrote the program: the model of the Coder's last call.
-fn author(attempt: &Attempt) -> Option<&str> {
-    let calls = attempt.calls.iter().rev();
-    calls.filter(|call| call.role == Some(AgentRole::Coder)).map(|call| call.model.as_str()).next()
+fn marks(mut rows: Vec<AttemptRow>) -> Vec<Mark> {
+    rows.sort_by(|a, b| (&a.run, a.number).cmp(&(&b.run, b.number)));
+    let mut marks: Vec<Mark> = Vec::new();
+    let mut best = 0.0;
+    for row in rows {
+        if marks.last().is_none_or(|last| last.run != row.run) {
+            best = 0.0;
+        }
+        let speedup = row.speedup.map(|interval| interval.estimate).filter(|_| row.outcome.is_correct());
+        let kept = speedup.is_some_and(|speedup| speedup > best);
+        best = speedup.filter(|_| kept).unwrap_or(best);
+        marks.push(Mark {
+            run: row.run,
+            task: row.task,
+            number: row.number,
+            outcome: row.outcome,
+            speedup,
+            at: row.finished_at.unwrap_or(row.created_at),
+            kept,
+            model: row.model,
+            tokens: row.tokens,
+            cost_usd: row.cost_usd,
+        });
+    }
+    marks
 }

@@ -52,7 +52,7 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
         let gates = summary.awaits.iter().map(|gate| words(gate)).collect::<Vec<_>>().join(", ");
         view! { <p class="notice">"It waits for a person at: "{gates}</p> }
     });
-    let sums = facts(vec![
+    let sums = facts(&[
         ("It", Cell::Text(explained(summary.status).to_owned())),
         ("Now", summary.digest.activity.clone().into()),
         ("Ended because", detail.view.stop_reason.as_ref().map(stopped).into()),
@@ -162,7 +162,7 @@ pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
 /// The reference that attempts are measured against; none before it was prepared.
 pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
     let prepared = detail.view.prepared.as_ref()?;
-    let sums = facts(vec![
+    let sums = facts(&[
         ("One call", format!("{}, median", show(prepared.baseline_median_ns, Unit::Nanoseconds)).into()),
         (
             "Its own error",

@@ -50,7 +50,7 @@ fn a_run_of_thousands_of_attempts_is_a_bounded_page() {
     let many = (1..=3_000).filter_map(|number| {
         let mut attempt = first.clone()?;
         attempt.number = number;
-        attempt.parent = (number > 1).then(|| number / 2).filter(|parent| *parent > 0);
+        attempt.parent = (number > 1).then_some(number / 2).filter(|parent| *parent > 0);
         Some(attempt)
     });
     detail.view.attempts = many.collect();

@@ -1,0 +1,197 @@
+//! Attempts over all campaigns: filtered, sorted, counted and paged by the address.
+
+use axum::response::Response;
+use leptos::prelude::*;
+use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder};
+
+use crate::address::Address;
+use crate::format::{count, counted, dollars, speedup, when, words};
+use crate::island::PointCloud;
+use crate::page::failure::PageError;
+use crate::shell::{Page, Section, model_label};
+use crate::table::{self, Column, Sorting};
+use crate::visitor::Visitor;
+
+const COLUMNS: [Column; 10] = [
+    Column::plain("Compare"),
+    Column::plain("Attempt"),
+    Column::plain("Outcome"),
+    Column::number("speedup", "Speedup"),
+    Column::number("reward", "Reward"),
+    Column::plain("Model"),
+    Column::number("tokens", "Tokens"),
+    Column::number("cost", "Cost"),
+    Column::plain("Device"),
+    Column::number("created", "Began"),
+];
+/// Rows of one page, unless the address says otherwise.
+const PER_PAGE: u32 = 50;
+/// Names of choices that a form of filters hands on.
+const FIELDS: [(&str, &str); 5] = [
+    ("q", "Words: task, model, device, id"),
+    ("task", "Task"),
+    ("model", "Model"),
+    ("min_speedup", "Speedup at least"),
+    ("max_speedup", "Speedup at most"),
+];
+/// What a form keeps of the address without showing it.
+const KEPT: [&str; 10] =
+    ["campaign", "run", "strategy", "device", "outcome", "stage", "correct", "confirmed", "sort", "order"];
+
+/// `GET /attempts`.
+pub(crate) async fn show(visitor: Visitor) -> Response {
+    let page = read(&visitor).await;
+    visitor.answer(page)
+}
+
+async fn read(visitor: &Visitor) -> Result<Page, PageError> {
+    let address = Address::parse(&visitor.address);
+    let mut query =
+        AttemptQuery::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))?;
+    query.limit = query.limit.or(Some(PER_PAGE));
+    query.facets = true;
+    let found = visitor.client.attempts(&query).await?;
+    Ok(page(&address, &query, &found))
+}
+
+fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
+    let is_filtered = !query.filter.to_pairs().is_empty();
+    let sorting = Sorting { key: query.sort.as_str(), descending: query.order == SortOrder::Desc };
+    let rows = found.items.iter().map(row).collect::<Vec<_>>();
+    let content = if found.total == 0 && !is_filtered {
+        view! {
+            <section class="empty">
+                <h2>"No attempt yet"</h2>
+                <p>"Attempts appear here as soon as a campaign has written a program: "<code>"nightshift demo"</code></p>
+            </section>
+        }
+        .into_any()
+    } else {
+        let none = found.items.is_empty().then(|| {
+            view! { <p class="empty">"No attempt fits the filter. "<a href="/attempts">"Show all"</a></p> }
+        });
+        let filter = address_query(query);
+        view! {
+            <details class="picture"><summary>"All of them as dots"</summary><PointCloud query=filter /></details>
+            <form id="compare" method="get" action="/compare" data-compare="">
+                <button>"Compare the selected"</button>
+            </form>
+            <div class="scroll">
+                <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
+            </div>
+            {none}
+            {pages(address, found)}
+        }
+        .into_any()
+    };
+    Page::new(
+        "Attempts",
+        view! {
+            <div class="head">
+                <h1>"Attempts"</h1>
+                <span class="quiet">{counted(found.total, "attempt", "attempts")}{is_filtered.then_some(" fit the filter")}</span>
+            </div>
+            {filters(address)}
+            {found.facets.as_ref().map(|facets| facet_chips(address, facets))}
+            {content}
+        },
+    )
+    .section(Section::Attempts)
+}
+
+/// The filter as a query, for the picture: without order and page.
+fn address_query(query: &AttemptQuery) -> String {
+    let mut address = Address::parse("");
+    for (name, value) in query.filter.to_pairs() {
+        address = address.with(name, Some(&value));
+    }
+    address.href().trim_start_matches('?').to_owned()
+}
+
+fn filters(address: &Address) -> impl IntoView + use<> {
+    let fields = FIELDS
+        .into_iter()
+        .map(|(name, label)| {
+            let value = address.get(name).unwrap_or_default().to_owned();
+            let is_number = name.ends_with("speedup");
+            let kind = if is_number { "number" } else { "search" };
+            let step = is_number.then_some("any");
+            let is_first = (name == "q").then_some("");
+            view! { <label>{label}<input type=kind step=step name=name value=value data-search=is_first /></label> }
+        })
+        .collect::<Vec<_>>();
+    let kept = KEPT.into_iter().filter_map(|name| {
+        let value = address.get(name)?.to_owned();
+        Some(view! { <input type="hidden" name=name value=value /> })
+    });
+    let kept = kept.collect::<Vec<_>>();
+    let is_filtered = address.href() != "/attempts";
+    view! {
+        <form class="filters" method="get" action="/attempts" role="search">
+            {fields}
+            {kept}
+            <button>"Filter"</button>
+            {is_filtered.then(|| view! { <a href="/attempts">"Show all"</a> })}
+        </form>
+    }
+}
+
+fn facet_chips(address: &Address, facets: &Facets) -> impl IntoView + use<> {
+    let of = |name: &'static str, label: &'static str, facets: &[Facet]| {
+        let all: u64 = facets.iter().map(|facet| facet.count).sum();
+        let mut choices = vec![("", format!("All {}", count(all)))];
+        choices.extend(
+            facets
+                .iter()
+                .map(|facet| (facet.value.as_str(), format!("{} {}", words(&facet.value), count(facet.count)))),
+        );
+        (facets.len() > 1 || address.get(name).is_some()).then(|| table::chips(address, name, label, &choices))
+    };
+    view! {
+        {of("outcome", "Attempts by outcome", &facets.outcome)}
+        {of("stage", "Attempts by stage", &facets.stage)}
+        {of("model", "Attempts by model", &facets.model)}
+    }
+}
+
+fn row(row: &AttemptRow) -> impl IntoView + use<> {
+    let name = format!("{}/{}", row.run, row.number);
+    let key = name.clone();
+    let href = format!("/runs/{}/attempts/{}", row.run, row.number);
+    let label = format!("Select {}, attempt {}", row.task, row.number);
+    let dash = || "–".to_owned();
+    let marks = view! {
+        {row.best.then(|| view! { <span class="tag completed">"best"</span> })}" "
+        {row.confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
+    };
+    view! {
+        <tr data-row="" data-key=key>
+            <td><input type="checkbox" form="compare" name="a" value=name aria-label=label /></td>
+            <th scope="row">
+                <a href=href>{row.task.clone()}" "{row.number}</a>" "
+                <span class="quiet">{words(row.stage.as_str())}</span>
+            </th>
+            <td><span class=format!("tag {}", row.outcome.as_str())>{words(row.outcome.as_str())}</span>" "{marks}</td>
+            <td class="number">{row.speedup.map_or_else(dash, speedup)}</td>
+            <td class="number">{row.reward.map_or_else(dash, |reward| format!("{reward:.2}"))}</td>
+            <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
+            <td class="number">{count(row.tokens)}</td>
+            <td class="number">{row.cost_usd.map_or_else(|| "not known".to_owned(), dollars)}</td>
+            <td>{row.device.clone().unwrap_or_else(dash)}</td>
+            <td>{when(row.created_at)}</td>
+        </tr>
+    }
+}
+
+fn pages(address: &Address, found: &AttemptPage) -> impl IntoView + use<> {
+    let first = address.get("before").is_some().then(|| address.with("before", None).href());
+    let next = found.next.as_deref().map(|cursor| address.with("before", Some(cursor)).href());
+    let shown = format!("{} of {} on this page", found.items.len(), count(found.total));
+    view! {
+        <nav class="pages" aria-label="Pages">
+            <span class="quiet">{shown}</span>
+            {first.map(|href| view! { <a href=href>"First page"</a> })}
+            {next.map(|href| view! { <a rel="next" href=href>"Next page"</a> })}
+        </nav>
+    }
+}

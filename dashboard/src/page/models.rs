@@ -1,0 +1,121 @@
+//! Models under strategies: how often they were right, how fast, at which price.
+
+use std::cmp::Ordering;
+
+use axum::response::Response;
+use leptos::prelude::*;
+use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard};
+
+use crate::address::Address;
+use crate::format::{count, dollars};
+use crate::page::failure::PageError;
+use crate::shell::{Page, Section, model_label};
+use crate::table::{self, Column, Sorting};
+use crate::visitor::Visitor;
+
+const COLUMNS: [Column; 12] = [
+    Column::text("model", "Model"),
+    Column::text("strategy", "Strategy"),
+    Column::number("runs", "Runs"),
+    Column::number("attempts", "Attempts"),
+    Column::number("correct", "Right"),
+    Column::number("median", "Median of the bests"),
+    Column::number("fast1", "fast₁"),
+    Column::number("fast15", "fast₁.₅"),
+    Column::number("fast2", "fast₂"),
+    Column::number("fast3", "fast₃"),
+    Column::number("tokens", "Tokens"),
+    Column::number("cost", "Cost"),
+];
+const FASTEST_FIRST: Sorting = Sorting { key: "median", descending: true };
+
+/// `GET /models`.
+pub(crate) async fn show(visitor: Visitor) -> Response {
+    let page = read(&visitor).await;
+    visitor.answer(page)
+}
+
+async fn read(visitor: &Visitor) -> Result<Page, PageError> {
+    let address = Address::parse(&visitor.address);
+    let pairs = address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"));
+    let filter = AttemptFilter::from_pairs(pairs).map_err(|error| PageError::bad_query(&error.to_string()))?;
+    Ok(page(&address, visitor.client.model_boards(&filter).await?))
+}
+
+fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
+    let sorting = Sorting::of(address, &COLUMNS, FASTEST_FIRST);
+    boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
+    let rows = boards.iter().map(row).collect::<Vec<_>>();
+    let none = boards.is_empty().then(|| {
+        view! { <p class="empty">"No model has written a program yet, or none fits the filter. "<a href="/models">"Show all"</a></p> }
+    });
+    let thresholds: Vec<String> = FAST_P_THRESHOLDS.iter().map(|p| format!("{p}×")).collect();
+    let words = format!(
+        "fast_p is the share of runs whose best program is right and at least p times as fast as its baseline, for p = {}.",
+        thresholds.join(", ")
+    );
+    let value = address.get("task").unwrap_or_default().to_owned();
+    Page::new(
+        "Models and cost",
+        view! {
+            <h1>"Models and cost"</h1>
+            <p class="quiet">{words}</p>
+            <form class="filters" method="get" action="/models" role="search">
+                <label>"Only the task"<input type="search" name="task" value=value data-search="" /></label>
+                <button>"Show"</button>
+            </form>
+            <div class="scroll">
+                <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
+            </div>
+            {none}
+        },
+    )
+    .section(Section::Models)
+}
+
+fn row(board: &ModelBoard) -> impl IntoView + use<> {
+    let attempts =
+        Address::parse("/attempts").with("model", Some(&board.model)).with("strategy", Some(&board.strategy));
+    let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    let fast = (0..FAST_P_THRESHOLDS.len())
+        .map(|index| view! { <td class="number">{share(board.fast_p.get(index).copied())}</td> })
+        .collect::<Vec<_>>();
+    let unpriced = (board.unpriced_attempts > 0).then(
+        || view! { <span class="quiet">{format!("price unknown for {}", count(board.unpriced_attempts))}</span> },
+    );
+    view! {
+        <tr data-row="">
+            <th scope="row"><a href=attempts.href()>{model_label(&board.model, board.model == "scripted")}</a></th>
+            <td>{board.strategy.clone()}</td>
+            <td class="number">{count(board.runs)}</td>
+            <td class="number">{count(board.attempts)}</td>
+            <td class="number">{share(board.correct_share)}</td>
+            <td class="number">
+                {board.median_best_speedup.map_or_else(|| "–".to_owned(), |median| format!("{median:.2}×"))}
+            </td>
+            {fast}
+            <td class="number">{count(board.tokens)}</td>
+            <td class="number">{dollars(board.cost_usd)}" "{unpriced}</td>
+        </tr>
+    }
+}
+
+fn compare(key: &str, a: &ModelBoard, b: &ModelBoard) -> Ordering {
+    let number = |value: Option<f64>| value.unwrap_or(-1.0);
+    let fast = |index: usize| number(a.fast_p.get(index).copied()).total_cmp(&number(b.fast_p.get(index).copied()));
+    let order = match key {
+        "model" => a.model.cmp(&b.model),
+        "strategy" => a.strategy.cmp(&b.strategy),
+        "runs" => a.runs.cmp(&b.runs),
+        "attempts" => a.attempts.cmp(&b.attempts),
+        "correct" => number(a.correct_share).total_cmp(&number(b.correct_share)),
+        "fast1" => fast(0),
+        "fast15" => fast(1),
+        "fast2" => fast(2),
+        "fast3" => fast(3),
+        "tokens" => a.tokens.cmp(&b.tokens),
+        "cost" => a.cost_usd.total_cmp(&b.cost_usd),
+        _ => number(a.median_best_speedup).total_cmp(&number(b.median_best_speedup)),
+    };
+    order.then_with(|| (&a.model, &a.strategy).cmp(&(&b.model, &b.strategy)))
+}
