@@ -4,18 +4,19 @@ mod keys;
 mod links;
 pub(crate) mod sessions;
 
+use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY,
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::uri::Authority;
+use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use nightshift_protocol::access::Role;
 use nightshift_protocol::api::Target;
 use nightshift_protocol::time::TimestampMs;
@@ -52,7 +53,8 @@ impl Caller {
 
 /// Lets through who may read.
 pub(crate) async fn reads(State(app): State<Arc<App>>, request: Request, next: Next) -> Result<Response, ApiFailure> {
-    admit(&app, request, next, &[Role::Viewer], !app.config.reads_need_token).await
+    let open = !app.config.reads_need_token || links::is_for_everybody(request.method(), route(&request));
+    admit(&app, request, next, &[Role::Viewer], open).await
 }
 
 /// Lets through who may read and is somebody, also where reading needs no token: what is kept is kept for them.
@@ -122,6 +124,7 @@ async fn admit(
     };
     let caller = match visitor {
         Visitor::Known(caller) => Some(caller),
+        Visitor::Gone if !open && is_visit_of_a_page(&request) => return Ok(to_sign_in(&request)),
         Visitor::Gone if !open => return Err(sessions::ended()),
         Visitor::Nobody | Visitor::Gone => None,
     };
@@ -131,8 +134,7 @@ async fn admit(
     match caller {
         Some(caller) if open || needed.iter().any(|role| caller.role.includes(*role)) => {
             if let Some(target) = &caller.limited_to {
-                let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-                links::examine(app, target, request.method(), route, request.uri()).await?;
+                links::examine(app, target, request.method(), route(&request), request.uri()).await?;
             }
             request.extensions_mut().insert(Actor(caller.name.clone()));
             request.extensions_mut().insert(caller);
@@ -142,6 +144,36 @@ async fn admit(
         None => return Err(token_required(needed)),
     }
     Ok(next.run(request).await)
+}
+
+/// The route, with its whole path.
+fn route(request: &Request) -> &str {
+    request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str)
+}
+
+/// Whether somebody goes to a page, and no script reads.
+fn is_visit_of_a_page(request: &Request) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
+    request.method() == Method::GET
+        && !route(request).starts_with(PREFIX)
+        && accepts.is_some_and(|accepts| accepts.contains("text/html"))
+}
+
+/// Sends a browser to where it is signed in, and back afterwards.
+fn to_sign_in(request: &Request) -> Response {
+    let next: String = request.uri().path_and_query().map_or("/", PathAndQuery::as_str).bytes().fold(
+        String::new(),
+        |mut text, byte| {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.') {
+                text.push(char::from(byte));
+            } else {
+                // Writing to a text does not fail.
+                let _ = write!(text, "%{byte:02X}");
+            }
+            text
+        },
+    );
+    Redirect::to(&format!("{}?next={next}", links::SIGN_IN)).into_response()
 }
 
 fn role_needed(needed: &[Role], has: Role) -> ApiFailure {

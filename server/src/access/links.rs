@@ -38,6 +38,8 @@ const LISTS: [(&str, &[&str]); 4] = [
 ];
 /// What pages are made of.
 const PARTS_OF_PAGES: [&str; 3] = ["/pkg/{name}", "/style.css", "/favicon.ico"];
+/// Where a browser is signed in.
+pub(super) const SIGN_IN: &str = "/sign-in";
 /// Digits of an id.
 const ID_DIGITS: usize = 32;
 
@@ -82,6 +84,11 @@ impl Keys {
     }
 }
 
+/// Whether everybody gets this, also where reading needs a token: the page where one is shown, and what it is made of.
+pub(super) fn is_for_everybody(method: &Method, route: &str) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && (route == SIGN_IN || PARTS_OF_PAGES.contains(&route))
+}
+
 /// Refuses what a link does not lead to.
 pub(super) async fn examine(
     app: &App,
@@ -91,7 +98,7 @@ pub(super) async fn examine(
     uri: &Uri,
 ) -> Result<(), ApiFailure> {
     let is_reading = matches!(*method, Method::GET | Method::HEAD);
-    if is_reading && PARTS_OF_PAGES.contains(&route) {
+    if is_for_everybody(method, route) {
         return Ok(());
     }
     // What is written otherwise in a path is read by its handler and not here.

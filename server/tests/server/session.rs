@@ -179,6 +179,35 @@ async fn a_cookie_is_not_taken_from_pages_of_others() {
 }
 
 #[tokio::test]
+async fn a_browser_whose_session_is_over_is_sent_to_sign_in() {
+    let pages = Router::new()
+        .route("/runs/{id}", get(|| async { "a run" }))
+        .route("/sign-in", get(|| async { "sign in" }))
+        .route("/pkg/{name}", get(|| async { "a part" }));
+    let (server, _folder) = TestServer::start(Wish { reads_need_token: true, extra: pages, ..Wish::default() }).await;
+    let cookie = server.sign_in(OPERATOR).await;
+    server.from_page(Method::DELETE, "/session", &cookie).send().await.unwrap();
+    let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let visit = async |path: &str, accept: &str| {
+        let url = format!("http://{}{path}", server.addr());
+        http.get(url).header("cookie", &cookie).header("accept", accept).send().await.unwrap()
+    };
+    let sent = visit("/runs/run_1?tab=a&x=b%20c", "text/html,*/*").await;
+    assert_eq!(sent.status(), StatusCode::SEE_OTHER);
+    assert_eq!(sent.headers()["location"], "/sign-in?next=/runs/run_1%3Ftab%3Da%26x%3Db%2520c");
+    // Scripts, and the API, are told.
+    for (path, accept) in [("/runs/run_1", "application/json"), ("/api/v1/campaigns", "text/html")] {
+        assert_eq!(refused(visit(path, accept).await).await, refusal(401, "auth.session_ended"), "{path}");
+    }
+    for (path, text) in [("/sign-in", "sign in"), ("/pkg/app.js", "a part")] {
+        assert_eq!(visit(path, "text/html").await.text().await.unwrap(), text);
+        let nobody = server.bare(Method::GET, path).send().await.unwrap();
+        assert_eq!(nobody.text().await.unwrap(), text, "everybody gets {path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_signs_nobody_in_is_refused() {
     let (server, _folder) = TestServer::start(Wish::default()).await;
     assert_eq!(refused(server.try_sign_in("guess").await).await, refusal(401, "auth.wrong_token"));
