@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::Router;
-use axum::routing::get;
 use nightshift_protocol::access::{CreateToken, Role, TokenCreated};
 use nightshift_protocol::api::{Page, Pin, Remark, SavedView, SessionView, Share, ShareCreated, Tag, TagCount, Target};
 use nightshift_protocol::id::RunId;
