@@ -81,8 +81,6 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     let operates = from_fn_with_state(app.clone(), access::operates);
     let works = from_fn_with_state(app.clone(), access::works);
     let administers = from_fn_with_state(app.clone(), access::administers);
-    let writes_artifacts = from_fn_with_state(app.clone(), access::writes_artifacts);
-    let reads_artifacts = from_fn_with_state(app.clone(), access::reads_artifacts);
 
     let quick = Router::new()
         .merge(Router::new().route("/health", get(health::show)).route("/ready", get(health::ready)))
@@ -151,20 +149,6 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         )
         .merge(Router::new().route("/workers/{id}/claim", post(workers::claim)).route_layer(works.clone()))
         .route_layer(from_fn(within_long_poll_timeout));
-    let artifacts = Router::new()
-        .merge(
-            // axum answers HEAD by the same handler where none is named.
-            Router::new()
-                .route("/artifacts/{hash}", get(artifacts::get).head(artifacts::head))
-                .route_layer(reads_artifacts),
-        )
-        .merge(
-            Router::new()
-                .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
-                .route_layer(writes_artifacts),
-        )
-        .route_layer(from_fn(within_transfer_timeout))
-        .layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES));
     let archives = Router::new()
         .merge(Router::new().route("/campaigns/{id}/archive", get(archive::export)).route_layer(operates))
         .merge(Router::new().route("/import", post(archive::import)).route_layer(administers))
@@ -172,7 +156,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     let api = quick
         .merge(held)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
-        .merge(artifacts)
+        .merge(artifact_routes(app))
         .merge(archives)
         // A route, because what else is served may take every path: a fallback would come after it.
         .route("/{*call}", any(access::no_such_call))
@@ -190,6 +174,18 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
         .layer(from_fn(access::safe_headers))
         .layer(from_fn_with_state(app.clone(), log_failures))
         .layer(TraceLayer::new_for_http().make_span_with(request_span).on_failure(()))
+}
+
+/// Blobs.
+fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let read = Router::new()
+        // axum answers HEAD by the same handler where none is named.
+        .route("/artifacts/{hash}", get(artifacts::get).head(artifacts::head))
+        .route_layer(from_fn_with_state(app.clone(), access::reads_artifacts));
+    let written = Router::new()
+        .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
+        .route_layer(from_fn_with_state(app.clone(), access::writes_artifacts));
+    read.merge(written).route_layer(from_fn(within_transfer_timeout)).layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES))
 }
 
 /// What people leave beside campaigns, runs and attempts.

@@ -155,12 +155,12 @@ impl AttemptPoints {
         bytes.extend(0_u32.to_le_bytes());
         for point in points {
             let units = point.created_at.0.saturating_sub(base) / UNIT_MS;
-            let flags = place(&Stage::ALL, point.stage) | u8::from(point.confirmed) << 3 | u8::from(point.best) << 4;
+            let flags = place(&Stage::ALL, &point.stage) | u8::from(point.confirmed) << 3 | u8::from(point.best) << 4;
             bytes.extend(point.run_key.to_le_bytes());
             bytes.extend(u32::try_from(units).unwrap_or(u32::MAX).to_le_bytes());
             bytes.extend(point.value.unwrap_or(f32::NAN).to_le_bytes());
             bytes.extend(point.number.to_le_bytes());
-            bytes.push(place(&AttemptOutcome::ALL, point.outcome));
+            bytes.push(place(&AttemptOutcome::ALL, &point.outcome));
             bytes.push(flags);
         }
         Self(bytes)
@@ -236,8 +236,8 @@ impl AttemptPoints {
     }
 }
 
-fn place<T: PartialEq>(all: &[T], one: T) -> u8 {
-    all.iter().position(|known| *known == one).and_then(|place| u8::try_from(place).ok()).unwrap_or(0)
+fn place<T: PartialEq>(all: &[T], one: &T) -> u8 {
+    all.iter().position(|known| known == one).and_then(|place| u8::try_from(place).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

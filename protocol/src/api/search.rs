@@ -79,7 +79,7 @@ impl SearchQuery {
             let (name, value) = (name.as_ref(), value.as_ref());
             match name {
                 _ if value.is_empty() && NAMES.contains(&name) => {}
-                "q" => query.text = value.to_owned(),
+                "q" => value.clone_into(&mut query.text),
                 "kind" => query.kinds = list(name, value, &SearchKind::ALL.map(SearchKind::as_str), SearchKind::parse)?,
                 "campaign" => query.campaign = Some(parse_id(name, value)?),
                 "run" => query.run = Some(parse_id(name, value)?),

@@ -68,7 +68,7 @@ impl Keys {
         let caller = match self.configured(&shown.secret) {
             Some(caller) => caller,
             None if Self::is_of_link(&shown.secret) => Self::examine_link(app, Self::link(app, &shown.secret).await?)?,
-            None => Self::examine(app, self.known(app, &shown.secret).await?)?,
+            None => Self::examine(app, &self.known(app, &shown.secret).await?)?,
         };
         if shown.by_browser && caller.role == Role::Worker {
             return Err(wrong_token());
@@ -100,7 +100,7 @@ impl Keys {
     }
 
     /// Who shows this token, if it is still good.
-    pub(super) fn examine(app: &App, token: TokenView) -> Result<Caller, ApiFailure> {
+    pub(super) fn examine(app: &App, token: &TokenView) -> Result<Caller, ApiFailure> {
         if token.revoked_at.is_some() {
             return Err(ApiFailure::unauthorized(
                 "token.revoked",

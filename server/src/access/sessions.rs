@@ -75,7 +75,7 @@ impl Keys {
             }
             SessionHolder::Token(id) => {
                 let token = store.token_of_id(id).await?;
-                token.and_then(|token| Self::examine(app, token).ok())
+                token.and_then(|token| Self::examine(app, &token).ok())
             }
             SessionHolder::Share(id) => match app.store.team() {
                 Some(team) => team.load_share(id).await.ok().and_then(|share| Self::examine_link(app, share).ok()),
@@ -103,7 +103,7 @@ impl Keys {
             None => {
                 let token = self.known(app, token.as_bytes()).await?;
                 let id = token.id.clone();
-                (Self::examine(app, token)?, SessionHolder::Token(id))
+                (Self::examine(app, &token)?, SessionHolder::Token(id))
             }
         };
         if caller.role == Role::Worker {

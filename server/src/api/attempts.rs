@@ -28,7 +28,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,
 ) -> Result<Json<AttemptPage>, ApiFailure> {
-    let mut query = AttemptQuery::from_pairs(query).map_err(invalid)?;
+    let mut query = AttemptQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     query.limit = Some(query.limit.unwrap_or(DEFAULT_PAGE_ROWS));
     check_cursor(query.before.as_deref())?;
     let page = app.attempt_index().await?.list_attempts(&query).await;
@@ -37,7 +37,7 @@ pub(crate) async fn list(
 
 /// The same attempts as points.
 pub(crate) async fn points(State(app): State<Arc<App>>, Params(query): Params<Pairs>) -> Result<Response, ApiFailure> {
-    let query = PointsQuery::from_pairs(query).map_err(invalid)?;
+    let query = PointsQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     let points = app.attempt_index().await?.attempt_points(&query).await?;
     Ok(([(CONTENT_TYPE, POINTS_CONTENT_TYPE)], points.into_bytes()).into_response())
 }
@@ -56,10 +56,10 @@ pub(crate) async fn at(
 
 /// The filter of a call that takes nothing else.
 pub(super) fn filter(query: Pairs) -> Result<AttemptFilter, ApiFailure> {
-    AttemptFilter::from_pairs(query).map_err(invalid)
+    AttemptFilter::from_pairs(query).map_err(|error| invalid(&error))
 }
 
-pub(super) fn invalid(error: InvalidQuery) -> ApiFailure {
+pub(super) fn invalid(error: &InvalidQuery) -> ApiFailure {
     ApiFailure::bad("request.invalid_query", error.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the description of every call, in the form of OpenAPI 3.1.
+//! `GET /openapi.json`: the description of every call, in the form of `OpenAPI` 3.1.
 //!
 //! Each call is one line or a few of a list, by its area; the types describe themselves. `docs/openapi.json` is the
 //! document as it is checked in: a test says when it is out of date.
@@ -96,15 +96,14 @@ fn in_order(value: Value) -> Value {
 /// The description.
 pub(crate) async fn show() -> Result<Response, ApiFailure> {
     static WRITTEN: OnceLock<Bytes> = OnceLock::new();
-    let text = match WRITTEN.get() {
-        Some(text) => text,
-        None => {
-            let text = openapi_json().map_err(|error| {
-                let message = format!("the description of the API cannot be written: {error}");
-                ApiFailure::internal("internal.unwritable", message)
-            })?;
-            WRITTEN.get_or_init(|| Bytes::from(text))
-        }
+    let text = if let Some(text) = WRITTEN.get() {
+        text
+    } else {
+        let text = openapi_json().map_err(|error| {
+            let message = format!("the description of the API cannot be written: {error}");
+            ApiFailure::internal("internal.unwritable", message)
+        })?;
+        WRITTEN.get_or_init(|| Bytes::from(text))
     };
     Ok(([(CONTENT_TYPE, "application/json")], text.clone()).into_response())
 }

@@ -19,7 +19,7 @@ pub(crate) async fn find(
     State(app): State<Arc<App>>,
     Params(query): Params<Pairs>,
 ) -> Result<Json<SearchPage>, ApiFailure> {
-    let mut query = SearchQuery::from_pairs(query).map_err(invalid)?;
+    let mut query = SearchQuery::from_pairs(query).map_err(|error| invalid(&error))?;
     query.limit = Some(query.limit.unwrap_or(DEFAULT_HITS));
     check_cursor(query.before.as_deref())?;
     let page = app.attempt_index().await?.search(&query).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nightshift_engine::event::Event;
 use nightshift_engine::store::StoreError;
-use nightshift_protocol::api::RunView;
+use nightshift_protocol::api::{AttemptQuery, RunView};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::Target;
@@ -48,8 +48,9 @@ pub(crate) async fn run(app: Arc<App>) {
         tokio::select! {
             biased;
             () = app.shutdown.cancelled() => return,
-            () = app.indexing.news.notified() => {}
+            // Before the news, which may never end.
             () = tokio::time::sleep_until(look_at) => app.indexing.look(),
+            () = app.indexing.news.notified() => {}
         }
         let mut told = app.indexing.take();
         if let Some(next) = looked_at.map(|at| at + LOOK_PAUSE).filter(|next| told.look && Instant::now() < *next) {
@@ -60,7 +61,15 @@ pub(crate) async fn run(app: Arc<App>) {
             for run in told.runs.iter().filter(|run| !app.fences.is_foreign(run)) {
                 app.index_run(&*index, run).await?;
             }
-            if told.look { app.index_all(&*index, None).await } else { Ok(()) }
+            if !told.look {
+                return Ok(());
+            }
+            app.index_all(&*index, None).await?;
+            if looked_at.is_none() {
+                // Whoever opens the first list finds the columns read.
+                index.list_attempts(&AttemptQuery { limit: Some(1), ..AttemptQuery::default() }).await?;
+            }
+            Ok::<(), StoreError>(())
         };
         let done = tokio::select! {
             biased;
@@ -94,8 +103,8 @@ impl App {
             return Ok(());
         }
         let until = Instant::now() + LONGEST_CATCH_UP;
-        let caught_up = self.indexing.caught_up.get_or_try_init(|| self.index_all(index, Some(until))).await;
-        caught_up.map(|()| ())
+        self.indexing.caught_up.get_or_try_init(|| self.index_all(index, Some(until))).await?;
+        Ok(())
     }
 
     /// Writes every run that the index does not know as it is.

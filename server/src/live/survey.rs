@@ -73,7 +73,7 @@ impl Survey {
         let mut there = HashSet::with_capacity(stamps.len());
         for stamp in stamps {
             let known = self.known.get(&stamp.run);
-            if !known.is_some_and(|known| (known.revision, known.last_seq) == (stamp.revision, stamp.last_seq)) {
+            if known.is_none_or(|known| (known.revision, known.last_seq) != (stamp.revision, stamp.last_seq)) {
                 if self.is_complete {
                     changed.insert(stamp.run.clone());
                 } else {

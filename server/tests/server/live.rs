@@ -50,7 +50,8 @@ impl Tail {
                 };
                 let (id, data) = (field("id"), field("data"));
                 let name = field("event");
-                self.buffer = rest.to_owned();
+                let rest = rest.to_owned();
+                self.buffer = rest;
                 let event: LiveEvent = serde_json::from_str(&data.unwrap()).unwrap();
                 assert_eq!(name.as_deref(), Some(event.name()));
                 if id.is_some() {

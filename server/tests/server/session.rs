@@ -33,16 +33,16 @@ impl TestServer {
     }
 
     /// A call of a page of this server, with its cookie.
-    fn from_page(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
-        self.from_browser(method, path, cookie).header("sec-fetch-site", "same-origin")
+    fn page_call(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
+        self.browser_call(method, path, cookie).header("sec-fetch-site", "same-origin")
     }
 
-    fn from_browser(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
+    fn browser_call(&self, method: Method, path: &str, cookie: &str) -> RequestBuilder {
         self.bare(method, &format!("/api/v1{path}")).header("cookie", cookie)
     }
 
     async fn session(&self, cookie: &str) -> SessionView {
-        ok(self.from_page(Method::GET, "/session", cookie).send().await.unwrap()).await
+        ok(self.page_call(Method::GET, "/session", cookie).send().await.unwrap()).await
     }
 
     async fn made_token(&self, role: Role) -> TokenCreated {
@@ -70,12 +70,12 @@ async fn a_cookie_stands_for_its_token() {
     let page = server.bare(Method::GET, "/").header("cookie", &cookie).send().await.unwrap();
     assert_eq!(page.text().await.unwrap(), "a page");
     let path = format!("/runs/{run}/control");
-    let paused = server.from_page(Method::POST, &path, &cookie).json(&pause()).send().await.unwrap();
+    let paused = server.page_call(Method::POST, &path, &cookie).json(&pause()).send().await.unwrap();
     assert_eq!(paused.status(), StatusCode::OK);
     let events = server.get(&format!("/runs/{run}/events")).send().await.unwrap().text().await.unwrap();
     assert!(events.contains("late shift"), "{events}");
     // No more than the token may.
-    let tokens = server.from_page(Method::GET, "/tokens", &cookie).send().await.unwrap();
+    let tokens = server.page_call(Method::GET, "/tokens", &cookie).send().await.unwrap();
     assert_eq!(refused(tokens).await, refusal(403, "access.role_needed"));
     server.stop().await;
     let secret = cookie.split_once('=').unwrap().1.to_owned();
@@ -109,11 +109,11 @@ async fn a_session_ends_by_signing_out_by_its_time_and_with_its_token() {
     let wish = Wish { reads_need_token: true, clock: clock.clone(), ..Wish::default() };
     let (server, _folder) = TestServer::start(wish).await;
     let gone = refusal(401, "auth.session_ended");
-    let read = async |cookie: &str| server.from_page(Method::GET, "/campaigns", cookie).send().await.unwrap();
+    let read = async |cookie: &str| server.page_call(Method::GET, "/campaigns", cookie).send().await.unwrap();
 
     let out = server.sign_in(OPERATOR).await;
     assert_eq!(read(&out).await.status(), StatusCode::OK);
-    let answer = server.from_page(Method::DELETE, "/session", &out).send().await.unwrap();
+    let answer = server.page_call(Method::DELETE, "/session", &out).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::NO_CONTENT);
     assert!(answer.headers()["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
     let answer = read(&out).await;
@@ -121,7 +121,7 @@ async fn a_session_ends_by_signing_out_by_its_time_and_with_its_token() {
     assert_eq!(refused(answer).await, gone);
     // A browser whose session is over can sign in again.
     let answer =
-        server.from_page(Method::POST, "/session", &out).json(&json!({ "token": OPERATOR })).send().await.unwrap();
+        server.page_call(Method::POST, "/session", &out).json(&json!({ "token": OPERATOR })).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
 
     let made = server.made_token(Role::Viewer).await;
@@ -145,7 +145,7 @@ async fn a_cookie_is_not_taken_from_pages_of_others() {
     let (_, run) = server.campaign().await;
     let cookie = server.sign_in(OPERATOR).await;
     let path = format!("/runs/{run}/control");
-    let call = || server.from_browser(Method::POST, &path, &cookie);
+    let call = || server.browser_call(Method::POST, &path, &cookie);
     let here = format!("http://{}", server.addr());
     for foreign in [
         call().json(&pause()),
@@ -162,7 +162,7 @@ async fn a_cookie_is_not_taken_from_pages_of_others() {
     assert_eq!(page.send().await.unwrap().status(), StatusCode::OK);
     // A call without a body shows by a header what a form cannot.
     let made = server.made_token(Role::Viewer).await;
-    let revoke = || server.from_page(Method::POST, &format!("/tokens/{}/revoke", made.token.id), &cookie);
+    let revoke = || server.page_call(Method::POST, &format!("/tokens/{}/revoke", made.token.id), &cookie);
     assert_eq!(refused(revoke().send().await.unwrap()).await, refusal(403, "auth.plain_form"));
     let shown = revoke().header("x-nightshift-request", "1").send().await.unwrap();
     assert_eq!(shown.status(), StatusCode::OK);
@@ -171,7 +171,7 @@ async fn a_cookie_is_not_taken_from_pages_of_others() {
     assert_eq!(both.status(), StatusCode::OK);
     // Nobody else signs a browser in or out.
     for method in [Method::POST, Method::DELETE] {
-        let foreign = server.from_browser(method, "/session", &cookie).header("sec-fetch-site", "cross-site");
+        let foreign = server.browser_call(method, "/session", &cookie).header("sec-fetch-site", "cross-site");
         let answer = foreign.json(&json!({ "token": OPERATOR })).send().await.unwrap();
         assert_eq!(refused(answer).await, refusal(403, "auth.cross_origin"));
     }
@@ -210,7 +210,7 @@ async fn a_session_holds_on_every_server_and_ends_on_every_server() {
         let secret = cookie.split_once('=').unwrap().1;
         let elsewhere = format!("nightshift_session_{}={secret}", there.addr().port());
         assert_eq!(there.session(&elsewhere).await.by, SignedInBy::Session);
-        here.from_page(Method::DELETE, "/session", &cookie).send().await.unwrap();
+        here.page_call(Method::DELETE, "/session", &cookie).send().await.unwrap();
         until("the end of the session", || async {
             (there.session(&elsewhere).await.by == SignedInBy::Nothing).then_some(())
         })

@@ -2,12 +2,12 @@
 
 use std::collections::BinaryHeap;
 
-use nightshift_protocol::api::{AttemptQuery, Facet, Facets, MAX_PAGE_ROWS};
+use nightshift_protocol::api::{AttemptQuery, Facet, Facets, MAX_PAGE_ROWS, SortOrder};
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
 
-use super::columns::{Columns, Key};
+use super::columns::{Columns, Key, Run, Slot};
 use super::cursor::{Order, Rank};
-use super::wanted::Wanted;
+use super::wanted::{Misses, Wanted};
 use crate::failure::Failure;
 
 /// What a pass found.
@@ -32,13 +32,13 @@ pub(crate) fn find(columns: &Columns, query: &AttemptQuery) -> Result<Found, Fai
     let mut total = 0;
     // The page and one more, the last of them on top.
     let mut page: BinaryHeap<Rank> = BinaryHeap::with_capacity(limit.saturating_add(2));
-    wanted.scan(columns, |run_id, _, slot, misses| {
+    let look = |run_id: i64, _: &Run, slot: &Slot, misses: Misses| {
         if let Some(counts) = &mut counts {
             if !misses.stage && !misses.model {
-                counts.outcome[place(&AttemptOutcome::ALL, slot.outcome)] += 1;
+                counts.outcome[slot.outcome as usize] += 1;
             }
             if !misses.outcome && !misses.model {
-                counts.stage[place(&Stage::ALL, slot.stage)] += 1;
+                counts.stage[slot.stage as usize] += 1;
             }
             if !misses.outcome
                 && !misses.stage
@@ -59,7 +59,12 @@ pub(crate) fn find(columns: &Columns, query: &AttemptQuery) -> Result<Found, Fai
                 page.pop();
             }
         }
-    });
+    };
+    // What is likely to come first is looked at first: then hardly anything else gets onto the page.
+    match query.order {
+        SortOrder::Asc => wanted.scan(columns, look),
+        SortOrder::Desc => wanted.scan_back(columns, look),
+    }
     let mut ranks = page.into_sorted_vec();
     let more = ranks.len() > limit;
     ranks.truncate(limit);
@@ -105,7 +110,13 @@ fn by_count(values: impl Iterator<Item = (String, u64)>) -> Vec<Facet> {
     facets
 }
 
-/// Every value is one of all.
-fn place<T: PartialEq>(all: &[T], one: T) -> usize {
-    all.iter().position(|known| *known == one).unwrap_or(0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_at_their_places() {
+        assert!(AttemptOutcome::ALL.into_iter().enumerate().all(|(place, outcome)| outcome as usize == place));
+        assert!(Stage::ALL.into_iter().enumerate().all(|(place, stage)| stage as usize == place));
+    }
 }

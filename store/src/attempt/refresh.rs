@@ -48,7 +48,7 @@ pub(crate) struct Kept {
 }
 
 /// A run that changed, with what is in the database of it now.
-struct Changed {
+struct Heard {
     run_id: i64,
     changed: i64,
     is_gone: bool,
@@ -117,7 +117,7 @@ impl Kept {
     }
 
     /// Takes runs with the rows of their attempts.
-    fn take(&self, changed: Vec<Changed>, rows: &[Row]) -> Result<(), Failure> {
+    fn take(&self, changed: Vec<Heard>, rows: &[Row]) -> Result<(), Failure> {
         self.write(|columns| {
             let mut slots: HashMap<i64, Vec<Slot>> = HashMap::with_capacity(changed.len());
             for row in rows {
@@ -156,12 +156,12 @@ async fn changes(
     sql: &'static str,
     seen: i64,
     run_id: i64,
-) -> Result<Vec<Changed>, Failure> {
+) -> Result<Vec<Heard>, Failure> {
     let values = if sql == CHANGED { values![seen, RUNS_AT_ONCE] } else { values![seen, RUNS_AT_ONCE, run_id] };
     let rows = connection.fetch_all(sql, values).await?;
     rows.iter()
         .map(|row| {
-            Ok(Changed {
+            Ok(Heard {
                 run_id: row.i64(0)?,
                 changed: row.i64(1)?,
                 is_gone: row.flag(2)?,

@@ -2,6 +2,7 @@
 
 use nightshift_protocol::api::AttemptFilter;
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
+use nightshift_protocol::id::CampaignId;
 
 use super::columns::{ABSENT, Columns, Run, Slot};
 use super::labels::{Label, Labels};
@@ -80,7 +81,7 @@ impl Wanted {
     pub(crate) fn new(filter: &AttemptFilter, columns: &Columns) -> Self {
         let words = filter.text.as_deref().unwrap_or_default().split_whitespace().take(MAX_WORDS);
         Self {
-            campaign: Choice::of(filter.campaign.as_ref().map(|id| id.as_str()), &columns.campaigns),
+            campaign: Choice::of(filter.campaign.as_ref().map(CampaignId::as_str), &columns.campaigns),
             run: filter.run.as_ref().map(ToString::to_string),
             task: Choice::of(filter.task.as_deref(), &columns.names),
             model: Choice::of(filter.model.as_deref(), &columns.names),
@@ -96,18 +97,29 @@ impl Wanted {
         }
     }
 
-    /// Looks at every attempt that fits, but for the properties that are counted by value.
+    /// Looks at every attempt that fits, but for the properties that are counted by value; the oldest run first.
     pub(crate) fn scan<'c>(&self, columns: &'c Columns, mut each: impl FnMut(i64, &'c Run, &'c Slot, Misses)) {
         for (run_id, run) in &columns.runs {
-            if !self.fits_run(run) {
-                continue;
-            }
-            // Words that the run has not: its attempts must have them.
-            let open: Vec<&Word> = self.words.iter().filter(|word| !word.is_in_run(run)).collect();
-            for slot in &run.attempts {
-                if self.fits(slot) && open.iter().all(|word| word.is_in(slot)) {
-                    each(*run_id, run, slot, self.misses(slot));
-                }
+            self.scan_run(*run_id, run, &mut each);
+        }
+    }
+
+    /// The same, the newest run first.
+    pub(crate) fn scan_back<'c>(&self, columns: &'c Columns, mut each: impl FnMut(i64, &'c Run, &'c Slot, Misses)) {
+        for (run_id, run) in columns.runs.iter().rev() {
+            self.scan_run(*run_id, run, &mut each);
+        }
+    }
+
+    fn scan_run<'c>(&self, run_id: i64, run: &'c Run, each: &mut impl FnMut(i64, &'c Run, &'c Slot, Misses)) {
+        if !self.fits_run(run) {
+            return;
+        }
+        // Words that the run has not: its attempts must have them.
+        let open: Vec<&Word> = self.words.iter().filter(|word| !word.is_in_run(run)).collect();
+        for slot in &run.attempts {
+            if self.fits(slot) && open.iter().all(|word| word.is_in(slot)) {
+                each(run_id, run, slot, self.misses(slot));
             }
         }
     }

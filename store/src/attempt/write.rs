@@ -1,5 +1,6 @@
 //! Writing runs into the index: everything of a call under one change.
 
+use nightshift_protocol::attempt::Bound;
 use nightshift_protocol::id::RunId;
 use serde_json::{Value as Json, json};
 
@@ -166,7 +167,7 @@ fn row(run: &RunId, attempt: &IndexedAttempt) -> Json {
         attempt.candidate_median_ns.map(|ns| in_ppm(ns / 1e3)),
         attempt.reward.map(in_ppm),
         attempt.rubric_total,
-        attempt.bound.map(|bound| bound.as_str()),
+        attempt.bound.map(Bound::as_str),
         attempt.issue,
         to_stored(attempt.tokens),
         attempt.cost_microusd.map(to_stored),

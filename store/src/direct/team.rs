@@ -56,16 +56,13 @@ pub(crate) async fn names_artifact(
     hash: &ArtifactHash,
 ) -> Result<bool, Failure> {
     let keys = keys_of(connection, target).await?;
-    let row = match keys.run_id {
-        Some(run_id) => {
-            let sql = "SELECT 1 AS one FROM artifact_use WHERE hash = $1 AND run_id = $2";
-            connection.fetch_optional(sql, values![hash.to_string(), run_id]).await?
-        }
-        None => {
-            let sql = "SELECT 1 AS one FROM artifact_use u JOIN run r ON r.id = u.run_id \
-                       WHERE u.hash = $1 AND r.campaign_id = $2 LIMIT 1";
-            connection.fetch_optional(sql, values![hash.to_string(), keys.campaign_id]).await?
-        }
+    let row = if let Some(run_id) = keys.run_id {
+        let sql = "SELECT 1 AS one FROM artifact_use WHERE hash = $1 AND run_id = $2";
+        connection.fetch_optional(sql, values![hash.to_string(), run_id]).await?
+    } else {
+        let sql = "SELECT 1 AS one FROM artifact_use u JOIN run r ON r.id = u.run_id \
+                   WHERE u.hash = $1 AND r.campaign_id = $2 LIMIT 1";
+        connection.fetch_optional(sql, values![hash.to_string(), keys.campaign_id]).await?
     };
     Ok(row.is_some())
 }

@@ -37,12 +37,12 @@ pub(crate) fn excerpt(body: &str, terms: &[Term]) -> Excerpt {
 
 /// Where the terms are, in their order. None is told beyond what an excerpt can reach.
 fn places(body: &str, terms: &[Term]) -> Vec<(usize, usize)> {
-    let mut words = Words { body, at: 0 };
+    let words = Words { body, at: 0 };
     // As many as the longest phrase has.
     let mut last: Vec<(usize, usize)> = Vec::new();
     let most = terms.iter().map(|term| term.words.len()).max().unwrap_or(0);
     let mut places: Vec<(usize, usize)> = Vec::new();
-    while let Some(word) = words.next() {
+    for word in words {
         if places.first().is_some_and(|first| word.0 > first.0.saturating_add(AFTER_BYTES)) {
             break;
         }

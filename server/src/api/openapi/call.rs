@@ -66,6 +66,9 @@ pub(super) enum Kind {
     Flag,
 }
 
+/// A body: its media type and what it is.
+type Content = (&'static str, RefOr<Schema>);
+
 /// A call.
 pub(super) struct Call {
     pub(super) method: HttpMethod,
@@ -74,8 +77,8 @@ pub(super) struct Call {
     who: Who,
     summary: &'static str,
     named: Vec<Named>,
-    takes: Option<(&'static str, RefOr<Schema>)>,
-    gives: Vec<(u16, &'static str, Option<(&'static str, RefOr<Schema>)>)>,
+    takes: Option<Content>,
+    gives: Vec<(u16, &'static str, Option<Content>)>,
     fails: BTreeMap<u16, Vec<&'static str>>,
 }
 
