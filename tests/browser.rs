@@ -127,6 +127,11 @@ fn the_pages_hold_in_a_browser() {
             "campaign": format!("/campaigns/{campaign}"),
             "run": format!("/runs/{run}"),
             "attempt": format!("/runs/{run}/attempts/2"),
+            "difference": format!("/runs/{run}/attempts/2?diff=parent&view=split"),
+            "compare": format!("/compare?a={run}/1&a={run}/2"),
+            "workers": "/workers",
+            "health": "/health",
+            "sign-in": "/sign-in",
         },
     }));
 }

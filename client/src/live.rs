@@ -9,7 +9,7 @@ use reqwest::Method;
 use crate::error::ClientError;
 use crate::transport::{Answer, Client};
 
-/// Longest time that one stream is read; then it ends like one that broke, and is opened again.
+/// Longest time that one stream is read; the server ends it sooner.
 pub const MAX_LIVE: Duration = Duration::from_hours(24);
 /// Most bytes of one event.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;

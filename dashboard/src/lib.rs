@@ -22,6 +22,8 @@ mod download;
 mod format;
 mod island;
 #[cfg(feature = "ssr")]
+mod markdown;
+#[cfg(feature = "ssr")]
 mod markup;
 #[cfg(feature = "ssr")]
 mod meter;
@@ -39,6 +41,8 @@ mod source;
 mod style;
 #[cfg(feature = "ssr")]
 mod table;
+#[cfg(feature = "ssr")]
+mod team;
 mod theme;
 #[cfg(feature = "ssr")]
 mod trace;

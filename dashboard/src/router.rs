@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use nightshift_client::Client;
 
+use crate::address::Address;
 use crate::assets::{self, ASSETS};
 use crate::page::failure::PageError;
 use crate::page::{
@@ -46,10 +47,9 @@ pub fn router(client: Client) -> Router {
         .with_state(client)
 }
 
-async fn show_sign_in(visitor: Visitor, RawQuery(query): RawQuery) -> Response {
-    let next = query.as_deref().and_then(|query| query.strip_prefix("next=")).unwrap_or("/");
-    let page = sign_in::page(own_page(next));
-    visitor.answer(Ok(page))
+async fn show_sign_in(visitor: Visitor) -> Response {
+    let address = Address::parse(&visitor.address);
+    visitor.answer(Ok(sign_in::page(own_page(address.get("next").unwrap_or("/")))))
 }
 
 async fn show_nothing(visitor: Visitor) -> Response {

@@ -76,6 +76,12 @@ impl Page {
         self
     }
 
+    /// Adds something below the content.
+    pub(crate) fn below(self, more: Option<AnyView>) -> Self {
+        let content = view! { {self.content}{more} }.into_any();
+        Self { content, ..self }
+    }
+
     /// What of it may change while it is looked at.
     pub(crate) fn live(self, live: Live) -> Self {
         Self { live, ..self }

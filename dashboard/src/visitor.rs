@@ -5,9 +5,10 @@ use std::convert::Infallible;
 use axum::extract::FromRequestParts;
 use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName};
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use nightshift_client::Client;
 
+use crate::address::Address;
 use crate::assets::Encodings;
 use crate::page::failure::PageError;
 use crate::shell::{self, Page};
@@ -51,10 +52,20 @@ impl FromRequestParts<Client> for Visitor {
 }
 
 impl Visitor {
+    /// Where they sign in, and go on from to this page.
+    pub(crate) fn sign_in(&self) -> String {
+        let next = Some(self.address.as_str()).filter(|address| !address.starts_with("/sign-in"));
+        Address::parse("/sign-in").with("next", next).href()
+    }
+
     /// The page, or why there is none.
     pub(crate) fn answer(&self, page: Result<Page, PageError>) -> Response {
         let (status, page) = match page {
             Ok(page) => (axum::http::StatusCode::OK, page),
+            // Nobody, or somebody whose session is over: they come back after they have signed in.
+            Err(error) if error.status == axum::http::StatusCode::UNAUTHORIZED => {
+                return Redirect::to(&self.sign_in()).into_response();
+            }
             Err(error) => (error.status, error.into_page()),
         };
         (status, self.encodings.html(shell::document(self, page))).into_response()

@@ -1,4 +1,8 @@
 //! What a step is given and what it gives back.
+#![cfg_attr(
+    feature = "openapi",
+    expect(clippy::large_stack_arrays, reason = "the description of a large type is made by a derive")
+)]
 
 use serde::{Deserialize, Serialize};
 

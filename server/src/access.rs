@@ -131,8 +131,7 @@ async fn admit(
     match caller {
         Some(caller) if open || needed.iter().any(|role| caller.role.includes(*role)) => {
             if let Some(target) = &caller.limited_to {
-                let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-                links::examine(app, target, request.method(), route, request.uri()).await?;
+                links::examine(app, target, request.method(), route(&request), request.uri()).await?;
             }
             request.extensions_mut().insert(Actor(caller.name.clone()));
             request.extensions_mut().insert(caller);
@@ -142,6 +141,11 @@ async fn admit(
         None => return Err(token_required(needed)),
     }
     Ok(next.run(request).await)
+}
+
+/// The route, with its whole path.
+fn route(request: &Request) -> &str {
+    request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str)
 }
 
 fn role_needed(needed: &[Role], has: Role) -> ApiFailure {

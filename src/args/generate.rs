@@ -11,7 +11,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Generate {
-    /// Attempts, rounded up to whole runs
+    /// About so many attempts: whole runs of 20, fewer where a complete run ends early
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) attempts: u64,
     /// What chance begins with

@@ -84,8 +84,7 @@ async fn fill(context: &Context, store: &Arc<SqlStore>, args: &Generate) -> Resu
         if context.interrupt.is_cancelled() {
             return Err(Failure::new(INTERRUPTED, "stopped before everything was written; what is written stays"));
         }
-        let generated = generated
-            .map_err(|error| Failure::new("internal.panicked", format!("a campaign was not made: {error}")))??;
+        let generated = generated.map_err(|error| run::unreadable(&error))??;
         let Generated { rows, artifacts, indexed, at } = generated;
         store.import_campaign(CampaignArchive { rows, artifacts }, at).await?;
         written.campaigns += 1;

@@ -102,3 +102,44 @@ test("the theme that was chosen stays, and is there from the first paint", async
         assert.match(await response.text(), /data-theme="dark"/);
     });
 });
+
+test("a note is kept, shown as Markdown, and harmless", async () => {
+    await viewing({ base }, async (view, page) => {
+        await signIn(view, page, acting.token);
+        await view.go(`/runs/${acting.run}`);
+        await page.getByText("Leave a note, a tag or a pin").click();
+        await page.getByLabel("Note (Markdown)").fill("**kept** <script>document.title = 'taken over'</script>");
+        await page.getByRole("button", { name: "Add the note" }).click();
+        await page.locator(".note strong").filter({ hasText: "kept" }).waitFor();
+        await page.getByText("<script>document.title").first().waitFor();
+        assert.doesNotMatch(await page.title(), /taken over/);
+        await page.getByLabel("Tag", { exact: true }).fill("night");
+        await page.getByRole("button", { name: "Add the tag" }).click();
+        await page.locator("#team .chips").getByText("night").waitFor();
+        await page.getByRole("button", { name: "Pin it" }).click();
+        await page.getByText(/Pinned by/).waitFor();
+        assert.deepEqual(await view.faults(), []);
+        await page.locator(".note").getByRole("button", { name: "Delete" }).click();
+        await page.locator(".note").waitFor({ state: "detached" });
+    });
+});
+
+test("a link opens one run for somebody without a token, and nothing else", async () => {
+    let link;
+    await viewing({ base }, async (view, page) => {
+        await signIn(view, page, acting.token);
+        await view.go(`/runs/${acting.run}`);
+        await page.getByText("Leave a note, a tag or a pin").click();
+        await page.getByRole("button", { name: "Make a link for others to read" }).click();
+        link = await page.locator("code.link").innerText();
+    });
+    await viewing({ base }, async (view, page) => {
+        view.allow(/403/);
+        await page.goto(link);
+        await page.waitForURL(new RegExp(`/runs/${acting.run}$`));
+        assert.equal(await page.locator("h1").innerText(), "gaussian_a");
+        const other = await view.go(`/runs/${acting.second}`);
+        assert.equal(other.status(), 403);
+        assert.match(await page.locator("main").innerText(), /access\.link_limited/);
+    });
+});

@@ -29,29 +29,37 @@ impl Refusal {
 
 /// Posts JSON to the API. The key makes a call that is repeated count once.
 pub(crate) async fn post(path: &str, body: &str, key: Option<&str>) -> Result<(), Refusal> {
+    call("POST", path, Some(body), key).await.map(drop)
+}
+
+/// Posts JSON to the API, for one text of its answer.
+pub(crate) async fn post_for(path: &str, body: &str, field: &str) -> Result<String, Refusal> {
+    let response = call("POST", path, Some(body), None).await?;
+    let answer = JsFuture::from(response.json().map_err(|_| Refusal::unreachable())?).await;
+    let value = answer.and_then(|answer| Reflect::get(&answer, &JsValue::from_str(field)));
+    value.ok().and_then(|value| value.as_string()).ok_or_else(Refusal::unreachable)
+}
+
+/// Deletes what a path of the API names.
+pub(crate) async fn delete(path: &str) -> Result<(), Refusal> {
+    call("DELETE", path, None, None).await.map(drop)
+}
+
+/// A call with a content type that forms of other sites cannot send.
+async fn call(method: &str, path: &str, body: Option<&str>, key: Option<&str>) -> Result<Response, Refusal> {
     let headers = Headers::new().map_err(|_| Refusal::unreachable())?;
     let named = headers.set("content-type", "application/json");
     let keyed = key.map_or(Ok(()), |key| headers.set(IDEMPOTENCY_HEADER, key));
     named.and(keyed).map_err(|_| Refusal::unreachable())?;
     let init = RequestInit::new();
-    init.set_method("POST");
+    init.set_method(method);
     init.set_headers(&headers);
-    init.set_body(&JsValue::from_str(body));
+    if let Some(body) = body {
+        init.set_body(&JsValue::from_str(body));
+    }
     let answer = JsFuture::from(window().fetch_with_str_and_init(path, &init)).await;
     let response: Response = answer.and_then(JsCast::dyn_into).map_err(|_| Refusal::unreachable())?;
-    if response.ok() { Ok(()) } else { Err(refusal(&response).await) }
-}
-
-/// Deletes what a path of the API names.
-pub(crate) async fn delete(path: &str) -> Result<(), Refusal> {
-    let headers = Headers::new().map_err(|_| Refusal::unreachable())?;
-    headers.set("content-type", "application/json").map_err(|_| Refusal::unreachable())?;
-    let init = RequestInit::new();
-    init.set_method("DELETE");
-    init.set_headers(&headers);
-    let answer = JsFuture::from(window().fetch_with_str_and_init(path, &init)).await;
-    let response: Response = answer.and_then(JsCast::dyn_into).map_err(|_| Refusal::unreachable())?;
-    if response.ok() { Ok(()) } else { Err(refusal(&response).await) }
+    if response.ok() { Ok(response) } else { Err(refusal(&response).await) }
 }
 
 /// The code and message of an answer in the shape of the API's errors.

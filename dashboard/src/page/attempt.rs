@@ -36,7 +36,7 @@ use crate::markup::visible;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::trace::{of_steps, well_formed};
 use crate::visitor::Visitor;
-use crate::{download, report};
+use crate::{download, report, team};
 
 /// What a query says, in its order.
 pub(crate) type Pairs = Query<Vec<(String, String)>>;
@@ -44,6 +44,7 @@ pub(crate) type Pairs = Query<Vec<(String, String)>>;
 /// `GET /runs/{id}/attempts/{number}`.
 pub(crate) async fn show(visitor: Visitor, Path((id, number)): Path<(String, u32)>, Query(query): Pairs) -> Response {
     let page = load(&visitor.client, &id, number, &Look::of(&query)).await;
+    let page = team::below(&visitor.client, page, &format!("{id}/{number}")).await;
     visitor.answer(page)
 }
 

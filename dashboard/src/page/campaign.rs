@@ -20,6 +20,7 @@ use crate::meter;
 use crate::page::failure::PageError;
 use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
+use crate::team;
 use crate::visitor::Visitor;
 
 use marks::Marks;
@@ -27,6 +28,7 @@ use marks::Marks;
 /// `GET /campaigns/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
     let page = read(&visitor, &id).await;
+    let page = team::below(&visitor.client, page, &id).await;
     visitor.answer(page)
 }
 

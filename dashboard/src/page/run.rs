@@ -17,11 +17,12 @@ use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
 use crate::trace::of_steps;
 use crate::visitor::Visitor;
-use crate::{download, report};
+use crate::{download, report, team};
 
 /// `GET /runs/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
     let page = load(&visitor, &id).await.map(|(detail, steps)| page(&detail, &steps));
+    let page = team::below(&visitor.client, page, &id).await;
     visitor.answer(page)
 }
 

@@ -37,7 +37,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
                     {navigation::bar(page.section)}
                     <div class="tools">
                         <LinkState live=is_live />
-                        {session(visitor.has_session, &back)}
+                        {session(visitor)}
                         {theme_switch(theme, back)}
                     </div>
                 </header>
@@ -61,12 +61,11 @@ fn program(bundle: &'static crate::assets::Bundle) -> impl IntoView {
 }
 
 /// The way in, or the way out.
-fn session(has_session: bool, back: &str) -> impl IntoView + use<> {
-    if has_session {
+fn session(visitor: &Visitor) -> impl IntoView + use<> {
+    if visitor.has_session {
         return view! { <SignOut /> }.into_any();
     }
-    let next = if back.starts_with("/sign-in") { "/" } else { back };
-    view! { <a class="sign" href=format!("/sign-in?next={next}")>"Sign in"</a> }.into_any()
+    view! { <a class="sign" href=visitor.sign_in()>"Sign in"</a> }.into_any()
 }
 
 fn theme_switch(theme: Theme, back: String) -> impl IntoView {

@@ -218,15 +218,23 @@ fn is_same_host(origin: &str, host: &str) -> bool {
     parse(rest).is_some_and(|named| parse(host) == Some(named))
 }
 
-/// The value of our cookie; none where it cannot be one of ours.
+/// The value of our cookie; none where it cannot be one of ours. Where the port of the request has none, another one
+/// counts: behind a reverse proxy, a page that reads on behalf of its visitor asks by another address than the browser.
 pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let name = cookie_name(headers);
+    let ours = || cookies(headers).filter(|(_, value)| is_well_formed_secret(value, COOKIE_PREFIX));
+    let of_any_port = |key: &str| {
+        let port = key.strip_prefix(COOKIE_NAME).map(|port| port.strip_prefix('_').unwrap_or(port));
+        port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let exact = ours().find(|(key, _)| *key == name);
+    exact.or_else(|| ours().find(|(key, _)| of_any_port(key))).map(|(_, value)| value)
+}
+
+/// Names and values of all cookies.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let texts = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .filter(|(key, _)| *key == name)
-        .map(|(_, value)| value)
-        .find(|value| is_well_formed_secret(value, COOKIE_PREFIX))
+    texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }
 
 fn cookie_name(headers: &HeaderMap) -> String {
@@ -313,8 +321,15 @@ mod tests {
         let text = format!("x=1; nightshift_session_7777={secret};nightshift_session=nss_short");
         let here = headers(&[("host", "localhost:7777"), ("cookie", "y=2"), ("cookie", &text)]);
         assert_eq!(cookie(&here), Some(secret.as_str()));
-        assert_eq!(cookie(&headers(&[("host", "localhost:7778"), ("cookie", &text)])), None);
-        assert_eq!(cookie(&headers(&[("host", "localhost"), ("cookie", &text)])), None);
+        // Of another port, where there is none of this one.
+        let other = format!("nss_{}", "b".repeat(43));
+        let both = format!("nightshift_session_1={other}; {text}");
+        assert_eq!(cookie(&headers(&[("host", "localhost:7777"), ("cookie", &both)])), Some(secret.as_str()));
+        assert_eq!(cookie(&headers(&[("host", "localhost"), ("cookie", &text)])), Some(secret.as_str()));
+        for foreign in ["nightshift_session_x", "nightshift_sessions", "session", "xnightshift_session"] {
+            let text = format!("{foreign}={secret}");
+            assert_eq!(cookie(&headers(&[("host", "localhost"), ("cookie", &text)])), None, "{foreign}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `GET /live`: what changes, as it changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -12,6 +14,7 @@ use nightshift_protocol::api::LAST_EVENT_ID_HEADER;
 use nightshift_protocol::id::{CampaignId, RunId};
 use serde::Deserialize;
 
+use crate::access::Caller;
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
@@ -33,6 +36,7 @@ pub(crate) struct LiveQuery {
 /// that begins with what somebody else knows.
 pub(crate) async fn open(
     State(app): State<Arc<App>>,
+    caller: Option<Extension<Caller>>,
     Params(query): Params<LiveQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiFailure> {
@@ -47,7 +51,10 @@ pub(crate) async fn open(
     }
     let filter = Filter { campaign: query.campaign, run: query.run };
     let named = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
-    let stream = live::stream(app, filter, named.or(query.after.as_deref())).ok_or_else(too_many)?;
+    // Who may read until then may not listen for longer.
+    let ends_at = caller.and_then(|Extension(caller)| caller.ends_at);
+    let valid_for = ends_at.map(|end| Duration::from_millis(end.since_ms(app.clock.now())));
+    let stream = live::stream(app, filter, named.or(query.after.as_deref()), valid_for).ok_or_else(too_many)?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),

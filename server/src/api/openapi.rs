@@ -14,7 +14,9 @@ mod webhooks;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -93,8 +95,16 @@ fn in_order(value: Value) -> Value {
 
 /// The description.
 pub(crate) async fn show() -> Result<Response, ApiFailure> {
-    let text = openapi_json().map_err(|error| {
-        ApiFailure::internal("internal.unwritable", format!("the description of the API cannot be written: {error}"))
-    })?;
-    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+    static WRITTEN: OnceLock<Bytes> = OnceLock::new();
+    let text = match WRITTEN.get() {
+        Some(text) => text,
+        None => {
+            let text = openapi_json().map_err(|error| {
+                let message = format!("the description of the API cannot be written: {error}");
+                ApiFailure::internal("internal.unwritable", message)
+            })?;
+            WRITTEN.get_or_init(|| Bytes::from(text))
+        }
+    };
+    Ok(([(CONTENT_TYPE, "application/json")], text.clone()).into_response())
 }

@@ -21,6 +21,9 @@ const MAX_EVENTS_PER_PIECE: usize = 64;
 /// How long a browser waits before it comes back, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
+/// How long a stream lasts: whoever comes back shows again who they are.
+const LONGEST: Duration = Duration::from_mins(5);
+
 /// A stream on its way.
 struct Reader {
     app: Arc<App>,
@@ -30,6 +33,8 @@ struct Reader {
     /// What is said before anything else.
     first: Option<String>,
     heartbeat: Instant,
+    /// When it ends by itself.
+    end: Instant,
     over: bool,
 }
 
@@ -47,16 +52,18 @@ pub(crate) fn stream(
     app: Arc<App>,
     filter: Filter,
     after: Option<&str>,
+    valid_for: Option<Duration>,
 ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
     if !app.live.enter() {
         return None;
     }
     let place = Place(app.clone());
     let after = after.map(str::to_owned);
+    let end = Instant::now() + valid_for.map_or(LONGEST, |valid_for| valid_for.min(LONGEST));
     let begun = async move {
         // What happens from here on is taken down.
         app.live.until_followed().await;
-        let reader = Reader::new(app, filter, after.as_deref());
+        let reader = Reader::new(app, filter, after.as_deref(), end);
         futures::stream::unfold((reader, place), async |(mut reader, place)| {
             let piece = reader.next().await?;
             Some((Ok(Bytes::from(piece)), (reader, place)))
@@ -66,7 +73,7 @@ pub(crate) fn stream(
 }
 
 impl Reader {
-    fn new(app: Arc<App>, filter: Filter, after: Option<&str>) -> Self {
+    fn new(app: Arc<App>, filter: Filter, after: Option<&str>, end: Instant) -> Self {
         let live = &app.live;
         // Before the look at the journal: what comes in between is news.
         let news = live.news.subscribe();
@@ -81,7 +88,7 @@ impl Reader {
         };
         let mut first = format!("retry: {RETRY_MS}\n");
         frame(&mut first, live, Some(position), &event);
-        Self { filter, position, news, first: Some(first), heartbeat: next_heartbeat(), over: false, app }
+        Self { filter, position, news, first: Some(first), heartbeat: next_heartbeat(), end, over: false, app }
     }
 
     /// The next piece; none at the end.
@@ -122,6 +129,7 @@ impl Reader {
             }
             tokio::select! {
                 () = self.app.shutdown.cancelled() => {}
+                () = tokio::time::sleep_until(self.end) => return None,
                 // The sender lives as long as the server.
                 _ = self.news.changed() => {}
                 () = tokio::time::sleep_until(self.heartbeat) => {

@@ -298,6 +298,21 @@ async fn more_streams_than_the_limit_are_refused_until_one_ends() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_lasts_no_longer_than_what_it_was_opened_with() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let token = json!({ "name": "for a moment", "role": "viewer", "valid_for_ms": 1_500 });
+    let made: serde_json::Value = ok(server.post("/tokens").json(&token).send().await.unwrap()).await;
+    let secret = made["secret"].as_str().unwrap();
+    let answer = server.call(reqwest::Method::GET, "/live", secret).send().await.unwrap();
+    let mut tail = Tail { bytes: answer.bytes_stream().boxed(), buffer: String::new(), last_id: None };
+    tail.until(opened(false)).await;
+    assert!(tail.next().await.is_none(), "nothing happened, and the token is over");
+    let answer = server.call(reqwest::Method::GET, "/live", secret).send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(401, "token.expired"));
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn who_may_not_read_may_not_listen() {
     let wish = Wish { reads_need_token: true, ..Wish::default() };

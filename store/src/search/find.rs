@@ -20,13 +20,16 @@ pub(crate) const FIND: Sql = Sql {
              JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
              WHERE search_text MATCH $1 AND t.rowid < $2 AND s.kind IN (SELECT value FROM json_each($3)) \
                AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) ORDER BY t.rowid DESC LIMIT $6",
-    postgres: "SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
-               FROM search_document s JOIN run r ON r.id = s.run_id \
+    // Found first, sorted then: else the words of one text after the other are looked at from the newest on, which costs
+    // milliseconds for each.
+    postgres: "WITH found AS MATERIALIZED (SELECT s.id FROM search_document s \
+                 WHERE to_tsvector('simple', regexp_replace(s.body, '[^a-zA-Z0-9\\u0080-\\uffff]+', ' ', 'g')) \
+                       @@ to_tsquery('simple', $1) \
+                   AND s.id < $2 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4)) \
+               SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
+               FROM found f JOIN search_document s ON s.id = f.id JOIN run r ON r.id = s.run_id \
                JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
-               WHERE to_tsvector('simple', regexp_replace(s.body, '[^a-zA-Z0-9\\u0080-\\uffff]+', ' ', 'g')) \
-                     @@ to_tsquery('simple', $1) \
-                 AND s.id < $2 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4) \
-                 AND ($5 = 0 OR r.campaign_id = $5) ORDER BY s.id DESC LIMIT $6",
+               WHERE $5 = 0 OR r.campaign_id = $5 ORDER BY s.id DESC LIMIT $6",
 };
 
 pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Result<SearchPage, Failure> {

@@ -139,6 +139,12 @@ impl Call {
         self
     }
 
+    /// A stream of events, each with such data.
+    pub(super) fn streams(mut self, schema: RefOr<Schema>, about: &'static str) -> Self {
+        self.gives.push((200, about, Some(("text/event-stream", schema))));
+        self
+    }
+
     /// An answer without a body.
     pub(super) fn gives_nothing(mut self, status: u16, about: &'static str) -> Self {
         self.gives.push((status, about, None));
@@ -179,11 +185,14 @@ impl Call {
         }
         let mut fails = self.fails;
         if !self.who.may_be_anonymous() {
-            fails.entry(401).or_default().push("auth.required");
+            fails.entry(401).or_default().extend(["auth.required", "auth.session_ended"]);
         }
         if !matches!(self.who, Who::Anybody) {
-            fails.entry(401).or_default().push("auth.wrong_token");
-            fails.entry(403).or_default().push("access.role_needed");
+            fails.entry(401).or_default().extend(["auth.wrong_token", "token.expired", "token.revoked"]);
+            fails.entry(403).or_default().extend(["access.role_needed", "access.link_limited"]);
+            if !matches!(self.method, HttpMethod::Get | HttpMethod::Head) {
+                fails.entry(403).or_default().extend(["auth.cross_origin", "auth.plain_form"]);
+            }
         }
         for (status, mut codes) in fails {
             codes.sort_unstable();

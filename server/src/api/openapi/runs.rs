@@ -1,8 +1,8 @@
 //! Runs, ids, live events and artifacts.
 
 use nightshift_protocol::api::{
-    Bulk, BulkDone, Control, Controlled, EventsPage, IDEMPOTENCY_HEADER, IdMatches, LAST_EVENT_ID_HEADER, Retry,
-    RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
+    Bulk, BulkDone, Control, Controlled, EventsPage, IDEMPOTENCY_HEADER, IdMatches, LAST_EVENT_ID_HEADER, LiveEvent,
+    Retry, RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
 };
 use nightshift_protocol::score::{Rescore, RunScores};
 use nightshift_protocol::signal::Signal;
@@ -58,7 +58,7 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
             .query("run", Kind::Text, "Only what is about this run.")
             .query("after", Kind::Text, "Id of the last event that the client has.")
             .header(LAST_EVENT_ID_HEADER, false, "The same; it counts before the query.")
-            .gives_other(200, "text/event-stream", "Events, until the client or the server ends it.")
+            .streams(schemas.of::<LiveEvent>(), "The data of each event, until the client or the server ends it.")
             .fails(400, &["request.invalid_query"])
             .fails(404, &["campaign.not_found", "run.not_found"])
             .fails(503, &["server.too_many_streams"]),

@@ -1,0 +1,65 @@
+//! Notes are Markdown that people wrote: shown as such, and never as the markup that they may have written into it.
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
+
+/// Longest address of a link.
+const MAX_ADDRESS_BYTES: usize = 2_000;
+
+/// As HTML: markup in the text is shown as text, pictures are links, and links lead to the web or to this server.
+pub(crate) fn to_html(text: &str) -> String {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut shown = String::new();
+    html::push_html(&mut shown, Parser::new_ext(text, options).map(harmless));
+    shown
+}
+
+fn harmless(event: Event<'_>) -> Event<'_> {
+    match event {
+        Event::Html(text) | Event::InlineHtml(text) => Event::Text(text),
+        Event::Start(Tag::Image { dest_url, title, id, .. } | Tag::Link { dest_url, title, id, .. }) => {
+            let dest_url = if is_harmless(&dest_url) { dest_url } else { "#".into() };
+            Event::Start(Tag::Link { link_type: pulldown_cmark::LinkType::Inline, dest_url, title, id })
+        }
+        Event::End(TagEnd::Image) => Event::End(TagEnd::Link),
+        other => other,
+    }
+}
+
+/// Whether an address leads to the web or to this server.
+fn is_harmless(address: &str) -> bool {
+    let begins = ["https://", "http://", "/", "#"].iter().any(|scheme| address.starts_with(scheme));
+    begins && !address.starts_with("//") && address.len() <= MAX_ADDRESS_BYTES && !address.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_looks_as_it_was_meant() {
+        let shown = to_html("**Faster**, see [the run](/runs/run_1).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n");
+        assert!(shown.contains("<strong>Faster</strong>"), "{shown}");
+        assert!(shown.contains("<a href=\"/runs/run_1\">the run</a>"), "{shown}");
+        assert!(shown.contains("<table>"), "{shown}");
+    }
+
+    #[test]
+    fn markup_in_a_note_is_text() {
+        let hostile = [
+            "<script>alert(1)</script>",
+            "a <img src=x onerror=alert(1)> b",
+            "<div onclick='alert(1)'>\n\n**bold**\n\n</div>",
+            "![x](javascript:alert(1))",
+            "[x](javascript:alert(1)) [y](JAVASCRIPT:alert(1)) [z](data:text/html,x) [w](//evil.example)",
+            "<javascript:alert(1)>",
+            "[x]( \u{1}javascript:alert(1))",
+        ];
+        for text in hostile {
+            let shown = to_html(text);
+            let lower = shown.to_ascii_lowercase();
+            assert!(!lower.contains("<script") && !lower.contains("<img") && !lower.contains("<div"), "{shown}");
+            assert!(!lower.contains("href=\"javascript") && !lower.contains("href=\"data"), "{shown}");
+            assert!(!lower.contains("href=\"//"), "{shown}");
+        }
+    }
+}
