@@ -24,8 +24,10 @@ pub(crate) fn PointCloud(
     let canvas = NodeRef::<Canvas>::new();
     let seen = RwSignal::new(Seen::Loading);
     let (begin, end) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
+    let unfolded = RwSignal::new(false);
     Effect::new(move |_| {
-        let Some(canvas) = canvas.get() else { return };
+        // Nobody waits for a million numbers that are not looked at.
+        let Some(canvas) = canvas.get().filter(|_| unfolded.get()) else { return };
         let address = format!("/api/v1/attempts/points?{query}");
         spawn_local(async move {
             match Cloud::read(&address).await {
@@ -39,6 +41,11 @@ pub(crate) fn PointCloud(
             }
         });
     });
+    let unfold = move |_| {
+        if !unfolded.get_untracked() {
+            unfolded.set(true);
+        }
+    };
     let said = move || match seen.get() {
         Seen::Loading => "Reading all attempts …".to_owned(),
         Seen::Drawn(count) => {
@@ -47,10 +54,13 @@ pub(crate) fn PointCloud(
         Seen::Failed => "The attempts could not be read: load the page again.".to_owned(),
     };
     view! {
-        <figure class="cloud needs-script">
-            <canvas node_ref=canvas width="1200" height="300" role="img" aria-label=said></canvas>
-            <p class="cloud-times" aria-hidden="true"><span>{begin}</span><span>{end}</span></p>
-            <figcaption class="quiet" role="status">{said}</figcaption>
-        </figure>
+        <details class="picture needs-script" on:toggle=unfold>
+            <summary>"All of them as dots"</summary>
+            <figure class="cloud">
+                <canvas node_ref=canvas width="1200" height="300" role="img" aria-label=said></canvas>
+                <p class="cloud-times" aria-hidden="true"><span>{begin}</span><span>{end}</span></p>
+                <figcaption class="quiet" role="status">{said}</figcaption>
+            </figure>
+        </details>
     }
 }

@@ -72,7 +72,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
         });
         let filter = address_query(query);
         view! {
-            <details class="picture"><summary>"All of them as dots"</summary><PointCloud query=filter /></details>
+            <PointCloud query=filter />
             <form id="compare" method="get" action="/compare" data-compare="">
                 <button>"Compare the selected"</button>
             </form>

@@ -28,7 +28,7 @@ impl PageError {
     pub(crate) fn bad_query(reason: &str) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
-            code: "page.bad_query".to_owned(),
+            code: "request.invalid_query".to_owned(),
             message: format!("The address asks for something that is not there: {reason}."),
         }
     }

@@ -29,6 +29,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     let language = Language::of_program(source);
     let lines = highlighted(source, language);
     let listed = listing(&lines, "L", &notes(attempt)).block("source");
+    let listed = view! { <div id="source-text">{listed}</div> }.into_any();
     let download = attempt.source.as_ref().map(|hash| {
         view! { <a class="button" href=artifact_href(hash)>"Download"</a> }
     });
@@ -38,7 +39,7 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
         {navigation(detail, attempt, look)}
         <p class="buttons">{download}<button type="button" data-copy="source-text">"Copy"</button></p>
         {compared}
-        <div id="source-text">{program}</div>
+        {program}
     }
     .into_any()
 }
@@ -80,11 +81,23 @@ fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
             view! { <option value=other.number.to_string() selected=chosen>{format!("attempt {}", other.number)}</option> }
         })
         .collect::<Vec<_>>();
+    // What a form sends replaces the whole query: what else the address asks for goes along.
+    let asked = [
+        Some(("view", look.view.as_str().to_owned())),
+        look.pin.map(|pin| ("pin", pin.to_string())),
+        look.window_us.0.map(|from| ("from", from.to_string())),
+        look.window_us.1.map(|to| ("to", to.to_string())),
+    ];
+    let kept = asked
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| view! { <input type="hidden" name=name value=value /> })
+        .collect::<Vec<_>>();
     let any = (!choices.is_empty()).then(|| {
         view! {
             <form method="get" action="#source" class="filters">
                 <label>"Against any other"<select name="diff">{choices}</select></label>
-                <input type="hidden" name="view" value=look.view.as_str() />
+                {kept}
                 <button type="submit">"Compare"</button>
             </form>
         }
