@@ -22,7 +22,7 @@ const COLUMNS: [Column; 10] = [
     Column::number("tokens", "Tokens"),
     Column::number("cost", "Cost"),
     Column::plain("Device"),
-    Column::number("created", "Began"),
+    Column::moment("created", "Began"),
 ];
 /// Rows of one page, unless the address says otherwise.
 const PER_PAGE: u32 = 50;
