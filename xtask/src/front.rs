@@ -84,7 +84,10 @@ pub(crate) fn lints() -> Result<bool> {
     compile::lint()
 }
 
-fn build() -> Result<(Vec<(&'static str, Vec<u8>)>, Sources)> {
+/// Files with their content, in the order of [`FILES`].
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+fn build() -> Result<(Files, Sources)> {
     let program = compile::program()?;
     let sources = Sources::of_build(&program.dep_info)?;
     Ok((bindings::generate(&program.wasm)?, sources))

@@ -6,14 +6,14 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
-use super::FILES;
+use super::{FILES, Files};
 use crate::command::root;
 
 /// Name of the script, and first half of the program's.
 const OUT_NAME: &str = "app";
 
 /// Script and program, in the order of [`FILES`].
-pub(super) fn generate(wasm: &Path) -> Result<Vec<(&'static str, Vec<u8>)>> {
+pub(super) fn generate(wasm: &Path) -> Result<Files> {
     let folder = root().join("target/front/bundle");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;

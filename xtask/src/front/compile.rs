@@ -95,7 +95,6 @@ fn remapped() -> Result<Vec<String>> {
     .collect())
 }
 
-#[expect(clippy::disallowed_methods, reason = "cargo's folder is told by the environment")]
 fn cargo_home() -> Result<PathBuf> {
     let named = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     named.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("there is no folder of cargo")
