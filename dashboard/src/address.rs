@@ -74,15 +74,12 @@ fn decoded(part: &str) -> String {
     let mut rest = part.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let escaped = (*first == b'%').then(|| hex(after)).flatten();
-        match escaped {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(if *first == b'+' { b' ' } else { *first });
-                rest = after;
-            }
+        if let Some(byte) = escaped {
+            bytes.push(byte);
+            rest = after.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(if *first == b'+' { b' ' } else { *first });
+            rest = after;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

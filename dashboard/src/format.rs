@@ -30,7 +30,7 @@ pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(GROUP);
         }
         text.push(digit);
@@ -56,7 +56,7 @@ pub(crate) fn bytes(size_bytes: u64) -> String {
         size /= 1024.0;
         unit += 1;
     }
-    let digits = if size < 10.0 { 1 } else { 0 };
+    let digits = usize::from(size < 10.0);
     format!("{size:.digits$} {}", UNITS[unit])
 }
 

@@ -28,7 +28,9 @@ pub(super) fn board(marks: &Marks) -> impl IntoView + use<> {
 fn standings(marks: &[Mark]) -> impl IntoView + use<> {
     let mut found: Vec<(String, Standing)> = by_model(marks).into_iter().collect();
     found.sort_by(|(_, a), (_, b)| b.best.unwrap_or(0.0).total_cmp(&a.best.unwrap_or(0.0)));
-    let share = |part: u64, all: u64| if all == 0 { "–".to_owned() } else { format!("{} %", part * 100 / all) };
+    let share = |part: u64, all: u64| {
+        (part * 100).checked_div(all).map_or_else(|| "–".to_owned(), |share| format!("{share} %"))
+    };
     let times = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}×"));
     let rows = found
         .into_iter()
