@@ -143,7 +143,7 @@ pub(crate) fn Actions(
         Phase::Idle => ().into_any(),
         Phase::Asking(deed) => {
             let perform = perform.clone();
-            asking(deed, text, phase, move |deed| perform(deed)).into_any()
+            asking(deed, text, phase, perform).into_any()
         }
         Phase::Busy(deed) => view! { <p class="quiet">{deed.label()}" …"</p> }.into_any(),
         Phase::Done(deed) => view! { <p class="good">{deed.label()}": done."</p> }.into_any(),

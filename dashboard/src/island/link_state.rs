@@ -13,7 +13,7 @@ pub(crate) fn LinkState(
     let state = RwSignal::new(if live { Link::Connecting } else { Link::Still });
     Effect::new(move |_| link::subscribe(move |link| state.set(link)));
     view! {
-        <span class="link" role="status" data-link=move || state.with(|link| link.as_str())>
+        <span class="link" role="status" data-link=move || state.with(Link::as_str)>
             {move || state.with(Link::text)}
         </span>
     }
