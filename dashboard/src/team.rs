@@ -53,7 +53,11 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
             {chips}
             {notes}
             {more}
-            <TeamTools target=target.to_string() tags=tags pinned=is_pinned may_share=may_share />
+            // Outside of the island, so that it stays open when that is made anew.
+            <details class="needs-script" data-key="team-tools">
+                <summary>"Leave a note, a tag or a pin"</summary>
+                <TeamTools target=target.to_string() tags=tags pinned=is_pinned may_share=may_share />
+            </details>
         </section>
     }
     .into_any())

@@ -23,6 +23,67 @@ enum Phase {
     Failed(Refusal),
 }
 
+/// What can be left beside one target, and where that stands.
+#[derive(Debug, Clone)]
+struct Tools {
+    target: String,
+    phase: RwSignal<Phase>,
+    note: RwSignal<String>,
+    tag: RwSignal<String>,
+}
+
+impl Tools {
+    /// Posts an object: the target, which has nothing that JSON writes otherwise, and these members.
+    fn post(&self, path: &'static str, members: &str, done: &'static str) {
+        let Self { target, phase, note, tag } = self.clone();
+        let body = format!(r#"{{"target":"{target}",{members}}}"#);
+        phase.set(Phase::Busy);
+        spawn_local(async move {
+            match fetch::post(path, &body, Some(&fetch::new_key())).await {
+                Ok(()) => {
+                    note.set(String::new());
+                    tag.set(String::new());
+                    phase.set(Phase::Done(done));
+                    page::ask_refresh();
+                }
+                Err(refusal) => phase.set(Phase::Failed(refusal)),
+            }
+        });
+    }
+
+    fn add_note(&self) {
+        let text = fetch::json_text(self.note.get_untracked().trim());
+        self.post("/api/v1/notes", &format!(r#""text":{text}"#), "The note is there.");
+    }
+
+    fn add_tag(&self) {
+        let text = fetch::json_text(self.tag.get_untracked().trim());
+        self.post("/api/v1/tags", &format!(r#""add":[{text}]"#), "The tag is there.");
+    }
+
+    fn remove_tag(&self, tag: &str) {
+        let text = fetch::json_text(tag);
+        self.post("/api/v1/tags", &format!(r#""remove":[{text}]"#), "The tag is gone.");
+    }
+
+    fn pin(&self, pinned: bool) {
+        let done = if pinned { "It is pinned." } else { "It is not pinned any more." };
+        self.post("/api/v1/pins", &format!(r#""pinned":{pinned}"#), done);
+    }
+
+    fn share(&self) {
+        let Self { target, phase, .. } = self.clone();
+        let body = format!(r#"{{"target":"{target}","valid_for_ms":{LINK_VALID_MS}}}"#);
+        phase.set(Phase::Busy);
+        spawn_local(async move {
+            match fetch::post_for("/api/v1/shares", &body, "secret").await {
+                Ok(secret) => phase.set(Phase::Linked(link(&target, &secret))),
+                Err(refusal) => phase.set(Phase::Failed(refusal)),
+            }
+        });
+    }
+}
+
 /// Everything that can be left beside one target.
 #[island]
 pub(crate) fn TeamTools(
@@ -36,118 +97,88 @@ pub(crate) fn TeamTools(
     may_share: bool,
 ) -> impl IntoView {
     let phase = RwSignal::new(Phase::Idle);
-    let (note, tag) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
-    // An id has nothing that JSON writes otherwise.
-    let named = format!("\"{target}\"");
-    let act = move |path: &'static str, body: String, done: &'static str| {
-        phase.set(Phase::Busy);
-        spawn_local(async move {
-            match fetch::post(path, &body, Some(&fetch::new_key())).await {
-                Ok(()) => {
-                    note.set(String::new());
-                    tag.set(String::new());
-                    phase.set(Phase::Done(done));
-                    page::ask_refresh();
-                }
-                Err(refusal) => phase.set(Phase::Failed(refusal)),
-            }
-        });
-    };
-    let add_note = {
-        let named = named.clone();
-        move |event: leptos::ev::SubmitEvent| {
-            event.prevent_default();
-            let text = fetch::json_text(note.get_untracked().trim());
-            act("/api/v1/notes", format!(r#"{{"target":{named},"text":{text}}}"#), "The note is there.");
-        }
-    };
-    let add_tag = {
-        let named = named.clone();
-        move |event: leptos::ev::SubmitEvent| {
-            event.prevent_default();
-            let text = fetch::json_text(tag.get_untracked().trim());
-            act("/api/v1/tags", format!(r#"{{"target":{named},"add":[{text}]}}"#), "The tag is there.");
-        }
-    };
-    let pin = {
-        let named = named.clone();
-        let done = if pinned { "It is not pinned any more." } else { "It is pinned." };
-        move |_| act("/api/v1/pins", format!(r#"{{"target":{named},"pinned":{}}}"#, !pinned), done)
-    };
-    let share = {
-        let (named, target) = (named.clone(), target.clone());
-        move |_| {
-            let (body, target) = (format!(r#"{{"target":{named},"valid_for_ms":{LINK_VALID_MS}}}"#), target.clone());
-            phase.set(Phase::Busy);
-            spawn_local(async move {
-                match fetch::post_for("/api/v1/shares", &body, "secret").await {
-                    Ok(secret) => phase.set(Phase::Linked(link(&target, &secret))),
-                    Err(refusal) => phase.set(Phase::Failed(refusal)),
-                }
-            });
-        }
-    };
+    let tools = Tools { target, phase, note: RwSignal::new(String::new()), tag: RwSignal::new(String::new()) };
     let removers = tags
         .into_iter()
         .map(|tag| {
-            let (label, named) = (format!("Remove the tag {tag}"), named.clone());
-            let remove = move |_| {
-                let body = format!(r#"{{"target":{named},"remove":[{}]}}"#, fetch::json_text(&tag));
-                act("/api/v1/tags", body, "The tag is gone.");
-            };
-            view! { <button type="button" on:click=remove>{label}</button> }
+            let (label, tools) = (format!("Remove the tag {tag}"), tools.clone());
+            view! { <button type="button" on:click=move |_| tools.remove_tag(&tag)>{label}</button> }
         })
         .collect::<Vec<_>>();
-    let said = move || {
-        match phase.get() {
+    let (pinning, sharing) = (tools.clone(), tools.clone());
+    let share = may_share.then(|| {
+        view! { <button type="button" on:click=move |_| sharing.share()>"Make a link for others to read"</button> }
+    });
+    view! {
+        <div class="tools">
+            {forms(&tools)}
+            <div class="buttons">
+                <button type="button" on:click=move |_| pinning.pin(!pinned)>
+                    {if pinned { "Take the pin away" } else { "Pin it" }}
+                </button>
+                {share}
+                {removers}
+            </div>
+            <div role="status" aria-live="polite">{move || said(phase.get())}</div>
+        </div>
+    }
+}
+
+/// The fields for a note and for a tag.
+fn forms(tools: &Tools) -> impl IntoView + use<> {
+    let (note, tag) = (tools.note, tools.tag);
+    let (noting, tagging) = (tools.clone(), tools.clone());
+    let add_note = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        noting.add_note();
+    };
+    let add_tag = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        tagging.add_tag();
+    };
+    view! {
+        <form on:submit=add_note>
+            <label>
+                "Note (Markdown)"
+                <textarea
+                    rows="4"
+                    required=true
+                    maxlength=MAX_NOTE_CHARS.to_string()
+                    prop:value=note
+                    on:input=move |event| note.set(event_target_value(&event))
+                ></textarea>
+            </label>
+            <button type="submit">"Add the note"</button>
+        </form>
+        <form on:submit=add_tag>
+            <label>
+                "Tag"
+                <input
+                    type="text"
+                    required=true
+                    maxlength=MAX_TAG_CHARS.to_string()
+                    prop:value=tag
+                    on:input=move |event| tag.set(event_target_value(&event))
+                />
+            </label>
+            <button type="submit">"Add the tag"</button>
+        </form>
+    }
+}
+
+/// What became of the last deed.
+fn said(phase: Phase) -> AnyView {
+    match phase {
         Phase::Idle => ().into_any(),
         Phase::Busy => view! { <p class="quiet">"…"</p> }.into_any(),
         Phase::Done(words) => view! { <p class="good">{words}</p> }.into_any(),
-        Phase::Linked(address) => view! {
-            <p>"Whoever has this link can read this for a week. It is shown this once: "<code class="link">{address}</code></p>
+        Phase::Linked(address) => {
+            let words = "Whoever has this link can read this for a week. It is shown this once: ";
+            view! { <p>{words}<code class="link">{address}</code></p> }.into_any()
         }
-        .into_any(),
         Phase::Failed(refusal) => {
             view! { <p class="problem">{refusal.message}" "<code>{refusal.code}</code></p> }.into_any()
         }
-    }
-    };
-    view! {
-        <details class="needs-script">
-            <summary>"Leave a note, a tag or a pin"</summary>
-            <form on:submit=add_note>
-                <label>
-                    "Note (Markdown)"
-                    <textarea
-                        rows="4"
-                        required=true
-                        maxlength=MAX_NOTE_CHARS.to_string()
-                        prop:value=note
-                        on:input=move |event| note.set(event_target_value(&event))
-                    ></textarea>
-                </label>
-                <button type="submit">"Add the note"</button>
-            </form>
-            <form on:submit=add_tag>
-                <label>
-                    "Tag"
-                    <input
-                        type="text"
-                        required=true
-                        maxlength=MAX_TAG_CHARS.to_string()
-                        prop:value=tag
-                        on:input=move |event| tag.set(event_target_value(&event))
-                    />
-                </label>
-                <button type="submit">"Add the tag"</button>
-            </form>
-            <div class="buttons">
-                <button type="button" on:click=pin>{if pinned { "Take the pin away" } else { "Pin it" }}</button>
-                {may_share.then(|| view! { <button type="button" on:click=share>"Make a link for others to read"</button> })}
-                {removers}
-            </div>
-            <div role="status" aria-live="polite">{said}</div>
-        </details>
     }
 }
 
