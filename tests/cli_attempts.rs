@@ -1,5 +1,9 @@
 //! `list attempts` and `search` over a database that `__generate` filled, and that filling itself.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
 
 #[path = "support/binary.rs"]
 mod binary;

@@ -63,7 +63,7 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
     .into_any())
 }
 
-fn note(note: Remark) -> impl IntoView {
+fn note(note: Remark) -> AnyView {
     let html = markdown::to_html(&note.text);
     view! {
         <article class="note" data-key=note.id.to_string()>
@@ -72,4 +72,5 @@ fn note(note: Remark) -> impl IntoView {
             <NoteTools id=note.id.to_string() />
         </article>
     }
+    .into_any()
 }

@@ -23,10 +23,10 @@ pub(crate) struct AttemptFlags {
     /// Only attempts that were timed on this device
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Only attempts with one of these outcomes, with commas: crashed, incorrect, correct_faster, ...
+    /// Only attempts with one of these outcomes, with commas: `crashed`, `incorrect`, `correct_faster` and others
     #[arg(long, value_name = "OUTCOME", value_delimiter = ',', value_parser = outcome)]
     pub(crate) outcome: Vec<AttemptOutcome>,
-    /// Only attempts of one of these stages, with commas: draft, repair_compile, optimize, ...
+    /// Only attempts of one of these stages, with commas: `draft`, `repair_compile`, `optimize` and others
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage)]
     pub(crate) stage: Vec<Stage>,
     /// Only attempts that gave right results; `--correct false`: only those that did not

@@ -121,7 +121,7 @@ fn output(maker: &mut Maker<'_>, order: &StepOrder, fates: &mut BTreeMap<u32, Fa
         }
         "build" => json!({ "step": "built", "report": maker.build(outcome != "compile_failed") }),
         "check" => {
-            json!({ "step": "checked", "report": maker.check(outcome == "correct", process_end(outcome)) })
+            json!({ "step": "checked", "report": maker.check(outcome == "correct", &process_end(outcome)) })
         }
         "sanitize" => json!({ "step": "sanitized", "report": { "tools": [], "findings": [] } }),
         "measure" => {

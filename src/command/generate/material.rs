@@ -182,7 +182,7 @@ impl<'w> Maker<'w> {
     }
 
     /// `end` is how its process ended.
-    pub(super) fn check(&mut self, passes: bool, end: Value) -> Value {
+    pub(super) fn check(&mut self, passes: bool, end: &Value) -> Value {
         let wrong = if passes { 0 } else { 1 + self.dice.below(4_000) };
         let error = if passes { self.dice.between(0.01, 0.6) } else { self.dice.between(2.0, 9e3) };
         let histogram = if passes {

@@ -96,9 +96,9 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
             _ => "repair_runtime",
         };
         attempts.push(attempt);
-        let ended = at.plus_ms(20_000 + maker.dice.below(70_000));
-        spans.insert(number, AttemptSpan { began: at, ended: Some(ended) });
-        at = ended;
+        let end = at.plus_ms(20_000 + maker.dice.below(70_000));
+        spans.insert(number, AttemptSpan { began: at, ended: Some(end) });
+        at = end;
     }
     let state = json!({
         "state": "stitch.1", "input": input, "prepared": prepared, "attempts": attempts,
@@ -145,7 +145,7 @@ fn attempt(maker: &mut Maker<'_>, number: u32, stage: &str, parent: Option<u32>,
         _ => json!([]),
     };
     let build = (has_code && fate.outcome != "not_compliant").then(|| maker.build(runs));
-    let check = runs.then(|| maker.check(right, process_end(fate.outcome)));
+    let check = runs.then(|| maker.check(right, &process_end(fate.outcome)));
     let measurement = right.then(|| maker.measurement(fate.speedup));
     let confirmation = (right && beats).then(|| maker.measurement(fate.speedup * 0.995));
     let is_fast =
