@@ -45,6 +45,9 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
     let more = notes.next.is_some().then(|| view! { <p class="quiet">"Older notes are not shown here."</p> });
     let notes = notes.items.into_iter().map(note).collect::<Vec<_>>();
     let may_share = !matches!(target, Target::Attempt(..));
+    // The type of the whole would be too deep for the compiler.
+    let tools =
+        view! { <TeamTools target=target.to_string() tags=tags pinned=is_pinned may_share=may_share /> }.into_any();
     Ok(view! {
         <section id="team" class="team" aria-labelledby="team-title">
             <h2 id="team-title">"Notes"</h2>
@@ -56,7 +59,7 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
             // Outside of the island, so that it stays open when that is made anew.
             <details class="needs-script" data-key="team-tools">
                 <summary>"Leave a note, a tag or a pin"</summary>
-                <TeamTools target=target.to_string() tags=tags pinned=is_pinned may_share=may_share />
+                {tools}
             </details>
         </section>
     }

@@ -142,18 +142,14 @@ fn branch(out: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
 }
 
 fn mark(out: &mut Markup, node: &Node, (x, y): (f64, f64), is_best: bool) {
-    out.tag("a").with("href", &node.href).with("aria-label", &node.words).with("class", "node").around(|out| {
+    out.tag("a").with("href", &node.href).with("class", "node").around(|out| {
         out.tag("title").text(&node.words);
         if is_best {
             out.tag("circle").with("class", "halo").at("cx", x).at("cy", y).at("r", 16.0).empty();
         }
         out.tag("circle").with("class", &format!("dot {}", node.class)).at("cx", x).at("cy", y).at("r", 12.0).empty();
-        // The link's name says it in words already.
-        let shown = |y: f64, class: &str, text: &str, out: &mut Markup| {
-            out.tag("text").at("x", x).at("y", y).with("class", class).with("aria-hidden", "true").text(text);
-        };
-        shown(y + 4.0, "node-number middle", &node.number.to_string(), out);
-        shown(y + 28.0, "tick middle", &node.label, out);
+        out.tag("text").at("x", x).at("y", y + 4.0).with("class", "node-number middle").text(&node.number.to_string());
+        out.tag("text").at("x", x).at("y", y + 28.0).with("class", "tick middle").text(&node.label);
     });
 }
 

@@ -122,12 +122,10 @@ pub(crate) fn TeamTools(
             <div role="status" aria-live="polite">{move || said(phase.get())}</div>
         </div>
     }
-    // The type of what is shown would be too deep for the compiler.
-    .into_any()
 }
 
 /// The fields for a note and for a tag.
-fn forms(tools: &Tools) -> AnyView {
+fn forms(tools: &Tools) -> impl IntoView + use<> {
     let (note, tag) = (tools.note, tools.tag);
     let (noting, tagging) = (tools.clone(), tools.clone());
     let add_note = move |event: leptos::ev::SubmitEvent| {
@@ -166,7 +164,6 @@ fn forms(tools: &Tools) -> AnyView {
             <button type="submit">"Add the tag"</button>
         </form>
     }
-    .into_any()
 }
 
 /// What became of the last deed.

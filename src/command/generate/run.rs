@@ -96,9 +96,9 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
             _ => "repair_runtime",
         };
         attempts.push(attempt);
-        let end = at.plus_ms(20_000 + maker.dice.below(70_000));
-        spans.insert(number, AttemptSpan { began: at, ended: Some(end) });
-        at = end;
+        let over = at.plus_ms(20_000 + maker.dice.below(70_000));
+        spans.insert(number, AttemptSpan { began: at, ended: Some(over) });
+        at = over;
     }
     let state = json!({
         "state": "stitch.1", "input": input, "prepared": prepared, "attempts": attempts,
