@@ -100,13 +100,13 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
         spans.insert(number, AttemptSpan { began: at, ended: Some(over) });
         at = over;
     }
-    let state = json!({
+    let ended = json!({
         "state": "stitch.1", "input": input, "prepared": prepared, "attempts": attempts,
         "plans": [{ "version": 1, "reason": null, "plan": plan, "calls": plan_calls }],
         "best_attempt": best.map(|(number, _)| number),
         "phase": { "phase": "ended", "reason": { "kind": "attempt_budget" } },
     });
-    finish(maker, id, input, state, (created_at, at), spans)
+    finish(maker, id, input, ended, (created_at, at), spans)
 }
 
 /// The run, once its state stands.
