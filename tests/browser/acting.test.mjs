@@ -82,9 +82,11 @@ test("the keyboard goes through rows, opens one, and jumps between sections", as
         await page.keyboard.press("j");
         await page.keyboard.press("Enter");
         await page.waitForURL(/\/campaigns\//);
+        await view.awake();
         await page.keyboard.press("g");
         await page.keyboard.press("w");
         await page.waitForURL(/\/workers/);
+        await view.awake();
         await page.keyboard.press("?");
         await page.getByRole("dialog").waitFor();
         await page.keyboard.press("Escape");

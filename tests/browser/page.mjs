@@ -40,10 +40,12 @@ export class View {
     #wrong = [];
     #allowed = [];
     #base;
+    #javaScript;
 
     static async open({ scheme = "light", width = WIDTHS.laptop, height = 900, javaScript = true, base = facts.base } = {}) {
         const view = new View();
         view.#base = base;
+        view.#javaScript = javaScript;
         view.#context = await browser.newContext({
             viewport: { width, height },
             colorScheme: scheme,
@@ -81,7 +83,15 @@ export class View {
     /** Goes to a path, and waits until its islands are alive. */
     async go(path) {
         const response = await this.page.goto(new URL(path, this.#base).href, { waitUntil: "load" });
+        if (this.#javaScript) {
+            await this.awake();
+        }
         return response;
+    }
+
+    /** Waits until the program of the page runs: a click or a key before that is nobody's. */
+    async awake() {
+        await this.page.locator("html[data-awake]").waitFor({ state: "attached" });
     }
 
     /** Serious faults of accessibility, by axe-core. */
