@@ -7,66 +7,18 @@
 
 #[path = "support/binary.rs"]
 mod binary;
+#[path = "support/serving.rs"]
+mod serving;
 #[path = "support/tiny_task.rs"]
 mod tiny_task;
 
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
 
 use binary::{expect_exit, json_lines, nightshift};
+use serving::{Serving, browser};
 
 /// What a model could write into its plan.
 const SMUGGLED: &str = "<script>document.title = 'taken over'</script>";
-
-/// A server that ends with the test.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Serving {
-    fn on(data_dir: &Path) -> Self {
-        let mut child = nightshift(data_dir)
-            .args(["serve", "--no-worker", "--bind", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let (found, address) = std::sync::mpsc::channel();
-        for stream in [Box::new(stdout) as Box<dyn std::io::Read + Send>, Box::new(stderr)] {
-            let found = found.clone();
-            // Reads to the end, so that the server never waits for a full pipe.
-            std::thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    if let Some(address) = line.split_whitespace().find(|word| word.starts_with("http://")) {
-                        let _ = found.send(address.to_owned());
-                    }
-                }
-            });
-        }
-        let address = address.recv_timeout(std::time::Duration::from_secs(30)).expect("the server says its address");
-        Self { child, address }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the test looks for a browser")]
-fn browser() -> PathBuf {
-    let path = std::env::var("PATH").unwrap_or_default();
-    ["chromium", "chromium-browser", "google-chrome"]
-        .iter()
-        .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)))
-        .find(|candidate| candidate.is_file())
-        .expect("no browser: install one with `apt-get install chromium`, or run `cargo xtask test --install`")
-}
 
 /// The page as the browser has it after its scripts, if it had any, have run.
 #[expect(clippy::disallowed_methods, reason = "the test runs a browser")]
@@ -93,7 +45,7 @@ fn what_a_campaign_left_behind_can_be_read_in_a_browser() {
     std::fs::write(task.join("replies/plan.md"), format!("```json\n{plan}\n```\n")).unwrap();
     let data_dir = folder.path().join("data");
 
-    let empty = Serving::on(&data_dir);
+    let empty = Serving::on(&data_dir, &["--no-worker"]);
     assert!(page(&empty.address, &profile).contains("No campaign yet"), "an empty store says how to begin");
     drop(empty);
 
@@ -102,7 +54,7 @@ fn what_a_campaign_left_behind_can_be_read_in_a_browser() {
     let run = listed[0]["items"][0].clone();
     let (run, campaign) = (run["id"].as_str().unwrap().to_owned(), run["campaign"].as_str().unwrap().to_owned());
 
-    let serving = Serving::on(&data_dir);
+    let serving = Serving::on(&data_dir, &["--no-worker"]);
     let base = &serving.address;
     let list = page(base, &profile);
     assert!(list.contains(&format!("/campaigns/{campaign}")) && list.contains("scripted"), "{list}");

@@ -5,7 +5,6 @@ pub(crate) const SHEET: &str = concat!(
     include_str!("style/base.css"),
     include_str!("style/shell.css"),
     include_str!("style/components.css"),
-    include_str!("style/pages.css"),
     include_str!("style/charts.css"),
     include_str!("style/source.css"),
     include_str!("style/attempt.css"),
