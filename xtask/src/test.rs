@@ -102,9 +102,11 @@ pub(crate) fn run(args: &[&str]) -> Result<bool> {
 
 fn check(name: &'static str, failed: &mut Vec<&'static str>, body: impl FnOnce() -> Result<bool>) -> Result<()> {
     println!("xtask: {name}");
+    let began = Instant::now();
     if !body()? {
         failed.push(name);
     }
+    println!("xtask: {name} took {} s", began.elapsed().as_secs());
     Ok(())
 }
 

@@ -152,8 +152,10 @@ fn text_of(name: &str) -> String {
     style.and_then(|style| style.get_property_value(name).ok()).unwrap_or_default().trim().to_owned()
 }
 
+/// Colours are registered as such in the stylesheet, so that the browser gives them as `rgb(r, g, b)` for the theme of now.
 fn colour(name: &str) -> Colour {
     let text = text_of(name);
-    let part = |at: usize| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(128);
-    [part(1), part(3), part(5), 255]
+    let mut parts = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+    let mut part = || parts.next().unwrap_or(128);
+    [part(), part(), part(), 255]
 }
