@@ -69,7 +69,9 @@ async fn set_theme(RawQuery(query): RawQuery, body: String) -> Response {
 
 /// The address when it is one of ours, else the first page: nobody is sent to another site.
 fn own_page(address: &str) -> &str {
-    let is_ours = address.starts_with('/') && !address.starts_with("//") && !address.contains('\\');
+    // Browsers drop tabs and line ends from an address before they read it: `/\t/elsewhere` is another site.
+    let is_odd = address.contains('\\') || address.contains(char::is_control);
+    let is_ours = address.starts_with('/') && !address.starts_with("//") && !is_odd;
     if is_ours { address } else { "/" }
 }
 
@@ -80,7 +82,9 @@ mod tests {
     #[test]
     fn nobody_is_sent_to_another_site() {
         assert_eq!(own_page("/runs/run_1?a=b"), "/runs/run_1?a=b");
-        for foreign in ["//evil.example", "https://evil.example", "/\\evil.example", ""] {
+        for foreign in
+            ["//evil.example", "https://evil.example", "/\\evil.example", "/\t/evil.example", "/\n/evil.example", ""]
+        {
             assert_eq!(own_page(foreign), "/", "{foreign}");
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::MAX_MARKS;
 use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing};
-use super::number::{box_of, show};
+use super::number::{Unit, box_of, show};
 use super::scale::Scale;
 use crate::markup::{Markup, coordinate};
 
@@ -32,7 +32,9 @@ pub(crate) fn lines(
     let points = || series.iter().flat_map(|series| series.points.iter());
     let area = Area::of(HEIGHT);
     let x_scale = Scale::over(x.spread, points().map(|(x, _)| *x), area.left, area.right);
-    let y_values = points().map(|(_, y)| *y).chain(reference.map(|(at, _)| at));
+    // Shares are seen as parts of the whole.
+    let whole = if y.unit == Unit::Share { &[0.0, 1.0][..] } else { &[] };
+    let y_values = points().map(|(_, y)| *y).chain(reference.map(|(at, _)| at)).chain(whole.iter().copied());
     let y_scale = Scale::over(y.spread, y_values, area.bottom, area.top).map(|scale| scale.with_margin(0.06));
     let (Some(x_scale), Some(y_scale)) = (x_scale, y_scale) else {
         return nothing(caption, "There is nothing to draw yet.");

@@ -48,12 +48,14 @@ impl Scale {
         Some(Self { spread, low, high, from, to })
     }
 
-    /// The same with some air at both ends.
+    /// The same with some air at both ends. What is never below zero gets no air there: a negative time is no time.
     pub(crate) fn with_margin(self, share: f64) -> Self {
         match self.spread {
             Spread::Linear => {
                 let margin = (self.high - self.low) * share;
-                Self { low: self.low - margin, high: self.high + margin, ..self }
+                let low = if self.low >= 0.0 { (self.low - margin).max(0.0) } else { self.low - margin };
+                let high = if self.high <= 0.0 { (self.high + margin).min(0.0) } else { self.high + margin };
+                Self { low, high, ..self }
             }
             Spread::Log => {
                 let margin = (self.high / self.low).powf(share);
@@ -201,6 +203,16 @@ mod tests {
     fn the_widest_scale_has_a_place_for_everything() {
         let scale = over(Spread::Log, &[f64::MIN_POSITIVE, 1e300]).with_margin(0.1);
         assert!(scale.ticks().into_iter().all(|tick| scale.place(tick).is_some()));
+    }
+
+    #[test]
+    fn what_is_never_negative_has_no_negative_air() {
+        let times = over(Spread::Linear, &[3.0, 1_000.0]).with_margin(0.1);
+        assert_eq!(times.low().to_bits(), 0.0_f64.to_bits());
+        assert!(times.high() > 1_000.0);
+        let losses = over(Spread::Linear, &[-1_000.0, -3.0]).with_margin(0.1);
+        assert!(losses.high() <= 0.0 && losses.low() < -1_000.0);
+        assert!(over(Spread::Linear, &[-1.0, 1.0]).with_margin(0.1).low() < -1.0);
     }
 
     #[test]

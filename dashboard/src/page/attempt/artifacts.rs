@@ -1,13 +1,15 @@
 //! What can be downloaded, and the steps that made it.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::api::{RunDetail, StepView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::machine::Executor;
 
 use super::material::Material;
+use crate::chart::float_u64;
 use crate::format::moment;
-use crate::page::parts::{Cell, artifact_href, table, words};
+use crate::page::parts::{Cell, artifact_href, milliseconds, table, words};
 
 /// The section.
 pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material) -> AnyView {
@@ -35,13 +37,14 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
         .steps
         .iter()
         .map(|step| {
-            let took = step.started_at.zip(step.finished_at).map(|(begin, end)| format!("{} ms", end.since_ms(begin)));
+            let took = step.started_at.zip(step.finished_at);
+            let took = took.map(|(begin, end)| milliseconds(float_u64(end.since_ms(begin))));
             let why = step.waiting_for.clone().or_else(|| step.failure.as_ref().map(|failure| failure.message.clone()));
             vec![
                 Cell::Code(step.key.clone()),
                 Cell::Tag(step.status.as_str().to_owned(), words(step.status.as_str())),
                 Cell::Number(step.tries.to_string()),
-                step.worker.as_ref().map_or_else(|| "server".to_owned(), ToString::to_string).into(),
+                who(step).into(),
                 Cell::Quiet(moment(step.scheduled_at)),
                 Cell::Number(took.unwrap_or_default()),
                 Cell::Quiet(why.unwrap_or_default()),
@@ -53,6 +56,15 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
         view! { <h3 id="steps">"Steps"</h3>{steps} }
     });
     view! { {artifacts}{steps} }.into_any()
+}
+
+/// Who carries it out, as far as that is known.
+fn who(step: &StepView) -> String {
+    match &step.worker {
+        Some(worker) => worker.to_string(),
+        None if step.kind.executor() == Executor::Agent => "server".to_owned(),
+        None => "nobody yet".to_owned(),
+    }
 }
 
 fn row(name: String, hash: &ArtifactHash) -> Vec<Cell> {

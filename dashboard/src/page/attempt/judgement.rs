@@ -143,6 +143,12 @@ fn rewarded(reward: &RewardBreakdown) -> AnyView {
         ("Correct and compliant", yes(reward.correct).into()),
         ("Grave cheat", yes(reward.major_hacking).into()),
         ("Version of the function", reward.version.to_string().into()),
+        (
+            "How they make it",
+            "base × (1 + weight × (share of the rubric − 0.5)), kept between 0 and 3; the share is (rubric − 4) / 16. \
+             Nothing for what is wrong or cheats."
+                .into(),
+        ),
     ]);
     view! { <h3 id="reward">"Reward"</h3>{sums} }.into_any()
 }

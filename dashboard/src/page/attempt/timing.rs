@@ -8,6 +8,9 @@ use crate::chart::{Axis, Caption, Group, Unit, float_u64, histogram, show, signi
 use crate::format::speedup;
 use crate::page::parts::{Cell, facts, folded, isolation, machine, milliseconds, table};
 
+/// From this ratio of the medians on, times are drawn on a logarithmic axis.
+const FAR_APART: f64 = 3.0;
+
 /// The section; none when it was never timed.
 pub(super) fn section(attempt: &Attempt) -> Option<AnyView> {
     let published = attempt.published()?;
@@ -57,7 +60,12 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
             mark: Some(m.candidate_median_ns),
         },
     ];
-    let drawn = histogram(&caption, &Axis::linear("time of one call", Unit::Nanoseconds), &groups).view();
+    // Far apart, both are one bar each on an axis of equal differences.
+    let ratio = m.baseline_median_ns / m.candidate_median_ns;
+    let label = "time of one call";
+    let far_apart = !(1.0 / FAR_APART..=FAR_APART).contains(&ratio);
+    let axis = if far_apart { Axis::log(label, Unit::Nanoseconds) } else { Axis::linear(label, Unit::Nanoseconds) };
+    let drawn = histogram(&caption, &axis, &groups).view();
     let imprecise = if m.precise { "" } else { ", wanted precision not reached" };
     let pairs = m.candidate_samples_ns.len();
     let cv = format!(

@@ -6,9 +6,9 @@ use nightshift_protocol::machine::Executor;
 use nightshift_protocol::step::StepKind;
 use nightshift_protocol::time::TimestampMs;
 
-use crate::chart::{Caption, Task, waterfall};
+use crate::chart::{Caption, Task, float_u64, waterfall};
 use crate::format::moment;
-use crate::page::parts::{Cell, folded, table, words};
+use crate::page::parts::{Cell, folded, milliseconds as duration, table, words};
 
 const KINDS: [(&str, &str); 5] = [
     ("step-agent", "agents"),
@@ -21,7 +21,12 @@ const KINDS: [(&str, &str); 5] = [
 /// The section.
 pub(super) fn section(detail: &RunDetail, steps: &[StepView]) -> AnyView {
     if steps.is_empty() {
-        return view! { <p class="empty">"No step was scheduled yet."</p> }.into_any();
+        let said = if detail.summary.status.is_final() {
+            "No step of this run is kept."
+        } else {
+            "No step was scheduled yet."
+        };
+        return view! { <p class="empty">{said}</p> }.into_any();
     }
     let last = steps.iter().filter_map(|step| step.finished_at.or(step.started_at)).max();
     let tasks: Vec<Task> = steps
@@ -81,7 +86,7 @@ fn milliseconds(moment_ms: i64) -> f64 {
 
 fn row(step: &StepView) -> Vec<Cell> {
     let between = |from: Option<TimestampMs>, to: Option<TimestampMs>| {
-        Cell::Number(from.zip(to).map_or_else(String::new, |(from, to)| format!("{} ms", to.since_ms(from))))
+        Cell::Number(from.zip(to).map_or_else(String::new, |(from, to)| duration(float_u64(to.since_ms(from)))))
     };
     let why = step.waiting_for.clone().or_else(|| step.failure.as_ref().map(|failure| failure.message.clone()));
     vec![
