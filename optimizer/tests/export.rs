@@ -11,7 +11,6 @@ use nightshift_optimizer::export::{ExportError, Program, model_new, project};
 use nightshift_optimizer::reply::extract_code;
 use nightshift_optimizer::task_file;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
-use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use serde_json::json;
 
