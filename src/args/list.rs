@@ -60,7 +60,7 @@ fn table_format(text: &str) -> Result<TableFormat, String> {
         .ok_or_else(|| format!("expected one of {}", TableFormat::ALL.map(TableFormat::as_str).join(", ")))
 }
 
-fn status(text: &str) -> Result<RunStatus, String> {
+pub(super) fn status(text: &str) -> Result<RunStatus, String> {
     RunStatus::parse(text).ok_or_else(|| {
         let names: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
         format!("expected one of {}", names.join(", "))

@@ -159,7 +159,8 @@ fn cmake(program: &Program<'_>) -> String {
     let _ = writeln!(text, "set(LINK_FLAGS {})\n", quoted(&options.link));
     text.push_str(
         "function(program NAME SOURCE)\n  add_library(${NAME} MODULE ${SOURCE})\n  set_target_properties(${NAME} PROPERTIES \
-         PREFIX \"\" SUFFIX .so CUDA_RUNTIME_LIBRARY Static)\n  target_include_directories(${NAME} PRIVATE \
+         PREFIX \"\" SUFFIX .so CUDA_RUNTIME_LIBRARY Static CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF \
+         CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)\n  target_include_directories(${NAME} PRIVATE \
          ${CMAKE_CURRENT_SOURCE_DIR} ${CUTLASS_INCLUDE})\n  target_compile_options(${NAME} PRIVATE ${FLAGS})\n  \
          target_link_options(${NAME} PRIVATE ${LINK_FLAGS})\n  target_compile_definitions(${NAME} PRIVATE ${ARGN})\n",
     );
@@ -200,7 +201,7 @@ struct Options {
 
 /// What `CMake` adds by itself for a library is left out.
 fn options(target: Target) -> Options {
-    let by_cmake = ["-shared", "-fPIC", "-cudart=static"];
+    let by_cmake = ["-std=c++20", "-shared", "-fPIC", "-cudart=static"];
     let (link, compile): (Vec<&str>, Vec<&str>) = flags(target)
         .iter()
         .copied()
