@@ -4,6 +4,7 @@ mod control;
 mod files;
 mod find;
 mod generate;
+mod list;
 mod models;
 mod prompts;
 mod reward;
@@ -11,9 +12,8 @@ mod reward;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
-use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 
@@ -24,9 +24,10 @@ pub(crate) use control::{
     Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Token,
     TokenCommand, TokenCreate,
 };
-pub(crate) use files::{Export, ExportCommand, ExportFormat, Import, Prune};
+pub(crate) use files::{Export, ExportCommand, ExportFormat, Import, ProgramForm, Prune};
 pub(crate) use find::{AttemptFlags, Search};
 pub(crate) use generate::Generate;
+pub(crate) use list::{List, Noun};
 pub(crate) use models::ModelFlags;
 pub(crate) use prompts::{Prompts, PromptsCommand};
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
@@ -315,51 +316,6 @@ pub(crate) struct Work {
     /// Processes that may hold a context on the GPUs of this machine at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gpu_contexts: Option<u32>,
-}
-
-/// What `list` lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Noun {
-    /// Campaigns.
-    Campaigns,
-    /// Runs.
-    Runs,
-    /// Attempts, over all runs.
-    Attempts,
-    /// Workers.
-    Workers,
-    /// Servers that share the database.
-    Servers,
-}
-
-/// `list`.
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// What to list
-    #[arg(value_enum, default_value = "campaigns")]
-    pub(crate) noun: Noun,
-    /// Only runs or attempts of this campaign
-    #[arg(long, value_name = "ID")]
-    pub(crate) campaign: Option<String>,
-    /// Only runs of this status
-    #[arg(long, value_parser = status)]
-    pub(crate) status: Option<RunStatus>,
-    /// Rows
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
-    pub(crate) limit: u32,
-    /// Only rows older than this: the end of the page before says what to give
-    #[arg(long, value_name = "CURSOR")]
-    pub(crate) before: Option<String>,
-    /// Which attempts
-    #[command(flatten)]
-    pub(crate) attempts: AttemptFlags,
-}
-
-fn status(text: &str) -> Result<RunStatus, String> {
-    RunStatus::parse(text).ok_or_else(|| {
-        let names: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
 }
 
 /// A command about one thing.

@@ -11,6 +11,7 @@ mod attempts;
 mod campaigns;
 mod download;
 mod error;
+mod exports;
 mod live;
 mod operations;
 mod runs;

@@ -6,6 +6,7 @@ pub(crate) mod campaign;
 pub(crate) mod campaigns;
 pub(crate) mod compare;
 pub(crate) mod failure;
+pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod models;
 pub(crate) mod parts;

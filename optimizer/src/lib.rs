@@ -4,6 +4,7 @@
 //! store through the [`agent::AgentPorts`] trait. Nothing here knows SQL, HTTP servers or processes.
 
 pub mod agent;
+pub mod export;
 pub mod knowledge;
 pub mod model;
 pub mod prompt;

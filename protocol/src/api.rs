@@ -11,6 +11,7 @@ mod live;
 mod run;
 mod search;
 mod session;
+mod table;
 mod team;
 mod upload;
 mod webhook;
@@ -41,6 +42,7 @@ pub use self::live::{
 pub use self::run::{EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView};
 pub use self::search::{MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
 pub use self::session::{REQUEST_HEADER, SessionView, SignIn, SignedInBy};
+pub use self::table::{TableFormat, TableName};
 pub use self::team::{
     ChangeTags, CreateShare, EditRemark, InvalidTarget, MAX_LABEL_CHARS, MAX_REMARK_BYTES, MAX_TAG_CHARS, MAX_TAGS,
     MAX_VIEW_QUERY_BYTES, NewRemark, Pin, PutSavedView, Remark, SavedView, SetPin, Share, ShareCreated, Tag, TagCount,

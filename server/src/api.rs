@@ -3,6 +3,7 @@
 mod archive;
 mod artifact_upload;
 mod artifacts;
+mod attempt_export;
 mod attempts;
 mod bulk;
 mod campaigns;
@@ -27,6 +28,7 @@ mod scores;
 mod search;
 mod servers;
 mod session;
+mod tables;
 mod tasks;
 mod team;
 mod tokens;
@@ -59,6 +61,7 @@ pub use ids::MAX_ID_MATCHES;
 pub(crate) use metrics::GaugeCache;
 pub use openapi::openapi_json;
 pub use runs::MAX_EVENTS_PER_PAGE;
+pub(crate) use tables::MAX_TABLES;
 pub use workers::MAX_LISTED_WORKERS;
 
 /// Where the API lives.
@@ -85,6 +88,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
     let quick = Router::new()
         .merge(Router::new().route("/health", get(health::show)).route("/ready", get(health::ready)))
         .merge(Router::new().route("/openapi.json", get(openapi::show)))
+        .merge(table_routes(app))
         .merge(team_routes(app))
         .merge(webhook_routes(app))
         // Whoever asks says who they are by what they show, and gets no further with it.
@@ -100,6 +104,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/attempts", get(attempts::list))
                 .route("/attempts/points", get(attempts::points))
                 .route("/attempts/at/{run}/{number}", get(attempts::at))
+                .route("/attempts/at/{run}/{number}/model-new", get(attempt_export::model_new))
+                .route("/attempts/at/{run}/{number}/project", get(attempt_export::project))
                 .route("/tasks", get(tasks::list))
                 .route("/models", get(models::list))
                 .route("/search", get(search::find))
@@ -186,6 +192,20 @@ fn artifact_routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/artifacts/{hash}", put(artifact_upload::put).patch(artifact_upload::append))
         .route_layer(from_fn_with_state(app.clone(), access::writes_artifacts));
     read.merge(written).route_layer(from_fn(within_transfer_timeout)).layer(DefaultBodyLimit::max(MAX_ARTIFACT_BYTES))
+}
+
+/// Lists as whole files. The time for an answer ends where the answer begins: a table is as long as it is.
+fn table_routes(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/tables/campaigns", get(tables::campaigns))
+        .route("/tables/runs", get(tables::runs))
+        .route("/tables/attempts", get(tables::attempts))
+        .route("/tables/tasks", get(tables::tasks))
+        .route("/tables/models", get(tables::models))
+        .route("/tables/workers", get(tables::workers))
+        .route("/tables/steps", get(tables::steps))
+        .route("/tables/events", get(tables::events))
+        .route_layer(from_fn_with_state(app.clone(), access::reads))
 }
 
 /// What people leave beside campaigns, runs and attempts.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::access::Keys;
 use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
-use crate::api::GaugeCache;
+use crate::api::{GaugeCache, MAX_TABLES};
 use crate::attempt_index::Inbox;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
@@ -63,6 +63,7 @@ pub(crate) struct App {
     pub(crate) complaints: Complaints,
     pub(crate) held_polls: Semaphore,
     pub(crate) transfers: Semaphore,
+    pub(crate) tables: Arc<Semaphore>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
     pub(crate) indexing: Inbox,
@@ -100,6 +101,7 @@ impl App {
             complaints: Complaints::default(),
             held_polls: Semaphore::new(MAX_HELD_POLLS),
             transfers: Semaphore::new(MAX_TRANSFERS),
+            tables: Arc::new(Semaphore::new(MAX_TABLES)),
             shutdown: CancellationToken::new(),
             attempts: parts.attempts,
             indexing: Inbox::default(),

@@ -105,6 +105,11 @@ impl ApiFailure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.error.message
+    }
+
     pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.error.details = details;
         self

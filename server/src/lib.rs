@@ -39,6 +39,7 @@ mod roster_loop;
 mod run_inputs;
 mod running;
 mod sweeper_loop;
+mod table;
 mod telemetry;
 mod trouble;
 mod waiting;

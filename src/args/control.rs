@@ -21,7 +21,7 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "ID", help_heading = FILTER)]
     pub(crate) campaign: Option<String>,
     /// Runs of this status
-    #[arg(long, value_parser = super::status, help_heading = FILTER)]
+    #[arg(long, value_parser = super::list::status, help_heading = FILTER)]
     pub(crate) status: Option<RunStatus>,
     /// Runs of this task
     #[arg(long, value_name = "NAME", help_heading = FILTER)]

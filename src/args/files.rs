@@ -16,6 +16,15 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
+/// A form in which the program of an attempt is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgramForm {
+    /// A folder that builds, checks and times it by itself.
+    Cmake,
+    /// A file of Python with the class `ModelNew`.
+    ModelNew,
+}
+
 /// What `export` writes besides campaigns.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportCommand {
@@ -30,12 +39,15 @@ pub(crate) struct Export {
     /// What else can be written
     #[command(subcommand)]
     pub(crate) command: Option<ExportCommand>,
-    /// Campaign; with `--format json` also a run
+    /// Campaign; with `--format json` also a run; with `--as` an attempt, RUN/NUMBER
     #[arg(value_name = "ID", required = true)]
     pub(crate) id: Option<String>,
-    /// The file to write
+    /// The file to write; with `--as cmake` the folder
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) out: Option<PathBuf>,
+    /// The program of an attempt, in this form
+    #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with = "format")]
+    pub(crate) form: Option<ProgramForm>,
     /// What to write
     #[arg(long, value_enum, default_value = "archive")]
     pub(crate) format: ExportFormat,

@@ -1,6 +1,7 @@
 //! `nightshift export`: a campaign as one archive that `import` rebuilds, or as JSON to read.
 
 mod archive;
+mod program;
 mod readable;
 mod rollouts;
 
@@ -18,7 +19,7 @@ use crate::resolve::{self, Target};
 pub(super) use archive::examine;
 
 pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
-    let Export { command, id, out, format, force } = args;
+    let Export { command, id, out, form, format, force } = args;
     if let Some(ExportCommand::Rollouts(args)) = command {
         return rollouts::run(context, args).await;
     }
@@ -30,6 +31,10 @@ pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
     if args.out.exists() && !args.force {
         return Err(Failure::new("usage.file_exists", format!("`{}` exists already", args.out.display()))
             .hint("choose another file, or give --force to replace it"));
+    }
+    if let Some(form) = form {
+        program::run(context, &args.id, form, &args.out).await?;
+        return Ok(ExitCode::Ok);
     }
     Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
@@ -58,7 +63,7 @@ struct CampaignExport {
 }
 
 /// The file could not be written.
-fn not_written(out: &Path, error: &std::io::Error) -> Failure {
+pub(super) fn not_written(out: &Path, error: &std::io::Error) -> Failure {
     Failure::new("archive.not_written", format!("the file `{}` cannot be written: {error}", out.display()))
         .hint(what_to_do(error.kind()))
 }

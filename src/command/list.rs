@@ -1,6 +1,7 @@
 //! `nightshift list`: campaigns, runs, attempts, workers or servers.
 
 mod attempts;
+mod tables;
 
 use nightshift_protocol::api::{CampaignSummary, Page, RunSummary, ServerView, WorkerView};
 use nightshift_protocol::error::ExitCode;
@@ -17,8 +18,13 @@ use crate::resolve;
 
 pub(super) async fn run(context: &Context, args: List) -> Result<ExitCode> {
     refuse_foreign_flags(&args)?;
+    let table = tables::wanted(&args)?;
     Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
+        if let Some(format) = table {
+            tables::write(context, client, args, format).await?;
+            return Ok(ExitCode::Ok);
+        }
         match args.noun {
             Noun::Campaigns => campaigns(context, &client.campaigns(Some(args.limit), args.before.as_deref()).await?)?,
             Noun::Runs => {

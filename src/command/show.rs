@@ -67,7 +67,7 @@ pub(super) async fn run(context: &Context, args: Named) -> Result<ExitCode> {
 }
 
 /// `RUN/3`.
-fn split_attempt(text: &str) -> Option<(&str, u32)> {
+pub(super) fn split_attempt(text: &str) -> Option<(&str, u32)> {
     let (run, number) = text.rsplit_once('/')?;
     Some((run, number.parse().ok()?))
 }

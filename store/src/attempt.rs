@@ -35,6 +35,9 @@ use nightshift_protocol::time::TimestampMs;
 /// Longest text that is searched, in bytes: what comes after it is not found.
 pub const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
 
+/// Most attempts of one answer: the pages of lists are smaller, those of whole tables as large as this.
+pub const MAX_ATTEMPT_ROWS: u32 = 5_000;
+
 /// A run as it is written into the index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexedRun {

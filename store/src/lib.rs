@@ -48,7 +48,9 @@ mod port_team;
 mod port_watch;
 mod port_webhook;
 
-pub use attempt::{AttemptIndex, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_DOCUMENT_BYTES};
+pub use attempt::{
+    AttemptIndex, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS, MAX_DOCUMENT_BYTES,
+};
 pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
 pub use direct::MAX_PAGE;
 pub use direct::campaign::MAX_RUNS_PER_CAMPAIGN;

@@ -2,12 +2,13 @@
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder};
+use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder, TableName};
 
 use crate::address::Address;
 use crate::format::{count, counted, dollars, speedup, when, words};
 use crate::island::PointCloud;
 use crate::page::failure::PageError;
+use crate::page::files;
 use crate::shell::{Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
@@ -81,6 +82,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
             </div>
             {none}
             {pages(address, found)}
+            {table_links(query)}
         }
         .into_any()
     };
@@ -106,6 +108,14 @@ fn address_query(query: &AttemptQuery) -> String {
         address = address.with(name, Some(&value));
     }
     address.href().trim_start_matches('?').to_owned()
+}
+
+/// All that fit, in the order of the page, as a file.
+fn table_links(query: &AttemptQuery) -> AnyView {
+    let mut pairs = query.filter.to_pairs();
+    pairs.push(("sort", query.sort.as_str().to_owned()));
+    pairs.push(("order", query.order.as_str().to_owned()));
+    files::links("Attempts", TableName::Attempts, pairs.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
 fn filters(address: &Address) -> impl IntoView + use<> {

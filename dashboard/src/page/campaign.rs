@@ -72,7 +72,7 @@ fn page(address: &Address, detail: &CampaignDetail, marks: &Marks, now: Timestam
             {charts::charts(detail, marks)}
             {usage::usage(detail, now)}
             {board::board(marks)}
-            {runs::runs(address, &detail.runs)}
+            {runs::runs(address, &summary.id, &detail.runs)}
             {asked_for(detail)}
         },
     )

@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignSummary, RunCounts};
+use nightshift_protocol::api::{CampaignSummary, RunCounts, TableName};
 
 use crate::address::Address;
 use crate::format::{count, counted, when};
 use crate::meter;
+use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
@@ -58,6 +59,7 @@ fn page(address: &Address, campaigns: &[CampaignSummary], next: Option<&str>) ->
             </div>
             {none}
             {pages(address, campaigns.len(), next)}
+            {files::links("Campaigns", TableName::Campaigns, files::kept(address, &["q", SHOWN]))}
         }
         .into_any()
     };

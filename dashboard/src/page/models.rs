@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard};
+use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard, TableName};
 
 use crate::address::Address;
 use crate::format::{count, dollars};
 use crate::page::failure::PageError;
+use crate::page::files;
 use crate::shell::{Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
@@ -37,9 +38,14 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
-    let pairs = address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"));
-    let filter = AttemptFilter::from_pairs(pairs).map_err(|error| PageError::bad_query(&error.to_string()))?;
+    let filter =
+        AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
     Ok(page(&address, visitor.client.model_boards(&filter).await?))
+}
+
+/// The pairs that say whose attempts count.
+fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
+    address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
 }
 
 fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
@@ -68,6 +74,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
+            {files::links("Models", TableName::Models, filter_of(address))}
         },
     )
     .section(Section::Models)

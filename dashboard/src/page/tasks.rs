@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{AttemptFilter, TaskBoard};
+use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
 
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Series, Unit, lines};
 use crate::format::{count, counted, speedup, when};
 use crate::page::failure::PageError;
+use crate::page::files;
 use crate::shell::{Page, Section, model_label};
 use crate::visitor::Visitor;
 
@@ -61,6 +62,7 @@ fn page(address: &Address, boards: &[TaskBoard]) -> Page {
             </form>
             {none}
             {sections}
+            {files::links("Tasks", TableName::Tasks, address.pairs())}
         },
     )
     .section(Section::Tasks)

@@ -2,12 +2,13 @@
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{QuarantineView, WorkerView};
+use nightshift_protocol::api::{QuarantineView, TableName, WorkerView};
 use nightshift_protocol::machine::DeviceOffer;
 
 use crate::address::Address;
 use crate::format::{bytes, count, counted, when};
 use crate::island::Actions;
+use crate::page::files;
 use crate::shell::{Live, Page, Section};
 use crate::table;
 use crate::visitor::Visitor;
@@ -61,6 +62,7 @@ fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView
                     <tbody>{rows}</tbody>
                 </table>
             </div>
+            {files::links("Workers", TableName::Workers, files::kept(address, &["show"]))}
         }
         .into_any()
     };

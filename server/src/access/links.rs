@@ -18,20 +18,26 @@ use crate::error::ApiFailure;
 const SHARE_PREFIX: &str = "nsh_";
 
 /// Routes about the one thing whose id is in their path.
-const ABOUT_ONE: [&str; 6] = [
+const ABOUT_ONE: [&str; 8] = [
     "/api/v1/campaigns/{id}",
     "/api/v1/runs/{id}",
     "/api/v1/runs/{id}/steps",
     "/api/v1/runs/{id}/scores",
     "/api/v1/runs/{id}/events",
+    "/api/v1/attempts/at/{run}/{number}/model-new",
+    "/api/v1/attempts/at/{run}/{number}/project",
     "/api/v1/artifacts/{hash}",
 ];
 /// Routes of lists, with the parameters one of which has to say what they are about.
-const LISTS: [(&str, &[&str]); 4] = [
+const LISTS: [(&str, &[&str]); 8] = [
     ("/api/v1/runs", &["campaign"]),
     ("/api/v1/live", &["campaign", "run"]),
     ("/api/v1/attempts", &["campaign", "run"]),
     ("/api/v1/attempts/points", &["campaign", "run"]),
+    ("/api/v1/tables/runs", &["campaign"]),
+    ("/api/v1/tables/attempts", &["campaign", "run"]),
+    ("/api/v1/tables/steps", &["run"]),
+    ("/api/v1/tables/events", &["run"]),
 ];
 /// Digits of an id.
 const ID_DIGITS: usize = 32;

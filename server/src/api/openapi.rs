@@ -9,6 +9,7 @@ mod campaigns;
 mod operations;
 mod runs;
 mod schemas;
+mod tables;
 mod team;
 mod webhooks;
 mod workers;
@@ -40,6 +41,7 @@ fn calls(schemas: &mut Schemas) -> Vec<Call> {
     let mut calls = campaigns::calls(schemas);
     calls.extend(runs::calls(schemas));
     calls.extend(attempts::calls(schemas));
+    calls.extend(tables::calls());
     calls.extend(workers::calls(schemas));
     calls.extend(team::calls(schemas));
     calls.extend(webhooks::calls(schemas));

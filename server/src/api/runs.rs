@@ -125,7 +125,11 @@ pub(crate) async fn events(
 }
 
 impl App {
-    async fn step_views(&self, run: &RunRecord, steps: Vec<StepRecord>) -> Result<Vec<StepView>, ApiFailure> {
+    pub(super) async fn step_views(
+        &self,
+        run: &RunRecord,
+        steps: Vec<StepRecord>,
+    ) -> Result<Vec<StepView>, ApiFailure> {
         let waits = run.status == RunStatus::Running && steps.iter().any(|step| step.status == StepStatus::Scheduled);
         // Only a step that waits needs reasons.
         let reasons = if waits { self.reasons(run, &steps).await? } else { Reasons::default() };

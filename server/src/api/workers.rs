@@ -42,13 +42,20 @@ const MAX_LEASES: usize = 4_096;
 
 /// Workers, last heard of first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Page<WorkerView>>, ApiFailure> {
-    let records = app.store.list_workers(MAX_LISTED_WORKERS).await?;
-    let (now, silent_ms) = (app.clock.now(), silent_after_ms(app.config.lease_ms));
-    let view = |record: WorkerRecord| {
-        let silent = now.since_ms(record.last_seen_at) > silent_ms;
-        worker_view(record, silent)
-    };
-    Ok(Json(Page { items: records.into_iter().map(view).collect::<Result<_, _>>()?, next: None }))
+    Ok(Json(Page { items: app.worker_views().await?, next: None }))
+}
+
+impl App {
+    /// Workers, last heard of first.
+    pub(super) async fn worker_views(&self) -> Result<Vec<WorkerView>, ApiFailure> {
+        let records = self.store.list_workers(MAX_LISTED_WORKERS).await?;
+        let (now, silent_ms) = (self.clock.now(), silent_after_ms(self.config.lease_ms));
+        let view = |record: WorkerRecord| {
+            let silent = now.since_ms(record.last_seen_at) > silent_ms;
+            worker_view(record, silent)
+        };
+        records.into_iter().map(view).collect()
+    }
 }
 
 /// Makes a worker known.

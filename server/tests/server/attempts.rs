@@ -24,7 +24,7 @@ use crate::toy;
 const RECORDED: u64 = 3;
 
 /// What the toy says of its run, with the attempts of a run that was recorded once.
-fn view(state: &Value) -> Result<RunView, WorkflowError> {
+pub(crate) fn view(state: &Value) -> Result<RunView, WorkflowError> {
     let text = include_str!("../../../optimizer/tests/corpus/history/repaired_to_the_target.json");
     let recorded: Value = serde_json::from_str(text).unwrap();
     let recorded = nightshift_optimizer::strategy::view(&recorded["state"])?;
@@ -35,7 +35,7 @@ fn wish(store: &Arc<SqlStore>) -> Wish {
     Wish { attempts: Some(store.clone()), view, ..Wish::default() }
 }
 
-async fn start() -> (TestServer, Arc<SqlStore>, TempDir) {
+pub(crate) async fn start() -> (TestServer, Arc<SqlStore>, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let store = open_store(&folder).await;
     let server = TestServer::on(store.clone(), wish(&store)).await;
@@ -49,7 +49,7 @@ async fn error_of(response: Response) -> (StatusCode, ApiError) {
 }
 
 /// A run that began, whose attempts are in the index.
-async fn indexed_run(server: &TestServer) -> RunId {
+pub(crate) async fn indexed_run(server: &TestServer) -> RunId {
     let (_, run) = server.campaign().await;
     let path = format!("/attempts?run={run}");
     until("an index of the run", async || {

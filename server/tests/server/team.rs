@@ -183,7 +183,13 @@ async fn a_link_leads_to_one_thing_and_nowhere_else() {
             async move { server.read_by(&path, &secret).await.status() }
         };
         for secret in [&by_run, &by_campaign] {
-            for path in [format!("/runs/{run}"), format!("/runs/{run}/steps"), format!("/runs/{run}/events")] {
+            for path in [
+                format!("/runs/{run}"),
+                format!("/runs/{run}/steps"),
+                format!("/runs/{run}/events"),
+                format!("/tables/steps?run={run}&format=csv"),
+                format!("/tables/events?run={run}&format=parquet"),
+            ] {
                 assert_eq!(open(path.clone(), secret).await, StatusCode::OK, "{path}");
             }
             for path in [
@@ -203,10 +209,25 @@ async fn a_link_leads_to_one_thing_and_nowhere_else() {
                 format!("/campaigns/{foreign}"),
                 format!("/runs?campaign={foreign}"),
                 format!("/live?run={other}"),
+                "/tables/attempts".to_owned(),
+                "/tables/campaigns".to_owned(),
+                "/tables/workers".to_owned(),
+                format!("/tables/workers?run={run}"),
+                format!("/tables/tasks?run={run}"),
+                format!("/tables/runs?campaign={foreign}"),
+                format!("/tables/steps?run={other}"),
+                format!("/tables/events?run={run}&run={other}"),
+                format!("/attempts/at/{other}/1/model-new"),
+                format!("/attempts/at/{other}/1/project?x={run}"),
             ] {
                 let answer = server.read_by(&path, secret).await;
                 assert_eq!(refused(answer).await.0, 403, "{path}");
             }
+            // It leads there; that the run has no attempt yet is another thing.
+            let program = server.read_by(&format!("/attempts/at/{run}/1/project"), secret).await;
+            assert_eq!(refused(program).await, refusal(404, "attempt.not_found"));
+            let program = server.read_by(&format!("/attempts/at/1/1/project?run={run}"), secret).await;
+            assert_eq!(refused(program).await, refusal(404, "attempt.not_found"));
             // Nothing is changed.
             let control = json!({ "action": "pause" });
             let answer = server.send(Method::POST, &format!("/runs/{run}/control"), secret, &control).await;
@@ -217,6 +238,7 @@ async fn a_link_leads_to_one_thing_and_nowhere_else() {
         assert_eq!(open(format!("/campaigns/{campaign}"), &by_campaign).await, StatusCode::OK);
         assert_eq!(open(format!("/runs?campaign={campaign}"), &by_campaign).await, StatusCode::OK);
         assert_eq!(open(format!("/live?campaign={campaign}"), &by_campaign).await, StatusCode::OK);
+        assert_eq!(open(format!("/tables/runs?campaign={campaign}"), &by_campaign).await, StatusCode::OK);
         assert_eq!(open(format!("/campaigns/{campaign}"), &by_run).await, StatusCode::FORBIDDEN);
         assert_eq!(open(format!("/live?run={run}"), &by_run).await, StatusCode::OK);
         server.stop().await;

@@ -25,7 +25,7 @@ pub(super) async fn list(context: &Context, client: &Client, args: List) -> Resu
     Ok(())
 }
 
-async fn query(client: &Client, args: List) -> Result<AttemptQuery> {
+pub(super) async fn query(client: &Client, args: List) -> Result<AttemptQuery> {
     let flags = args.attempts;
     let campaign = match &args.campaign {
         Some(text) => Some(resolve::campaign(client, text).await?),

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use nightshift_protocol::api::{AttemptQuery, Facet, Facets, MAX_PAGE_ROWS, SortOrder};
 use nightshift_protocol::attempt::{AttemptOutcome, Stage};
 
+use super::MAX_ATTEMPT_ROWS;
 use super::columns::{Columns, Key, Run, Slot};
 use super::cursor::{Order, Rank};
 use super::wanted::{Misses, Wanted};
@@ -26,7 +27,7 @@ const MAX_FACET_VALUES: usize = 50;
 pub(crate) fn find(columns: &Columns, query: &AttemptQuery) -> Result<Found, Failure> {
     let order = Order::of(query);
     let after = query.before.as_deref().map(|cursor| order.place(cursor)).transpose()?;
-    let limit = usize::try_from(query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_PAGE_ROWS)).unwrap_or(usize::MAX);
+    let limit = usize::try_from(query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_ATTEMPT_ROWS)).unwrap_or(usize::MAX);
     let wanted = Wanted::new(&query.filter, columns);
     let mut counts = query.facets.then(|| Counts::new(columns));
     let mut total = 0;

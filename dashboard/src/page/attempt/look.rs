@@ -6,6 +6,9 @@ use nightshift_protocol::attempt::Attempt;
 use crate::chart::Zoom;
 use crate::source::DiffView;
 
+/// The form for PyTorch, as addresses name it.
+const MODEL_NEW: &str = "model-new";
+
 /// What a source is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Against {
@@ -60,6 +63,8 @@ pub(crate) struct Look {
     pub(crate) view: DiffView,
     /// `pin`: the attempt whose counters are the baseline of the others.
     pub(crate) pin: Option<u32>,
+    /// `as=model-new`: whether the program is shown as it is taken away for PyTorch.
+    pub(crate) as_model_new: bool,
     /// `from` and `to`: the part of the timeline, in microseconds.
     pub(crate) window_us: (Option<f64>, Option<f64>),
 }
@@ -73,6 +78,7 @@ impl Look {
             against: value("diff").and_then(Against::parse),
             view: DiffView::parse(value("view")),
             pin: value("pin").and_then(|text| text.parse().ok()),
+            as_model_new: value("as") == Some(MODEL_NEW),
             window_us: (time("from"), time("to")),
         }
     }
@@ -87,6 +93,7 @@ impl Look {
             pairs.push(format!("view={}", self.view.as_str()));
         }
         pairs.extend(self.pin.map(|pin| format!("pin={pin}")));
+        pairs.extend(self.as_model_new.then(|| format!("as={MODEL_NEW}")));
         pairs.extend(self.window_us.0.map(|from| format!("from={from:.3}")));
         pairs.extend(self.window_us.1.map(|to| format!("to={to:.3}")));
         // A question mark alone leaves everything aside that the present address asks for.
@@ -101,6 +108,11 @@ impl Look {
     /// The same with another layout of the comparison.
     pub(crate) fn laid_out(&self, view: DiffView) -> Self {
         Self { view, ..self.clone() }
+    }
+
+    /// The same, with the program shown as it is taken away for PyTorch.
+    pub(crate) fn as_model_new(&self, as_model_new: bool) -> Self {
+        Self { as_model_new, ..self.clone() }
     }
 
     /// The same with another pinned attempt.
@@ -126,7 +138,13 @@ mod tests {
 
     #[test]
     fn an_address_says_everything_and_reads_back() {
-        for query in ["", "diff=parent", "diff=7&view=split", "diff=baseline&pin=3&from=1.500&to=20.250"] {
+        for query in [
+            "",
+            "diff=parent",
+            "diff=7&view=split",
+            "diff=best&as=model-new",
+            "diff=baseline&pin=3&from=1.500&to=20.250",
+        ] {
             assert_eq!(look(query).href("source"), format!("?{query}#source"));
         }
     }

@@ -54,6 +54,8 @@ pub(crate) enum NoTrace {
 pub(crate) struct Material {
     /// The attempt's source.
     pub(crate) source: Stored,
+    /// The program as it is taken away for PyTorch, when that is asked for.
+    pub(crate) model_new: Stored,
     /// Name and source of what it is compared with.
     pub(crate) other: Option<(String, Stored)>,
     /// The compiler's output.
@@ -74,6 +76,7 @@ impl Default for Material {
     fn default() -> Self {
         Self {
             source: Stored::Never,
+            model_new: Stored::Never,
             other: None,
             build_log: Stored::Never,
             sanitizer_log: Stored::Never,
@@ -102,11 +105,13 @@ impl Material {
             Some(against) => other(client, detail, attempt, against, task.as_ref()).await,
             None => None,
         };
+        let model_new = if look.as_model_new { model_new(client, detail, attempt).await } else { Stored::Never };
         let scores = scores.map(|scores| scores.scores).unwrap_or_default();
         let ours = format!("/attempt{}/", attempt.number);
         let steps = steps.unwrap_or_default();
         Self {
             source,
+            model_new,
             other,
             build_log,
             sanitizer_log,
@@ -122,6 +127,13 @@ impl Material {
 pub(crate) async fn text(client: &Client, hash: Option<&ArtifactHash>) -> Stored {
     let Some(hash) = hash else { return Stored::Never };
     match client.get_artifact(hash).await {
+        Ok(bytes) => Stored::Here(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) => Stored::Gone(why(&error)),
+    }
+}
+
+async fn model_new(client: &Client, detail: &RunDetail, attempt: &Attempt) -> Stored {
+    match client.attempt_model_new(&detail.summary.id, attempt.number).await {
         Ok(bytes) => Stored::Here(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) => Stored::Gone(why(&error)),
     }

@@ -38,8 +38,41 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     view! {
         {navigation(detail, attempt, look)}
         <p class="buttons">{download}<button type="button" data-copy="source-text">"Copy"</button></p>
+        {taken_away(detail, attempt, material, look)}
         {compared}
         {program}
+    }
+    .into_any()
+}
+
+/// The program in the forms in which it is taken away.
+fn taken_away(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> AnyView {
+    let href = |form: &str| format!("/api/v1/attempts/at/{}/{}/{form}", detail.summary.id, attempt.number);
+    let text = match &material.model_new {
+        Stored::Never => None,
+        Stored::Gone(why) => Some(said(&format!("The program cannot be given as ModelNew: {why}"))),
+        Stored::Here(text) => {
+            let lines = highlighted(text, Language::Python);
+            let listed = listing(&lines, "M", &[]).block("source");
+            Some(
+                view! {
+                    <h3 id="model-new">"As ModelNew"</h3>
+                    <p class="buttons"><button type="button" data-copy="model-new-text">"Copy"</button></p>
+                    <div id="model-new-text">{listed}</div>
+                }
+                .into_any(),
+            )
+        }
+    };
+    let (shown, words) = (look.as_model_new, if look.as_model_new { "Hide ModelNew" } else { "Copy as ModelNew" });
+    let here = look.as_model_new(!shown).href(if shown { "source" } else { "model-new" });
+    view! {
+        <p class="buttons">
+            <a class="button" href=here>{words}</a>
+            <a class="button" href=href("model-new") download="">"Download as ModelNew"</a>
+            <a class="button" href=href("project") download="">"Download as CMake project"</a>
+        </p>
+        {text}
     }
     .into_any()
 }

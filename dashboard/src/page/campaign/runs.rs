@@ -3,11 +3,13 @@
 use std::cmp::Ordering;
 
 use leptos::prelude::*;
-use nightshift_protocol::api::RunSummary;
+use nightshift_protocol::api::{RunSummary, TableName};
+use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::run::RunStatus;
 
 use crate::address::Address;
 use crate::format::{speedup, when, words};
+use crate::page::files;
 use crate::table::{self, Column, Sorting};
 
 const COLUMNS: [Column; 6] = [
@@ -20,7 +22,7 @@ const COLUMNS: [Column; 6] = [
 ];
 const AS_ASKED: Sorting = Sorting { key: "task", descending: false };
 
-pub(super) fn runs(address: &Address, runs: &[RunSummary]) -> impl IntoView + use<> {
+pub(super) fn runs(address: &Address, campaign: &CampaignId, runs: &[RunSummary]) -> impl IntoView + use<> {
     let wanted = address.get("status").and_then(RunStatus::parse);
     let sorting = Sorting::of(address, &COLUMNS, AS_ASKED);
     let mut found: Vec<&RunSummary> =
@@ -33,6 +35,8 @@ pub(super) fn runs(address: &Address, runs: &[RunSummary]) -> impl IntoView + us
         let number = runs.iter().filter(|run| run.status == status).count();
         (number > 0).then(|| (status.as_str(), format!("{} {number}", words(status.as_str()))))
     }));
+    let mut table = vec![("campaign", campaign.as_str())];
+    table.extend(wanted.map(|status| ("status", status.as_str())));
     let none = (shown == 0).then(|| view! { <p class="empty">"No run of this campaign has this status now."</p> });
     view! {
         <h2 id="runs">"Runs"</h2>
@@ -41,6 +45,8 @@ pub(super) fn runs(address: &Address, runs: &[RunSummary]) -> impl IntoView + us
             <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
         </div>
         {none}
+        {files::links("Runs", TableName::Runs, table)}
+        {files::links("Attempts", TableName::Attempts, [("campaign", campaign.as_str())])}
     }
 }
 

@@ -1,11 +1,12 @@
 //! The attempts of a run: their tree, their speedups, and the list from which some can be compared.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::api::{RunDetail, TableName};
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
 use crate::format::speedup;
+use crate::page::files;
 use crate::page::parts::words;
 
 /// Most attempts in the list.
@@ -16,7 +17,8 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
     if detail.view.attempts.is_empty() {
         return view! { <p class="empty">"There is no attempt yet. The first one follows the plan."</p> }.into_any();
     }
-    view! { {tree(detail)}{speedups(detail)}{best_so_far(detail)}{list(detail)} }.into_any()
+    let file = files::links("Attempts", TableName::Attempts, [("run", detail.summary.id.as_str()), ("order", "asc")]);
+    view! { {tree(detail)}{speedups(detail)}{best_so_far(detail)}{list(detail)}{file} }.into_any()
 }
 
 /// What became of an attempt, in three classes.

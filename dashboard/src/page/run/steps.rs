@@ -1,13 +1,14 @@
 //! The steps of a run: who did what when.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::{RunDetail, StepView};
+use nightshift_protocol::api::{RunDetail, StepView, TableName};
 use nightshift_protocol::machine::Executor;
 use nightshift_protocol::step::StepKind;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::chart::{Caption, Task, float_u64, waterfall};
 use crate::format::moment;
+use crate::page::files;
 use crate::page::parts::{Cell, folded, milliseconds as duration, table, words};
 
 const KINDS: [(&str, &str); 5] = [
@@ -53,7 +54,12 @@ pub(super) fn section(detail: &RunDetail, steps: &[StepView]) -> AnyView {
     let drawn = waterfall(&caption, &KINDS, &tasks).view();
     let rows: Vec<Vec<Cell>> = steps.iter().rev().map(row).collect();
     let head = ["Step", "Kind", "Status", "Tries", "Worker", "Scheduled", "Waited", "Took", "Waits for"];
-    view! { {drawn}{folded(format!("Every step ({})", steps.len()), table(&head, &rows))} }.into_any()
+    let all = folded(format!("Every step ({})", steps.len()), table(&head, &rows));
+    let run = detail.summary.id.as_str();
+    let as_files = [("Steps", TableName::Steps), ("Log", TableName::Events)];
+    let as_files = as_files.map(|(name, table)| files::links(name, table, [("run", run)]));
+    let as_files = as_files.into_iter().collect::<Vec<_>>();
+    view! { {drawn}{all}{as_files} }.into_any()
 }
 
 /// Who carried it out: what they are, and the end of their id, by which people tell them apart.

@@ -42,7 +42,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
 }
 
 /// The filter of attempts.
-fn filtered(call: Call) -> Call {
+pub(super) fn filtered(call: Call) -> Call {
     call.query("campaign", Kind::Text, "Only attempts of this campaign.")
         .query("run", Kind::Text, "Only attempts of this run.")
         .query("task", Kind::Text, "Only attempts at this task.")

@@ -1,0 +1,70 @@
+//! `ModelNew`: one file of Python that holds the program and calls it.
+
+use nightshift_protocol::task::Target;
+
+use super::{ExportError, Program, contract, flags, quote};
+use crate::prompt::CONTRACT;
+
+/// The file, with places to be filled.
+const TEMPLATE: &str = include_str!("model_new.py");
+
+pub(super) fn text(program: &Program<'_>) -> Result<String, ExportError> {
+    let spec = &program.task.spec;
+    let target = program.target();
+    let doubt = program.doubt();
+    let mut about = vec!["ModelNew, made by Nightshift.".to_owned()];
+    about.extend(doubt.iter().map(|doubt| format!("WARNING: {doubt}")));
+    about.extend(program.facts());
+    let about: Vec<String> = about.iter().map(|line| format!("# {line}")).collect();
+    let warning = doubt.map_or_else(String::new, |doubt| {
+        let said = quote::python(&format!("{}: {doubt}", spec.name));
+        format!("\nimport warnings  # noqa: E402\n\nwarnings.warn({said}, stacklevel=2)\n")
+    });
+    let arch = program.arch().filter(|_| target == Target::Cuda);
+    let capability = spec.min_compute_capability.map(|least| format!("({}, {})", least.major, least.minor));
+    let none = || "None".to_owned();
+    let filled: [(&str, String); 11] = [
+        ("@@ABOUT@@", about.join("\n")),
+        ("@@TASK@@", quote::python(&spec.name)),
+        ("@@TARGET@@", quote::python(target.as_str())),
+        ("@@LIBRARIES@@", strings(&program.linked())),
+        ("@@ARCH@@", arch.map_or_else(none, quote::python)),
+        ("@@MIN_CAPABILITY@@", capability.unwrap_or_else(none)),
+        ("@@FLAGS@@", strings(flags(target))),
+        ("@@CONTRACT@@", contract::python(&program.shapes()?)),
+        ("@@WARNING@@", warning),
+        ("@@HEADER@@", quote::python_lines(CONTRACT)),
+        ("@@SOURCE@@", quote::python_lines(program.source)),
+    ];
+    Ok(fill(TEMPLATE, &filled))
+}
+
+/// Fills each place once, from the front: what was filled in is not looked at again, whatever it holds.
+fn fill(template: &str, filled: &[(&str, String)]) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((at, place, value)) =
+        filled.iter().filter_map(|(place, value)| Some((rest.find(place)?, *place, value))).min_by_key(|(at, ..)| *at)
+    {
+        text.push_str(&rest[..at]);
+        text.push_str(value);
+        rest = &rest[at + place.len()..];
+    }
+    text + rest
+}
+
+fn strings(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quote::python(text)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_holds_is_no_place_to_be_filled() {
+        let filled = [("@@A@@", "1 @@B@@".to_owned()), ("@@B@@", "2".to_owned())];
+        assert_eq!(fill("x @@A@@ y @@B@@ z", &filled), "x 1 @@B@@ y 2 z");
+    }
+}

@@ -1,0 +1,121 @@
+//! `GET /attempts/at/{run}/{number}/model-new` and `/project`: a program to be taken away.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nightshift_optimizer::export::{self, ExportError, Program, ProjectFile};
+use nightshift_protocol::attempt::Attempt;
+use nightshift_protocol::id::RunId;
+use nightshift_protocol::task::TaskBundle;
+use tar::{Builder, Header};
+
+use crate::app::App;
+use crate::error::ApiFailure;
+
+/// What files of a project may be done with.
+const FILE_MODE: u32 = 0o644;
+/// What Python calls its sources.
+pub(super) const PYTHON: &str = "text/x-python; charset=utf-8";
+/// A folder in one file.
+pub(super) const ARCHIVE: &str = "application/gzip";
+
+/// One file of Python that holds the program and calls it.
+pub(crate) async fn model_new(
+    State(app): State<Arc<App>>,
+    Path((run, number)): Path<(String, String)>,
+) -> Result<Response, ApiFailure> {
+    let found = Found::load(&app, &run, &number).await?;
+    let text = export::model_new(&found.program()).map_err(|error| refused(&error))?;
+    Ok(file(PYTHON, "model_new.py", text.into_bytes()))
+}
+
+/// A stand-alone `CMake` project, packed.
+pub(crate) async fn project(
+    State(app): State<Arc<App>>,
+    Path((run, number)): Path<(String, String)>,
+) -> Result<Response, ApiFailure> {
+    let found = Found::load(&app, &run, &number).await?;
+    let files = export::project(&found.program()).map_err(|error| refused(&error))?;
+    let folder = format!("{}-attempt{}", found.task.spec.name, found.attempt.number);
+    let bytes = packed(&folder, &files).map_err(|error| {
+        ApiFailure::internal("internal.unwritable", format!("the project cannot be packed: {error}"))
+    })?;
+    Ok(file(ARCHIVE, &format!("{folder}.tar.gz"), bytes))
+}
+
+/// An attempt with what its export is made of.
+struct Found {
+    run: RunId,
+    attempt: Attempt,
+    task: TaskBundle,
+    source: String,
+}
+
+impl Found {
+    /// By the id of the run and the number of the attempt. Not by the key of a point: a link that leads to one run is held to the
+    /// ids in an address.
+    async fn load(app: &App, run: &str, number: &str) -> Result<Self, ApiFailure> {
+        let missing = || {
+            let message = format!(
+                "`{run}/{number}` names no attempt: expected the id of a run and the number of one of its attempts"
+            );
+            ApiFailure::not_found("attempt.not_found", message)
+        };
+        let number: u32 = number.parse().map_err(|_| missing())?;
+        let id: RunId = run.parse().map_err(|_| missing())?;
+        let record = app.store.load_run(&id).await?;
+        let state = record.state.as_ref().filter(|state| !state.is_null()).ok_or_else(missing)?;
+        let view = (app.view)(state)?;
+        let attempt = view.attempts.into_iter().find(|attempt| attempt.number == number).ok_or_else(missing)?;
+        let hash = attempt.source.as_ref().ok_or_else(|| {
+            let message = format!("attempt {number} of {id} has no program: its reply held no usable code");
+            ApiFailure::new(StatusCode::CONFLICT, "attempt.no_source", message)
+        })?;
+        let source = String::from_utf8_lossy(&app.store.get_artifact(hash).await?).into_owned();
+        let task = serde_json::from_slice(&app.store.get_artifact(&view.task).await?).map_err(|error| {
+            ApiFailure::internal("task.unreadable", format!("the task of {id} cannot be read: {error}"))
+        })?;
+        Ok(Self { run: id, attempt, task, source })
+    }
+
+    fn program(&self) -> Program<'_> {
+        Program { run: &self.run, attempt: &self.attempt, task: &self.task, source: &self.source }
+    }
+}
+
+fn refused(error: &ExportError) -> ApiFailure {
+    match error {
+        ExportError::TorchForm => ApiFailure::new(StatusCode::CONFLICT, error.code(), error.to_string()),
+        ExportError::Shape(_) => ApiFailure::internal(error.code(), error.to_string()),
+    }
+}
+
+/// The files below a folder; the same bytes for the same files.
+fn packed(folder: &str, files: &[ProjectFile]) -> io::Result<Vec<u8>> {
+    let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for file in files {
+        let mut header = Header::new_gnu();
+        header.set_size(u64::try_from(file.text.len()).unwrap_or(u64::MAX));
+        header.set_mode(FILE_MODE);
+        header.set_mtime(0);
+        builder.append_data(&mut header, format!("{folder}/{}", file.name), file.text.as_bytes())?;
+    }
+    builder.into_inner()?.finish()
+}
+
+fn file(content_type: &'static str, name: &str, bytes: Vec<u8>) -> Response {
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        headers.insert(CONTENT_DISPOSITION, value);
+    }
+    response
+}

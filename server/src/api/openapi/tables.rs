@@ -1,0 +1,77 @@
+//! Lists as whole tables, and programs to be taken away.
+
+use super::attempts::filtered;
+use super::call::{Call, Kind, Who, get};
+use crate::api::attempt_export::{ARCHIVE, PYTHON};
+
+const AREA: &str = "exports";
+const BAD_QUERY: &[&str] = &["request.invalid_query"];
+
+pub(super) fn calls() -> Vec<Call> {
+    let order = |call: Call| {
+        call.query("sort", Kind::Text, "created, finished, speedup, reward, cost or tokens.").query(
+            "order",
+            Kind::Text,
+            "asc or desc.",
+        )
+    };
+    let of_run = |path, about| {
+        table(get(path, AREA, Who::Reads, about).query("run", Kind::Text, "The run.")).fails(404, &["run.not_found"])
+    };
+    vec![
+        table(
+            get("/tables/campaigns", AREA, Who::Reads, "All campaigns that fit, newest first, as a file")
+                .query("q", Kind::Text, "Only those whose name, model or id holds this.")
+                .query("show", Kind::Text, "unfinished or failed: only those with such runs."),
+        ),
+        table(
+            get("/tables/runs", AREA, Who::Reads, "All runs that fit, as a file")
+                .query("campaign", Kind::Text, "Only those of this campaign, in the order of its tasks.")
+                .query("status", Kind::Text, "Only those that stand there."),
+        )
+        .fails(404, &["campaign.not_found"]),
+        table(order(filtered(get("/tables/attempts", AREA, Who::Reads, "All attempts that fit, sorted, as a file")))),
+        table(filtered(get("/tables/tasks", AREA, Who::Reads, "The best attempts of tasks by device, as a file"))),
+        table(filtered(get("/tables/models", AREA, Who::Reads, "What models and strategies brought, as a file"))),
+        table(get("/tables/workers", AREA, Who::Reads, "Workers, as a file").query(
+            "show",
+            Kind::Text,
+            "alive or silent.",
+        )),
+        of_run("/tables/steps", "The steps of a run, as a file"),
+        of_run("/tables/events", "The log of a run, as a file"),
+        program(
+            get(
+                "/attempts/at/{run}/{number}/model-new",
+                AREA,
+                Who::Reads,
+                "The program of an attempt as a ModelNew: one file of Python that compiles and calls it",
+            )
+            .gives_other(200, PYTHON, "The file."),
+        ),
+        program(
+            get(
+                "/attempts/at/{run}/{number}/project",
+                AREA,
+                Who::Reads,
+                "The program of an attempt as a CMake project that checks and times it",
+            )
+            .gives_other(200, ARCHIVE, "A folder as .tar.gz."),
+        ),
+    ]
+}
+
+fn table(call: Call) -> Call {
+    call.query("format", Kind::Text, "csv, json or parquet; csv without it.")
+        .gives_other(
+            200,
+            "text/csv",
+            "The table. `application/json` and `application/vnd.apache.parquet` where asked for.",
+        )
+        .fails(400, BAD_QUERY)
+}
+
+fn program(call: Call) -> Call {
+    call.fails(404, &["attempt.not_found", "run.not_found", "artifact.not_found"])
+        .fails(409, &["attempt.no_source", "attempt.torch_form"])
+}

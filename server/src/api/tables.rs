@@ -1,0 +1,229 @@
+//! `GET /tables/{name}`: lists as whole files, in CSV, JSON or Parquet.
+//!
+//! A table is read and written page by page while it is sent: as fast as its reader takes it, and never more than one page in
+//! memory.
+
+mod attempts;
+mod boards;
+mod campaigns;
+mod of_run;
+mod runs;
+mod workers;
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use nightshift_protocol::api::{TableFormat, TableName};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::api::attempts::Pairs;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::Params;
+use crate::table::{Column, Row, TableError, TableFile};
+
+/// Tables that are written at once; a further one waits.
+pub(crate) const MAX_TABLES: usize = 4;
+/// Rows that are read at a time.
+const ROWS_AT_ONCE: u32 = 500;
+/// The name of the format in a query.
+const FORMAT: &str = "format";
+
+/// `GET /tables/campaigns`.
+pub(crate) async fn campaigns(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Campaigns).await
+}
+
+/// `GET /tables/runs`.
+pub(crate) async fn runs(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Runs).await
+}
+
+/// `GET /tables/attempts`.
+pub(crate) async fn attempts(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Attempts).await
+}
+
+/// `GET /tables/tasks`.
+pub(crate) async fn tasks(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Tasks).await
+}
+
+/// `GET /tables/models`.
+pub(crate) async fn models(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Models).await
+}
+
+/// `GET /tables/workers`.
+pub(crate) async fn workers(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Workers).await
+}
+
+/// `GET /tables/steps`.
+pub(crate) async fn steps(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Steps).await
+}
+
+/// `GET /tables/events`.
+pub(crate) async fn events(state: State<Arc<App>>, query: Params<Pairs>) -> Result<Response, ApiFailure> {
+    answer(state, query, TableName::Events).await
+}
+
+/// Where rows come from, and how far it was read.
+enum Source {
+    Campaigns(campaigns::Pages),
+    Runs(runs::Pages),
+    Attempts(attempts::Pages),
+    Events(of_run::Events),
+    /// Lists that have no pages.
+    Whole(Option<Vec<Row>>),
+}
+
+impl Source {
+    /// What a query asks for. Reads what has no pages.
+    async fn open(app: &App, name: TableName, query: Pairs) -> Result<(Self, &'static [Column]), ApiFailure> {
+        let whole = |rows| Self::Whole(Some(rows));
+        Ok(match name {
+            TableName::Campaigns => (Self::Campaigns(campaigns::Pages::of(query)?), campaigns::COLUMNS),
+            TableName::Runs => (Self::Runs(runs::Pages::of(app, query).await?), runs::COLUMNS),
+            TableName::Attempts => (Self::Attempts(attempts::Pages::of(query)?), attempts::COLUMNS),
+            TableName::Tasks => (whole(boards::tasks(app, query).await?), boards::TASK_COLUMNS),
+            TableName::Models => (whole(boards::models(app, query).await?), boards::MODEL_COLUMNS),
+            TableName::Workers => (whole(workers::rows(app, &query).await?), workers::COLUMNS),
+            TableName::Steps => (whole(of_run::steps(app, &query).await?), of_run::STEP_COLUMNS),
+            TableName::Events => (Self::Events(of_run::Events::of(app, &query).await?), of_run::EVENT_COLUMNS),
+        })
+    }
+
+    /// The next rows; nothing at the end.
+    async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
+        match self {
+            Self::Campaigns(pages) => pages.next(app).await,
+            Self::Runs(pages) => pages.next(app).await,
+            Self::Attempts(pages) => pages.next(app).await,
+            Self::Events(events) => events.next(app).await,
+            Self::Whole(rows) => Ok(rows.take()),
+        }
+    }
+}
+
+/// Why a table was cut. Who reads it notices that its end is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("the table was cut: {0}")]
+struct Cut(String);
+
+/// A table on its way.
+struct Sending {
+    app: Arc<App>,
+    source: Source,
+    /// None once the end was written.
+    file: Option<TableFile>,
+    _permit: OwnedSemaphorePermit,
+}
+
+async fn answer(
+    State(app): State<Arc<App>>,
+    Params(query): Params<Pairs>,
+    name: TableName,
+) -> Result<Response, ApiFailure> {
+    let (format, query) = split_format(query)?;
+    let permit = app.tables.clone().acquire_owned().await;
+    let permit = permit.map_err(|error| ApiFailure::internal("internal.closed", error.to_string()))?;
+    let (source, columns) = Source::open(&app, name, query).await?;
+    let file = TableFile::new(format, columns).map_err(|error| unwritable(&error))?;
+    let mut sending = Sending { app, source, file: Some(file), _permit: permit };
+    // The first page is read before the answer begins, so that its error can still be told.
+    let first = sending.part().await?;
+    let rest = stream::try_unfold(sending, async |mut sending| {
+        let part = sending.part().await.map_err(|failure| {
+            tracing::warn!(error = %failure.message(), "a table was cut");
+            Cut(failure.message().to_owned())
+        })?;
+        Ok::<_, Cut>(part.map(|part| (part, sending)))
+    });
+    let mut response = Body::from_stream(stream::iter(first.map(Ok)).chain(rest)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.media_type()));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let file_name = format!("attachment; filename=\"{}.{}\"", name.as_str(), format.as_str());
+    if let Ok(value) = HeaderValue::from_str(&file_name) {
+        headers.insert(CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+impl Sending {
+    /// The next bytes; nothing after the end.
+    async fn part(&mut self) -> Result<Option<Bytes>, ApiFailure> {
+        while let Some(file) = self.file.take() {
+            let rows = self.source.next(&self.app).await?;
+            // Thousands of rows take their time to be written, and the packing of columns more.
+            let writing = tokio::task::spawn_blocking(move || write(file, rows));
+            let (bytes, file) = writing
+                .await
+                .map_err(|error| ApiFailure::internal("internal.unwritable", error.to_string()))?
+                .map_err(|error| unwritable(&error))?;
+            self.file = file;
+            if !bytes.is_empty() {
+                return Ok(Some(Bytes::from(bytes)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Adds the rows, or ends the file where there are none.
+fn write(mut file: TableFile, rows: Option<Vec<Row>>) -> Result<(Vec<u8>, Option<TableFile>), TableError> {
+    match rows {
+        Some(rows) => Ok((file.add(&rows)?, Some(file))),
+        None => Ok((file.finish()?, None)),
+    }
+}
+
+fn unwritable(error: &TableError) -> ApiFailure {
+    ApiFailure::internal("internal.unwritable", error.to_string())
+}
+
+/// The format, and the rest of the query.
+fn split_format(query: Pairs) -> Result<(TableFormat, Pairs), ApiFailure> {
+    let (formats, rest): (Pairs, Pairs) = query.into_iter().partition(|(name, _)| name == FORMAT);
+    let mut format = TableFormat::default();
+    for (_, text) in formats {
+        format = TableFormat::parse(&text).ok_or_else(|| {
+            let known = TableFormat::ALL.map(TableFormat::as_str).join(", ");
+            ApiFailure::bad(
+                "request.invalid_query",
+                format!("`{FORMAT}`: `{text}` is not known: expected one of {known}"),
+            )
+        })?;
+    }
+    Ok((format, rest))
+}
+
+/// A name that a table's query does not have.
+fn unknown(name: &str, known: &[&str]) -> ApiFailure {
+    let known = known.join(", ");
+    ApiFailure::bad(
+        "request.invalid_query",
+        format!("`{name}`: there is no such filter: expected one of format, {known}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_one_of_three_and_csv_unless_it_is_named() {
+        let pairs = |text: &str| vec![("format".to_owned(), text.to_owned()), ("q".to_owned(), "a".to_owned())];
+        assert!(matches!(split_format(pairs("parquet")), Ok((TableFormat::Parquet, rest)) if rest.len() == 1));
+        assert!(matches!(split_format(Pairs::new()), Ok((TableFormat::Csv, rest)) if rest.is_empty()));
+        assert!(split_format(pairs("xlsx")).is_err_and(|failure| failure.message().contains("csv, json, parquet")));
+    }
+}

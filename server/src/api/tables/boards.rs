@@ -1,0 +1,91 @@
+//! The leaderboards as tables: tasks by device, and models by strategy.
+
+use nightshift_protocol::api::{FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
+
+use crate::api::attempts::{Pairs, filter};
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::table::{Cell, Column, Row};
+
+pub(super) const TASK_COLUMNS: &[Column] = &[
+    Column::text("task"),
+    Column::text("target"),
+    Column::text("device"),
+    Column::integer("runs"),
+    Column::integer("attempts"),
+    Column::integer("campaigns"),
+    Column::text("best_run"),
+    Column::integer("best_attempt"),
+    Column::text("best_model"),
+    Column::flag("best_confirmed"),
+    Column::number("best_speedup"),
+    Column::number("best_speedup_low"),
+    Column::number("best_speedup_high"),
+    Column::number("best_candidate_median_ns"),
+    Column::time("best_finished_at"),
+];
+
+/// Those of `fast_p` have the names of [`FAST_P_THRESHOLDS`], in their order.
+pub(super) const MODEL_COLUMNS: &[Column] = &[
+    Column::text("model"),
+    Column::text("strategy"),
+    Column::integer("runs"),
+    Column::integer("attempts"),
+    Column::integer("finished_attempts"),
+    Column::number("correct_share"),
+    Column::number("median_best_speedup"),
+    Column::number("fast_1"),
+    Column::number("fast_1_5"),
+    Column::number("fast_2"),
+    Column::number("fast_3"),
+    Column::integer("tokens"),
+    Column::number("cost_usd"),
+    Column::integer("unpriced_attempts"),
+];
+
+pub(super) async fn tasks(app: &App, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
+    let boards = app.attempt_index().await?.task_boards(&filter(query)?).await?;
+    Ok(boards.into_iter().map(task).collect())
+}
+
+pub(super) async fn models(app: &App, query: Pairs) -> Result<Vec<Row>, ApiFailure> {
+    let boards = app.attempt_index().await?.model_boards(&filter(query)?).await?;
+    Ok(boards.into_iter().map(model).collect())
+}
+
+fn task(board: TaskBoard) -> Row {
+    let best = board.best.as_ref();
+    let speedup = best.and_then(|best| best.speedup);
+    vec![
+        board.task.into(),
+        board.target.as_str().into(),
+        board.device.into(),
+        board.runs.into(),
+        board.attempts.into(),
+        board.campaigns.into(),
+        best.map(|best| best.run.to_string()).into(),
+        best.map(|best| best.number).into(),
+        best.map(|best| best.model.clone()).into(),
+        best.map(|best| best.confirmed).into(),
+        speedup.map(|speedup| speedup.estimate).into(),
+        speedup.map(|speedup| speedup.low).into(),
+        speedup.map(|speedup| speedup.high).into(),
+        best.and_then(|best| best.candidate_median_ns).into(),
+        best.and_then(|best| best.finished_at).into(),
+    ]
+}
+
+fn model(board: ModelBoard) -> Row {
+    let mut row: Row = vec![
+        board.model.into(),
+        board.strategy.into(),
+        board.runs.into(),
+        board.attempts.into(),
+        board.finished.into(),
+        board.correct_share.into(),
+        board.median_best_speedup.into(),
+    ];
+    row.extend((0..FAST_P_THRESHOLDS.len()).map(|place| Cell::from(board.fast_p.get(place).copied())));
+    row.extend([board.tokens.into(), board.cost_usd.into(), board.unpriced_attempts.into()]);
+    row
+}

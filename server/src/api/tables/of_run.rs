@@ -1,0 +1,117 @@
+//! Steps and log of a run as tables.
+
+use nightshift_protocol::api::{EventView, StepView};
+use nightshift_protocol::id::RunId;
+
+use super::unknown;
+use crate::api::attempts::Pairs;
+use crate::api::runs::MAX_EVENTS_PER_PAGE;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::present::event_view;
+use crate::table::{Column, Row};
+
+pub(super) const STEP_COLUMNS: &[Column] = &[
+    Column::text("run"),
+    Column::text("step"),
+    Column::text("key"),
+    Column::text("kind"),
+    Column::text("status"),
+    Column::integer("tries"),
+    Column::integer("epoch"),
+    Column::text("worker"),
+    Column::time("scheduled_at"),
+    Column::time("started_at"),
+    Column::time("finished_at"),
+    Column::integer("last_try_ms"),
+    Column::text("failure_code"),
+    Column::text("failure_message"),
+    Column::text("waiting_for"),
+];
+
+pub(super) const EVENT_COLUMNS: &[Column] = &[
+    Column::text("run"),
+    Column::integer("seq"),
+    Column::time("at"),
+    Column::text("kind"),
+    Column::text("step_key"),
+    Column::text("body_json"),
+];
+
+/// Names of the filter.
+const NAMES: [&str; 1] = ["run"];
+
+/// The run that is asked about.
+async fn run_of(app: &App, query: &Pairs) -> Result<RunId, ApiFailure> {
+    let mut run = None;
+    for (name, value) in query {
+        if name != "run" {
+            return Err(unknown(name, &NAMES));
+        }
+        let wrong = |_| ApiFailure::bad("request.invalid_query", format!("`run`: `{value}` is not a run id"));
+        run = Some(value.parse::<RunId>().map_err(wrong)?);
+    }
+    let run = run.ok_or_else(|| ApiFailure::bad("request.invalid_query", "`run`: say of which run"))?;
+    app.store.load_run(&run).await?;
+    Ok(run)
+}
+
+pub(super) async fn steps(app: &App, query: &Pairs) -> Result<Vec<Row>, ApiFailure> {
+    let id = run_of(app, query).await?;
+    let (run, heads) = (app.store.load_run(&id).await?, app.store.list_step_heads(&id).await?);
+    Ok(app.step_views(&run, heads).await?.into_iter().map(step).collect())
+}
+
+fn step(step: StepView) -> Row {
+    let (code, message) = step.failure.map(|failure| (failure.code, failure.message)).unzip();
+    vec![
+        step.run.to_string().into(),
+        step.id.to_string().into(),
+        step.key.into(),
+        step.kind.as_str().into(),
+        step.status.as_str().into(),
+        step.tries.into(),
+        step.epoch.into(),
+        step.worker.map(|worker| worker.to_string()).into(),
+        step.scheduled_at.into(),
+        step.started_at.into(),
+        step.finished_at.into(),
+        step.started_at.zip(step.finished_at).map(|(begin, end)| end.since_ms(begin)).into(),
+        code.into(),
+        message.into(),
+        step.waiting_for.into(),
+    ]
+}
+
+/// The log of a run, page by page.
+pub(super) struct Events {
+    run: RunId,
+    /// Position of the last one; none at the end.
+    after: Option<u64>,
+}
+
+impl Events {
+    pub(super) async fn of(app: &App, query: &Pairs) -> Result<Self, ApiFailure> {
+        Ok(Self { run: run_of(app, query).await?, after: Some(0) })
+    }
+
+    pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
+        let Some(after) = self.after.take() else { return Ok(None) };
+        let records = app.store.events_after(&self.run, after, MAX_EVENTS_PER_PAGE).await?;
+        let is_full = records.len() >= usize::try_from(MAX_EVENTS_PER_PAGE).unwrap_or(usize::MAX);
+        self.after = records.last().map(|record| record.seq).filter(|_| is_full);
+        let found = records.iter().map(event_view).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(found.into_iter().map(|found| event(&self.run, found)).collect()))
+    }
+}
+
+fn event(run: &RunId, event: EventView) -> Row {
+    vec![
+        run.to_string().into(),
+        event.seq.into(),
+        event.at.into(),
+        event.kind.into(),
+        event.step_key.into(),
+        event.body.to_string().into(),
+    ]
+}
