@@ -177,7 +177,7 @@ fn row(row: &AttemptRow) -> impl IntoView + use<> {
             <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
             <td class="number">{count(row.tokens)}</td>
             <td class="number">{row.cost_usd.map_or_else(|| "not known".to_owned(), dollars)}</td>
-            <td>{row.device.clone().unwrap_or_else(dash)}</td>
+            <td class="device">{row.device.clone().unwrap_or_else(dash)}</td>
             <td>{when(row.created_at)}</td>
         </tr>
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::material::{Maker, reward};
-use super::run::{Fate, MadeRun, fate, finish, process_end, unreadable};
+use super::run::{Ended, Fate, MadeRun, fate, finish, process_end, unreadable};
 use crate::failure::Result;
 
 /// Steps of one run: more are a loop.
@@ -84,7 +84,7 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
             span.ended = Some(step.finished_at);
         }
     }
-    let run = finish(maker, id, input, state, (created_at, at), spans)?;
+    let run = finish(maker, id, input, Ended { state, created_at, finished_at: at, spans })?;
     Ok(CompleteRun { run, events, steps })
 }
 

@@ -29,6 +29,13 @@ pub(super) struct Model {
     pub(super) skill: f64,
 }
 
+impl Model {
+    /// One of any name.
+    pub(super) const fn of(endpoint: &'static str, name: &'static str) -> Self {
+        Self { endpoint, name, prices: (0.1, 0.3), skill: 0.5 }
+    }
+}
+
 pub(super) const MODELS: [Model; 5] = [
     Model { endpoint: "vllm", name: "coder-32b", prices: (0.1, 0.3), skill: 0.45 },
     Model { endpoint: "vllm", name: "stitch-8b", prices: (0.02, 0.06), skill: 0.35 },
