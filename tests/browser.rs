@@ -135,7 +135,7 @@ fn the_pages_hold_in_a_browser() {
     let scratch = scratch.path();
     let data_dir = scratch.join("data");
     let (campaign, run) = campaign(scratch, &data_dir);
-    expect_exit(nightshift(&data_dir).args(["__generate", "--attempts", "400", "--complete", "2"]), 0);
+    expect_exit(nightshift(&data_dir).args(["__generate", "--attempts", "400", "--complete", "20"]), 0);
     let many = generated_campaign(&data_dir);
     let serving = Serving::on(&data_dir, &["--no-worker"]);
     let acting_dir = scratch.join("acting");

@@ -5,6 +5,7 @@ mod complete;
 mod dice;
 mod hostile;
 mod material;
+mod profile;
 mod run;
 mod source;
 

@@ -148,11 +148,11 @@ export class View {
     }
 
     /** Another window, other colours, or paper. */
-    async reshape({ scheme, width, height = 900, media }) {
+    async reshape({ scheme, width, height = 900, media = "screen" }) {
         if (width !== undefined) {
             await this.page.setViewportSize({ width, height });
         }
-        await this.page.emulateMedia({ colorScheme: scheme, media });
+        await this.page.emulateMedia({ ...(scheme === undefined ? {} : { colorScheme: scheme }), media });
     }
 
     /** Holds that what was read first did not move away while the rest was loaded. */
@@ -184,11 +184,12 @@ export class View {
         return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     }
 
-    /** Keeps a picture, when pictures are wanted. */
+    /** Keeps a picture of what a test looks at, when pictures are wanted; those of the documentation are others. */
     async picture(name) {
         if (facts.pictures) {
-            mkdirSync(facts.pictures, { recursive: true });
-            await this.page.screenshot({ path: join(facts.pictures, `${name}.png`), fullPage: false });
+            const folder = join(facts.pictures, "tests");
+            mkdirSync(folder, { recursive: true });
+            await this.page.screenshot({ path: join(folder, `${name}.png`), fullPage: false });
         }
     }
 

@@ -35,8 +35,8 @@ const FIELDS: [(&str, &str); 5] = [
     ("max_speedup", "Speedup at most"),
 ];
 /// What a form keeps of the address without showing it.
-const KEPT: [&str; 10] =
-    ["campaign", "run", "strategy", "device", "outcome", "stage", "correct", "confirmed", "sort", "order"];
+const KEPT: [&str; 11] =
+    ["campaign", "run", "strategy", "device", "outcome", "stage", "correct", "confirmed", "sort", "order", "limit"];
 
 /// `GET /attempts`.
 pub(crate) async fn show(visitor: Visitor) -> Response {

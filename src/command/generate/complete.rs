@@ -128,7 +128,7 @@ fn output(maker: &mut Maker<'_>, order: &StepOrder, fates: &mut BTreeMap<u32, Fa
             let factor = if order.key.ends_with("/confirm") { 0.995 } else { 1.0 };
             json!({ "step": "measured", "measurement": maker.measurement(speedup * factor), "findings": [] })
         }
-        "profile" => json!({ "step": "profiled", "profile": maker.profile() }),
+        "profile" => json!({ "step": "profiled", "profile": maker.full_profile(speedup) }),
         "diagnose" => json!({ "step": "diagnosed", "diagnosis": maker.diagnosis(), "unavailable": null,
                               "calls": maker.calls("verifier", variant) }),
         _ => {

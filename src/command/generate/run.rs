@@ -132,7 +132,7 @@ pub(super) fn finish(maker: &Maker<'_>, id: RunId, input: RunInput, ended: Ended
     let digest = workflow.digest(&state).map_err(|error| unreadable(&error))?;
     let world = maker.world;
     let mut artifacts =
-        BTreeSet::from([&world.prompt, &world.log, &world.library, &maker.task.bundle].map(Clone::clone));
+        BTreeSet::from([&world.prompt, &world.log, &world.library, &world.trace, &maker.task.bundle].map(Clone::clone));
     artifacts.extend(view.calls().map(|call| call.reply.clone()));
     artifacts.extend(view.attempts.iter().filter_map(|attempt| attempt.source.clone()));
     Ok(MadeRun { id, input, view, state, digest, created_at, finished_at, spans, artifacts })
