@@ -31,8 +31,9 @@ async function webp(page, png) {
 test("the pages have their pictures taken", { skip }, async () => {
     mkdirSync(facts.pictures, { recursive: true });
     const campaign = facts.many.campaign.split("/").at(-1);
-    const { items } = await call(facts.base, null, "GET", `/attempts?campaign=${campaign}&target=cuda&sort=speedup&limit=1`);
-    const { run, number, parent } = items[0];
+    const { items } = await call(facts.base, null, "GET", `/attempts?campaign=${campaign}&sort=speedup&limit=200`);
+    // Only programs for GPUs have a profile with everything.
+    const { run, number, parent } = items.find((item) => item.target === "cuda" && item.parent !== null);
     const other = parent ?? 1;
     const pages = {
         campaign: `/campaigns/${campaign}`,

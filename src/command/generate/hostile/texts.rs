@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-/// A name: of a campaign, a task, a model. Markup, marks that turn the direction of writing, and a word without end.
+/// A name, short enough to be filtered by: of a campaign, a task, a model. Markup, marks that turn the direction of writing, and a word without end.
 pub(super) const NAME: &str = "</title></h1><script>document.title='taken over'</script>\"'><img src=x onerror=document.title='taken\u{a0}over'> \
-     \u{202e}dlrow\u{2066} a_word_that_has_no_place_at_which_it_could_be_broken_and_goes_on_and_on_and_on_and_on_and_on_and_on";
+     \u{202e}dlrow\u{2066} a_word_that_nobody_can_break_and_goes_on_and_on_and_on";
 
 /// Short texts: what could stand in any field.
 pub(super) const TEXTS: [&str; 14] = [
