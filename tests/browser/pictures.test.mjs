@@ -33,8 +33,8 @@ test("the pages have their pictures taken", { skip }, async () => {
     const campaign = facts.many.campaign.split("/").at(-1);
     const { items } = await call(facts.base, null, "GET", `/attempts?campaign=${campaign}&sort=speedup&limit=200`);
     // Only programs for GPUs have a profile with everything.
-    const { run, number, parent } = items.find((item) => item.target === "cuda" && item.parent !== null);
-    const other = parent ?? 1;
+    const { run, number } = items.find((item) => item.target === "cuda" && item.parent !== null);
+    const other = items.find((item) => item.run === run && item.number !== number).number;
     const pages = {
         campaign: `/campaigns/${campaign}`,
         run: `/runs/${run}#attempts`,

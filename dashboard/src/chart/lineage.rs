@@ -10,7 +10,7 @@ use crate::markup::{Markup, coordinate};
 /// Most nodes: the way to the best one and the newest ones.
 const MAX_NODES: usize = 300;
 /// Room for one generation.
-const COLUMN: f64 = 84.0;
+const COLUMN: f64 = 104.0;
 /// Room for one row.
 const ROW: f64 = 46.0;
 /// Room around.

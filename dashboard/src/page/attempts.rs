@@ -76,7 +76,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
             <form id="compare" method="get" action="/compare" data-compare="">
                 <button>"Compare the selected"</button>
             </form>
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
