@@ -95,13 +95,13 @@ test("pages about hostile names can be looked at", async () => {
 
 test("pages about hostile texts, sizes and numbers can be looked at", async () => {
     await viewing({ base }, async (view, page) => {
-        for (const number of [1, 2, 3, 4, 5, 7, 9]) {
+        for (const number of [2, 3, 4, 5]) {
             await looked(view, page, `/runs/${runs[0]}/attempts/${number}`);
             if (number === 2) {
                 assert.deepEqual(await view.faults(), []);
             }
         }
-        for (const query of ["diff=2&view=split", "diff=3", "diff=4&view=split"]) {
+        for (const query of ["diff=2&view=split", "diff=3"]) {
             await harmless(`/runs/${runs[0]}/attempts/6?${query}`);
             await looked(view, page, `/runs/${runs[0]}/attempts/6?${query}`);
         }
@@ -116,7 +116,6 @@ test("a profile of ten thousand kernels is cut, told, and zoomed by its address"
         await harmless(path);
         await looked(view, page, path);
         assert.match(await page.locator("main").innerText(), /more rows|not shown|left out/);
-        await harmless(`${path}?from=100&to=400`);
         await looked(view, page, `${path}?from=100&to=400`);
         await view.picture("hostile-profile-phone");
     });

@@ -206,6 +206,8 @@ export async function viewing(options, body) {
     try {
         await body(view, view.page);
     } catch (error) {
+        const shown = await view.page.locator("main").innerText({ timeout: 1_000 }).catch(() => "nothing");
+        error.message += `\nat ${view.page.url()}, which shows: ${shown.slice(0, 1_500)}`;
         await view.leave().catch((also) => {
             error.message += `\nand: ${also.message}`;
         });
