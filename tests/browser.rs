@@ -49,6 +49,8 @@ fn campaign(folder: &Path, data_dir: &Path) -> (String, String) {
 /// Begins a campaign that waits for approval of its plan, on the server of this data folder; gives its run.
 fn waiting_run(folder: &Path, data_dir: &Path, task: &str) -> String {
     let task = tiny_task::write(folder, task, &[16, 2]);
+    // Should the first plan be rejected, the script makes the same one again.
+    std::fs::copy(task.join("replies/plan.md"), task.join("replies/replan2.md")).unwrap();
     let mut submitting = nightshift(data_dir)
         .arg("run")
         .arg(&task)

@@ -207,11 +207,11 @@ export async function viewing(options, body) {
         await body(view, view.page);
     } catch (error) {
         const shown = await view.page.locator("main").innerText({ timeout: 1_000 }).catch(() => "nothing");
-        error.message += `\nat ${view.page.url()}, which shows: ${shown.slice(0, 1_500)}`;
+        let told = `${error.message}\nat ${view.page.url()}, which shows: ${shown.slice(0, 1_500)}`;
         await view.leave().catch((also) => {
-            error.message += `\nand: ${also.message}`;
+            told += `\nand: ${also.message}`;
         });
-        throw error;
+        throw new Error(told, { cause: error });
     }
     await view.leave();
 }
