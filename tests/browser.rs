@@ -49,6 +49,8 @@ fn campaign(folder: &Path, data_dir: &Path) -> (String, String) {
 /// Begins a campaign that waits for approval of its plan, on the server of this data folder; gives its run.
 fn waiting_run(folder: &Path, data_dir: &Path, task: &str) -> String {
     let task = tiny_task::write(folder, task, &[16, 2]);
+    // Should the first plan be rejected, the script makes the same one again.
+    std::fs::copy(task.join("replies/plan.md"), task.join("replies/replan2.md")).unwrap();
     let mut submitting = nightshift(data_dir)
         .arg("run")
         .arg(&task)
@@ -75,11 +77,34 @@ fn waiting_run(folder: &Path, data_dir: &Path, task: &str) -> String {
     run
 }
 
-/// The token that a server made for the commands of its machine.
-fn token_of(data_dir: &Path) -> String {
+/// Begins a run that fails, because its script has no reply to the first question; gives it.
+fn failed_run(folder: &Path, data_dir: &Path) -> String {
+    let task = tiny_task::write(folder, "gaussian_without_plan", &[16]);
+    std::fs::remove_file(task.join("replies/plan.md")).unwrap();
+    let mut running = nightshift(data_dir);
+    running.arg("run").arg(&task).args(["--model", "scripted", "--new", "--json"]);
+    let output = running.output().unwrap();
+    assert!(!output.status.success(), "a run without replies cannot end well");
+    let listed = json_lines(&expect_exit(nightshift(data_dir).args(["list", "runs", "--json"]), 0));
+    let runs = listed[0]["items"].as_array().unwrap();
+    let found = runs.iter().find(|run| run["status"] == "failed");
+    found.and_then(|run| run["id"].as_str()).expect("a run that failed").to_owned()
+}
+
+/// A campaign of those that were generated into this data folder.
+fn generated_campaign(data_dir: &Path) -> String {
+    let listed = json_lines(&expect_exit(nightshift(data_dir).args(["list", "campaigns", "--json"]), 0));
+    let campaigns = listed[0]["items"].as_array().unwrap();
+    let found =
+        campaigns.iter().find(|campaign| campaign["name"].as_str().is_some_and(|name| name.starts_with("night ")));
+    found.and_then(|campaign| campaign["id"].as_str()).expect("a generated campaign").to_owned()
+}
+
+/// A token that a server made for the commands of its machine.
+fn token_of(data_dir: &Path, name: &str) -> String {
     let file = std::fs::read_to_string(data_dir.join("server.json")).unwrap();
     let file: Value = serde_json::from_str(&file).unwrap();
-    file["token"].as_str().expect("server.json has a token").to_owned()
+    file[name].as_str().expect("server.json has that token").to_owned()
 }
 
 /// Runs the tests of the folder against a server; what they printed is told when one failed.
@@ -109,22 +134,38 @@ fn the_pages_hold_in_a_browser() {
         "the tests of the pages need their packages: `npm ci --prefix tests/browser`, or `cargo xtask test --install`"
     );
     let scratch = tempfile::tempdir().unwrap();
-    let data_dir = scratch.path().join("data");
-    let (campaign, run) = campaign(scratch.path(), &data_dir);
+    let scratch = scratch.path();
+    let data_dir = scratch.join("data");
+    let (campaign, run) = campaign(scratch, &data_dir);
+    expect_exit(nightshift(&data_dir).args(["__generate", "--attempts", "400", "--complete", "20"]), 0);
+    let many = generated_campaign(&data_dir);
     let serving = Serving::on(&data_dir, &["--no-worker"]);
-    let acting_dir = scratch.path().join("acting");
+    let acting_dir = scratch.join("acting");
     let acting = Serving::on(&acting_dir, &[]);
-    let runs = ["gaussian_a", "gaussian_b"].map(|task| waiting_run(scratch.path(), &acting_dir, task));
+    let waiting = ["gaussian_a", "gaussian_b", "gaussian_c"].map(|task| waiting_run(scratch, &acting_dir, task));
+    let failed = failed_run(scratch, &acting_dir);
+    let hostile_dir = scratch.join("hostile");
+    expect_exit(nightshift(&hostile_dir).args(["__generate", "--hostile"]), 0);
+    let hostile = Serving::on(&hostile_dir, &["--no-worker"]);
     held(&json!({
-        "acting": { "base": acting.address, "token": token_of(&acting_dir), "run": runs[0], "second": runs[1] },
+        "acting": {
+            "base": acting.address, "token": token_of(&acting_dir, "token"), "workerToken": token_of(&acting_dir, "worker_token"),
+            "run": waiting[0], "second": waiting[1], "third": waiting[2], "failed": failed,
+        },
         "base": serving.address,
+        "binary": env!("CARGO_BIN_EXE_nightshift"),
         "browser": browser(),
-        "pictures": pictures(),
         "campaign": campaign,
-        "run": run,
+        "empty": scratch.join("empty"),
+        "hostile": {
+            "base": hostile.address, "token": token_of(&hostile_dir, "token"),
+            "workerToken": token_of(&hostile_dir, "worker_token"),
+        },
+        "many": { "campaign": format!("/campaigns/{many}") },
         "pages": {
             "campaigns": "/",
-            "campaign": format!("/campaigns/{campaign}"),
+            "campaign": format!("/campaigns/{many}"),
+            "small-campaign": format!("/campaigns/{campaign}"),
             "run": format!("/runs/{run}"),
             "attempt": format!("/runs/{run}/attempts/2"),
             "difference": format!("/runs/{run}/attempts/2?diff=parent&view=split"),
@@ -137,5 +178,8 @@ fn the_pages_hold_in_a_browser() {
             "health": "/health",
             "sign-in": "/sign-in",
         },
+        "pictures": pictures(),
+        "run": run,
+        "task": tiny_task::write(scratch, "gaussian_late", &[16]),
     }));
 }

@@ -1,6 +1,6 @@
 //! Notes are Markdown that people wrote: shown as such, and never as the markup that they may have written into it.
 
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 /// Longest address of a link.
 const MAX_ADDRESS_BYTES: usize = 2_000;
@@ -21,7 +21,21 @@ fn harmless(event: Event<'_>) -> Event<'_> {
             Event::Start(Tag::Link { link_type: pulldown_cmark::LinkType::Inline, dest_url, title, id })
         }
         Event::End(TagEnd::Image) => Event::End(TagEnd::Link),
+        Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
+            Event::Start(Tag::Heading { level: below(level), id: None, classes, attrs })
+        }
+        Event::End(TagEnd::Heading(level)) => Event::End(TagEnd::Heading(below(level))),
         other => other,
+    }
+}
+
+/// The level of a note's heading on a page, whose own title and section stand above it.
+fn below(level: HeadingLevel) -> HeadingLevel {
+    match level {
+        HeadingLevel::H1 => HeadingLevel::H3,
+        HeadingLevel::H2 => HeadingLevel::H4,
+        HeadingLevel::H3 => HeadingLevel::H5,
+        _ => HeadingLevel::H6,
     }
 }
 
@@ -41,6 +55,11 @@ mod tests {
         assert!(shown.contains("<strong>Faster</strong>"), "{shown}");
         assert!(shown.contains("<a href=\"/runs/run_1\">the run</a>"), "{shown}");
         assert!(shown.contains("<table>"), "{shown}");
+        assert_eq!(
+            to_html("# a\n## b\n##### c"),
+            "<h3>a</h3>\n<h4>b</h4>\n<h6>c</h6>\n",
+            "the page has a title of its own"
+        );
     }
 
     #[test]

@@ -146,8 +146,23 @@ fn escape(out: &mut String, text: &str) {
 fn is_treacherous(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
-        // Marks that change the direction of writing, and characters without any width.
-        '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => true,
+        // Marks that change the direction of writing, characters without any width, and separators that break lines.
+        '\u{00ad}'
+        | '\u{061c}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => true,
+        // Fillers that look like nothing, and marks for tools.
+        '\u{034f}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{3164}'
+        | '\u{ffa0}'
+        | '\u{fff9}'..='\u{fffb}' => true,
+        // Copies of ASCII that nobody sees, but that a model reads, and what else hides behind a character.
+        '\u{e0000}'..='\u{e0fff}' | '\u{fffe}' | '\u{ffff}' => true,
         other => other.is_control(),
     }
 }
@@ -191,6 +206,7 @@ mod tests {
     fn what_cannot_be_seen_is_shown() {
         assert_eq!(visible("a\0b\u{1b}[31m\r\u{7f}\u{85}"), "a\u{2400}b\u{241b}[31m\u{240d}\u{2421}[U+0085]");
         assert_eq!(visible("if (\u{202e}admin\u{2066})\u{200b}"), "if ([U+202E]admin[U+2066])[U+200B]");
+        assert_eq!(visible("\u{e0041}a\u{ad}b\u{2028}\u{3164}"), "[U+E0041]a[U+00AD]b[U+2028][U+3164]");
         assert!(matches!(visible("tabs\tand\nlines, עברית, é"), Cow::Borrowed(_)), "honest text stays as it is");
     }
 

@@ -11,6 +11,7 @@ use nightshift_client::Client;
 use sha2::{Digest as _, Sha256};
 
 use crate::format::moment;
+use crate::markup::visible;
 use crate::shell::Page;
 use crate::style::SHEET;
 
@@ -58,7 +59,7 @@ pub(crate) fn html(page: Page, made: Option<String>) -> String {
         }
         .to_html()
     });
-    format!("<!DOCTYPE html>{html}")
+    format!("<!DOCTYPE html>{}", visible(&html))
 }
 
 #[cfg(test)]

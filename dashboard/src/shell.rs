@@ -7,6 +7,7 @@ mod navigation;
 use leptos::prelude::*;
 
 use crate::assets::ASSETS;
+use crate::markup::visible;
 use crate::visitor::Visitor;
 
 pub(crate) use navigation::Section;
@@ -93,11 +94,11 @@ impl Page {
     }
 }
 
-/// A whole HTML document.
+/// A whole HTML document. Names come from many places: what turns or hides text is made visible here, wherever it stands.
 pub(crate) fn document(visitor: &Visitor, page: Page) -> String {
     let owner = Owner::new();
     let html = owner.with(|| frame::frame(visitor, page, &ASSETS).to_html());
-    format!("<!DOCTYPE html>{html}")
+    format!("<!DOCTYPE html>{}", visible(&html))
 }
 
 /// A label for replies that were written beforehand.

@@ -130,12 +130,12 @@ impl Trace {
         let mut read = 0_usize;
         for event in events.iter().filter(|event| event["ph"] == "X") {
             let Some((place, span)) = place(event).zip(span(event)) else {
-                left_out += 1;
+                left_out = left_out.saturating_add(1);
                 continue;
             };
             let key = (kind(event), place.0, place.1);
             if read >= MAX_SPANS || (rows.len() >= MAX_ROWS && !rows.contains_key(&key)) {
-                left_out += 1;
+                left_out = left_out.saturating_add(1);
                 continue;
             }
             read += 1;
@@ -238,6 +238,8 @@ pub(crate) mod tests {
             {"ph":"X","name":"b","pid":1,"tid":1,"ts":1e300,"dur":1},{"ph":"?"},null,7]}"#;
         let trace = Trace::read(text.as_bytes()).unwrap_or_default();
         assert_eq!((trace.rows.len(), trace.left_out), (0, 3));
+        let boasts = text.replacen('{', r#"{"otherData":{"left_out":"18446744073709551615"},"#, 1);
+        assert_eq!(Trace::read(boasts.as_bytes()).unwrap_or_default().left_out, u64::MAX);
         assert!(matches!(Trace::read(b"{}"), Err(TraceError::NoEvents)));
         assert!(matches!(Trace::read(b"\xff"), Err(TraceError::NotJson { .. })));
     }

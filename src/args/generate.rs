@@ -20,6 +20,9 @@ pub(crate) struct Generate {
     /// Runs whose logs are complete
     #[arg(long, default_value_t = 20)]
     pub(crate) complete: u64,
+    /// One campaign of texts, sizes and numbers that are meant to harm who looks at them, instead of plausible ones
+    #[arg(long, conflicts_with_all = ["attempts", "complete"])]
+    pub(crate) hostile: bool,
     /// A Postgres database instead of the one of the configuration
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<String>,

@@ -3,7 +3,9 @@
 mod campaign;
 mod complete;
 mod dice;
+mod hostile;
 mod material;
+mod profile;
 mod run;
 mod source;
 
@@ -40,7 +42,8 @@ pub(super) async fn run(context: &Context, args: Generate) -> Result<ExitCode> {
         Some(url) => SqlStore::open_postgres(&url, PostgresOptions::default()).await?,
         None => SqlStore::open_sqlite(&config.data_dir, OpenOptions::default()).await?,
     });
-    let filled = fill(context, &store, &args).await;
+    let filled =
+        if args.hostile { fill_with_harm(&store, args.seed).await } else { fill(context, &store, &args).await };
     let closed = store.close().await;
     let written = filled?;
     closed?;
@@ -67,7 +70,7 @@ struct Written {
 
 async fn fill(context: &Context, store: &Arc<SqlStore>, args: &Generate) -> Result<Written> {
     let world = Arc::new(World::new()?);
-    put_artifacts(store, &world).await?;
+    put_artifacts(store, world.artifacts()).await?;
     let runs = args.attempts.div_ceil(ATTEMPTS_PER_RUN);
     let campaigns = runs.div_ceil(RUNS_PER_CAMPAIGN);
     let mut written = Written::default();
@@ -98,8 +101,17 @@ async fn fill(context: &Context, store: &Arc<SqlStore>, args: &Generate) -> Resu
     Ok(written)
 }
 
-async fn put_artifacts(store: &Arc<SqlStore>, world: &World) -> Result<()> {
-    let puts = world.artifacts().map(|bytes| {
+async fn fill_with_harm(store: &Arc<SqlStore>, seed: u64) -> Result<Written> {
+    let world = World::new()?;
+    put_artifacts(store, world.artifacts()).await?;
+    let hostile = hostile::make(&world, seed)?;
+    put_artifacts(store, hostile.artifacts.into_iter()).await?;
+    store.import_campaign(hostile.archive, hostile.at).await?;
+    Ok(Written { campaigns: 1, runs: hostile.runs, attempts: hostile.attempts })
+}
+
+async fn put_artifacts(store: &Arc<SqlStore>, artifacts: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+    let puts = artifacts.map(|bytes| {
         let store = Arc::clone(store);
         async move { store.put_artifact(&ArtifactHash::of(&bytes), &bytes, TimestampMs(material::EPOCH_MS)).await }
     });

@@ -12,6 +12,9 @@ export const LIMIT_MS = 15_000;
 /** Widths that people have: a phone, a laptop, a wide screen. */
 export const WIDTHS = { phone: 390, laptop: 1400, wide: 2560 };
 
+/** What is tolerated of the movement of a page while it loads: the measure of browsers, of which 0.1 counts as good. */
+const MAX_SHIFT = 0.05;
+
 /** What the caller says about the server: addresses, ids, and where pictures go. */
 export const facts = JSON.parse(process.env.NIGHTSHIFT_BROWSER_FACTS ?? "null");
 if (facts === null) {
@@ -34,6 +37,33 @@ export async function stop() {
     await browser?.close();
 }
 
+/** A call of the API, with a token when it is given. */
+export async function call(base, token, method, path, body) {
+    const response = await fetch(new URL(`/api/v1${path}`, base), {
+        method,
+        headers: {
+            ...(token ? { authorization: `Bearer ${token}` } : {}),
+            ...(body === undefined ? {} : { "content-type": "application/json" }),
+        },
+        body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+    return text === "" ? null : JSON.parse(text);
+}
+
+/** Asks again and again until something holds. */
+export async function until(what, holds) {
+    const began = Date.now();
+    for (;;) {
+        if (await holds()) {
+            return;
+        }
+        assert.ok(Date.now() - began < 4 * LIMIT_MS, `in vain: ${what}`);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+}
+
 /** A view of the pages: `leave` ends it and fails if anything happened that must not. */
 export class View {
     #context;
@@ -53,6 +83,13 @@ export class View {
             javaScriptEnabled: javaScript,
         });
         view.#context.setDefaultTimeout(LIMIT_MS);
+        await view.#context.addInitScript(() => {
+            window.moved = 0;
+            const count = (list) => list.getEntries().forEach((entry) => {
+                window.moved += entry.hadRecentInput ? 0 : entry.value;
+            });
+            new PerformanceObserver(count).observe({ type: "layout-shift", buffered: true });
+        });
         const page = await view.#context.newPage();
         page.on("pageerror", (error) => view.#wrong.push(`a script failed: ${error.message}`));
         page.on("console", (message) => {
@@ -110,16 +147,49 @@ export class View {
         return JSON.parse(result.value);
     }
 
+    /** Another window, other colours, or paper. */
+    async reshape({ scheme, width, height = 900, media = "screen" }) {
+        if (width !== undefined) {
+            await this.page.setViewportSize({ width, height });
+        }
+        await this.page.emulateMedia({ ...(scheme === undefined ? {} : { colorScheme: scheme }), media });
+    }
+
+    /** Holds that what was read first did not move away while the rest was loaded. */
+    async stoodStill() {
+        // Two frames later everything that woke up has been laid out.
+        await this.page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+        const moved = await this.page.evaluate(() => window.moved);
+        assert.ok(moved < MAX_SHIFT, `the page moved by ${moved} while it loaded`);
+    }
+
+    /** Holds that nobody has to scroll sideways. */
+    async fits() {
+        const overflow = await this.overflow();
+        if (overflow > 0) {
+            const widest = await this.page.evaluate(() => {
+                const limit = document.documentElement.clientWidth;
+                const scrolls = (element) => element.closest(".scroll, .plot-scroll, pre, .listing, .diff, .chips, .contents, .sections");
+                return [...document.body.querySelectorAll("*")]
+                    .filter((element) => element.getBoundingClientRect().right > limit + 1 && !scrolls(element))
+                    .slice(0, 3)
+                    .map((element) => element.outerHTML.slice(0, 200));
+            });
+            assert.fail(`${overflow} px too wide: ${widest.join(" | ")}`);
+        }
+    }
+
     /** How much wider than the window the page is, in pixels: nobody scrolls sideways. */
     async overflow() {
         return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     }
 
-    /** Keeps a picture, when pictures are wanted. */
+    /** Keeps a picture of what a test looks at, when pictures are wanted; those of the documentation are others. */
     async picture(name) {
         if (facts.pictures) {
-            mkdirSync(facts.pictures, { recursive: true });
-            await this.page.screenshot({ path: join(facts.pictures, `${name}.png`), fullPage: false });
+            const folder = join(facts.pictures, "tests");
+            mkdirSync(folder, { recursive: true });
+            await this.page.screenshot({ path: join(folder, `${name}.png`), fullPage: false });
         }
     }
 
@@ -136,10 +206,12 @@ export async function viewing(options, body) {
     try {
         await body(view, view.page);
     } catch (error) {
+        const shown = await view.page.locator("main").innerText({ timeout: 1_000 }).catch(() => "nothing");
+        let told = `${error.message}\nat ${view.page.url()}, which shows: ${shown.slice(0, 1_500)}`;
         await view.leave().catch((also) => {
-            error.message += `\nand: ${also.message}`;
+            told += `\nand: ${also.message}`;
         });
-        throw error;
+        throw new Error(told, { cause: error });
     }
     await view.leave();
 }

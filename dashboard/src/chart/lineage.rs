@@ -10,11 +10,13 @@ use crate::markup::{Markup, coordinate};
 /// Most nodes: the way to the best one and the newest ones.
 const MAX_NODES: usize = 300;
 /// Room for one generation.
-const COLUMN: f64 = 84.0;
+const COLUMN: f64 = 104.0;
 /// Room for one row.
 const ROW: f64 = 46.0;
 /// Room around.
 const MARGIN: f64 = 34.0;
+/// Room for the label of the last node, which is wider than the node.
+const LABEL: f64 = 24.0;
 
 /// An attempt.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +71,7 @@ pub(crate) fn lineage(
     }
     let widest = places.values().map(|(column, _)| *column).max().unwrap_or(0);
     let deepest = places.values().map(|(_, row)| *row).max().unwrap_or(0);
-    let size = ((2.0 * MARGIN + COLUMN * float(widest)).max(320.0), 2.0 * MARGIN + ROW * float(deepest) + 8.0);
+    let size = ((2.0 * MARGIN + COLUMN * float(widest) + LABEL).max(320.0), 2.0 * MARGIN + ROW * float(deepest) + 8.0);
     let legend: Vec<Entry> = kinds.iter().map(|(class, words)| (*class, (*words).to_owned())).collect();
     figure(&caption, size, &out, &legend, None)
 }

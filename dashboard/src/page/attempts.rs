@@ -36,8 +36,8 @@ const FIELDS: [(&str, &str); 5] = [
     ("max_speedup", "Speedup at most"),
 ];
 /// What a form keeps of the address without showing it.
-const KEPT: [&str; 10] =
-    ["campaign", "run", "strategy", "device", "outcome", "stage", "correct", "confirmed", "sort", "order"];
+const KEPT: [&str; 11] =
+    ["campaign", "run", "strategy", "device", "outcome", "stage", "correct", "confirmed", "sort", "order", "limit"];
 
 /// `GET /attempts`.
 pub(crate) async fn show(visitor: Visitor) -> Response {
@@ -77,7 +77,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
             <form id="compare" method="get" action="/compare" data-compare="">
                 <button>"Compare the selected"</button>
             </form>
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
@@ -187,7 +187,7 @@ fn row(row: &AttemptRow) -> impl IntoView + use<> {
             <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
             <td class="number">{count(row.tokens)}</td>
             <td class="number">{row.cost_usd.map_or_else(|| "not known".to_owned(), dollars)}</td>
-            <td>{row.device.clone().unwrap_or_else(dash)}</td>
+            <td class="device">{row.device.clone().unwrap_or_else(dash)}</td>
             <td>{when(row.created_at)}</td>
         </tr>
     }

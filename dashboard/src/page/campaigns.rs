@@ -54,7 +54,7 @@ fn page(address: &Address, campaigns: &[CampaignSummary], next: Option<&str>) ->
         });
         view! {
             {filters(address, campaigns)}
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}

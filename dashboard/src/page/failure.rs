@@ -61,7 +61,9 @@ impl PageError {
 impl From<ClientError> for PageError {
     fn from(error: ClientError) -> Self {
         let status = match error.status() {
-            Some(status @ (401 | 403 | 404 | 503)) => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
+            Some(status @ (400 | 401 | 403 | 404 | 503)) => {
+                StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY)
+            }
             _ => StatusCode::BAD_GATEWAY,
         };
         Self { status, code: error.code().to_owned(), message: error.to_string() }

@@ -88,7 +88,7 @@ fn servers_table(servers: &[ServerView], now: TimestampMs) -> impl IntoView + us
     view! {
         <h2 id="servers">"Servers"</h2>
         {none}
-        <div class="scroll">
+        <div class="scroll" tabindex="0">
             <table>
                 <thead>
                     <tr>
@@ -121,7 +121,7 @@ fn tokens_table(tokens: &Tokens, now: TimestampMs) -> impl IntoView + use<> {
         Tokens::Shown(tokens) => {
             let rows = tokens.iter().map(|token| token_row(token, now)).collect::<Vec<_>>();
             view! {
-                <div class="scroll">
+                <div class="scroll" tabindex="0">
                     <table>
                         <caption>"Names and rights. The secrets are known to their owners alone."</caption>
                         <thead>

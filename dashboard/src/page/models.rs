@@ -70,7 +70,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
                 <label>"Only the task"<input type="search" name="task" value=value data-search="" /></label>
                 <button>"Show"</button>
             </form>
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}

@@ -75,7 +75,7 @@ fn section(task: &str, boards: &[&TaskBoard]) -> impl IntoView + use<> {
     view! {
         <section id=format!("task-{task}")>
             <div class="head"><h2>{task.to_owned()}</h2><a href=attempts>"All attempts"</a></div>
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table class="list">
                     <thead>
                         <tr>

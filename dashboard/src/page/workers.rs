@@ -50,7 +50,7 @@ fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView
         view! {
             <p class="quiet">{summary}</p>
             {table::chips(address, "show", "Which workers", &choices)}
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table class="list">
                     <thead>
                         <tr>

@@ -128,11 +128,11 @@ fn dated(at: TimestampMs, dice: &mut Dice) -> u128 {
     millis << 80 | 0x7000_8000_0000_0000_0000 | random
 }
 
-fn choice(model: &Model) -> Value {
+pub(super) fn choice(model: &Model) -> Value {
     json!({ "provider": "live", "endpoint": model.endpoint, "model": model.name })
 }
 
-fn input(task: &Task, model: &Model, strategy: &str, is_complete: bool) -> Result<RunInput> {
+pub(super) fn input(task: &Task, model: &Model, strategy: &str, is_complete: bool) -> Result<RunInput> {
     let goal = if is_complete { json!({ "max_attempts": 12 }) } else { json!({ "max_attempts": 20 }) };
     serde_json::from_value(json!({
         "schema": 1, "task_name": task.name, "task": task.bundle, "target": task.target.as_str(), "model": choice(model),
@@ -141,7 +141,7 @@ fn input(task: &Task, model: &Model, strategy: &str, is_complete: bool) -> Resul
     .map_err(|error| unreadable(&error))
 }
 
-fn run_row(rows: &mut Vec<Value>, campaign: &CampaignId, run: &MadeRun, events: usize) -> Result<()> {
+pub(super) fn run_row(rows: &mut Vec<Value>, campaign: &CampaignId, run: &MadeRun, events: usize) -> Result<()> {
     rows.push(json!({
         "table": "run", "public_id": run.id, "campaign": campaign, "status": "completed", "priority": 0,
         "revision": folded(events), "last_seq": events, "wake_seq": events, "folded_seq": folded(events),
@@ -152,7 +152,7 @@ fn run_row(rows: &mut Vec<Value>, campaign: &CampaignId, run: &MadeRun, events: 
     Ok(())
 }
 
-fn event_row(run: &RunId, seq: usize, at: TimestampMs, event: &Event) -> Result<Value> {
+pub(super) fn event_row(run: &RunId, seq: usize, at: TimestampMs, event: &Event) -> Result<Value> {
     Ok(json!({ "table": "event", "run": run, "seq": seq, "at_ms": at.0, "kind": event.kind(), "body": text(event)? }))
 }
 

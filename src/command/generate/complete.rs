@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::material::{Maker, reward};
-use super::run::{Fate, MadeRun, fate, finish, process_end, unreadable};
+use super::run::{Ended, Fate, MadeRun, fate, finish, process_end, unreadable};
 use crate::failure::Result;
 
 /// Steps of one run: more are a loop.
@@ -84,7 +84,7 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
             span.ended = Some(step.finished_at);
         }
     }
-    let run = finish(maker, id, input, state, (created_at, at), spans)?;
+    let run = finish(maker, id, input, Ended { state, created_at, finished_at: at, spans })?;
     Ok(CompleteRun { run, events, steps })
 }
 
@@ -128,7 +128,7 @@ fn output(maker: &mut Maker<'_>, order: &StepOrder, fates: &mut BTreeMap<u32, Fa
             let factor = if order.key.ends_with("/confirm") { 0.995 } else { 1.0 };
             json!({ "step": "measured", "measurement": maker.measurement(speedup * factor), "findings": [] })
         }
-        "profile" => json!({ "step": "profiled", "profile": maker.profile() }),
+        "profile" => json!({ "step": "profiled", "profile": maker.full_profile(speedup) }),
         "diagnose" => json!({ "step": "diagnosed", "diagnosis": maker.diagnosis(), "unavailable": null,
                               "calls": maker.calls("verifier", variant) }),
         _ => {

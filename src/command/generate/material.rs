@@ -7,6 +7,7 @@ use nightshift_protocol::task::Target;
 use serde_json::{Value, json};
 
 use super::dice::Dice;
+use super::profile;
 use super::source::{IDEAS, ISSUES, VARIANTS, reply, source};
 use crate::examples;
 use crate::failure::{Failure, Result};
@@ -27,6 +28,13 @@ pub(super) struct Model {
     pub(super) name: &'static str,
     prices: (f64, f64),
     pub(super) skill: f64,
+}
+
+impl Model {
+    /// One of any name.
+    pub(super) const fn of(endpoint: &'static str, name: &'static str) -> Self {
+        Self { endpoint, name, prices: (0.1, 0.3), skill: 0.5 }
+    }
 }
 
 pub(super) const MODELS: [Model; 5] = [
@@ -59,6 +67,8 @@ pub(super) struct World {
     pub(super) prompt: ArtifactHash,
     pub(super) log: ArtifactHash,
     pub(super) library: ArtifactHash,
+    pub(super) trace: ArtifactHash,
+    trace_bytes: Vec<u8>,
 }
 
 const PROMPT: &[u8] = b"The prompt of a generated attempt is not kept.\n";
@@ -93,12 +103,15 @@ impl World {
                 }
             }
         }
+        let trace_bytes = profile::trace();
         Ok(Self {
             tasks,
             bundles,
             prompt: ArtifactHash::of(PROMPT),
             log: ArtifactHash::of(LOG),
             library: ArtifactHash::of(LIBRARY),
+            trace: ArtifactHash::of(&trace_bytes),
+            trace_bytes,
         })
     }
 
@@ -106,7 +119,9 @@ impl World {
     pub(super) fn artifacts(&self) -> impl Iterator<Item = Vec<u8>> {
         let texts = self.tasks.iter().flat_map(|task| task.sources.iter().chain(&task.replies));
         let texts = texts.map(|(_, text)| text.clone().into_bytes());
-        texts.chain(self.bundles.iter().cloned()).chain([PROMPT, LOG, LIBRARY].map(<[u8]>::to_vec))
+        texts
+            .chain(self.bundles.iter().cloned())
+            .chain([PROMPT, LOG, LIBRARY, self.trace_bytes.as_slice()].map(<[u8]>::to_vec))
     }
 }
 
@@ -223,6 +238,16 @@ impl<'w> Maker<'w> {
             "arithmetic_intensity": 0.25, "peak_flops_per_s": 6.7e13, "peak_bytes_per_s": 4.8e12,
             "roofline_share": self.dice.between(0.1, 0.9), "roofline_bound": "memory", "compiler": compiler_report(),
         })
+    }
+
+    /// A profile by all tools, where the task is for a GPU.
+    pub(super) fn full_profile(&mut self, speedup: f64) -> Value {
+        let mut made = self.profile();
+        if self.task.target == Target::Cuda {
+            let call_ns = self.task.baseline_ns / self.speed / speedup;
+            profile::fill(&mut made, &mut self.dice, &self.task.name, call_ns, &self.world.trace);
+        }
+        made
     }
 
     pub(super) fn diagnosis(&mut self) -> Value {

@@ -66,8 +66,22 @@ pub(super) fn process_end(outcome: &str) -> Value {
     }
 }
 
+/// How a run ended, before it is what is stored.
+pub(super) struct Ended {
+    pub(super) state: Value,
+    pub(super) created_at: TimestampMs,
+    pub(super) finished_at: TimestampMs,
+    pub(super) spans: BTreeMap<u32, AttemptSpan>,
+}
+
 /// A run whose log says no more than that it began and ended.
 pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at: TimestampMs) -> Result<MadeRun> {
+    let ended = ended(maker, &input, created_at);
+    finish(maker, id, input, ended)
+}
+
+/// Everything that happens in such a run.
+pub(super) fn ended(maker: &mut Maker<'_>, input: &RunInput, created_at: TimestampMs) -> Ended {
     let prepared = maker.prepared();
     let plan = maker.plan();
     let plan_calls = maker.calls("planner", 0);
@@ -100,31 +114,25 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
         spans.insert(number, AttemptSpan { began: at, ended: Some(over) });
         at = over;
     }
-    let ended = json!({
+    let state = json!({
         "state": "stitch.1", "input": input, "prepared": prepared, "attempts": attempts,
         "plans": [{ "version": 1, "reason": null, "plan": plan, "calls": plan_calls }],
         "best_attempt": best.map(|(number, _)| number),
         "phase": { "phase": "ended", "reason": { "kind": "attempt_budget" } },
     });
-    finish(maker, id, input, ended, (created_at, at), spans)
+    Ended { state, created_at, finished_at: at, spans }
 }
 
 /// The run, once its state stands.
-pub(super) fn finish(
-    maker: &Maker<'_>,
-    id: RunId,
-    input: RunInput,
-    state: Value,
-    (created_at, finished_at): (TimestampMs, TimestampMs),
-    spans: BTreeMap<u32, AttemptSpan>,
-) -> Result<MadeRun> {
+pub(super) fn finish(maker: &Maker<'_>, id: RunId, input: RunInput, ended: Ended) -> Result<MadeRun> {
     use nightshift_engine::workflow::Workflow as _;
+    let Ended { state, created_at, finished_at, spans } = ended;
     let workflow = nightshift_optimizer::strategy::StrategyWorkflow;
     let view = view(&state).map_err(|error| unreadable(&error))?;
     let digest = workflow.digest(&state).map_err(|error| unreadable(&error))?;
     let world = maker.world;
     let mut artifacts =
-        BTreeSet::from([&world.prompt, &world.log, &world.library, &maker.task.bundle].map(Clone::clone));
+        BTreeSet::from([&world.prompt, &world.log, &world.library, &world.trace, &maker.task.bundle].map(Clone::clone));
     artifacts.extend(view.calls().map(|call| call.reply.clone()));
     artifacts.extend(view.attempts.iter().filter_map(|attempt| attempt.source.clone()));
     Ok(MadeRun { id, input, view, state, digest, created_at, finished_at, spans, artifacts })
@@ -188,7 +196,7 @@ fn attempt(maker: &mut Maker<'_>, number: u32, stage: &str, parent: Option<u32>,
         "measurement": measurement, "confirmation": confirmation, "profile": profile, "diagnosis": diagnosis,
         "rubric": rubric, "reward": rewarded, "calls": calls,
         "route": { "route": if right { "optimize" } else { "repair" }, "decided_by": "rule",
-                   "reason": format!("attempt {number} came to {outcome}") },
+                   "reason": format!("attempt {number} came to: {}", outcome.replace('_', " ")) },
     })
 }
 

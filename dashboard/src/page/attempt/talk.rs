@@ -6,7 +6,7 @@ use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 
 use super::material::{Material, Stored};
 use crate::chart::float_u64;
-use crate::format::money;
+use crate::format::{count, money};
 use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
 use crate::shell::model_label;
 
@@ -63,8 +63,7 @@ fn asked_by(call: &ModelCallSummary) -> String {
 }
 
 fn row(call: &ModelCallSummary) -> Vec<Cell> {
-    let tokens =
-        |count: Option<u64>| Cell::Number(count.map_or_else(|| "not known".to_owned(), |count| count.to_string()));
+    let tokens = |number: Option<u64>| Cell::Number(number.map_or_else(|| "not known".to_owned(), count));
     let ended = match call.stop {
         StopCause::End => "the model was done",
         StopCause::Length => "cut off at the limit of tokens",

@@ -54,7 +54,7 @@ fn standings(marks: &[Mark]) -> impl IntoView + use<> {
         })
         .collect::<Vec<_>>();
     view! {
-        <div class="scroll">
+        <div class="scroll" tabindex="0">
             <table>
                 <caption>"Attempts by who wrote their programs"</caption>
                 <thead>

@@ -41,7 +41,7 @@ pub(super) fn runs(address: &Address, campaign: &CampaignId, runs: &[RunSummary]
     view! {
         <h2 id="runs">"Runs"</h2>
         {(choices.len() > 2).then(|| table::chips(address, "status", "Runs by status", &choices))}
-        <div class="scroll">
+        <div class="scroll" tabindex="0">
             <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
         </div>
         {none}

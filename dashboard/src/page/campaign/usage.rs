@@ -18,7 +18,7 @@ pub(super) fn usage(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView 
         view! {
             <h2 id="budget">"Cost and budget"</h2>
             {window}
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table>
                     <thead>
                         <tr>

@@ -118,7 +118,7 @@ fn list(detail: &RunDetail) -> AnyView {
     let left_out = (left_out > 0).then(|| view! { <p class="quiet">{left_out}" older attempts are not listed."</p> });
     view! {
         <form method="get" action="/compare" data-compare="">
-            <div class="scroll">
+            <div class="scroll" tabindex="0">
                 <table>
                     <thead>
                         <tr>

@@ -1,0 +1,129 @@
+// An address shows a colleague the same; the keyboard leads everywhere.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { facts, start, stop, viewing } from "./page.mjs";
+
+before(start);
+after(stop);
+
+/** What the rows of the first table are about, in their order. */
+const rows = (page) => page.locator("main [data-row]").evaluateAll((all) => all.map((row) => row.dataset.key ?? row.innerText));
+
+/** Follows a link as people do, and waits for the page behind it. */
+async function follow(view, page, link) {
+    const before = page.url();
+    await link.click();
+    await page.waitForURL((url) => url.href !== before);
+    await view.awake();
+}
+
+test("attempts are filtered, sorted and paged by the address, and the way back leads back", async () => {
+    let address;
+    let shown;
+    await viewing({}, async (view, page) => {
+        await view.go("/attempts?limit=30");
+        await page.getByLabel("Speedup at least").fill("1.5");
+        await follow(view, page, page.getByRole("button", { name: "Filter" }));
+        await follow(view, page, page.locator("thead").getByRole("link", { name: /^Speedup/ }));
+        const speedups = await page.locator("main [data-row] td.number:nth-of-type(3)").allInnerTexts();
+        const numbers = speedups.map((text) => Number.parseFloat(text));
+        assert.equal(numbers.length, 30);
+        assert.deepEqual(numbers, numbers.toSorted((a, b) => b - a), "the fastest come first");
+        assert.ok(numbers.at(-1) >= 1.5);
+        const first = await rows(page);
+        await follow(view, page, page.getByRole("link", { name: "Next page" }));
+        shown = await rows(page);
+        assert.ok(shown.length > 0 && shown.every((row) => !first.includes(row)), "other rows than on the first page");
+        address = page.url();
+        await page.goBack();
+        await view.awake();
+        assert.deepEqual(await rows(page), first);
+    });
+    await viewing({}, async (view, page) => {
+        await view.go(address);
+        assert.deepEqual(await rows(page), shown, "a colleague sees the same");
+        assert.equal(await page.getByLabel("Speedup at least").inputValue(), "1.5");
+        assert.equal(await page.locator("th[aria-sort=descending]").innerText().then((text) => text.split(" ")[0]), "Speedup");
+    });
+});
+
+test("a campaign shows its runs in the order of the address", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go(`${facts.many.campaign}?sort=speedup&order=asc`);
+        const ascending = await rows(page);
+        await view.go(`${facts.many.campaign}?sort=speedup&order=desc`);
+        assert.equal(await page.locator("th[aria-sort]").getAttribute("aria-sort"), "descending");
+        assert.deepEqual((await rows(page)).filter((row) => ascending.includes(row)).length, ascending.length);
+        assert.notDeepEqual(await rows(page), ascending);
+    });
+});
+
+test("an attempt shows what it is compared with, and how, by its address", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go(facts.pages.attempt);
+        await follow(view, page, page.getByRole("link", { name: /Against its parent/ }));
+        await follow(view, page, page.getByRole("link", { name: "Side by side" }));
+        const address = page.url();
+        assert.match(address, /diff=parent/);
+        await view.go(address);
+        await page.locator(".diff.split").waitFor();
+        const current = await page.locator("#source .chips a[aria-current]").allInnerTexts();
+        assert.deepEqual(current.map((text) => text.split(",")[0]), ["Against its parent", "Side by side"]);
+        assert.equal(await page.locator("#source").evaluate((part) => part.getBoundingClientRect().top < innerHeight), true);
+    });
+});
+
+test("the keyboard goes through rows, chooses some, and compares them", async () => {
+    let address;
+    await viewing({}, async (view, page) => {
+        await view.go("/attempts?sort=speedup");
+        for (const key of ["j", "x", "j", "j", "k", "x"]) {
+            await page.keyboard.press(key);
+        }
+        assert.equal(await page.locator("main [data-row] input:checked").count(), 2);
+        await page.keyboard.press("c");
+        await page.waitForURL((url) => url.pathname === "/compare");
+        await view.awake();
+        await page.getByRole("heading", { name: "Compare 2 attempts" }).waitFor();
+        const all = await page.locator("table.compare tbody tr").count();
+        await follow(view, page, page.getByRole("link", { name: "Show differences only" }));
+        assert.ok((await page.locator("table.compare tbody tr").count()) < all);
+        address = page.url();
+    });
+    await viewing({}, async (view, page) => {
+        await view.go(address);
+        await page.getByRole("heading", { name: "Compare 2 attempts" }).waitFor();
+        await page.getByRole("link", { name: "Show equal facts too" }).waitFor();
+    });
+});
+
+test("the keyboard opens a row, searches, reads anew, helps, and jumps to every section", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/");
+        await page.keyboard.press("j");
+        await page.keyboard.press("Enter");
+        await page.waitForURL((url) => url.pathname.startsWith("/campaigns/"));
+        await view.awake();
+        for (const [key, path] of [["a", "/attempts"], ["t", "/tasks"], ["p", "/compare"], ["w", "/workers"], ["m", "/models"],
+            ["s", "/search"], ["h", "/health"], ["c", "/"]]) {
+            await page.keyboard.press("g");
+            await page.keyboard.press(key);
+            await page.waitForURL((url) => url.pathname === path);
+            await view.awake();
+        }
+        await view.go("/attempts");
+        await page.keyboard.press("/");
+        await page.keyboard.type("softmax j k ?");
+        assert.equal(await page.locator("[data-search]").inputValue(), "softmax j k ?", "letters in a field are letters");
+        await page.keyboard.press("Escape");
+        assert.equal(await page.locator("[data-search]").evaluate((field) => field === document.activeElement), false);
+        const read = page.waitForRequest((request) => new URL(request.url()).pathname === "/attempts");
+        await page.keyboard.press("r");
+        assert.notEqual((await read).resourceType(), "document", "it reads anew without loading the page again");
+        await page.keyboard.press("?");
+        await page.getByRole("dialog").waitFor();
+        assert.deepEqual(await view.faults(), []);
+        await page.keyboard.press("Escape");
+        await page.getByRole("dialog").waitFor({ state: "hidden" });
+    });
+});
