@@ -105,6 +105,10 @@ impl ApiFailure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, message)
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.error.details = details;
         self
