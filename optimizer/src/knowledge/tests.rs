@@ -56,6 +56,16 @@ impl KnowledgeStore for Shelf {
         Ok(self.pinned.lock().unwrap().get(step_key).cloned())
     }
 
+    async fn list_retrievals(
+        &self,
+        _: &RunId,
+        _: Option<u32>,
+        _: Option<&str>,
+        _: u32,
+    ) -> Result<Vec<RetrievalRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn put_scores(&self, _: Vec<ScoreRecord>) -> Result<(), StoreError> {
         Ok(())
     }

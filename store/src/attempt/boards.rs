@@ -171,7 +171,7 @@ fn board(model: &str, strategy: &str, of_model: &OfModel) -> ModelBoard {
     bests.sort_unstable();
     let runs = of_model.runs.len();
     let fast_p = FAST_P_THRESHOLDS.map(|threshold| {
-        let fast = bests.iter().filter(|best| **best >= in_ppm(threshold)).count();
+        let fast = bests.iter().filter(|best| **best > in_ppm(threshold)).count();
         fast as f64 / runs.max(1) as f64
     });
     ModelBoard {
