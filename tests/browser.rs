@@ -135,6 +135,9 @@ fn the_pages_hold_in_a_browser() {
             "search": "/search?q=gaussian",
             "workers": "/workers",
             "health": "/health",
+            "views": "/views?of=attempts&query=sort%3Dspeedup",
+            "webhooks": "/webhooks",
+            "admin": "/admin",
             "sign-in": "/sign-in",
         },
     }));
