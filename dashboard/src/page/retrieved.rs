@@ -1,23 +1,31 @@
 //! Notes and lessons that were looked up for model calls.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::{Retrieval, RetrievedLesson, RetrievedNote};
+use nightshift_protocol::api::{Retrieval, Retrieved, RetrievedLesson, RetrievedNote};
 
 use crate::chart::{Unit, show};
-use crate::page::parts::{Cell, folded, table, verbatim};
+use crate::page::parts::{Cell, folded, sentences, table, verbatim};
 
 /// Longest text of a note that is shown, in bytes.
 const MAX_NOTE_BYTES: usize = 8 << 10;
 
-/// What was found for each step; nothing where nothing was looked up.
-pub(crate) fn given(retrievals: &[Retrieval]) -> Option<AnyView> {
+/// What was found for each step, whole or by its titles; nothing where nothing was looked up.
+pub(crate) fn given(retrievals: &[Retrieval], whole: bool) -> Option<AnyView> {
     let steps = retrievals
         .iter()
         .filter(|retrieval| !retrieval.retrieved.notes.is_empty() || !retrieval.retrieved.lessons.is_empty())
         .map(|retrieval| {
             let key = retrieval.step_key.clone();
-            let notes = retrieval.retrieved.notes.iter().map(note).collect::<Vec<_>>();
-            view! { <h4><code>{key}</code></h4>{notes}{lessons(&retrieval.retrieved.lessons)} }
+            let Retrieved { notes, lessons } = &retrieval.retrieved;
+            let found = if whole {
+                let notes = notes.iter().map(note).collect::<Vec<_>>();
+                view! { {notes}{told(lessons)} }.into_any()
+            } else {
+                let notes = notes.iter().map(|note| format!("Note: {}", note.title));
+                let lessons = lessons.iter().map(|lesson| format!("Lesson of {}: {}", lesson.task, lesson.change));
+                sentences(&notes.chain(lessons).collect::<Vec<_>>())
+            };
+            view! { <h4><code>{key}</code></h4>{found} }
         })
         .collect::<Vec<_>>();
     (!steps.is_empty()).then(|| {
@@ -34,7 +42,7 @@ fn note(note: &RetrievedNote) -> AnyView {
     folded(format!("Note: {}", note.title), verbatim(&note.body, MAX_NOTE_BYTES))
 }
 
-fn lessons(lessons: &[RetrievedLesson]) -> AnyView {
+fn told(lessons: &[RetrievedLesson]) -> AnyView {
     let rows: Vec<Vec<Cell>> = lessons
         .iter()
         .map(|lesson| {
@@ -54,7 +62,6 @@ fn lessons(lessons: &[RetrievedLesson]) -> AnyView {
 
 #[cfg(test)]
 mod tests {
-    use nightshift_protocol::api::Retrieved;
     use nightshift_protocol::time::TimestampMs;
 
     use super::*;
@@ -68,9 +75,16 @@ mod tests {
             at: TimestampMs(0),
             retrieved,
         };
-        let html = Owner::new().with(|| given(&[of(retrieved)]).map(RenderHtml::to_html)).unwrap_or_default();
-        assert!(html.contains("subtask1/attempt2/write_code") && html.contains("Tiles &lt;b&gt;"), "{html}");
-        assert!(!html.contains("<script"), "{html}");
-        assert!(given(&[of(Retrieved::default())]).is_none());
+        let html = |whole: bool| {
+            let found = [of(retrieved.clone())];
+            Owner::new().with(|| given(&found, whole).map(RenderHtml::to_html)).unwrap_or_default()
+        };
+        for whole in [false, true] {
+            let html = html(whole);
+            assert!(html.contains("subtask1/attempt2/write_code") && html.contains("Tiles &lt;b&gt;"), "{html}");
+            assert!(!html.contains("<script"), "{html}");
+            assert_eq!(html.contains("&lt;script"), whole, "texts are long: a page has them when they are asked for");
+        }
+        assert!(given(&[of(Retrieved::default())], true).is_none());
     }
 }

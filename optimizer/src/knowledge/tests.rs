@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use minijinja::Environment;
-use nightshift_engine::store::{BoundFrom, LessonRecord, NoteRecord, ScoreRecord};
+use nightshift_engine::store::{BoundFrom, LessonRecord, NoteRecord, RetrievalRecord, ScoreRecord};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{KnowledgeUse, RunInput};

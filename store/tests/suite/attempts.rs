@@ -373,7 +373,7 @@ async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
     let created = bench.create(bench.new_campaign(30)).await;
     // In each run every tenth attempt is the best of its time.
     let of_run = |run: &RunId| {
-        let speedup = |number: u32| if number % 10 == 0 { 1.0 + f64::from(number) / 8.0 } else { 0.5 };
+        let speedup = |number: u32| if number.is_multiple_of(10) { 1.0 + f64::from(number) / 8.0 } else { 0.5 };
         indexed(run, (1..=200).map(|number| timed(number, speedup(number), false)).collect())
     };
     bench.store.put_index(created.runs.iter().map(of_run).collect()).await.unwrap();
@@ -400,6 +400,14 @@ async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     assert_eq!((board.tokens, board.unpriced_attempts), (600, 1));
     assert!((board.cost_usd - 0.0125).abs() < 1e-9);
     assert_eq!((boards[1].median_best_speedup, boards[1].correct_share), (None, Some(0.0)));
+    // What was measured once is not the best of a run that has a confirmed attempt.
+    let run = bench.create(bench.new_campaign(1)).await.runs.remove(0);
+    let of_c = |attempt: IndexedAttempt| IndexedAttempt { model: "lab/c".to_owned(), ..attempt };
+    let attempts = vec![of_c(timed(1, 1.0, true)), of_c(timed(2, 9.0, false))];
+    bench.store.put_index(vec![indexed(&run, attempts)]).await.unwrap();
+    let boards = bench.store.model_boards(&AttemptFilter::default()).await.unwrap();
+    let board = boards.iter().find(|board| board.model == "lab/c").unwrap();
+    assert_eq!((board.median_best_speedup, board.fast_p.as_slice()), (Some(1.0), &[0.0; 4][..]));
 }
 
 async fn a_pruned_run_is_gone_from_every_list(bench: Bench) {

@@ -54,7 +54,8 @@ pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Op
     } else {
         chip(look.talking(Talk::All).href("conversation"), "Show every prompt and reply".to_owned(), false)
     };
-    Some(view! { {summary}<p class="quiet">{note}</p><ul class="chips look">{all}</ul>{calls}{retrieved::given(&material.retrievals)} }.into_any())
+    let given = retrieved::given(&material.retrievals, look.talk != Talk::Folded);
+    Some(view! { {summary}<p class="quiet">{note}</p><ul class="chips look">{all}</ul>{calls}{given} }.into_any())
 }
 
 /// One call: its texts where they are asked for, else the way to them.

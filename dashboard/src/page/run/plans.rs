@@ -24,7 +24,7 @@ pub(super) fn section(detail: &RunDetail, retrievals: &[Retrieval]) -> AnyView {
     let title = format!("Version {}, in force", newest.version);
     let changes = (!changes.is_empty()).then(|| view! { <h3>"What each version does differently"</h3>{changes} });
     let older = (!older.is_empty()).then(|| view! { <h3>"Earlier versions"</h3>{older} });
-    let given = retrieved::given(retrievals);
+    let given = retrieved::given(retrievals, true);
     view! { <h3>{title}</h3>{plan(newest)}{changes}{older}{given} }.into_any()
 }
 
