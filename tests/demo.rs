@@ -8,14 +8,26 @@
 
 #[path = "support/binary.rs"]
 mod binary;
+#[path = "support/serving.rs"]
+#[expect(dead_code, reason = "no browser looks at the pages here")]
+mod serving;
 #[path = "support/tiny_task.rs"]
 mod tiny_task;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use binary::{expect_exit, json_lines, nightshift};
 use serde_json::Value;
+use serving::Serving;
+
+/// Most bytes of a page with all that it needs, as they come over the wire.
+const MAX_FIRST_LOAD_BYTES: usize = 150_000;
+/// Longest wait for an answer.
+const MAX_ANSWER: Duration = Duration::from_secs(30);
 
 /// Every run in full, by task.
 fn runs(data_dir: &Path) -> BTreeMap<String, Value> {
@@ -115,6 +127,62 @@ fn the_demo_goes_every_route_of_the_loop() {
         .filter(|attempt| attempt["route"]["route"] == "replan")
         .all(|attempt| attempt["outcome"].as_str().unwrap().starts_with("correct"));
     assert!(stagnated, "the replan was caused by correct attempts without a gain");
+    every_page_is_small(&data_dir, &runs);
+}
+
+/// The body of an answer, packed as for a browser on this machine.
+fn body(address: &str, path: &str, encodings: &str) -> Vec<u8> {
+    let host = address.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(MAX_ANSWER)).unwrap();
+    let ask =
+        format!("GET {path} HTTP/1.1\r\nhost: {host}\r\naccept-encoding: {encodings}\r\nconnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200"),
+        "{path}: {}",
+        String::from_utf8_lossy(&answer[..answer.len().min(200)])
+    );
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    answer.split_off(end + 4)
+}
+
+/// Whoever opens a page for the first time waits for it and for its program and style: together they stay small.
+fn every_page_is_small(data_dir: &Path, runs: &BTreeMap<String, Value>) {
+    let serving = Serving::on(data_dir, &["--no-worker"]);
+    let mut paths: Vec<String> = [
+        "/",
+        "/attempts",
+        "/tasks",
+        "/models",
+        "/compare",
+        "/search?q=float",
+        "/workers",
+        "/views",
+        "/webhooks",
+        "/admin",
+        "/health",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for run in runs.values() {
+        let id = run["summary"]["id"].as_str().unwrap();
+        paths.push(format!("/campaigns/{}", run["summary"]["campaign"].as_str().unwrap()));
+        paths.push(format!("/runs/{id}"));
+        paths.extend((1..=attempts(run).len()).map(|number| format!("/runs/{id}/attempts/{number}")));
+    }
+    let html = String::from_utf8(body(&serving.address, "/", "identity")).unwrap();
+    let needed: BTreeSet<&str> = html.split('"').filter(|part| part.starts_with("/pkg/")).collect();
+    assert!(needed.len() >= 4, "style, program and what begins it: {needed:?}");
+    let beside: usize = needed.iter().map(|path| body(&serving.address, path, "br, gzip").len()).sum();
+    let sizes = paths.iter().map(|path| (body(&serving.address, path, "br, gzip").len(), path));
+    let (largest, path) = sizes.max().unwrap();
+    assert!(
+        beside + largest <= MAX_FIRST_LOAD_BYTES,
+        "{path} takes {largest} bytes and what it needs {beside}, together more than {MAX_FIRST_LOAD_BYTES}"
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    CampaignCreated, CampaignDetail, CampaignSummary, Control, ControlAction, Controlled, CreateCampaign, Health,
-    IDEMPOTENCY_HEADER, IdMatches, Page, SetLimits, SetPriority,
+    CampaignCreated, CampaignDetail, CampaignPage, CampaignQuery, CampaignResults, CampaignSummary, Control,
+    ControlAction, Controlled, CreateCampaign, Health, IDEMPOTENCY_HEADER, IdMatches, Page, SetLimits, SetPriority,
 };
 use nightshift_protocol::id::CampaignId;
 use reqwest::Method;
@@ -47,6 +47,17 @@ impl Client {
     ) -> Result<Page<CampaignSummary>, ClientError> {
         let query = [("limit", limit.map(|limit| limit.to_string())), ("before", before.map(str::to_owned))];
         self.get(self.url(&["campaigns"], &query)).await
+    }
+
+    /// Campaigns that fit a filter, sorted, with how many there are.
+    pub async fn campaign_page(&self, query: &CampaignQuery) -> Result<CampaignPage, ClientError> {
+        let pairs: Vec<_> = query.to_pairs().into_iter().map(|(name, value)| (name, Some(value))).collect();
+        self.get(self.url(&["campaigns"], &pairs)).await
+    }
+
+    /// What came out of a campaign, over all of its attempts.
+    pub async fn campaign_results(&self, id: &CampaignId) -> Result<CampaignResults, ClientError> {
+        self.get(self.url(&["campaigns", id.as_str(), "results"], &[])).await
     }
 
     /// One campaign with its runs.

@@ -36,4 +36,9 @@ impl Client {
     pub async fn prune(&self, prune: &Prune) -> Result<PruneDone, ClientError> {
         self.post(self.url(&["prune"], &[]), prune).await
     }
+
+    /// What [`Self::prune`] would delete.
+    pub async fn prunable(&self, older_than_ms: u64) -> Result<PruneDone, ClientError> {
+        self.get(self.url(&["prune"], &[("older_than_ms", Some(older_than_ms.to_string()))])).await
+    }
 }

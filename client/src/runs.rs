@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use nightshift_protocol::api::{
-    Bulk, BulkDone, Control, ControlAction, Controlled, EventsPage, IDEMPOTENCY_HEADER, MAX_WAIT_MS, Page, Retry,
-    RunDetail, RunSummary, SetPriority, StepView,
+    Bulk, BulkDone, Control, ControlAction, Controlled, EventsPage, IDEMPOTENCY_HEADER, MAX_WAIT_MS, Page, Retrieval,
+    Retry, RunDetail, RunSummary, SetPriority, StepView,
 };
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
@@ -35,6 +35,22 @@ impl Client {
     /// One run with everything about it.
     pub async fn run(&self, id: &RunId) -> Result<RunDetail, ClientError> {
         self.get(self.url(&["runs", id.as_str()], &[])).await
+    }
+
+    /// What the model calls of a run, or of one of its attempts, were given of notes and lessons, by their steps.
+    pub async fn retrievals(
+        &self,
+        id: &RunId,
+        attempt: Option<u32>,
+        limit: Option<u32>,
+        before: Option<&str>,
+    ) -> Result<Page<Retrieval>, ClientError> {
+        let query = [
+            ("attempt", attempt.map(|attempt| attempt.to_string())),
+            ("limit", limit.map(|limit| limit.to_string())),
+            ("before", before.map(str::to_owned)),
+        ];
+        self.get(self.url(&["runs", id.as_str(), "retrievals"], &query)).await
     }
 
     /// The run's log after this position. With nothing there yet, the server holds the call for up to `wait_ms`

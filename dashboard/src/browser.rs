@@ -6,6 +6,8 @@ pub(crate) mod cloud;
 mod copy;
 pub(crate) mod fetch;
 #[cfg(feature = "hydrate")]
+mod form;
+#[cfg(feature = "hydrate")]
 mod keyboard;
 pub(crate) mod link;
 #[cfg(feature = "hydrate")]

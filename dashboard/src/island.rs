@@ -6,7 +6,6 @@ mod actions;
 mod link_state;
 mod point_cloud;
 mod sign_in;
-mod team_tools;
 mod theme_switch;
 
 #[cfg(feature = "ssr")]
@@ -17,7 +16,5 @@ pub(crate) use link_state::LinkState;
 pub(crate) use point_cloud::PointCloud;
 #[cfg(feature = "ssr")]
 pub(crate) use sign_in::{SignIn, SignOut};
-#[cfg(feature = "ssr")]
-pub(crate) use team_tools::{NoteTools, TeamTools};
 #[cfg(feature = "ssr")]
 pub(crate) use theme_switch::ThemeSwitch;

@@ -19,6 +19,8 @@ mod chart;
 #[cfg(feature = "ssr")]
 mod download;
 #[cfg(feature = "ssr")]
+mod form;
+#[cfg(feature = "ssr")]
 mod format;
 mod island;
 #[cfg(feature = "ssr")]

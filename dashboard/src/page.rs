@@ -1,5 +1,6 @@
 //! One file per page: protocol types in, HTML out.
 
+pub(crate) mod admin;
 pub(crate) mod attempt;
 pub(crate) mod attempts;
 pub(crate) mod campaign;
@@ -10,10 +11,13 @@ pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod models;
 pub(crate) mod parts;
+pub(crate) mod retrieved;
 pub(crate) mod run;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod search;
 pub(crate) mod sign_in;
 pub(crate) mod tasks;
+pub(crate) mod views;
+pub(crate) mod webhooks;
 pub(crate) mod workers;

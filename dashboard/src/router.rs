@@ -14,7 +14,8 @@ use crate::address::Address;
 use crate::assets::{self, ASSETS};
 use crate::page::failure::PageError;
 use crate::page::{
-    attempt, attempts, campaign, campaigns, compare, health, models, run, search, sign_in, tasks, workers,
+    admin, attempt, attempts, campaign, campaigns, compare, health, models, run, search, sign_in, tasks, views,
+    webhooks, workers,
 };
 use crate::theme::{COOKIE, Theme};
 use crate::visitor::Visitor;
@@ -39,6 +40,9 @@ pub fn router(client: Client) -> Router {
         .route("/search", get(search::show))
         .route("/workers", get(workers::show))
         .route("/health", get(health::show))
+        .route("/views", get(views::show))
+        .route("/webhooks", get(webhooks::show))
+        .route("/admin", get(admin::show))
         .route("/sign-in", get(show_sign_in))
         .route("/theme", post(set_theme))
         .route("/pkg/{name}", get(assets::serve))

@@ -51,6 +51,7 @@ pub(crate) struct Page {
     section: Option<Section>,
     crumbs: Vec<Crumb>,
     live: Live,
+    is_list: bool,
     content: AnyView,
 }
 
@@ -62,6 +63,7 @@ impl Page {
             section: None,
             crumbs: Vec::new(),
             live: Live::Still,
+            is_list: false,
             content: content.into_view().into_any(),
         }
     }
@@ -86,6 +88,11 @@ impl Page {
     /// What of it may change while it is looked at.
     pub(crate) fn live(self, live: Live) -> Self {
         Self { live, ..self }
+    }
+
+    /// Says that things are chosen on it, which somebody may want to see again.
+    pub(crate) fn list(self) -> Self {
+        Self { is_list: true, ..self }
     }
 
     /// Title and content alone, for those who put something else around them.

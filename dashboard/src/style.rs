@@ -9,6 +9,7 @@ pub(crate) const SHEET: &str = concat!(
     include_str!("style/source.css"),
     include_str!("style/attempt.css"),
     include_str!("style/team.css"),
+    include_str!("style/forms.css"),
     include_str!("style/print.css"),
 );
 

@@ -4,14 +4,20 @@ use leptos::prelude::*;
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{Remark, Target};
 
+use crate::form::{Form, hidden, hidden_json};
 use crate::format::when;
-use crate::island::{NoteTools, TeamTools};
 use crate::markdown;
 use crate::page::failure::PageError;
 use crate::shell::Page;
 
 /// Notes that are shown; the newest ones.
 const MAX_NOTES: u32 = 100;
+/// Longest note, in characters; the server has the last word.
+const MAX_NOTE_CHARS: u32 = 16_000;
+/// Longest tag, in characters.
+const MAX_TAG_CHARS: u32 = 50;
+/// How long a link is valid, in milliseconds: a week.
+const LINK_VALID_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// The section; none where the visitor may not read it.
 async fn section(client: &Client, target: Target) -> Option<AnyView> {
@@ -44,10 +50,7 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
     let is_empty = notes.items.is_empty() && tags.is_empty() && !is_pinned;
     let more = notes.next.is_some().then(|| view! { <p class="quiet">"Older notes are not shown here."</p> });
     let notes = notes.items.into_iter().map(note).collect::<Vec<_>>();
-    let may_share = !matches!(target, Target::Attempt(..));
-    // The type of the whole would be too deep for the compiler.
-    let tools =
-        view! { <TeamTools target=target.to_string() tags=tags pinned=is_pinned may_share=may_share /> }.into_any();
+    let tools = tools(&target, &tags, is_pinned);
     Ok(view! {
         <section id="team" class="team" aria-labelledby="team-title">
             <h2 id="team-title">"Notes"</h2>
@@ -56,7 +59,6 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
             {chips}
             {notes}
             {more}
-            // Outside of the island, so that it stays open when that is made anew.
             <details class="needs-script" data-key="team-tools">
                 <summary>"Leave a note, a tag or a pin"</summary>
                 {tools}
@@ -72,8 +74,59 @@ fn note(note: Remark) -> AnyView {
         <article class="note" data-key=note.id.to_string()>
             <p class="quiet">{note.author}" · "{when(note.edited_at.unwrap_or(note.created_at))}{note.edited_at.map(|_| " (changed)")}</p>
             <div class="written" inner_html=html></div>
-            <NoteTools id=note.id.to_string() />
+            {Form::new("DELETE", &format!("/notes/{}", note.id), "It is deleted.").button("Delete")}
         </article>
     }
     .into_any()
+}
+
+/// Everything that can be left beside a target.
+fn tools(target: &Target, tags: &[String], is_pinned: bool) -> AnyView {
+    let own = || hidden("target", target.to_string());
+    let note = view! {
+        {own()}
+        <label>"Note (Markdown)"<textarea name="text" rows="4" required=true maxlength=MAX_NOTE_CHARS.to_string()></textarea></label>
+        <button type="submit">"Add the note"</button>
+    };
+    let tag = view! {
+        {own()}
+        <label>"Tag"<input type="text" name="add" data-kind="words" required=true maxlength=MAX_TAG_CHARS.to_string() /></label>
+        <button type="submit">"Add the tag"</button>
+    };
+    let (pin, done) =
+        if is_pinned { ("Take the pin away", "It is not pinned any more.") } else { ("Pin it", "It is pinned.") };
+    let pin = view! { {own()}{hidden_json("pinned", (!is_pinned).to_string())}<button type="submit">{pin}</button> };
+    let share = (!matches!(target, Target::Attempt(..))).then(|| link(target));
+    let removers = tags.iter().map(|tag| {
+        let fields = view! {
+            {own()}
+            <input type="hidden" name="remove" data-kind="words" value=tag.clone() />
+            <button type="submit">{format!("Remove the tag {tag}")}</button>
+        };
+        Form::new("POST", "/tags", "The tag is gone.").key(format!("remove {tag}")).around(fields.into_any())
+    });
+    view! {
+        {Form::new("POST", "/notes", "The note is there.").around(note.into_any())}
+        {Form::new("POST", "/tags", "The tag is there.").key("add a tag").around(tag.into_any())}
+        <div class="buttons">
+            {Form::new("POST", "/pins", done).key(format!("pinned {is_pinned}")).around(pin.into_any())}
+            {share}
+            {removers.collect::<Vec<_>>()}
+        </div>
+    }
+    .into_any()
+}
+
+/// Makes an address that opens the target. The secret stands behind `#`: browsers send that to nobody.
+fn link(target: &Target) -> AnyView {
+    let path = if matches!(target, Target::Campaign(_)) { "campaigns" } else { "runs" };
+    let fields = view! {
+        {hidden("target", target.to_string())}
+        {hidden_json("valid_for_ms", LINK_VALID_MS.to_string())}
+        <button type="submit">"Make a link for others to read"</button>
+    };
+    Form::new("POST", "/shares", "Whoever has this link can read this for a week. It is shown this once: ")
+        .shows("secret")
+        .before(format!("/sign-in?next=/{path}/{target}#"))
+        .around(fields.into_any())
 }

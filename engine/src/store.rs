@@ -37,7 +37,7 @@ pub use self::error::StoreError;
 use self::error::mismatch;
 pub use self::kept::{ArtifactProgress, ModelCallRecord, TokenRecord};
 pub use self::knowledge::{
-    BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, ScoreRecord,
+    BoundFrom, KnowledgeStore, LessonQuery, LessonRecord, MAX_SEARCH_WORDS, NoteRecord, RetrievalRecord, ScoreRecord,
 };
 pub use self::read::{PageRequest, StoreGauges};
 pub use self::run::{Advance, Advanced, CreatedRun, OwnerFence, Ownership, RunRecord};
@@ -45,7 +45,7 @@ pub use self::server::{Notice, Pulse, ServerRecord};
 pub use self::session::{SessionHolder, SessionRecord, SessionStore};
 pub use self::step::{ExpiredLease, HeartbeatOutcome, Reservation, StepRecord, TryEnd};
 pub use self::team::{Among, Placed, ShareRecord, TeamStore};
-pub use self::watch::{RunMark, RunStamp, WatchStore};
+pub use self::watch::{CampaignMark, RunMark, RunStamp, WatchStore};
 pub use self::webhook::{DeliveryEnd, NewDelivery, WebhookRecord, WebhookStore};
 pub use self::worker::{QuarantineRecord, WorkerRecord};
 use crate::event::EventRecord;

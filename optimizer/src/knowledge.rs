@@ -8,12 +8,12 @@ pub mod lesson;
 pub mod note;
 pub mod select;
 
-use nightshift_engine::store::{BoundFrom, KnowledgeStore, LessonQuery, StoreError};
+use nightshift_engine::store::{KnowledgeStore, LessonQuery, StoreError};
+pub use nightshift_protocol::api::{Retrieved, RetrievedLesson, RetrievedNote};
 use nightshift_protocol::attempt::Bound;
 use nightshift_protocol::plan::Subtask;
 use nightshift_protocol::step::{PreparedTask, StepFailure};
 use nightshift_protocol::task::TaskSpec;
-use serde::{Deserialize, Serialize};
 
 pub(crate) use self::lesson::learn;
 use crate::agent::{AgentPorts, AgentStep};
@@ -22,60 +22,6 @@ use crate::agent::{AgentPorts, AgentStep};
 const MAX_FOUND_NOTES: u32 = 24;
 /// Lessons that are looked at for the few that a prompt gets.
 const MAX_FOUND_LESSONS: u32 = 48;
-
-/// What a step was given of notes and lessons. Templates see it as it is stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-pub struct Retrieved {
-    /// Notes, the best first.
-    #[serde(default)]
-    pub notes: Vec<RetrievedNote>,
-    /// Lessons, the most telling first.
-    #[serde(default)]
-    pub lessons: Vec<RetrievedLesson>,
-}
-
-/// A note as a prompt shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetrievedNote {
-    /// Its name.
-    pub id: String,
-    /// One line.
-    pub title: String,
-    /// Its text.
-    pub body: String,
-}
-
-/// A lesson as a prompt shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RetrievedLesson {
-    /// The run that learned it.
-    pub run: String,
-    /// Its attempt.
-    pub attempt: u32,
-    /// The task that it was learned on.
-    pub task: String,
-    /// Class of the operator.
-    pub operator_class: String,
-    /// What limited the program before.
-    pub bound: String,
-    /// Who said so: `diagnosis` or `plan`. What was pinned before it was kept came from plans.
-    #[serde(default = "by_plan")]
-    pub bound_from: String,
-    /// The device.
-    pub device: String,
-    /// Whether it was learned on a device of this model.
-    pub same_device: bool,
-    /// What was changed.
-    pub change: String,
-    /// Speed after over speed before.
-    pub gain: f64,
-    /// Whether it is surely more than noise.
-    pub certain: bool,
-}
-
-fn by_plan() -> String {
-    BoundFrom::Plan.as_str().to_owned()
-}
 
 /// What a prompt is about.
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,12 @@ mod attempt_list;
 mod attempt_points;
 mod boards;
 mod campaign;
+mod campaign_query;
+mod campaign_results;
 mod control;
 mod lease;
 mod live;
+mod retrieval;
 mod run;
 mod search;
 mod session;
@@ -28,6 +31,11 @@ pub use self::attempt_points::{
 };
 pub use self::boards::{BestSoFar, FAST_P_THRESHOLDS, ModelBoard, TaskBoard};
 pub use self::campaign::{CampaignCreated, CampaignDetail, CampaignSummary, CreateCampaign, SetLimits};
+pub use self::campaign_query::{CampaignPage, CampaignQuery, CampaignSort, CampaignState};
+pub use self::campaign_results::{
+    BestAt, CampaignResults, DeviceUse, FastP, MAX_LINE_POINTS, MAX_RESULT_DEVICES, MAX_RESULT_LINES, MAX_RESULT_MARKS,
+    ResultLine, ResultMark,
+};
 pub use self::control::{
     Bulk, BulkAction, BulkDone, Control, ControlAction, Controlled, Prune, PruneDone, Retry, RunFilter, SetPriority,
 };
@@ -39,6 +47,7 @@ pub use self::live::{
     CampaignChange, LAST_EVENT_ID_HEADER, LIVE_HEARTBEAT_MS, LiveEvent, LiveMessage, ResyncReason, RunChange,
     WorkerChange,
 };
+pub use self::retrieval::{Retrieval, Retrieved, RetrievedLesson, RetrievedNote};
 pub use self::run::{EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView};
 pub use self::search::{MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
 pub use self::session::{REQUEST_HEADER, SessionView, SignIn, SignedInBy};

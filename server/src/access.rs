@@ -3,6 +3,7 @@
 mod keys;
 mod links;
 pub(crate) mod sessions;
+mod standing;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use nightshift_protocol::time::TimestampMs;
 pub(crate) use keys::{Keys, new_secret, new_webhook_secret, secret_hash};
 pub(crate) use links::new_share_secret;
 pub(crate) use sessions::Visitor;
+pub(crate) use standing::Standing;
 
 use crate::actor::Actor;
 use crate::api::PREFIX;

@@ -22,6 +22,7 @@ mod metrics;
 mod models;
 mod openapi;
 mod prune;
+mod retrievals;
 mod run_control;
 mod runs;
 mod scores;
@@ -97,10 +98,12 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
             Router::new()
                 .route("/campaigns", get(campaigns::list))
                 .route("/campaigns/{id}", get(campaigns::show))
+                .route("/campaigns/{id}/results", get(campaigns::results))
                 .route("/runs", get(runs::list))
                 .route("/runs/{id}", get(runs::show))
                 .route("/runs/{id}/steps", get(runs::steps))
                 .route("/runs/{id}/scores", get(scores::list))
+                .route("/runs/{id}/retrievals", get(retrievals::list))
                 .route("/attempts", get(attempts::list))
                 .route("/attempts/points", get(attempts::points))
                 .route("/attempts/at/{run}/{number}", get(attempts::at))
@@ -135,7 +138,7 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/workers/{id}/drain", post(workers::drain))
                 .route("/tokens", get(tokens::list).post(tokens::create))
                 .route("/tokens/{id}/revoke", post(tokens::revoke))
-                .route("/prune", post(prune::prune))
+                .route("/prune", get(prune::show).post(prune::prune))
                 .route_layer(administers.clone()),
         )
         .merge(

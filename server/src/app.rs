@@ -17,6 +17,7 @@ use crate::agenda::Agenda;
 use crate::agents::AgentExecutor;
 use crate::api::{GaugeCache, MAX_TABLES};
 use crate::attempt_index::Inbox;
+use crate::campaign_list::CampaignFacts;
 use crate::complaints::Complaints;
 use crate::config::{Parts, ServerConfig, ViewFn};
 use crate::dispatch::Dispatcher;
@@ -67,6 +68,7 @@ pub(crate) struct App {
     pub(crate) shutdown: CancellationToken,
     pub(crate) attempts: Option<Arc<dyn AttemptIndex>>,
     pub(crate) indexing: Inbox,
+    pub(crate) campaigns: CampaignFacts,
 }
 
 impl App {
@@ -105,6 +107,7 @@ impl App {
             shutdown: CancellationToken::new(),
             attempts: parts.attempts,
             indexing: Inbox::default(),
+            campaigns: CampaignFacts::default(),
         }
     }
 

@@ -110,6 +110,10 @@ impl ApiFailure {
         &self.error.message
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn with_details(mut self, details: Value) -> Self {
         self.error.details = details;
         self

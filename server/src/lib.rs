@@ -16,6 +16,7 @@ mod app;
 mod attempt_index;
 mod backoff;
 mod beside;
+mod campaign_list;
 mod claim;
 mod clock;
 mod commit;

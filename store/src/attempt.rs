@@ -15,6 +15,7 @@ pub(crate) mod labels;
 pub(crate) mod list;
 pub(crate) mod points;
 pub(crate) mod refresh;
+pub(crate) mod results;
 pub(crate) mod rows;
 pub(crate) mod wanted;
 pub(crate) mod write;
@@ -22,12 +23,12 @@ pub(crate) mod write;
 use async_trait::async_trait;
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::api::{
-    AttemptFilter, AttemptPage, AttemptPoints, AttemptQuery, AttemptRow, ModelBoard, PointsQuery, SearchKind,
-    SearchPage, SearchQuery, TaskBoard,
+    AttemptFilter, AttemptPage, AttemptPoints, AttemptQuery, AttemptRow, CampaignResults, ModelBoard, PointsQuery,
+    SearchKind, SearchPage, SearchQuery, TaskBoard,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{AttemptOutcome, Bound, Stage};
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::task::Target;
 use nightshift_protocol::time::TimestampMs;
@@ -153,6 +154,9 @@ pub trait AttemptIndex: Send + Sync {
 
     /// Models by strategy, those of the filter's attempts: the most attempts first.
     async fn model_boards(&self, filter: &AttemptFilter) -> Result<Vec<ModelBoard>, StoreError>;
+
+    /// What came out of a campaign of this many runs, over all of its attempts.
+    async fn campaign_results(&self, campaign: &CampaignId, runs: u64) -> Result<CampaignResults, StoreError>;
 
     /// Texts with these words, the newest first.
     async fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError>;

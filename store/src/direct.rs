@@ -5,6 +5,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod archive_tables;
+pub(crate) mod archive_team;
 pub(crate) mod artifact;
 pub(crate) mod budget;
 pub(crate) mod campaign;

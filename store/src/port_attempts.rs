@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::api::{
-    AttemptFilter, AttemptPage, AttemptPoints, AttemptQuery, AttemptRow, ModelBoard, PointsQuery, SearchPage,
-    SearchQuery, TaskBoard,
+    AttemptFilter, AttemptPage, AttemptPoints, AttemptQuery, AttemptRow, CampaignResults, ModelBoard, PointsQuery,
+    SearchPage, SearchQuery, TaskBoard,
 };
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::id::{CampaignId, RunId};
 
 use crate::attempt::columns::Key;
-use crate::attempt::{AttemptIndex, DocumentKey, IndexedRun, boards, list, points, rows, write};
+use crate::attempt::{AttemptIndex, DocumentKey, IndexedRun, boards, list, points, results, rows, write};
 use crate::search::{document, find};
 use crate::store::SqlStore;
 
@@ -56,6 +56,12 @@ impl AttemptIndex for SqlStore {
     async fn model_boards(&self, filter: &AttemptFilter) -> Result<Vec<ModelBoard>, StoreError> {
         let filter = filter.clone();
         self.look(move |columns| boards::models(columns, &filter)).await
+    }
+
+    async fn campaign_results(&self, campaign: &CampaignId, runs: u64) -> Result<CampaignResults, StoreError> {
+        let campaign = campaign.clone();
+        let found = self.look(move |columns| results::of_campaign(columns, &campaign, runs)).await?;
+        found.map_err(|failure| self.tell(failure))
     }
 
     async fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {

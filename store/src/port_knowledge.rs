@@ -1,7 +1,9 @@
 //! The part of the port that is about knowledge, one line per method.
 
 use async_trait::async_trait;
-use nightshift_engine::store::{KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, StoreError};
+use nightshift_engine::store::{
+    KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, RetrievalRecord, ScoreRecord, StoreError,
+};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
@@ -41,6 +43,16 @@ impl KnowledgeStore for SqlStore {
 
     async fn find_retrieval(&self, run: &RunId, step_key: &str) -> Result<Option<Value>, StoreError> {
         read!(self, |connection| retrieval::find(connection, run, step_key))
+    }
+
+    async fn list_retrievals(
+        &self,
+        run: &RunId,
+        attempt: Option<u32>,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<RetrievalRecord>, StoreError> {
+        read!(self, |connection| retrieval::list(connection, run, attempt, after, limit))
     }
 
     async fn put_scores(&self, scores: Vec<ScoreRecord>) -> Result<(), StoreError> {

@@ -1,10 +1,10 @@
 //! The part of the port for those who watch, one line per method.
 
 use async_trait::async_trait;
-use nightshift_engine::store::{RunMark, RunStamp, StoreError, WatchStore};
-use nightshift_protocol::id::RunId;
+use nightshift_engine::store::{CampaignMark, CampaignRecord, RunMark, RunStamp, StoreError, WatchStore};
+use nightshift_protocol::id::{CampaignId, RunId};
 
-use crate::direct::watch;
+use crate::direct::{campaign, watch};
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -15,5 +15,13 @@ impl WatchStore for SqlStore {
 
     async fn run_stamps(&self, limit: u32) -> Result<Vec<RunStamp>, StoreError> {
         read!(self, |connection| watch::stamps(connection, limit))
+    }
+
+    async fn campaign_marks(&self) -> Result<Vec<CampaignMark>, StoreError> {
+        read!(self, |connection| watch::campaigns(connection))
+    }
+
+    async fn campaigns_of(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignRecord>, StoreError> {
+        read!(self, |connection| campaign::of_ids(connection, campaigns))
     }
 }

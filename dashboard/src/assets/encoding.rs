@@ -10,6 +10,8 @@ use flate2::write::GzEncoder;
 
 /// Pages below this size are sent as they are: one packet carries them anyway.
 const MIN_PACKED_BYTES: usize = 1_400;
+/// Pages up to this size are packed as well as it goes within a few milliseconds.
+const MAX_WELL_PACKED_BYTES: usize = 256 << 10;
 
 /// Encodings that a browser accepts. On plain HTTP from another machine that is gzip alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +35,7 @@ impl Encodings {
 
     /// An answer that is a page.
     pub(crate) fn html(self, page: String) -> Response {
-        let packed = if self.gzip && page.len() >= MIN_PACKED_BYTES { fast_gzip(page.as_bytes()) } else { None };
+        let packed = if self.gzip && page.len() >= MIN_PACKED_BYTES { pack_page(page.as_bytes()) } else { None };
         let is_packed = packed.is_some();
         let mut response = packed.unwrap_or_else(|| page.into_bytes()).into_response();
         let headers = response.headers_mut();
@@ -53,9 +55,10 @@ pub(crate) fn gzip(content: &[u8]) -> Option<Vec<u8>> {
     pack(content, Compression::best())
 }
 
-/// For what is sent once.
-fn fast_gzip(content: &[u8]) -> Option<Vec<u8>> {
-    pack(content, Compression::fast())
+/// For what is sent once: a page of usual size is packed well, because then it is there sooner; a huge one in little time.
+fn pack_page(content: &[u8]) -> Option<Vec<u8>> {
+    let level = if content.len() <= MAX_WELL_PACKED_BYTES { Compression::default() } else { Compression::fast() };
+    pack(content, level)
 }
 
 fn pack(content: &[u8], level: Compression) -> Option<Vec<u8>> {

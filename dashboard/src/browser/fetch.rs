@@ -32,12 +32,16 @@ pub(crate) async fn post(path: &str, body: &str, key: Option<&str>) -> Result<()
     call("POST", path, Some(body), key).await.map(drop)
 }
 
-/// Posts JSON to the API, for one text of its answer.
-pub(crate) async fn post_for(path: &str, body: &str, field: &str) -> Result<String, Refusal> {
-    let response = call("POST", path, Some(body), None).await?;
+/// A call whose answer may hold a text to be shown: that of this name.
+#[cfg(feature = "hydrate")]
+pub(super) async fn ask(method: &str, path: &str, body: Option<&str>, shows: &str) -> Result<Option<String>, Refusal> {
+    let response = call(method, path, body, Some(&new_key())).await?;
+    if shows.is_empty() {
+        return Ok(None);
+    }
     let answer = JsFuture::from(response.json().map_err(|_| Refusal::unreachable())?).await;
-    let value = answer.and_then(|answer| Reflect::get(&answer, &JsValue::from_str(field)));
-    value.ok().and_then(|value| value.as_string()).ok_or_else(Refusal::unreachable)
+    let value = answer.and_then(|answer| Reflect::get(&answer, &JsValue::from_str(shows)));
+    Ok(value.ok().and_then(|value| value.as_string()))
 }
 
 /// Deletes what a path of the API names.

@@ -19,9 +19,14 @@ const JUMP_WAITS_MS: f64 = 1_500.0;
 /// What in a row takes the focus.
 const FOCUSABLE: &str = "a[href], button, summary";
 
+/// What selects a row.
+const ROW_BOX: &str = "main [data-row] input[type=checkbox]";
+
 thread_local! {
     /// When `g` was pressed.
     static JUMP_SINCE_MS: Cell<Option<f64>> = const { Cell::new(None) };
+    /// The box of a row that was clicked last.
+    static LAST_CLICKED: Cell<Option<HtmlInputElement>> = const { Cell::new(None) };
 }
 
 /// Listens from now on.
@@ -35,6 +40,7 @@ pub(super) fn listen() {
         if within(&event, "[data-help]") {
             show_help();
         }
+        select_range(&event);
     });
 }
 
@@ -120,6 +126,25 @@ fn select_row() {
     let found = current_row().and_then(|row| row.query_selector("input[type=checkbox]").ok().flatten());
     if let Some(found) = found.and_then(|element| element.dyn_into::<HtmlInputElement>().ok()) {
         found.click();
+    }
+}
+
+/// A click with Shift selects the rows between this one and the one that was clicked before, or takes the selection away,
+/// as the box that is clicked says.
+fn select_range(event: &Event) {
+    let target = event.target().and_then(|target| target.dyn_into::<HtmlInputElement>().ok());
+    let Some(clicked) = target.filter(|target| target.matches(ROW_BOX).unwrap_or(false)) else { return };
+    let with_shift = js_sys::Reflect::get(event, &"shiftKey".into()).is_ok_and(|held| held.is_truthy());
+    let before = LAST_CLICKED.replace(Some(clicked.clone())).filter(|_| with_shift);
+    let (Some(before), Ok(boxes)) = (before, document().query_selector_all(ROW_BOX)) else { return };
+    let boxes = (0..boxes.length()).filter_map(|number| boxes.get(number)?.dyn_into::<HtmlInputElement>().ok());
+    let mut is_between = false;
+    for found in boxes {
+        let is_end = found == before || found == clicked;
+        if is_between || is_end {
+            found.set_checked(clicked.checked());
+        }
+        is_between ^= is_end && before != clicked;
     }
 }
 

@@ -9,9 +9,9 @@ use web_sys::{CustomEvent, CustomEventInit, Element, Node};
 /// Tells `boot.js` to wake the islands below an element.
 const SWAPPED: &str = "nightshift:swapped";
 /// Attributes that the visitor changes, or the program: the server's word about them is about a new page only.
-const KEPT: [&str; 4] = ["open", "data-awake", "value", "checked"];
+const KEPT: [&str; 5] = ["open", "data-awake", "data-busy", "value", "checked"];
 /// Elements whose content is written by the program.
-const WRITTEN: &str = ".ago";
+const WRITTEN: &str = ".ago, form > .said";
 
 /// Makes `old` what `new` is.
 pub(super) fn morph(old: &Element, new: &Element) {

@@ -3,7 +3,7 @@
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{copy, keyboard, live, times};
+use super::{copy, form, keyboard, live, times};
 
 /// Makes the page alive; islands follow one by one.
 #[wasm_bindgen]
@@ -13,5 +13,6 @@ pub fn start() {
     times::keep();
     keyboard::listen();
     copy::listen();
+    form::listen();
     live::follow();
 }

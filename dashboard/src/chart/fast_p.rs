@@ -1,43 +1,38 @@
-//! The `fast_p` curve: the share of tasks with a right program that is more than p times as fast as its baseline.
+//! The `fast_p` curve: the share of tasks whose best program is correct and more than p times as fast as its baseline.
 
 use std::fmt::Write as _;
 
 use super::frame::{Axis, Caption, Chart};
 use super::line::{Series, lines};
-use super::number::{Unit, float};
+use super::number::Unit;
+use crate::format::counted;
 
 /// Where the curve ends at the latest: beyond, single lucky tasks would squeeze the rest.
 const MAX_P: f64 = 100.0;
 
-/// The curve. `None` is a task without a right program: it counts among all, and is never fast.
-pub(crate) fn fast_p(caption: &Caption, speedups: &[Option<f64>]) -> Chart {
-    let mut found: Vec<f64> =
-        speedups.iter().filter_map(|speedup| speedup.filter(|value| value.is_finite() && *value > 0.0)).collect();
-    found.sort_unstable_by(f64::total_cmp);
-    let all = float(speedups.len().max(1));
-    let mut points = vec![(0.0, float(found.len()) / all)];
-    for (index, speedup) in found.iter().enumerate() {
-        points.push((speedup.min(MAX_P), float(found.len() - index - 1) / all));
+/// The curve, from its steps: p, and the share that stays until the next one. `tasks` is of how many it is the share.
+pub(crate) fn fast_p(caption: &Caption, steps: &[(f64, f64)], tasks: u64) -> Chart {
+    let steps: Vec<(f64, f64)> =
+        steps.iter().copied().filter(|(p, share)| p.is_finite() && *p >= 0.0 && share.is_finite()).collect();
+    let mut points: Vec<(f64, f64)> = steps.iter().map(|(p, share)| (p.min(MAX_P), *share)).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    if let Some((last, share)) = points.last().copied() {
+        points.push(((last * 1.1).clamp(2.0, MAX_P).max(last), share));
     }
-    let end = found.last().map_or(2.0, |last| (last * 1.1).clamp(2.0, MAX_P));
-    points.push((end.max(points.last().map_or(0.0, |(x, _)| *x)), points.last().map_or(0.0, |(_, y)| *y)));
-    if speedups.is_empty() {
-        points.clear();
-    }
-    let at_one = share_above(speedups, 1.0);
     let mut caption = caption.clone();
-    if let Some(share) = at_one {
-        let _ = write!(caption.description, " fast₁ is {:.0} %, of {} tasks.", share * 100.0, speedups.len());
+    if let Some(share) = share_above(&steps, 1.0).filter(|_| tasks > 0) {
+        let tasks = counted(tasks, "task", "tasks");
+        let _ = write!(caption.description, " fast₁ is {:.0} %, of {tasks}.", share * 100.0);
     }
     let series = Series { name: "share of the tasks".to_owned(), class: "series-1", points, steps: true };
     let x = Axis::linear("p: times as fast as the baseline", Unit::Times);
     lines(&caption, &x, &Axis::linear("tasks", Unit::Share), &[series], Some((0.0, "")))
 }
 
-/// The share of tasks whose speedup is above p; none without tasks.
-pub(crate) fn share_above(speedups: &[Option<f64>], p: f64) -> Option<f64> {
-    let fast = speedups.iter().filter(|speedup| speedup.is_some_and(|value| value.is_finite() && value > p)).count();
-    (!speedups.is_empty()).then(|| float(fast) / float(speedups.len()))
+/// The share at p: that of the last step up to there.
+fn share_above(steps: &[(f64, f64)], p: f64) -> Option<f64> {
+    let upto = steps.iter().filter(|(step, _)| *step <= p);
+    upto.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, share)| *share)
 }
 
 #[cfg(test)]
@@ -48,20 +43,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_without_a_right_program_is_never_fast() {
-        let speedups = [Some(2.0), Some(0.5), None, Some(1.0)];
-        assert_eq!(share_above(&speedups, 0.0), Some(0.75));
-        assert_eq!(share_above(&speedups, 1.0), Some(0.25));
+    fn the_caption_tells_the_share_of_tasks_that_are_faster_than_their_baseline() {
+        // Of four tasks one is twice as fast, one as fast, one half as fast, and one has no right program.
+        let steps = [(0.0, 0.75), (0.5, 0.5), (1.0, 0.25), (2.0, 0.0)];
+        assert_eq!(share_above(&steps, 0.9), Some(0.5));
         assert_eq!(share_above(&[], 1.0), None);
-        assert!(fast_p(&Caption::new("fast_p", ""), &speedups).as_str().contains("fast₁ is 25 %, of 4 tasks."));
+        assert!(fast_p(&Caption::new("fast_p", ""), &steps, 4).as_str().contains("fast₁ is 25 %, of 4 tasks."));
+        assert!(!fast_p(&Caption::new("fast_p", ""), &[], 0).as_str().contains("fast₁"));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
         #[test]
-        fn hostile_numbers_are_drawn_or_left_out(speedups in proptest::collection::vec(any::<Option<f64>>(), 0..60)) {
-            assert_drawable(&fast_p(&Caption::new("fast_p", ""), &speedups));
+        fn hostile_numbers_are_drawn_or_left_out(
+            steps in proptest::collection::vec((any::<f64>(), any::<f64>()), 0..60), tasks in any::<u64>(),
+        ) {
+            assert_drawable(&fast_p(&Caption::new("fast_p", ""), &steps, tasks));
         }
     }
 }

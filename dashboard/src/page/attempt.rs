@@ -54,7 +54,7 @@ pub(crate) async fn show_report(
     Path((id, number)): Path<(String, u32)>,
     Query(query): Pairs,
 ) -> Response {
-    match load(&visitor.client, &id, number, &Look::of(&query)).await {
+    match load(&visitor.client, &id, number, &Look::of(&query).whole()).await {
         Ok(page) => report::answer(&visitor.client, page).await,
         Err(error) => visitor.answer(Err(error)),
     }
@@ -143,7 +143,7 @@ fn parts(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look
         ("roofline", "Roofline", roof),
         ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
         ("rubric", "Rubric and reward", judgement::rubric(attempt, &material.scores)),
-        ("conversation", "Prompts and replies", talk::section(attempt, material)),
+        ("conversation", "Prompts and replies", talk::section(attempt, material, look)),
         ("artifacts", "Artifacts and steps", Some(artifacts::section(detail, attempt, material))),
     ];
     all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect()

@@ -99,6 +99,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
         },
     )
     .section(Section::Attempts)
+    .list()
 }
 
 /// The filter as a query, for the picture: without order and page.

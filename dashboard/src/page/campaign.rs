@@ -2,14 +2,13 @@
 
 mod board;
 mod charts;
-mod marks;
 mod runs;
 mod usage;
 
 use axum::extract::Path;
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignDetail, RunSummary};
+use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
@@ -22,8 +21,6 @@ use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::team;
 use crate::visitor::Visitor;
-
-use marks::Marks;
 
 /// `GET /campaigns/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
@@ -43,13 +40,13 @@ pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Res
 async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let id: CampaignId = id.parse().map_err(|_| PageError::not_found("This campaign"))?;
     let detail = visitor.client.campaign(&id).await?;
-    let marks = Marks::read(&visitor.client, &detail).await?;
+    let results = visitor.client.campaign_results(&id).await?;
     let now = visitor.client.health().await?.now;
-    Ok(page(&Address::parse(&visitor.address), &detail, &marks, now))
+    Ok(page(&Address::parse(&visitor.address), &detail, &results, now))
 }
 
 /// The page, as it is at `now`.
-fn page(address: &Address, detail: &CampaignDetail, marks: &Marks, now: TimestampMs) -> Page {
+fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> Page {
     let summary = &detail.summary;
     let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
     Page::new(
@@ -69,14 +66,16 @@ fn page(address: &Address, detail: &CampaignDetail, marks: &Marks, now: Timestam
             {actions::of_campaign(summary)}
             {awaiting(&detail.runs)}
             {cards(detail, now)}
-            {charts::charts(detail, marks)}
+            {charts::charts(detail, results)}
             {usage::usage(detail, now)}
-            {board::board(marks)}
+            {board::board(results)}
+            {board::devices(summary.id.as_str(), results, &detail.budget)}
             {runs::runs(address, &summary.id, &detail.runs)}
             {asked_for(detail)}
         },
     )
     .section(Section::Campaigns)
+    .list()
     .crumb("Campaigns", "/")
     .live(live)
 }

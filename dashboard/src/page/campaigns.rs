@@ -1,14 +1,15 @@
 //! All campaigns: what is going on, and what came out.
 
-use std::cmp::Ordering;
-
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignSummary, RunCounts, TableName};
+use nightshift_protocol::api::{
+    CampaignPage, CampaignQuery, CampaignSort, CampaignState, CampaignSummary, SortOrder, TableName,
+};
 
 use crate::address::Address;
 use crate::format::{count, counted, when};
 use crate::meter;
+use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
@@ -23,49 +24,58 @@ const COLUMNS: [Column; 6] = [
     Column::moment("created", "Created"),
 ];
 const NEWEST_FIRST: Sorting = Sorting { key: "created", descending: true };
-/// Shows whether the filter is about runs that go on.
-const SHOWN: &str = "show";
 
 /// Campaigns of one page.
 const PER_PAGE: u32 = 100;
 
 /// `GET /`.
 pub(crate) async fn show(visitor: Visitor) -> Response {
-    let page = async {
-        let address = Address::parse(&visitor.address);
-        let found = visitor.client.campaigns(Some(PER_PAGE), address.get("before")).await?;
-        Ok(page(&address, &found.items, found.next.as_deref()))
-    };
-    visitor.answer(page.await)
+    let page = read(&visitor).await;
+    visitor.answer(page)
 }
 
-/// The list. `next` is the cursor of older ones.
-fn page(address: &Address, campaigns: &[CampaignSummary], next: Option<&str>) -> Page {
-    let live = campaigns.iter().any(|campaign| campaign.runs.unfinished() > 0);
-    let sorting = Sorting::of(address, &COLUMNS, NEWEST_FIRST);
-    let mut found: Vec<&CampaignSummary> = campaigns.iter().filter(|campaign| fits(address, campaign)).collect();
-    found.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
-    let content = if campaigns.is_empty() && address.get("before").is_none() {
+async fn read(visitor: &Visitor) -> Result<Page, PageError> {
+    let address = Address::parse(&visitor.address);
+    let sorting = Sorting::of(&address, &COLUMNS, NEWEST_FIRST);
+    let query = query(&address, sorting)?;
+    let found = visitor.client.campaign_page(&query).await?;
+    Ok(page(&address, sorting, &found))
+}
+
+/// What the address asks for, in the words of the API.
+fn query(address: &Address, sorting: Sorting) -> Result<CampaignQuery, PageError> {
+    let asked = address.pairs().filter(|(name, value)| !value.is_empty() && !matches!(*name, "sort" | "order"));
+    let query = CampaignQuery::from_pairs(asked).map_err(|error| PageError::bad_query(&error.to_string()))?;
+    let order = if sorting.descending { SortOrder::Desc } else { SortOrder::Asc };
+    let sort = CampaignSort::parse(sorting.key).unwrap_or_default();
+    Ok(CampaignQuery { sort, order, limit: Some(PER_PAGE), ..query })
+}
+
+fn page(address: &Address, sorting: Sorting, found: &CampaignPage) -> Page {
+    let live = found.items.iter().any(|campaign| campaign.runs.unfinished() > 0);
+    let is_filtered = ["q", "name", "status", "before"].iter().any(|name| address.get(name).is_some());
+    let content = if found.items.is_empty() && !is_filtered {
         nothing_yet().into_any()
     } else {
-        let rows = found.iter().map(|campaign| row(campaign)).collect::<Vec<_>>();
+        let rows = found.items.iter().map(row).collect::<Vec<_>>();
         let none = rows.is_empty().then(|| {
-            view! { <p class="empty">"No campaign of this page fits the filter. "<a href="/">"Show all"</a></p> }
+            view! { <p class="empty">"No campaign fits the filter. "<a href="/">"Show all"</a></p> }
         });
         view! {
-            {filters(address, campaigns)}
+            {filters(address, found)}
             <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
-            {pages(address, campaigns.len(), next)}
-            {files::links("Campaigns", TableName::Campaigns, files::kept(address, &["q", SHOWN]))}
+            {pages(address, found)}
+            {files::links("Campaigns", TableName::Campaigns, files::kept(address, &["q", "name", "status", "sort", "order"]))}
         }
         .into_any()
     };
     Page::new("Campaigns", view! { <h1>"Campaigns"</h1>{content} })
         .section(Section::Campaigns)
-        .live(if live || campaigns.is_empty() { Live::Everything } else { Live::Still })
+        .list()
+        .live(if live || found.items.is_empty() { Live::Everything } else { Live::Still })
 }
 
 fn nothing_yet() -> impl IntoView {
@@ -78,23 +88,36 @@ fn nothing_yet() -> impl IntoView {
     }
 }
 
-fn filters(address: &Address, campaigns: &[CampaignSummary]) -> impl IntoView + use<> {
-    let of = |shown: &str| campaigns.iter().filter(|campaign| is_shown(shown, &campaign.runs)).count();
-    let choices =
-        [("", "All", of("")), ("unfinished", "Going on", of("unfinished")), ("failed", "With failures", of("failed"))];
-    let choices = choices.map(|(value, label, number)| (value, format!("{label} {number}")));
-    let kept = ["show", "sort", "order"].into_iter().filter_map(|name| Some((name, address.get(name)?.to_owned())));
+fn filters(address: &Address, found: &CampaignPage) -> impl IntoView + use<> {
+    let of = |state: CampaignState| {
+        found.by_status.iter().find(|facet| facet.value == state.as_str()).map_or(0, |facet| facet.count)
+    };
+    let states = [
+        (CampaignState::Unfinished, "Going on"),
+        (CampaignState::Finished, "Over"),
+        (CampaignState::Failed, "With failures"),
+        (CampaignState::Paused, "With paused runs"),
+    ];
+    let mut choices = vec![("", format!("All {}", count(found.any_status)))];
+    choices.extend(states.map(|(state, label)| (state.as_str(), format!("{label} {}", count(of(state))))));
+    let kept = ["status", "name", "sort", "order"].into_iter();
+    let kept = kept.filter_map(|name| Some((name, address.get(name)?.to_owned())));
     let kept = kept.map(|(name, value)| view! { <input type="hidden" name=name value=value /> }).collect::<Vec<_>>();
+    let only = address.get("name").map(|name| {
+        let href = address.with("name", None).with("before", None).href();
+        view! { <p>"Only campaigns with the name "<strong>{name.to_owned()}</strong>" "<a href=href>"any name"</a></p> }
+    });
     view! {
         <form class="filters" method="get" action="/" role="search">
             {kept}
             <label>
-                "Name or model"
+                "Name, model or id"
                 <input type="search" name="q" data-search="" value=address.get("q").unwrap_or_default().to_owned() />
             </label>
             <button>"Filter"</button>
-            {table::chips(address, SHOWN, "Which campaigns", &choices)}
+            {table::chips(address, "status", "Which campaigns", &choices)}
         </form>
+        {only}
     }
 }
 
@@ -121,49 +144,17 @@ fn row(campaign: &CampaignSummary) -> impl IntoView + use<> {
     }
 }
 
-fn pages(address: &Address, shown: usize, next: Option<&str>) -> impl IntoView + use<> {
+fn pages(address: &Address, found: &CampaignPage) -> impl IntoView + use<> {
     let first = address.get("before").is_some().then(|| address.with("before", None).href());
-    let older = next.map(|cursor| address.with("before", Some(cursor)).href());
-    let is_part = first.is_some() || older.is_some();
-    let shown = counted(u64::try_from(shown).unwrap_or(u64::MAX), "campaign", "campaigns");
-    let words = if is_part { format!("{shown} on this page") } else { shown };
+    let further = found.next.as_deref().map(|cursor| address.with("before", Some(cursor)).href());
+    let total = counted(found.total, "campaign", "campaigns");
+    let shown = u64::try_from(found.items.len()).unwrap_or(u64::MAX);
+    let words = if shown < found.total { format!("{} of {total} on this page", count(shown)) } else { total };
     view! {
         <nav class="pages" aria-label="Pages">
             <span class="quiet">{words}</span>
-            {first.map(|href| view! { <a href=href>"Newest"</a> })}
-            {older.map(|href| view! { <a rel="next" href=href>"Older"</a> })}
+            {first.map(|href| view! { <a href=href>"First page"</a> })}
+            {further.map(|href| view! { <a rel="next" href=href>"Next page"</a> })}
         </nav>
-    }
-}
-
-fn fits(address: &Address, campaign: &CampaignSummary) -> bool {
-    let text = address.get("q").unwrap_or_default().to_lowercase();
-    let has_text = [campaign.name.as_str(), campaign.model.as_str(), campaign.id.as_str()]
-        .iter()
-        .any(|part| part.to_lowercase().contains(&text));
-    has_text && is_shown(address.get(SHOWN).unwrap_or_default(), &campaign.runs)
-}
-
-fn is_shown(shown: &str, runs: &RunCounts) -> bool {
-    match shown {
-        "unfinished" => runs.unfinished() > 0,
-        "failed" => runs.failed > 0,
-        _ => true,
-    }
-}
-
-fn compare(key: &str, a: &CampaignSummary, b: &CampaignSummary) -> Ordering {
-    // As a fraction without rounding: a / b < c / d where a * d < c * b.
-    let share = |runs: &RunCounts| (runs.total() - runs.unfinished(), runs.total().max(1));
-    match key {
-        "name" => a.name.cmp(&b.name),
-        "model" => a.model.cmp(&b.model),
-        "progress" => {
-            let ((a_over, a_all), (b_over, b_all)) = (share(&a.runs), share(&b.runs));
-            a_over.saturating_mul(b_all).cmp(&b_over.saturating_mul(a_all))
-        }
-        "running" => a.runs.unfinished().cmp(&b.runs.unfinished()),
-        "failed" => a.runs.failed.cmp(&b.runs.failed),
-        _ => a.created_at.cmp(&b.created_at),
     }
 }

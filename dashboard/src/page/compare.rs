@@ -149,7 +149,7 @@ fn page(look: &Look, compared: &[Compared], sources: &[Stored]) -> Page {
         let body = sections(parts);
         view! { <h1>"Compare "{compared.len()}" attempts"</h1>{left_out}{body} }.into_any()
     };
-    Page::new("Compare", content).section(Section::Compare)
+    Page::new("Compare", content).section(Section::Compare).list()
 }
 
 fn speedups(compared: &[Compared]) -> AnyView {

@@ -5,6 +5,7 @@ use leptos::prelude::*;
 use nightshift_client::ClientError;
 
 use crate::shell::Page;
+use crate::visitor::Visitor;
 
 /// A page that could not be made.
 #[derive(Debug)]
@@ -56,6 +57,19 @@ impl PageError {
             },
         )
     }
+}
+
+/// Why a visitor sees nothing of a page that needs a role; none when the failure is another one.
+pub(crate) fn needs_role(visitor: &Visitor, error: &ClientError, words: &'static str) -> Option<AnyView> {
+    matches!(error.status(), Some(401 | 403)).then(|| {
+        let (sign_in, code) = (visitor.sign_in(), error.code().to_owned());
+        view! {
+            <p class="empty">
+                {words}" "<a href=sign_in>"Sign in as one"</a>" to see this page. "<code class="quiet">{code}</code>
+            </p>
+        }
+        .into_any()
+    })
 }
 
 impl From<ClientError> for PageError {

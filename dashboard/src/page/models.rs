@@ -57,7 +57,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
     });
     let thresholds: Vec<String> = FAST_P_THRESHOLDS.iter().map(|p| format!("{p}×")).collect();
     let words = format!(
-        "fast_p is the share of runs whose best program is right and at least p times as fast as its baseline, for p = {}.",
+        "fast_p is the share of runs whose best program is correct and more than p times as fast as its baseline, for p = {}.",
         thresholds.join(", ")
     );
     let value = address.get("task").unwrap_or_default().to_owned();
@@ -78,6 +78,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
         },
     )
     .section(Section::Models)
+    .list()
 }
 
 fn row(board: &ModelBoard) -> impl IntoView + use<> {

@@ -8,7 +8,7 @@ mod steps;
 use axum::extract::Path;
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{RunDetail, StepView};
+use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
 
 use super::failure::PageError;
@@ -19,9 +19,15 @@ use crate::trace::of_steps;
 use crate::visitor::Visitor;
 use crate::{download, report, team};
 
+/// Most steps whose notes and lessons are read; those of planning come first by their names.
+const MAX_RETRIEVALS: u32 = 50;
+
 /// `GET /runs/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
-    let page = load(&visitor, &id).await.map(|(detail, steps)| page(&detail, &steps));
+    let page = match load(&visitor, &id).await {
+        Ok((detail, steps)) => Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await)),
+        Err(error) => Err(error),
+    };
     let page = team::below(&visitor.client, page, &id).await;
     visitor.answer(page)
 }
@@ -29,7 +35,10 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
 /// `GET /runs/{id}/report.html`: the page as one file.
 pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Response {
     match load(&visitor, &id).await {
-        Ok((detail, steps)) => report::answer(&visitor.client, page(&detail, &steps)).await,
+        Ok((detail, steps)) => {
+            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await);
+            report::answer(&visitor.client, page).await
+        }
         Err(error) => visitor.answer(Err(error)),
     }
 }
@@ -52,14 +61,22 @@ async fn load(visitor: &Visitor, id: &str) -> Result<(RunDetail, Vec<StepView>),
     Ok((detail, steps))
 }
 
+/// What planning was given of notes and lessons; nothing where that cannot be had.
+async fn planned_with(visitor: &Visitor, detail: &RunDetail) -> Vec<Retrieval> {
+    let found = visitor.client.retrievals(&detail.summary.id, None, Some(MAX_RETRIEVALS), None).await;
+    let found = found.map(|found| found.items).unwrap_or_default();
+    // What belongs to an attempt is on its page.
+    found.into_iter().filter(|retrieval| !retrieval.step_key.contains("/attempt")).collect()
+}
+
 /// The page.
-fn page(detail: &RunDetail, steps: &[StepView]) -> Page {
+fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval]) -> Page {
     let summary = &detail.summary;
     let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
     let all = [
         ("state", "State", Some(state::section(detail))),
         ("attempts", "Attempts", Some(attempts::section(detail))),
-        ("plans", "Plans", Some(plans::section(detail))),
+        ("plans", "Plans", Some(plans::section(detail, retrievals))),
         ("steps", "Steps", Some(steps::section(detail, steps))),
         ("cost", "Cost", state::cost(detail)),
         ("reference", "Reference", state::reference(detail)),

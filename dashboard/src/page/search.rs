@@ -86,6 +86,7 @@ fn page(address: &Address, found: &Found) -> Page {
         },
     )
     .section(Section::Search)
+    .list()
 }
 
 fn hit(hit: &SearchHit) -> impl IntoView + use<> {

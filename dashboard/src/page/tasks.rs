@@ -66,6 +66,7 @@ fn page(address: &Address, boards: &[TaskBoard]) -> Page {
         },
     )
     .section(Section::Tasks)
+    .list()
 }
 
 fn section(task: &str, boards: &[&TaskBoard]) -> impl IntoView + use<> {

@@ -8,6 +8,7 @@ use nightshift_protocol::machine::DeviceOffer;
 use crate::address::Address;
 use crate::format::{bytes, count, counted, when};
 use crate::island::Actions;
+use crate::meter;
 use crate::page::files;
 use crate::shell::{Live, Page, Section};
 use crate::table;
@@ -55,7 +56,7 @@ fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView
                     <thead>
                         <tr>
                             <th scope="col">"Worker"</th><th scope="col">"State"</th><th scope="col">"Last heard of"</th>
-                            <th scope="col" class="number">"Steps"</th><th scope="col">"Devices"</th>
+                            <th scope="col" class="number">"Slots in use"</th><th scope="col">"Devices"</th>
                             <th scope="col">"Machine"</th><th scope="col">"Version"</th><th scope="col">"Actions"</th>
                         </tr>
                     </thead>
@@ -68,6 +69,7 @@ fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView
     };
     Page::new("Workers", view! { <h1>"Workers"</h1>{quarantine(quarantined)}{content} })
         .section(Section::Workers)
+        .list()
         .live(Live::Everything)
 }
 
@@ -102,13 +104,21 @@ fn row(worker: &WorkerView) -> impl IntoView + use<> {
             </th>
             <td><span class=class>{state}</span></td>
             <td>{when(worker.last_seen_at)}</td>
-            <td class="number">{count(worker.leases)}</td>
+            <td class="number progress">{used(worker)}</td>
             <td>{devices(worker)}</td>
             <td>{machine(worker)}</td>
             <td>{worker.version.clone()}</td>
             <td>{actions}</td>
         </tr>
     }
+}
+
+/// Steps in its hands, of as many as it could have: those without a device, and those on devices.
+fn used(worker: &WorkerView) -> impl IntoView + use<> {
+    let on_devices: u64 = worker.offers.devices.iter().map(|device| u64::from(device.shared_slots.max(1))).sum();
+    let slots = u64::from(worker.offers.cpu_slots) + on_devices;
+    let words = format!("{} of {}", count(worker.leases), count(slots));
+    view! { {words}{meter::meter(worker.leases.min(slots), 0, slots, "slots in use")} }
 }
 
 fn devices(worker: &WorkerView) -> impl IntoView + use<> {

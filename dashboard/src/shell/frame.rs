@@ -5,6 +5,7 @@ use leptos::prelude::*;
 use super::{Page, help, navigation};
 use crate::assets::Assets;
 use crate::island::{LinkState, SignOut, ThemeSwitch};
+use crate::page::views;
 use crate::theme::Theme;
 use crate::visitor::Visitor;
 
@@ -17,6 +18,10 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let live = page.live.query();
     let is_live = live.is_some();
     let back = visitor.address.clone();
+    let keep = page.is_list.then(|| {
+        let href = views::save_href(&visitor.address);
+        view! { <p class="keep"><a href=href>"Save this view"</a></p> }
+    });
     let crumbs = navigation::crumbs(page.crumbs, &page.title);
     view! {
         <html lang="en" data-theme=theme.as_str()>
@@ -42,7 +47,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
                     </div>
                 </header>
                 {crumbs}
-                <main id="main" tabindex="-1" data-live=live>{page.content}</main>
+                <main id="main" tabindex="-1" data-live=live>{page.content}{keep}</main>
                 {footer()}
                 {help::dialog()}
             </body>

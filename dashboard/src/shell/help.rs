@@ -4,10 +4,11 @@ use leptos::prelude::*;
 
 use super::Section;
 
-const KEYS: [(&str, &str); 7] = [
+const KEYS: [(&str, &str); 8] = [
     ("j, k", "next or previous row"),
     ("Enter", "open the row"),
     ("x", "select the row"),
+    ("Shift and click", "select all rows from the one that was clicked before"),
     ("c", "compare what is selected"),
     ("/", "search"),
     ("r", "read the page again"),

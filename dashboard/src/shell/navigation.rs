@@ -21,13 +21,19 @@ pub(crate) enum Section {
     Models,
     /// Full text.
     Search,
+    /// Pages that somebody keeps under a name.
+    Views,
+    /// Addresses that are told what happens.
+    Webhooks,
+    /// Tokens, links, retention.
+    Admin,
     /// Servers and tokens.
     Health,
 }
 
 impl Section {
     /// Every entry, in the order of the bar.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Campaigns,
         Self::Attempts,
         Self::Tasks,
@@ -35,6 +41,9 @@ impl Section {
         Self::Workers,
         Self::Models,
         Self::Search,
+        Self::Views,
+        Self::Webhooks,
+        Self::Admin,
         Self::Health,
     ];
 
@@ -60,6 +69,9 @@ impl Section {
             Self::Workers => ("Workers", "/workers", "w"),
             Self::Models => ("Models", "/models", "m"),
             Self::Search => ("Search", "/search", "s"),
+            Self::Views => ("Views", "/views", "v"),
+            Self::Webhooks => ("Webhooks", "/webhooks", "b"),
+            Self::Admin => ("Admin", "/admin", "d"),
             Self::Health => ("Health", "/health", "h"),
         }
     }

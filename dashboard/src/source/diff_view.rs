@@ -5,7 +5,7 @@ use super::text::Source;
 use crate::markup::Markup;
 
 /// Largest comparison, in bytes of markup.
-const MAX_MARKUP_BYTES: usize = 1_500_000;
+const MAX_MARKUP_BYTES: usize = 500_000;
 /// Folded lines beyond this are counted, not shown.
 const MAX_FOLDED: usize = 400;
 
@@ -232,7 +232,7 @@ mod tests {
         let (old, new) = (lines("a+"), lines("b-"));
         for view in [DiffView::Inline, DiffView::Split] {
             let text = shown(&old, &new, view);
-            assert!(text.len() < 3_200_000, "{view:?}: {}", text.len());
+            assert!(text.len() < 1_100_000, "{view:?}: {}", text.len());
         }
     }
 }

@@ -6,7 +6,7 @@ use super::text::Source;
 use crate::markup::Markup;
 
 /// Largest listing, in bytes of markup; the rest of the source is told of.
-const MAX_MARKUP_BYTES: usize = 1_500_000;
+const MAX_MARKUP_BYTES: usize = 400_000;
 /// Most notes of one line.
 const MAX_NOTES: usize = 8;
 /// Longest note, in characters.
@@ -95,7 +95,7 @@ mod tests {
         let dense = "a+b*c-d/e%f;".repeat(160);
         let source = highlight(&format!("{dense}\n").repeat(19_000), Language::Cuda);
         let markup = listing(&source, "L", &[]);
-        assert!(markup.as_str().len() < 1_600_000, "{}", markup.as_str().len());
+        assert!(markup.as_str().len() < 450_000, "{}", markup.as_str().len());
         assert!(markup.as_str().contains("more lines are not shown"));
     }
 }

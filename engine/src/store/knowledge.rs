@@ -116,6 +116,17 @@ pub struct ScoreRecord {
     pub at: TimestampMs,
 }
 
+/// What a step was given of notes and lessons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetrievalRecord {
+    /// The step.
+    pub step_key: String,
+    /// What it was given.
+    pub items: Value,
+    /// When it was looked up.
+    pub at: TimestampMs,
+}
+
 /// Notes, lessons, retrievals and later scores.
 #[async_trait]
 pub trait KnowledgeStore: Send + Sync {
@@ -142,6 +153,15 @@ pub trait KnowledgeStore: Send + Sync {
 
     /// What this step was given, when it was pinned.
     async fn find_retrieval(&self, run: &RunId, step_key: &str) -> Result<Option<Value>, StoreError>;
+
+    /// What steps of this run were given, by their keys from `after` on: all of them, or those of one attempt.
+    async fn list_retrievals(
+        &self,
+        run: &RunId,
+        attempt: Option<u32>,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<RetrievalRecord>, StoreError>;
 
     /// Keeps scores; an attempt has one for each formula, the latest.
     async fn put_scores(&self, scores: Vec<ScoreRecord>) -> Result<(), StoreError>;

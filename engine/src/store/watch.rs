@@ -1,12 +1,13 @@
 //! The part of the port for those who watch: what changed, without what is large.
 
 use async_trait::async_trait;
+use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
 
-use super::StoreError;
+use super::{CampaignRecord, StoreError};
 
 /// A run, as far as somebody who watches many of them needs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,15 @@ pub struct RunStamp {
     pub last_seq: u64,
 }
 
+/// A campaign, as far as lists of all of them need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CampaignMark {
+    /// The campaign.
+    pub campaign: CampaignId,
+    /// Its runs by status.
+    pub runs: RunCounts,
+}
+
 /// Reading what changed.
 #[async_trait]
 pub trait WatchStore: Send + Sync {
@@ -51,4 +61,10 @@ pub trait WatchStore: Send + Sync {
     /// Runs that are not over, newest first, and the newest runs of all, at most `limit` of each; a run may be there
     /// twice.
     async fn run_stamps(&self, limit: u32) -> Result<Vec<RunStamp>, StoreError>;
+
+    /// Every campaign, newest first.
+    async fn campaign_marks(&self) -> Result<Vec<CampaignMark>, StoreError>;
+
+    /// These campaigns, newest first; those that do not exist are left out.
+    async fn campaigns_of(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignRecord>, StoreError>;
 }

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use minijinja::Environment;
-use nightshift_engine::store::{BoundFrom, LessonRecord, NoteRecord, ScoreRecord};
+use nightshift_engine::store::{BoundFrom, LessonRecord, NoteRecord, RetrievalRecord, ScoreRecord};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::Amount;
 use nightshift_protocol::campaign::{KnowledgeUse, RunInput};
@@ -54,6 +54,16 @@ impl KnowledgeStore for Shelf {
 
     async fn find_retrieval(&self, _: &RunId, step_key: &str) -> Result<Option<Value>, StoreError> {
         Ok(self.pinned.lock().unwrap().get(step_key).cloned())
+    }
+
+    async fn list_retrievals(
+        &self,
+        _: &RunId,
+        _: Option<u32>,
+        _: Option<&str>,
+        _: u32,
+    ) -> Result<Vec<RetrievalRecord>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn put_scores(&self, _: Vec<ScoreRecord>) -> Result<(), StoreError> {

@@ -63,13 +63,13 @@ pub struct AttemptRow {
     pub finished_at: Option<TimestampMs>,
 }
 
-/// How many attempts have this value.
+/// How many have this value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Facet {
     /// The value.
     pub value: String,
-    /// Attempts.
+    /// How many.
     pub count: u64,
 }
 

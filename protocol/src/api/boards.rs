@@ -7,7 +7,8 @@ use crate::id::RunId;
 use crate::task::Target;
 use crate::time::TimestampMs;
 
-/// Speedups of `fast_p`: the share of runs whose best attempt is right and at least that fast.
+/// Values of p for which `fast_p` is told: the share of runs whose best program is correct and more than p times as fast as
+/// its baseline.
 pub const FAST_P_THRESHOLDS: [f64; 4] = [1.0, 1.5, 2.0, 3.0];
 
 /// A best attempt of its time.
@@ -64,7 +65,8 @@ pub struct ModelBoard {
     pub correct_share: Option<f64>,
     /// Median over the runs of their best speedup, where one was timed.
     pub median_best_speedup: Option<f64>,
-    /// Share of runs whose best attempt is right and at least as fast as [`FAST_P_THRESHOLDS`], in their order.
+    /// `fast_p` for each of [`FAST_P_THRESHOLDS`], in their order: the share of runs whose best program is correct and more
+    /// than p times as fast as its baseline.
     pub fast_p: Vec<f64>,
     /// Tokens, as far as they are known.
     pub tokens: u64,

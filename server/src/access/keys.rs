@@ -12,6 +12,7 @@ use nightshift_engine::store::StoreError;
 use nightshift_protocol::access::{Role, TokenView};
 use nightshift_protocol::time::TimestampMs;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Caller;
@@ -37,6 +38,8 @@ pub(crate) struct Keys {
     worker: blake3::Hash,
     kept: Mutex<HashMap<[u8; 32], Kept>>,
     sessions: Mutex<HashMap<[u8; 32], KeptSession>>,
+    /// Counts how often something was forgotten: who is let in for long looks again then.
+    forgotten: watch::Sender<u64>,
 }
 
 /// A looked-up token; none when the store does not know it.
@@ -53,6 +56,7 @@ impl Keys {
             worker: blake3::hash(worker.expose_secret().as_bytes()),
             kept: Mutex::default(),
             sessions: Mutex::default(),
+            forgotten: watch::Sender::new(0),
         }
     }
 
@@ -80,6 +84,12 @@ impl Keys {
     pub(crate) fn forget(&self) {
         self.kept().clear();
         self.sessions().clear();
+        self.forgotten.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when a token, link or session was created or ended here.
+    pub(super) fn forgets(&self) -> watch::Receiver<u64> {
+        self.forgotten.subscribe()
     }
 
     pub(super) fn configured(&self, secret: &[u8]) -> Option<Caller> {

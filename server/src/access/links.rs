@@ -20,9 +20,11 @@ const SHARE_PREFIX: &str = "nsh_";
 /// Routes about the one thing whose id is in their path.
 const ABOUT_ONE: [&str; 8] = [
     "/api/v1/campaigns/{id}",
+    "/api/v1/campaigns/{id}/results",
     "/api/v1/runs/{id}",
     "/api/v1/runs/{id}/steps",
     "/api/v1/runs/{id}/scores",
+    "/api/v1/runs/{id}/retrievals",
     "/api/v1/runs/{id}/events",
     "/api/v1/attempts/at/{run}/{number}/model-new",
     "/api/v1/attempts/at/{run}/{number}/project",

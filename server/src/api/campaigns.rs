@@ -6,37 +6,40 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use nightshift_engine::store::{PageRequest, RunRecord, StoreError};
-use nightshift_protocol::api::{CampaignDetail, CampaignSummary, Control, Controlled, Page, SetPriority};
+use nightshift_protocol::api::{
+    CampaignDetail, CampaignPage, CampaignQuery, CampaignResults, Control, Controlled, SetPriority,
+};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
-use serde::Deserialize;
 
 use crate::actor::Actor;
+use crate::api::attempts::{Pairs, check_cursor, invalid};
 use crate::api::create_campaign::MAX_TASKS;
-use crate::api::list::{page, page_request};
+use crate::api::list::DEFAULT_PAGE_ROWS;
 use crate::api::run_control::{examine_priority, transition};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::{Body, IdPath, Params};
 use crate::present::{campaign_spec, campaign_summary, run_summary, with_wall_time};
 
-/// The query of `GET /campaigns`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ListQuery {
-    limit: Option<u32>,
-    before: Option<String>,
-}
-
-/// Campaigns, newest first.
+/// Campaigns that fit a filter, sorted, with how many there are; the newest come first where nothing else is asked for.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    Params(query): Params<ListQuery>,
-) -> Result<Json<Page<CampaignSummary>>, ApiFailure> {
-    let request = page_request(query.limit, query.before)?;
-    let records = app.store.list_campaigns(request.clone()).await?;
-    let items = records.iter().map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
-    Ok(Json(page(&request, items, |campaign| campaign.id.to_string())))
+    Params(query): Params<Pairs>,
+) -> Result<Json<CampaignPage>, ApiFailure> {
+    let query = CampaignQuery::from_pairs(query).map_err(|error| invalid(&error))?;
+    check_cursor(query.before.as_deref())?;
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE_ROWS);
+    Ok(Json(app.campaign_page(&query, limit).await?))
+}
+
+/// What came out of a campaign, over all of its attempts.
+pub(crate) async fn results(
+    State(app): State<Arc<App>>,
+    IdPath(id): IdPath<CampaignId>,
+) -> Result<Json<CampaignResults>, ApiFailure> {
+    let runs = app.store.load_campaign(&id).await?.runs.total();
+    Ok(Json(app.attempt_index().await?.campaign_results(&id, runs).await?))
 }
 
 /// One campaign with its runs, in the order of its tasks.

@@ -14,7 +14,7 @@ use nightshift_protocol::api::LAST_EVENT_ID_HEADER;
 use nightshift_protocol::id::{CampaignId, RunId};
 use serde::Deserialize;
 
-use crate::access::Caller;
+use crate::access::{Caller, Standing};
 use crate::app::App;
 use crate::error::ApiFailure;
 use crate::extract::Params;
@@ -52,9 +52,12 @@ pub(crate) async fn open(
     let filter = Filter { campaign: query.campaign, run: query.run };
     let named = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     // Who may read until then may not listen for longer.
-    let ends_at = caller.and_then(|Extension(caller)| caller.ends_at);
+    let caller = caller.map(|Extension(caller)| caller);
+    let ends_at = caller.as_ref().and_then(|caller| caller.ends_at);
+    let standing = Standing::of(&app, caller.as_ref(), &headers);
     let valid_for = ends_at.map(|end| Duration::from_millis(end.since_ms(app.clock.now())));
-    let stream = live::stream(app, filter, named.or(query.after.as_deref()), valid_for).ok_or_else(too_many)?;
+    let after = named.or(query.after.as_deref());
+    let stream = live::stream(app, filter, after, valid_for, standing).ok_or_else(too_many)?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),

@@ -1,4 +1,4 @@
-//! `POST /prune`: deletes what is over since long ago, in chunks, within the time of one call.
+//! `/prune`: says what is over since long ago, and deletes it, in chunks, within the time of one call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,33 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use nightshift_protocol::api::{Prune, PruneDone};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::extract::Body;
+use crate::extract::{Body, Params};
 use crate::retention_loop::{MAX_PRUNED_CAMPAIGNS, MIN_OLDER_THAN_MS, Prunes};
 
 /// How long one call deletes: then it says that there is more.
 const LONGEST: Duration = Duration::from_secs(10);
+
+/// The query of `GET /prune`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wish {
+    older_than_ms: u64,
+}
+
+/// What [`prune`] would delete.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Params(wish): Params<Wish>,
+) -> Result<Json<PruneDone>, ApiFailure> {
+    examine(wish.older_than_ms).map_err(|message| ApiFailure::bad("request.invalid_query", message))?;
+    would_prune(&app, wish.older_than_ms).await
+}
 
 /// Deletes finished campaigns whose last run ended long ago and artifacts that nothing names, or says which campaigns
 /// it would be.
@@ -24,27 +41,11 @@ pub(crate) async fn prune(
     actor: Actor,
     Body(request): Body<Prune>,
 ) -> Result<Json<PruneDone>, ApiFailure> {
-    if request.older_than_ms < MIN_OLDER_THAN_MS {
-        return Err(ApiFailure::bad(
-            "request.invalid",
-            format!(
-                "`older_than_ms` must be at least {MIN_OLDER_THAN_MS}: artifacts of an upload that goes on are named by \
-                 nothing yet"
-            ),
-        ));
+    examine(request.older_than_ms).map_err(|message| ApiFailure::bad("request.invalid", message))?;
+    if request.dry_run {
+        return would_prune(&app, request.older_than_ms).await;
     }
     let before = Prunes::before(app.clock.now(), request.older_than_ms);
-    if request.dry_run {
-        let campaigns = app.store.campaigns_to_prune(before, MAX_PRUNED_CAMPAIGNS + 1).await?;
-        let most = usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
-        let more = campaigns.len() > most;
-        return Ok(Json(PruneDone {
-            campaigns: campaigns.into_iter().take(most).collect(),
-            rows: 0,
-            artifacts: 0,
-            more,
-        }));
-    }
     let result = Prunes::new(&app, before).until(Instant::now() + LONGEST).await;
     app.trouble.note_error(&result);
     let done = result?;
@@ -56,4 +57,22 @@ pub(crate) async fn prune(
         "what was over since long ago was deleted"
     );
     Ok(Json(done))
+}
+
+fn examine(older_than_ms: u64) -> Result<(), String> {
+    if older_than_ms < MIN_OLDER_THAN_MS {
+        return Err(format!(
+            "`older_than_ms` must be at least {MIN_OLDER_THAN_MS}: artifacts of an upload that goes on are named by nothing \
+             yet"
+        ));
+    }
+    Ok(())
+}
+
+async fn would_prune(app: &App, older_than_ms: u64) -> Result<Json<PruneDone>, ApiFailure> {
+    let before = Prunes::before(app.clock.now(), older_than_ms);
+    let campaigns = app.store.campaigns_to_prune(before, MAX_PRUNED_CAMPAIGNS + 1).await?;
+    let most = usize::try_from(MAX_PRUNED_CAMPAIGNS).unwrap_or(usize::MAX);
+    let more = campaigns.len() > most;
+    Ok(Json(PruneDone { campaigns: campaigns.into_iter().take(most).collect(), rows: 0, artifacts: 0, more }))
 }

@@ -53,7 +53,7 @@ pub(crate) async fn recompute(
     Ok(Json(RunScores { run: id, scores }))
 }
 
-fn knowledge(app: &App) -> Result<&dyn KnowledgeStore, ApiFailure> {
+pub(super) fn knowledge(app: &App) -> Result<&dyn KnowledgeStore, ApiFailure> {
     app.store.knowledge().ok_or_else(|| ApiFailure::internal("store.failed", "this store keeps no scores"))
 }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::journal::{Filter, Read};
 use super::{Cursor, Live};
+use crate::access::Standing;
 use crate::app::App;
 
 /// Events of one piece.
@@ -35,7 +36,21 @@ struct Reader {
     heartbeat: Instant,
     /// When it ends by itself.
     end: Instant,
+    /// What whoever reads has shown: with it the stream ends.
+    standing: Option<Standing>,
     over: bool,
+}
+
+/// Why a stream that had nothing to tell goes on.
+enum Woken {
+    /// To look at the journal again.
+    News,
+    /// To say that it lives.
+    Heartbeat,
+    /// To look whether its reader may still read.
+    Standing,
+    /// To end.
+    End,
 }
 
 /// Counts as a listener as long as it lives.
@@ -53,6 +68,7 @@ pub(crate) fn stream(
     filter: Filter,
     after: Option<&str>,
     valid_for: Option<Duration>,
+    standing: Option<Standing>,
 ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
     if !app.live.enter() {
         return None;
@@ -63,7 +79,7 @@ pub(crate) fn stream(
     let begun = async move {
         // What happens from here on is taken down.
         app.live.until_followed().await;
-        let reader = Reader::new(app, filter, after.as_deref(), end);
+        let reader = Reader::new(app, filter, after.as_deref(), end, standing);
         futures::stream::unfold((reader, place), async |(mut reader, place)| {
             let piece = reader.next().await?;
             Some((Ok(Bytes::from(piece)), (reader, place)))
@@ -73,7 +89,7 @@ pub(crate) fn stream(
 }
 
 impl Reader {
-    fn new(app: Arc<App>, filter: Filter, after: Option<&str>, end: Instant) -> Self {
+    fn new(app: Arc<App>, filter: Filter, after: Option<&str>, end: Instant, standing: Option<Standing>) -> Self {
         let live = &app.live;
         // Before the look at the journal: what comes in between is news.
         let news = live.news.subscribe();
@@ -88,7 +104,17 @@ impl Reader {
         };
         let mut first = format!("retry: {RETRY_MS}\n");
         frame(&mut first, live, Some(position), &event);
-        Self { filter, position, news, first: Some(first), heartbeat: next_heartbeat(), end, over: false, app }
+        Self {
+            filter,
+            position,
+            news,
+            first: Some(first),
+            heartbeat: next_heartbeat(),
+            end,
+            standing,
+            over: false,
+            app,
+        }
     }
 
     /// The next piece; none at the end.
@@ -127,19 +153,42 @@ impl Reader {
                     }
                 }
             }
-            tokio::select! {
-                () = self.app.shutdown.cancelled() => {}
-                () = tokio::time::sleep_until(self.end) => return None,
-                // The sender lives as long as the server.
-                _ = self.news.changed() => {}
-                () = tokio::time::sleep_until(self.heartbeat) => {
+            match self.woken().await {
+                Woken::News => {}
+                Woken::End => return None,
+                Woken::Standing => {
+                    if let Some(standing) = &mut self.standing
+                        && !standing.holds(&self.app).await
+                    {
+                        return None;
+                    }
+                }
+                Woken::Heartbeat => {
                     self.heartbeat = next_heartbeat();
                     let mut text = String::new();
                     // It says how far was looked: a stream that hears of little can be resumed for as long as any other.
-                    frame(&mut text, live, Some(self.position), &LiveEvent::Heartbeat { at: self.app.clock.now() });
+                    let heartbeat = LiveEvent::Heartbeat { at: self.app.clock.now() };
+                    frame(&mut text, &self.app.live, Some(self.position), &heartbeat);
                     return Some(text);
                 }
             }
+        }
+    }
+
+    async fn woken(&mut self) -> Woken {
+        let standing = async {
+            match &mut self.standing {
+                Some(standing) => standing.until_due().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.app.shutdown.cancelled() => Woken::News,
+            () = tokio::time::sleep_until(self.end) => Woken::End,
+            // The sender lives as long as the server.
+            _ = self.news.changed() => Woken::News,
+            () = tokio::time::sleep_until(self.heartbeat) => Woken::Heartbeat,
+            () = standing => Woken::Standing,
         }
     }
 }

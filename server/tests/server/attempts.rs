@@ -6,8 +6,8 @@ use std::time::Instant;
 use nightshift_engine::store::Store as _;
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::api::{
-    AttemptPage, AttemptPoints, AttemptRow, ModelBoard, POINTS_CONTENT_TYPE, Page, RunView, SearchKind, SearchPage,
-    TaskBoard,
+    AttemptPage, AttemptPoints, AttemptRow, CampaignResults, ModelBoard, POINTS_CONTENT_TYPE, Page, RunView,
+    SearchKind, SearchPage, TaskBoard,
 };
 use nightshift_protocol::error::{ApiError, ApiErrorBody};
 use nightshift_protocol::id::RunId;
@@ -145,6 +145,13 @@ async fn boards_and_searches_answer_from_the_same_index() {
     assert_eq!(tasks.items[0].best.as_ref().unwrap().number, 3);
     let models: Page<ModelBoard> = server.read("/models?correct=true").await;
     assert_eq!((models.items[0].attempts, models.items[0].fast_p.as_slice()), (1, &[1.0, 1.0, 1.0, 0.0][..]));
+    let campaign = tasks.items[0].best.as_ref().unwrap().campaign.clone();
+    let results: CampaignResults = server.read(&format!("/campaigns/{campaign}/results")).await;
+    assert_eq!((results.attempts, results.kept, results.models.len(), results.lines.len()), (RECORDED, 1, 1, 1));
+    assert_eq!((results.fast_p[0].p, results.fast_p[0].share), (0.0, 1.0));
+    let unknown = "cmp_0123456789abcdef0123456789abcdef";
+    let answer = server.get(&format!("/campaigns/{unknown}/results")).send().await.unwrap();
+    assert_eq!(error_of(answer).await.1.code, "campaign.not_found");
     let hits = until("a text in the search", async || {
         let page: SearchPage = server.read("/search?q=modification%203&kind=diagnosis").await;
         (!page.items.is_empty()).then_some(page.items)

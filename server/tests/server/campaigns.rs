@@ -1,8 +1,8 @@
 //! Creating, listing and controlling campaigns.
 
 use nightshift_protocol::api::{
-    CampaignCreated, CampaignDetail, CampaignSummary, Control, ControlAction, Controlled, CreateCampaign, IdMatches,
-    Page, RunSummary,
+    CampaignCreated, CampaignDetail, CampaignPage, CampaignSummary, Control, ControlAction, Controlled, CreateCampaign,
+    IdMatches, Page, RunSummary,
 };
 use nightshift_protocol::campaign::ModelChoice;
 use nightshift_protocol::models::{AgentRole, RoleModel};
@@ -249,5 +249,42 @@ async fn a_campaign_is_paused_resumed_and_cancelled_as_a_whole() {
     assert_eq!(refused(answer).await, refusal(409, "request.illegal_transition"));
     let unknown = server.post(&path).json(&serde_json::json!({ "action": "explode" })).send().await.unwrap();
     assert_eq!(refused(unknown).await, refusal(400, "request.invalid"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn campaigns_are_filtered_sorted_and_counted_by_the_server() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let mut ids = Vec::new();
+    for name in ["beta night", "Alpha night", "gamma day"] {
+        let mut request = server.request(&["softmax"]).await;
+        request.spec.name = name.to_owned();
+        let created: CampaignCreated = ok(server.create(&request, None).await).await;
+        ids.push(created.campaign);
+    }
+    let pause = Control { action: ControlAction::Pause };
+    let paused = server.post(&format!("/campaigns/{}/control", ids[1])).json(&pause).send().await.unwrap();
+    assert_eq!(paused.status(), 200);
+    let list = async |query: &str| -> CampaignPage { server.read(&format!("/campaigns?{query}")).await };
+    let names = |page: &CampaignPage| page.items.iter().map(|item| item.name.clone()).collect::<Vec<_>>();
+
+    let newest = list("limit=2").await;
+    assert_eq!((names(&newest), newest.total), (vec!["gamma day".to_owned(), "Alpha night".to_owned()], 3));
+    let rest = list(&format!("limit=2&before={}", newest.next.unwrap())).await;
+    assert_eq!((names(&rest), rest.total, rest.next), (vec!["beta night".to_owned()], 3, None));
+
+    let nights = list("q=NIGHT&sort=name&order=asc&limit=1").await;
+    assert_eq!((names(&nights), nights.total, nights.any_status), (vec!["Alpha night".to_owned()], 2, 2));
+    let after = list(&format!("q=NIGHT&sort=name&order=asc&limit=1&before={}", nights.next.unwrap())).await;
+    assert_eq!(names(&after), ["beta night"]);
+    let paused = list("status=paused").await;
+    assert_eq!((names(&paused), paused.total, paused.any_status), (vec!["Alpha night".to_owned()], 1, 3));
+    assert_eq!(paused.by_status.iter().find(|facet| facet.value == "unfinished").map(|facet| facet.count), Some(3));
+    assert_eq!(list("name=beta%20night").await.total, 1);
+
+    for query in ["status=open", "sort=cost", "limit=0", "colour=red", "before=x", "sort=name&before=cmp_1"] {
+        let answer = server.get(&format!("/campaigns?{query}")).send().await.unwrap();
+        assert_eq!(refused(answer).await, refusal(400, "request.invalid_query"), "{query}");
+    }
     server.stop().await;
 }

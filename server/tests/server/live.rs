@@ -322,3 +322,48 @@ async fn who_may_not_read_may_not_listen() {
     assert_eq!(refused(answer).await, refusal(401, "auth.required"));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_stream_ends_when_what_it_was_opened_with_is_ended() {
+    let (server, _folder) = TestServer::start(Wish { reads_need_token: true, ..Wish::default() }).await;
+    let open = async |name: &str| {
+        let token = json!({ "name": name, "role": "viewer" });
+        let made: serde_json::Value = ok(server.post("/tokens").json(&token).send().await.unwrap()).await;
+        let answer = server.call(reqwest::Method::GET, "/live", made["secret"].as_str().unwrap()).send().await.unwrap();
+        let mut tail = Tail { bytes: answer.bytes_stream().boxed(), buffer: String::new(), last_id: None };
+        tail.until(opened(false)).await;
+        (made["token"]["id"].as_str().unwrap().to_owned(), tail)
+    };
+    let (token, mut ends) = open("who is to go").await;
+    let (_, mut stays) = open("who is to stay").await;
+    let began = Instant::now();
+    let revoked = server.post(&format!("/tokens/{token}/revoke")).send().await.unwrap();
+    assert_eq!(revoked.status(), StatusCode::OK);
+    while ends.next().await.is_some() {}
+    // Far below the five minutes that a stream may last, with much room for a busy machine.
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    let (_, run) = server.campaign().await;
+    stays.until_status(&run, RunStatus::Running).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_of_a_browser_ends_when_it_signs_out() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let token = json!({ "name": "who signs in", "role": "viewer" });
+    let made: serde_json::Value = ok(server.post("/tokens").json(&token).send().await.unwrap()).await;
+    let wish = json!({ "token": made["secret"] });
+    let signed_in = server.bare(reqwest::Method::POST, "/api/v1/session").json(&wish).send().await.unwrap();
+    let cookie = signed_in.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let page = |method: reqwest::Method, path: &str| {
+        server.bare(method, path).header("cookie", &cookie).header("sec-fetch-site", "same-origin")
+    };
+    let answer = page(reqwest::Method::GET, "/api/v1/live").send().await.unwrap();
+    let mut tail = Tail { bytes: answer.bytes_stream().boxed(), buffer: String::new(), last_id: None };
+    tail.until(opened(false)).await;
+    let out = page(reqwest::Method::DELETE, "/api/v1/session").send().await.unwrap();
+    assert_eq!(out.status(), StatusCode::NO_CONTENT);
+    // Reading is free here: somebody who never signed in may listen, this browser has to ask anew.
+    while tail.next().await.is_some() {}
+    server.stop().await;
+}

@@ -114,8 +114,8 @@ async fn every_filter_of_the_list_counts_for_its_table() {
     assert_eq!(csv(&server, &format!("/tables/runs?campaign={campaign}")).await.len(), 1);
     assert_eq!(csv(&server, "/tables/runs").await.len(), 2);
     assert!(csv(&server, "/tables/runs?status=failed").await.is_empty());
-    assert_eq!(csv(&server, "/tables/campaigns?q=NIGHT&show=unfinished").await.len(), 2);
-    assert!(csv(&server, "/tables/campaigns?show=failed").await.is_empty());
+    assert_eq!(csv(&server, "/tables/campaigns?q=NIGHT&status=unfinished").await.len(), 2);
+    assert!(csv(&server, "/tables/campaigns?status=failed").await.is_empty());
     assert_eq!(csv(&server, &format!("/tables/tasks?run={run}")).await[0]["attempts"], "3");
     assert!(csv(&server, "/tables/models?model=other").await.is_empty());
     server.stop().await;
@@ -179,7 +179,8 @@ async fn a_table_that_does_not_exist_is_refused_before_anything_is_sent() {
         "attempts?before=x",
         "attempts?colour=red",
         "campaigns?colour=red",
-        "campaigns?show=all",
+        "campaigns?limit=5",
+        "campaigns?status=all",
         "runs?status=asleep",
         "runs?campaign=x",
         "workers?name=x",

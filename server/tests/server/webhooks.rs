@@ -9,10 +9,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use nightshift_protocol::api::{
-    DELIVERY_HEADER, Delivery, DeliveryStatus, Page, SIGNATURE_HEADER, Webhook, WebhookCreated, WebhookEvent,
-    WebhookMessage,
+    CampaignCreated, CampaignDetail, DELIVERY_HEADER, Delivery, DeliveryStatus, Page, SIGNATURE_HEADER, TryOutcome,
+    Webhook, WebhookCreated, WebhookEvent, WebhookMessage,
 };
+use nightshift_protocol::budget::{Amount, BudgetCaps, Resource};
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::step::StepFailure;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -21,6 +23,7 @@ use tokio::sync::Mutex;
 use crate::replicas::{Shared, on_both, replica};
 use crate::setup::{OPERATOR, TestServer, Wish, ok, refusal, refused, until};
 use crate::tokens::Shifted;
+use crate::toy;
 
 /// An address that takes what it is told, or refuses it for a while.
 #[derive(Default)]
@@ -192,5 +195,48 @@ async fn addresses_of_this_machine_and_what_is_no_address_are_refused() {
     assert_eq!(gone.status().as_u16(), 204);
     let again = server.call(Method::DELETE, &path, OPERATOR).send().await.unwrap();
     assert_eq!(refused(again).await, refusal(404, "webhook.not_found"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_that_is_nearly_used_a_new_best_and_a_failed_run_are_told() {
+    let reserve = vec![Amount { resource: Resource::Tokens, amount: 95 }];
+    let (server, _folder) = TestServer::start(Wish { reserve, ..Wish::default() }).await;
+    let mut request = server.request(&[toy::FINDS_A_BEST]).await;
+    request.spec.budget = BudgetCaps { tokens: Some(100), ..BudgetCaps::default() };
+    let good: CampaignCreated = ok(server.create(&request, None).await).await;
+    let path = format!("/campaigns/{}", good.campaign);
+    until("what the first step sets aside", || async {
+        let detail: CampaignDetail = server.read(&path).await;
+        detail.budget.iter().any(|line| line.resource == Resource::Tokens && line.reserved == 95).then_some(())
+    })
+    .await;
+    let (receiver, url) = Receiver::start(0).await;
+    server.webhook(&url, &["new_best", "run_failed", "budget_nearly_used"]).await;
+    let told = async |event: WebhookEvent| {
+        until(event.as_str(), || async { receiver.messages().await.into_iter().find(|message| message.event == event) })
+            .await
+    };
+    // What its first step sets aside is nine tenths of what is allowed.
+    let budget = told(WebhookEvent::BudgetNearlyUsed).await;
+    assert_eq!((&budget.campaign, budget.resource.as_deref()), (&good.campaign, Some("tokens")));
+    assert_eq!((budget.used, budget.cap, budget.run), (Some(95), Some(100), None));
+
+    let worker = server.register().await;
+    let step = server.claim_one(&worker).await;
+    let prepared = TryOutcome::Completed { output: Box::new(toy::prepared_output()) };
+    server.report(&worker, &step, prepared).await;
+    let best = told(WebhookEvent::NewBest).await;
+    assert_eq!((best.run.as_ref(), best.task.as_deref()), (Some(&good.runs[0]), Some(toy::FINDS_A_BEST)));
+    assert_eq!((best.attempt, best.speedup.map(|interval| interval.estimate)), (Some(3), Some(2.0)));
+
+    let (_, failing) = server.campaign().await;
+    let step = server.claim_one(&worker).await;
+    let failure = StepFailure::fatal("toolchain.missing", "no compiler");
+    server.report(&worker, &step, TryOutcome::Failed { failure }).await;
+    let failed = told(WebhookEvent::RunFailed).await;
+    assert_eq!((failed.run.as_ref(), failed.failure.as_deref()), (Some(&failing), Some("toolchain.missing")));
+    let counted = receiver.messages().await.len();
+    assert_eq!(counted, 3, "each once, and nothing that nobody asked for: {:?}", receiver.messages().await);
     server.stop().await;
 }

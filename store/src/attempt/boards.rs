@@ -131,8 +131,20 @@ struct OfModel {
     tokens: i64,
     cost_microusd: i64,
     unpriced: u64,
-    /// The best speedup of each run, [`ABSENT`] where none was timed.
-    runs: BTreeMap<i64, i64>,
+    runs: BTreeMap<i64, OfRun>,
+}
+
+/// Best speedups of a run, [`ABSENT`] where there is none.
+struct OfRun {
+    confirmed_ppm: i64,
+    any_ppm: i64,
+}
+
+impl OfRun {
+    /// What was measured once counts only where nothing was confirmed: the best of a run is one that was, if any was.
+    fn best_ppm(&self) -> i64 {
+        if self.confirmed_ppm == ABSENT { self.any_ppm } else { self.confirmed_ppm }
+    }
 }
 
 pub(crate) fn models(columns: &Columns, filter: &AttemptFilter) -> Vec<ModelBoard> {
@@ -149,8 +161,12 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter) -> Vec<ModelBoar
         of_model.tokens = of_model.tokens.saturating_add(slot.tokens.max(0));
         of_model.cost_microusd = of_model.cost_microusd.saturating_add(slot.cost_microusd.max(0));
         of_model.unpriced += u64::from(slot.cost_microusd == ABSENT);
-        let best = of_model.runs.entry(run_id).or_insert(ABSENT);
-        *best = (*best).max(slot.right_speedup_ppm().unwrap_or(ABSENT));
+        let best = of_model.runs.entry(run_id).or_insert(OfRun { confirmed_ppm: ABSENT, any_ppm: ABSENT });
+        let speedup_ppm = slot.right_speedup_ppm().unwrap_or(ABSENT);
+        best.any_ppm = best.any_ppm.max(speedup_ppm);
+        if slot.is_confirmed {
+            best.confirmed_ppm = best.confirmed_ppm.max(speedup_ppm);
+        }
     });
     let mut boards: Vec<ModelBoard> = groups
         .into_iter()
@@ -167,11 +183,11 @@ pub(crate) fn models(columns: &Columns, filter: &AttemptFilter) -> Vec<ModelBoar
 
 #[expect(clippy::cast_precision_loss, reason = "shares and sums for people")]
 fn board(model: &str, strategy: &str, of_model: &OfModel) -> ModelBoard {
-    let mut bests: Vec<i64> = of_model.runs.values().copied().filter(|best| *best != ABSENT).collect();
+    let mut bests: Vec<i64> = of_model.runs.values().map(OfRun::best_ppm).filter(|best| *best != ABSENT).collect();
     bests.sort_unstable();
     let runs = of_model.runs.len();
     let fast_p = FAST_P_THRESHOLDS.map(|threshold| {
-        let fast = bests.iter().filter(|best| **best >= in_ppm(threshold)).count();
+        let fast = bests.iter().filter(|best| **best > in_ppm(threshold)).count();
         fast as f64 / runs.max(1) as f64
     });
     ModelBoard {

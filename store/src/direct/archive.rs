@@ -12,6 +12,7 @@ use nightshift_protocol::time::TimestampMs;
 use serde_json::{Map, Value};
 
 use super::archive_tables::{Compared, Kind, TABLES, Table};
+use super::archive_team::TEAM_TABLES;
 use super::{campaign, public_id};
 use crate::batch::route;
 use crate::connection::{Connection, Sql};
@@ -28,11 +29,16 @@ const ROWS_PER_STATEMENT: usize = 500;
 /// Artifacts of a list that are there as a whole.
 const COMPLETE: Sql = any_of!("SELECT hash FROM artifact WHERE complete = 1 AND hash", "$1", "");
 
+/// In an order in which they can be stored.
+fn tables() -> impl Iterator<Item = &'static Table> {
+    TABLES.iter().chain(TEAM_TABLES)
+}
+
 /// Everything of a campaign, as it is at one moment: the caller's transaction sees one.
 pub(crate) async fn export(connection: &mut Connection, id: &CampaignId) -> Result<CampaignArchive, Failure> {
     let campaign_id = campaign::key_of(connection, id.as_str()).await?;
     let mut rows = Vec::new();
-    for table in TABLES {
+    for table in tables() {
         for row in connection.fetch_all(table.export, values![campaign_id]).await? {
             rows.push(object(table, &row)?);
         }
@@ -63,7 +69,7 @@ pub(crate) async fn import(
     }
     refuse_missing_artifacts(transaction.connection, &archive.artifacts).await?;
     transaction.connection.execute(route::IN_ORDER, values![]).await?;
-    for table in TABLES {
+    for table in tables() {
         let of_table: Vec<&Value> = rows.iter().filter(|row| row["table"] == table.name).collect();
         for chunk in of_table.chunks(ROWS_PER_STATEMENT) {
             insert(transaction, table, chunk).await?;
@@ -131,8 +137,7 @@ fn at_rest(mut row: Value) -> Value {
 /// The rows that tell whether a stored campaign is the archived one.
 fn telling<'a>(rows: &'a [Value], archived: &[Value]) -> Vec<&'a Value> {
     let is_archived = |name: &str| archived.iter().any(|row| row["table"] == name);
-    let silent: Vec<&str> = TABLES
-        .iter()
+    let silent: Vec<&str> = tables()
         .filter(|table| match table.compared {
             Compared::Always => false,
             Compared::IfArchived => !is_archived(table.name),
@@ -160,7 +165,7 @@ fn campaign_of(rows: &[Value]) -> Result<CampaignId, Failure> {
     let (Some(campaign), None) = (campaigns.next(), campaigns.next()) else {
         return Err(unusable("it has not exactly one campaign"));
     };
-    let known: BTreeSet<&str> = TABLES.iter().map(|table| table.name).collect();
+    let known: BTreeSet<&str> = tables().map(|table| table.name).collect();
     if let Some(other) = rows.iter().find(|row| !row["table"].as_str().is_some_and(|name| known.contains(name))) {
         return Err(unusable(&format!("it has rows of {}, which this release does not know", other["table"])));
     }

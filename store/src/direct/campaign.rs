@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::number::{from_stored, to_stored};
 use crate::row::Row;
-use crate::sql::from_rows;
+use crate::sql::{any_of, from_rows};
 use crate::transaction::Transaction;
 use crate::value::values;
 
@@ -48,6 +48,9 @@ macro_rules! campaign_query {
 
 /// A page of the list.
 pub(crate) const LIST: &str = campaign_query!("WHERE c.id < $1 ORDER BY c.id DESC LIMIT $2");
+
+/// Some of them.
+const OF_IDS: Sql = any_of!(campaign_query!("WHERE c.public_id"), "$1", " ORDER BY c.id DESC");
 
 /// Stores what a campaign may use up.
 const INSERT_BUDGET: Sql = from_rows!(
@@ -213,6 +216,13 @@ pub(crate) async fn list(connection: &mut Connection, page: &PageRequest) -> Res
 pub(crate) async fn load(connection: &mut Connection, id: &CampaignId) -> Result<CampaignRecord, Failure> {
     let row = connection.fetch_optional(campaign_query!("WHERE c.public_id = $1"), values![id.as_str()]).await?;
     record(&row.ok_or_else(|| Failure::not_found("campaign", id.as_str()))?)
+}
+
+/// Those that do not exist are left out; newest first.
+pub(crate) async fn of_ids(connection: &mut Connection, ids: &[CampaignId]) -> Result<Vec<CampaignRecord>, Failure> {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let rows = connection.fetch_all(OF_IDS, values![ids]).await?;
+    rows.iter().map(record).collect()
 }
 
 /// The internal key of a campaign that must exist.

@@ -1,10 +1,11 @@
 //! What steps were given of notes and lessons.
 
+use nightshift_engine::store::RetrievalRecord;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value as Json;
 
-use super::run;
+use super::{MAX_PAGE, run};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::json;
@@ -39,4 +40,29 @@ pub(crate) async fn find(connection: &mut Connection, run: &RunId, step_key: &st
     json::read(row.str(0)?)
         .map(Some)
         .map_err(|error| Failure::unreadable(format!("what step `{step_key}` of {run} was given"), &error))
+}
+
+/// What steps were given, those whose keys hold a text.
+pub(crate) const LIST: &str = "SELECT step_key, items, at_ms FROM retrieval \
+     WHERE run_id = $1 AND step_key > $2 AND step_key LIKE $3 ORDER BY step_key LIMIT $4";
+
+pub(crate) async fn list(
+    connection: &mut Connection,
+    run: &RunId,
+    attempt: Option<u32>,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<Vec<RetrievalRecord>, Failure> {
+    let run_id = run::key_of(connection, run.as_str()).await?;
+    let like = attempt.map_or_else(|| "%".to_owned(), |attempt| format!("%/attempt{attempt}/%"));
+    let after = json::clean(after.unwrap_or_default());
+    let rows = connection.fetch_all(LIST, values![run_id, after, like, limit.min(MAX_PAGE)]).await?;
+    rows.iter()
+        .map(|row| {
+            let step_key = row.text(0)?;
+            let items = json::read(row.str(1)?)
+                .map_err(|error| Failure::unreadable(format!("what step `{step_key}` of {run} was given"), &error))?;
+            Ok(RetrievalRecord { step_key, items, at: TimestampMs(row.i64(2)?) })
+        })
+        .collect()
 }

@@ -1,6 +1,9 @@
 //! What changed of runs, without what is large.
 
-use nightshift_engine::store::{RunMark, RunStamp};
+use std::collections::HashMap;
+
+use nightshift_engine::store::{CampaignMark, RunMark, RunStamp};
+use nightshift_protocol::api::RunCounts;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
@@ -66,4 +69,20 @@ pub(crate) async fn stamps(connection: &mut Connection, limit: u32) -> Result<Ve
         }
     }
     Ok(stamps)
+}
+
+/// How many runs of a campaign have a status. The index `run_by_campaign_and_status` holds all of it.
+pub(crate) const RUNS_BY_CAMPAIGN: &str = "SELECT campaign_id, status, COUNT(*) FROM run GROUP BY campaign_id, status";
+
+pub(crate) async fn campaigns(connection: &mut Connection) -> Result<Vec<CampaignMark>, Failure> {
+    let campaigns = connection.fetch_all("SELECT id, public_id FROM campaign ORDER BY id DESC", values![]).await?;
+    let mut runs: HashMap<i64, RunCounts> = HashMap::with_capacity(campaigns.len());
+    for row in connection.fetch_all(RUNS_BY_CAMPAIGN, values![]).await? {
+        runs.entry(row.i64(0)?).or_default().add(run::status_of(row.str(1)?)?, from_stored(row.i64(2)?));
+    }
+    let mark = |row: &Row| {
+        let runs = runs.get(&row.i64(0)?).copied().unwrap_or_default();
+        Ok(CampaignMark { campaign: public_id(row.str(1)?, "a campaign's id")?, runs })
+    };
+    campaigns.iter().map(mark).collect()
 }

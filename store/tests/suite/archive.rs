@@ -1,12 +1,13 @@
 //! Campaigns that go elsewhere, and campaigns that are deleted.
 
 use nightshift_engine::store::{
-    CampaignArchive, KnowledgeStore, ModelCallRecord, NewCampaign, PageRequest, ScoreRecord, Store,
+    Among, CampaignArchive, KnowledgeStore, ModelCallRecord, NewCampaign, PageRequest, ScoreRecord, Store, TeamStore,
 };
 use nightshift_engine::workflow::StepOrder;
+use nightshift_protocol::api::{Pin, Remark, Tag, Target};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
-use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::id::{CampaignId, RemarkId, RunId};
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
@@ -19,6 +20,7 @@ crate::bench::on_both!(
     a_finished_campaign_is_the_same_elsewhere,
     importing_again_changes_nothing_and_importing_another_state_is_refused,
     what_steps_were_given_and_later_scores_travel_along,
+    notes_tags_and_pins_travel_along_and_belong_to_their_campaign,
     an_archive_of_an_older_release_is_taken_and_recognized,
     what_was_not_over_comes_in_paused_and_goes_on,
     an_archive_whose_artifacts_are_not_there_is_refused,
@@ -151,6 +153,67 @@ async fn what_steps_were_given_and_later_scores_travel_along(bench: Bench) {
     other.store.pin_retrieval(&run, "replan2", json!({}), other.now()).await.unwrap();
     let error = other.store.import_campaign(archive, other.now()).await.unwrap_err();
     assert_eq!(error.code(), "archive.differs");
+}
+
+async fn notes_tags_and_pins_travel_along_and_belong_to_their_campaign(bench: Bench) {
+    let (id, _) = finished_campaign(&bench).await;
+    let runs = bench.store.list_runs(Some(&id), None, PageRequest { limit: 9, before: None }).await.unwrap();
+    let of_campaign = Target::Campaign(id.clone());
+    let of_attempt = Target::Attempt(runs[0].id.clone(), 1);
+    let author = || "ada".to_owned();
+    for target in [&of_campaign, &of_attempt] {
+        let remark = Remark {
+            id: RemarkId::from_uuid(bench.uuid()),
+            target: target.clone(),
+            text: "**mind** the tail".to_owned(),
+            author: author(),
+            created_at: bench.now(),
+            edited_at: None,
+        };
+        bench.store.add_remark(remark).await.unwrap();
+    }
+    let tag = Tag { target: of_attempt.clone(), tag: "odd".to_owned(), author: author(), at: bench.now() };
+    bench.store.change_tags(vec![tag], Vec::new(), 9).await.unwrap();
+    let pin = Pin {
+        target: of_attempt.clone(),
+        campaign: id.clone(),
+        label: "to compare with".to_owned(),
+        author: author(),
+        at: bench.now(),
+    };
+    bench.store.set_pin(pin).await.unwrap();
+    let (archive, other) = elsewhere(&bench, &id).await;
+    assert!(!other.store.import_campaign(archive.clone(), other.now()).await.unwrap().existed);
+    other.assert_sound().await;
+    let among = Among { target: Some(of_campaign.clone()), within: true, ..Among::default() };
+    let page = PageRequest { limit: 9, before: None };
+    let left = async |bench: &Bench| {
+        let remarks = bench.store.list_remarks(&among, &page).await.unwrap();
+        let tags = bench.store.list_tags(&among, &page).await.unwrap();
+        let pins = bench.store.list_pins(&among, &page).await.unwrap();
+        let remarks: Vec<Remark> = remarks.into_iter().map(|placed| placed.item).collect();
+        let tags: Vec<Tag> = tags.into_iter().map(|placed| placed.item).collect();
+        let pins: Vec<Pin> = pins.into_iter().map(|placed| placed.item).collect();
+        (remarks, tags, pins)
+    };
+    let (remarks, tags, pins) = left(&other).await;
+    assert_eq!((remarks.len(), tags.len(), pins.len()), (2, 1, 1));
+    assert_eq!((remarks, tags, pins), left(&bench).await);
+    // What is said later makes it no other campaign.
+    bench.store.remove_pin(&of_attempt).await.unwrap();
+    assert!(bench.store.import_campaign(archive.clone(), bench.now()).await.unwrap().existed);
+    assert!(left(&bench).await.2.is_empty(), "and a pin that was taken away stays away");
+    // A note about something else is none of this campaign.
+    let mut foreign = archive;
+    let row = foreign.rows.iter_mut().find(|row| row["table"] == "pin").unwrap();
+    row["target"] = json!(format!("{}/1", RunId::from_uuid(bench.uuid())));
+    let empty = Bench::on(bench.kind()).await;
+    for hash in &foreign.artifacts {
+        let bytes = bench.store.get_artifact(hash).await.unwrap();
+        empty.store.put_artifact(hash, &bytes, empty.now()).await.unwrap();
+    }
+    let error = empty.store.import_campaign(foreign, empty.now()).await.unwrap_err();
+    assert_eq!(error.code(), "archive.unusable");
 }
 
 async fn an_archive_of_an_older_release_is_taken_and_recognized(bench: Bench) {

@@ -26,6 +26,8 @@ crate::bench::on_both!(
     points_lead_to_their_attempts,
     the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_about,
     the_board_of_a_model_counts_runs_and_what_they_reached,
+    the_results_of_a_campaign_are_those_of_all_its_attempts,
+    many_results_are_thinned_and_say_of_how_many,
     a_pruned_run_is_gone_from_every_list,
     an_index_of_many_runs_is_read_as_a_whole,
 );
@@ -329,6 +331,62 @@ async fn the_board_of_a_task_shows_the_best_confirmed_attempt_and_how_it_came_ab
     assert_eq!(bench.store.task_boards(&of_first).await.unwrap()[0].best.as_ref().unwrap().number, 4);
 }
 
+async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
+    let created = bench.create(bench.new_campaign(3)).await;
+    let elsewhere = bench.create(bench.new_campaign(1)).await.runs;
+    let runs = &created.runs;
+    let wrong = IndexedAttempt { outcome: AttemptOutcome::RuntimeFailed, ..timed(3, 50.0, true) };
+    let pending = IndexedAttempt { finished_at: None, ..attempt(5, AttemptOutcome::Pending) };
+    let best = IndexedAttempt { is_best: true, ..timed(4, 2.0, true) };
+    let first = vec![timed(1, 1.5, true), timed(2, 1.25, true), wrong, best, pending];
+    let second = vec![attempt(1, AttemptOutcome::CompileFailed)];
+    let other = vec![IndexedAttempt { is_best: true, ..timed(1, 99.0, true) }];
+    let written = vec![indexed(&runs[0], first), indexed(&runs[1], second), indexed(&elsewhere[0], other)];
+    bench.store.put_index(written).await.unwrap();
+    let results = bench.store.campaign_results(&created.id, 3).await.unwrap();
+    assert_eq!((results.attempts, results.kept, results.discarded), (6, 2, 1));
+    assert_eq!((results.failed, results.pending, results.timed, results.timed_runs), (2, 1, 3, 1));
+    let outcomes: Vec<(&str, u64)> = results.outcomes.iter().map(|facet| (facet.value.as_str(), facet.count)).collect();
+    assert_eq!(outcomes, [("correct_faster", 3), ("compile_failed", 1), ("pending", 1), ("runtime_failed", 1)]);
+    assert_eq!(results.speedups, [1.25, 1.5, 2.0], "of right ones alone");
+    let marks: Vec<(u64, u32, bool)> = results.marks.iter().map(|mark| (mark.place, mark.number, mark.kept)).collect();
+    assert_eq!(marks, [(1, 1, true), (2, 2, false), (3, 3, false), (4, 4, true), (5, 5, false), (6, 1, false)]);
+    assert_eq!(results.marks[2].speedup, None, "a wrong program has no speedup");
+    let line = &results.lines[0];
+    assert_eq!((results.lines.len(), &line.run, line.grew), (1, &runs[0], 2));
+    let bests: Vec<(u32, f64)> = line.bests.iter().map(|best| (best.number, best.speedup)).collect();
+    assert_eq!((bests.as_slice(), line.until), (&[(1, 1.5), (4, 2.0)][..], TimestampMs(2_004)));
+    let curve: Vec<(f64, f64)> = results.fast_p.iter().map(|place| (place.p, place.share)).collect();
+    assert_eq!(curve, [(0.0, 1.0 / 3.0), (2.0, 0.0)], "one of three runs has a right program");
+    assert_eq!((results.models.len(), results.models[0].runs, results.models[0].attempts), (1, 2, 6));
+    let device = &results.devices[0];
+    assert_eq!((device.device.as_str(), device.runs, device.attempts), ("NVIDIA H200", 1, 4));
+    assert_eq!(
+        (device.best_speedup, device.first_at, device.last_at),
+        (Some(2.0), TimestampMs(1_001), TimestampMs(2_004))
+    );
+    let none = bench.store.campaign_results(&bench.create(bench.new_campaign(1)).await.id, 1).await.unwrap();
+    assert_eq!((none.attempts, none.marks.len(), none.fast_p.len()), (0, 0, 1));
+}
+
+async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
+    let created = bench.create(bench.new_campaign(30)).await;
+    // In each run every tenth attempt is the best of its time.
+    let of_run = |run: &RunId| {
+        let speedup = |number: u32| if number.is_multiple_of(10) { 1.0 + f64::from(number) / 8.0 } else { 0.5 };
+        indexed(run, (1..=200).map(|number| timed(number, speedup(number), false)).collect())
+    };
+    bench.store.put_index(created.runs.iter().map(of_run).collect()).await.unwrap();
+    let results = bench.store.campaign_results(&created.id, 30).await.unwrap();
+    assert_eq!((results.attempts, results.timed, results.timed_runs), (6_000, 6_000, 30));
+    assert_eq!((results.marks.len(), results.speedups.len(), results.lines.len()), (2_000, 2_000, 8));
+    // The first attempt is the best of its time as well.
+    assert_eq!((results.kept, results.discarded), (30 * 21, 30 * 179));
+    assert_eq!(results.marks.iter().filter(|mark| mark.kept).count(), 630, "all that were the best of their time");
+    assert!(results.marks.is_sorted_by_key(|mark| mark.place));
+    assert_eq!((results.speedups[0], results.speedups[1_999]), (0.5, 26.0));
+}
+
 async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     some_runs(&bench).await;
     let boards = bench.store.model_boards(&AttemptFilter::default()).await.unwrap();
@@ -338,10 +396,18 @@ async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
     let board = &boards[0];
     assert_eq!((board.runs, board.finished, board.correct_share), (2, 5, Some(0.6)));
     assert_eq!(board.median_best_speedup, Some(1.25), "between 2.0 and 0.5");
-    assert_eq!(board.fast_p, [0.5, 0.5, 0.5, 0.0]);
+    assert_eq!(board.fast_p, [0.5, 0.5, 0.0, 0.0], "what is twice as fast is not more than that");
     assert_eq!((board.tokens, board.unpriced_attempts), (600, 1));
     assert!((board.cost_usd - 0.0125).abs() < 1e-9);
     assert_eq!((boards[1].median_best_speedup, boards[1].correct_share), (None, Some(0.0)));
+    // What was measured once is not the best of a run that has a confirmed attempt.
+    let run = bench.create(bench.new_campaign(1)).await.runs.remove(0);
+    let of_c = |attempt: IndexedAttempt| IndexedAttempt { model: "lab/c".to_owned(), ..attempt };
+    let attempts = vec![of_c(timed(1, 1.0, true)), of_c(timed(2, 9.0, false))];
+    bench.store.put_index(vec![indexed(&run, attempts)]).await.unwrap();
+    let boards = bench.store.model_boards(&AttemptFilter::default()).await.unwrap();
+    let board = boards.iter().find(|board| board.model == "lab/c").unwrap();
+    assert_eq!((board.median_best_speedup, board.fast_p.as_slice()), (Some(1.0), &[0.0; 4][..]));
 }
 
 async fn a_pruned_run_is_gone_from_every_list(bench: Bench) {

@@ -13,6 +13,7 @@ crate::bench::on_both!(
     the_same_key_with_another_digest_is_a_conflict,
     a_creation_whose_answer_was_lost_can_be_repeated,
     lists_are_read_page_by_page,
+    every_campaign_is_marked_with_where_its_runs_stand,
     the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks,
     runs_are_found_by_status,
     ids_are_found_by_their_beginning_their_digits_and_their_end,
@@ -86,6 +87,20 @@ async fn lists_are_read_page_by_page(bench: Bench) {
     assert_eq!(newest.iter().map(|r| &r.id).collect::<Vec<_>>(), [&ids[0].runs[0], &ids[1].runs[0], &ids[2].runs[0]]);
     let older = bench.store.list_runs(None, None, page(3, Some(newest[2].id.as_str()))).await.unwrap();
     assert_eq!(older.iter().map(|r| &r.id).collect::<Vec<_>>(), [&ids[3].runs[0], &ids[4].runs[0]]);
+}
+
+async fn every_campaign_is_marked_with_where_its_runs_stand(bench: Bench) {
+    let first = bench.create(bench.new_campaign(2)).await;
+    let second = bench.create(bench.new_campaign(1)).await;
+    bench.store.control_run(&first.runs[0], RunTransition::Pause, None, bench.now()).await.unwrap();
+    let watch = bench.store.watch().unwrap();
+    let marks = watch.campaign_marks().await.unwrap();
+    let told: Vec<_> = marks.iter().map(|mark| (&mark.campaign, mark.runs.running, mark.runs.paused)).collect();
+    assert_eq!(told, [(&second.id, 1, 0), (&first.id, 1, 1)]);
+    let unknown = CampaignId::from_uuid(bench.uuid());
+    let read = watch.campaigns_of(&[first.id.clone(), unknown, second.id.clone()]).await.unwrap();
+    assert_eq!(read.iter().map(|record| &record.id).collect::<Vec<_>>(), [&second.id, &first.id]);
+    assert_eq!((read[1].name.as_str(), read[1].runs.total()), ("night", 2));
 }
 
 async fn the_runs_of_a_campaign_are_paged_in_the_order_of_its_tasks(bench: Bench) {

@@ -163,6 +163,19 @@ async fn what_a_step_was_given_first_stays(bench: Bench) {
     assert_eq!(later, first, "the prompt of the step stays what it was");
     assert_eq!(bench.store.find_retrieval(&run, "plan").await.unwrap(), Some(first));
     assert_eq!(bench.store.find_retrieval(&run, "replan").await.unwrap(), None);
+    for key in ["subtask1/attempt1/write_code", "subtask1/attempt12/write_code", "subtask2/attempt1/diagnose"] {
+        bench.store.pin_retrieval(&run, key, json!({ "key": key }), bench.now()).await.unwrap();
+    }
+    let keys = async |attempt: Option<u32>, after: Option<&str>, limit: u32| {
+        let found = bench.store.list_retrievals(&run, attempt, after, limit).await.unwrap();
+        found.into_iter().map(|record| record.step_key).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(Some(1), None, 9).await, ["subtask1/attempt1/write_code", "subtask2/attempt1/diagnose"]);
+    assert_eq!(keys(None, None, 2).await, ["plan", "subtask1/attempt1/write_code"]);
+    let after = Some("subtask1/attempt1/write_code");
+    assert_eq!(keys(None, after, 9).await, ["subtask1/attempt12/write_code", "subtask2/attempt1/diagnose"]);
+    let one = bench.store.list_retrievals(&run, Some(12), None, 9).await.unwrap().remove(0);
+    assert_eq!((one.items, one.at), (json!({ "key": "subtask1/attempt12/write_code" }), bench.now()));
     let error = bench.store.pin_retrieval(&run_id(99), "plan", json!({}), bench.now()).await.unwrap_err();
     assert_eq!(error.code(), "run.not_found");
 }

@@ -54,6 +54,42 @@ impl Against {
     }
 }
 
+/// What models were asked and said is long: which of it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Talk {
+    /// None of it: the page stays small.
+    #[default]
+    Folded,
+    /// One call, by its place among those of the attempt.
+    Call(usize),
+    /// Everything.
+    All,
+}
+
+impl Talk {
+    fn parse(text: &str) -> Option<Self> {
+        if text == "all" { Some(Self::All) } else { text.parse().ok().map(Self::Call) }
+    }
+
+    /// Its name in an address; none where it says nothing.
+    pub(crate) fn name(self) -> Option<String> {
+        match self {
+            Self::Folded => None,
+            Self::Call(place) => Some(place.to_string()),
+            Self::All => Some("all".to_owned()),
+        }
+    }
+
+    /// Whether the call at this place is shown.
+    pub(crate) fn shows(self, place: usize) -> bool {
+        match self {
+            Self::Folded => false,
+            Self::Call(one) => one == place,
+            Self::All => true,
+        }
+    }
+}
+
 /// How an attempt is looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Look {
@@ -67,6 +103,8 @@ pub(crate) struct Look {
     pub(crate) as_model_new: bool,
     /// `from` and `to`: the part of the timeline, in microseconds.
     pub(crate) window_us: (Option<f64>, Option<f64>),
+    /// `talk`: which prompts and replies.
+    pub(crate) talk: Talk,
 }
 
 impl Look {
@@ -80,7 +118,13 @@ impl Look {
             pin: value("pin").and_then(|text| text.parse().ok()),
             as_model_new: value("as") == Some(MODEL_NEW),
             window_us: (time("from"), time("to")),
+            talk: value("talk").and_then(Talk::parse).unwrap_or_default(),
         }
+    }
+
+    /// The same with everything that is said, for a file that is read without a server.
+    pub(crate) fn whole(self) -> Self {
+        Self { talk: Talk::All, ..self }
     }
 
     /// The address of this look, at an anchor of the page.
@@ -96,6 +140,7 @@ impl Look {
         pairs.extend(self.as_model_new.then(|| format!("as={MODEL_NEW}")));
         pairs.extend(self.window_us.0.map(|from| format!("from={from:.3}")));
         pairs.extend(self.window_us.1.map(|to| format!("to={to:.3}")));
+        pairs.extend(self.talk.name().map(|talk| format!("talk={talk}")));
         // A question mark alone leaves everything aside that the present address asks for.
         format!("?{}#{anchor}", pairs.join("&"))
     }
@@ -113,6 +158,11 @@ impl Look {
     /// The same, with the program shown as it is taken away for PyTorch.
     pub(crate) fn as_model_new(&self, as_model_new: bool) -> Self {
         Self { as_model_new, ..self.clone() }
+    }
+
+    /// The same with other prompts and replies.
+    pub(crate) fn talking(&self, talk: Talk) -> Self {
+        Self { talk, ..self.clone() }
     }
 
     /// The same with another pinned attempt.
@@ -144,6 +194,8 @@ mod tests {
             "diff=7&view=split",
             "diff=best&as=model-new",
             "diff=baseline&pin=3&from=1.500&to=20.250",
+            "talk=2",
+            "talk=all",
         ] {
             assert_eq!(look(query).href("source"), format!("?{query}#source"));
         }
@@ -151,6 +203,6 @@ mod tests {
 
     #[test]
     fn what_nobody_should_ask_for_is_left_aside() {
-        assert_eq!(look("diff=<script>&view=x&pin=-1&from=NaN&to=inf&from=2"), Look::default());
+        assert_eq!(look("diff=<script>&view=x&pin=-1&from=NaN&to=inf&from=2&talk=-1"), Look::default());
     }
 }

@@ -3,7 +3,7 @@
 
 use futures::future::{join, join_all};
 use nightshift_client::{Client, ClientError};
-use nightshift_protocol::api::{RunDetail, StepView};
+use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::model_call::ModelCallSummary;
@@ -62,8 +62,10 @@ pub(crate) struct Material {
     pub(crate) build_log: Stored,
     /// The sanitizers' output.
     pub(crate) sanitizer_log: Stored,
-    /// Prompt and reply of each call, in the order of the calls.
-    pub(crate) calls: Vec<(Stored, Stored)>,
+    /// Prompt and reply of each call that is shown, in the order of the calls.
+    pub(crate) calls: Vec<Option<(Stored, Stored)>>,
+    /// What its model calls were given of notes and lessons.
+    pub(crate) retrievals: Vec<Retrieval>,
     /// What ran when.
     pub(crate) trace: Result<Trace, NoTrace>,
     /// Scores that were computed later.
@@ -81,6 +83,7 @@ impl Default for Material {
             build_log: Stored::Never,
             sanitizer_log: Stored::Never,
             calls: Vec::new(),
+            retrievals: Vec::new(),
             trace: Err(NoTrace::Never),
             scores: Vec::new(),
             steps: Vec::new(),
@@ -94,12 +97,16 @@ impl Material {
         let log = attempt.build.as_ref().map(|build| &build.log);
         let sanitizer_log = attempt.sanitize.as_ref().and_then(|report| report.log.as_ref());
         let texts = join_all([attempt.source.as_ref(), log, sanitizer_log].map(|hash| text(client, hash)));
-        let calls = join_all(attempt.calls.iter().take(MAX_CALLS).map(|call| talk(client, call)));
+        let calls = join_all(attempt.calls.iter().take(MAX_CALLS).enumerate().map(|(place, call)| async move {
+            if look.talk.shows(place) { Some(talk(client, call).await) } else { None }
+        }));
         let others = join(
             join(task(client, &detail.view.task), trace(client, attempt)),
             join(client.run_scores(&detail.summary.id), client.run_steps(&detail.summary.id)),
         );
-        let ((texts, calls), ((task, trace), (scores, steps))) = join(join(texts, calls), others).await;
+        let retrievals = client.retrievals(&detail.summary.id, Some(attempt.number), None, None);
+        let (((texts, calls), retrievals), ((task, trace), (scores, steps))) =
+            join(join(join(texts, calls), retrievals), others).await;
         let [source, build_log, sanitizer_log] = <[Stored; 3]>::try_from(texts).unwrap_or_default();
         let other = match look.against {
             Some(against) => other(client, detail, attempt, against, task.as_ref()).await,
@@ -116,6 +123,7 @@ impl Material {
             build_log,
             sanitizer_log,
             calls,
+            retrievals: retrievals.map(|found| found.items).unwrap_or_default(),
             trace,
             scores: scores.into_iter().filter(|score| score.attempt == attempt.number).collect(),
             steps: steps.into_iter().filter(|step| step.key.contains(&ours)).collect(),

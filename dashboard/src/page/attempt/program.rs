@@ -11,7 +11,7 @@ use super::look::{Against, Look};
 use super::material::{Material, Stored};
 use super::verdict::severity;
 use crate::markup::visible;
-use crate::page::parts::{artifact_href, folded};
+use crate::page::parts::{artifact_href, bytes, folded};
 use crate::source::{Diff, DiffView, Language, LineNote, diff_view, highlighted, listing};
 
 /// Most attempts that can be chosen from a list.
@@ -33,12 +33,17 @@ pub(super) fn section(detail: &RunDetail, attempt: &Attempt, material: &Material
     let download = attempt.source.as_ref().map(|hash| {
         view! { <a class="button" href=artifact_href(hash)>"Download"</a> }
     });
+    let cut = attempt.source.as_ref().filter(|_| lines.is_cut()).map(|hash| {
+        let size = bytes(u64::try_from(source.len()).unwrap_or(u64::MAX));
+        view! { <p class="notice">"The source is too long to be shown whole. "<a href=artifact_href(hash)>"All "{size}" of it"</a></p> }
+    });
     let compared = look.against.map(|against| compared(material, &lines, against, look));
     let program = if compared.is_some() { folded("The whole source", listed) } else { listed };
     view! {
         {navigation(detail, attempt, look)}
         <p class="buttons">{download}<button type="button" data-copy="source-text">"Copy"</button></p>
         {taken_away(detail, attempt, material, look)}
+        {cut}
         {compared}
         {program}
     }
@@ -120,6 +125,7 @@ fn navigation(detail: &RunDetail, attempt: &Attempt, look: &Look) -> AnyView {
         look.pin.map(|pin| ("pin", pin.to_string())),
         look.window_us.0.map(|from| ("from", from.to_string())),
         look.window_us.1.map(|to| ("to", to.to_string())),
+        look.talk.name().map(|talk| ("talk", talk)),
     ];
     let kept = asked
         .into_iter()

@@ -4,10 +4,13 @@ use leptos::prelude::*;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
 
+use super::look::{Look, Talk};
 use super::material::{Material, Stored};
+use super::program::chip;
 use crate::chart::float_u64;
 use crate::format::{count, money};
 use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
+use crate::page::retrieved;
 use crate::shell::model_label;
 
 /// Longest prompt or reply that is shown, in bytes.
@@ -18,7 +21,7 @@ const MAX_CHAPTERS: usize = 80;
 const MAX_TALK_BYTES: usize = 1 << 20;
 
 /// The section; none when nobody was asked.
-pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView> {
+pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Option<AnyView> {
     if attempt.calls.is_empty() {
         return None;
     }
@@ -42,20 +45,35 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
         .calls
         .iter()
         .enumerate()
-        .map(|(index, call)| {
-            let texts = material.calls.get(index);
-            let prompt = texts.map_or_else(|| ().into_any(), |(prompt, _)| said("Prompt", prompt, &mut room));
-            let reply = texts.map_or_else(|| ().into_any(), |(_, reply)| said("Reply", reply, &mut room));
-            let version = facts(&[("Version of the prompt", Cell::Code(call.prompt_version.clone()))]);
-            view! {
-                <h3>{asked_by(call)}", turn "{call.turn}" "{model_label(&call.model, call.scripted)}</h3>
-                {version}{prompt}{reply}
-            }
-        })
+        .map(|(place, call)| shown(place, call, material, look, &mut room))
         .collect::<Vec<_>>();
     let note = "Prompts are folded by their headings. Notes and lessons that were retrieved for a call are parts of its prompt, as \
         the model saw them.";
-    Some(view! { {summary}<p class="quiet">{note}</p>{calls} }.into_any())
+    let all = if look.talk == Talk::All {
+        chip(look.talking(Talk::Folded).href("conversation"), "Fold everything".to_owned(), false)
+    } else {
+        chip(look.talking(Talk::All).href("conversation"), "Show every prompt and reply".to_owned(), false)
+    };
+    let given = retrieved::given(&material.retrievals, look.talk != Talk::Folded);
+    Some(view! { {summary}<p class="quiet">{note}</p><ul class="chips look">{all}</ul>{calls}{given} }.into_any())
+}
+
+/// One call: its texts where they are asked for, else the way to them.
+fn shown(place: usize, call: &ModelCallSummary, material: &Material, look: &Look, room: &mut usize) -> AnyView {
+    let anchor = format!("call-{place}");
+    let content = if let Some((prompt, reply)) = material.calls.get(place).and_then(Option::as_ref) {
+        let (prompt, reply) = (said("Prompt", prompt, room), said("Reply", reply, room));
+        let version = facts(&[("Version of the prompt", Cell::Code(call.prompt_version.clone()))]);
+        view! { {version}{prompt}{reply} }.into_any()
+    } else {
+        let href = look.talking(Talk::Call(place)).href(&anchor);
+        view! { <p><a href=href>"Show the prompt and the reply"</a></p> }.into_any()
+    };
+    view! {
+        <h3 id=anchor>{asked_by(call)}", turn "{call.turn}" "{model_label(&call.model, call.scripted)}</h3>
+        {content}
+    }
+    .into_any()
 }
 
 fn asked_by(call: &ModelCallSummary) -> String {

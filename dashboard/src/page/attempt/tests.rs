@@ -18,7 +18,7 @@ fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Ma
         other: against
             .map(|other| (format!("attempt {}", other.number), other.source.as_ref().map_or(Stored::Never, stored))),
         build_log: attempt.build.as_ref().map_or(Stored::Never, |build| stored(&build.log)),
-        calls: attempt.calls.iter().map(|call| (stored(&call.prompt), stored(&call.reply))).collect(),
+        calls: attempt.calls.iter().map(|call| Some((stored(&call.prompt), stored(&call.reply)))).collect(),
         trace: Ok(Sample::trace()),
         steps: sample.steps.clone(),
         ..Material::default()
@@ -198,7 +198,7 @@ fn what_is_gone_is_said_to_be_gone() {
     let material = Material {
         source: gone(),
         build_log: gone(),
-        calls: attempt.calls.iter().map(|_| (gone(), gone())).collect(),
+        calls: attempt.calls.iter().map(|_| Some((gone(), gone()))).collect(),
         trace: Err(material::NoTrace::Gone("it was pruned".to_owned())),
         ..Material::default()
     };
@@ -255,7 +255,7 @@ fn hostile_texts_stay_texts_everywhere() {
         source: texts(),
         other: Some((HOSTILE.to_owned(), texts())),
         build_log: texts(),
-        calls: attempt.calls.iter().map(|_| (texts(), texts())).collect(),
+        calls: attempt.calls.iter().map(|_| Some((texts(), texts()))).collect(),
         trace: Trace::read(&hostile_trace()).map_err(material::NoTrace::Unreadable),
         ..Material::default()
     };
@@ -301,7 +301,7 @@ fn ten_thousand_kernels_and_a_line_of_ten_megabytes_are_a_bounded_page() {
         source: texts(),
         other: Some(("the baseline".to_owned(), Stored::Here(format!("{long}y")))),
         build_log: texts(),
-        calls: attempt.calls.iter().map(|_| (texts(), texts())).collect(),
+        calls: attempt.calls.iter().map(|_| Some((texts(), texts()))).collect(),
         trace: Trace::read(&crate::trace::tests::sample(10_000)).map_err(material::NoTrace::Unreadable),
         ..Material::default()
     };

@@ -1,98 +1,121 @@
-//! Who wrote the programs, how good they were, and what they cost.
-
-use std::collections::BTreeMap;
+//! Who wrote the programs, how good they were, what they cost, and what they were timed on.
 
 use leptos::prelude::*;
+use nightshift_protocol::api::{CampaignResults, DeviceUse, FAST_P_THRESHOLDS, ModelBoard};
+use nightshift_protocol::budget::{BudgetLine, Resource};
 
-use super::marks::{Mark, Marks};
-use crate::format::{count, dollars};
+use crate::address::Address;
+use crate::format::{count, counted, dollars, milliseconds, when};
+use crate::shell::model_label;
 
-/// What one model did.
-#[derive(Debug, Default, PartialEq)]
-struct Standing {
-    attempts: u64,
-    right: u64,
-    faster: u64,
-    best: Option<f64>,
-    speedups: Vec<f64>,
-    tokens: u64,
-    cost_usd: f64,
-    /// Attempts of which the price is not known.
-    unpriced: u64,
+pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
+    let rows = ranked(&results.models).into_iter().map(standing).collect::<Vec<_>>();
+    let fast = FAST_P_THRESHOLDS
+        .iter()
+        .map(|p| view! { <th scope="col" class="number">{format!("fast at p = {p}")}</th> })
+        .collect::<Vec<_>>();
+    (!rows.is_empty()).then(|| {
+        view! {
+            <h2 id="models">"Models and strategies"</h2>
+            <div class="scroll" tabindex="0">
+                <table>
+                    <caption>
+                        "fast at p: the share of runs whose best program is correct and more than p times as fast as its baseline"
+                    </caption>
+                    <thead>
+                        <tr>
+                            <th scope="col">"Model"</th><th scope="col">"Strategy"</th>
+                            <th scope="col" class="number">"Runs"</th><th scope="col" class="number">"Attempts"</th>
+                            <th scope="col" class="number">"Right"</th>
+                            <th scope="col" class="number">"Median of the bests"</th>
+                            {fast}
+                            <th scope="col" class="number">"Tokens"</th><th scope="col" class="number">"Cost"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
+        }
+    })
 }
 
-pub(super) fn board(marks: &Marks) -> impl IntoView + use<> {
-    (!marks.marks.is_empty()).then(|| view! { <h2 id="models">"Models"</h2>{standings(&marks.marks)} })
+/// The fastest first.
+fn ranked(boards: &[ModelBoard]) -> Vec<&ModelBoard> {
+    let mut ranked: Vec<&ModelBoard> = boards.iter().collect();
+    let best = |board: &ModelBoard| board.median_best_speedup.unwrap_or(0.0);
+    ranked.sort_by(|a, b| best(b).total_cmp(&best(a)).then_with(|| a.model.cmp(&b.model)));
+    ranked
 }
 
-fn standings(marks: &[Mark]) -> impl IntoView + use<> {
-    let mut found: Vec<(String, Standing)> = by_model(marks).into_iter().collect();
-    found.sort_by(|(_, a), (_, b)| b.best.unwrap_or(0.0).total_cmp(&a.best.unwrap_or(0.0)));
-    let share = |part: u64, all: u64| {
-        (part * 100).checked_div(all).map_or_else(|| "–".to_owned(), |share| format!("{share} %"))
-    };
-    let times = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}×"));
-    let rows = found
-        .into_iter()
-        .map(|(model, standing)| {
-            let median = median(standing.speedups);
-            let unpriced = (standing.unpriced > 0).then(
-                || view! { " "<span class="quiet">{format!("price unknown for {}", count(standing.unpriced))}</span> },
-            );
-            view! {
-                <tr>
-                    <th scope="row">{model}</th>
-                    <td class="number">{count(standing.attempts)}</td>
-                    <td class="number">{share(standing.right, standing.attempts)}</td>
-                    <td class="number">{share(standing.faster, standing.attempts)}</td>
-                    <td class="number">{times(median)}</td>
-                    <td class="number">{times(standing.best)}</td>
-                    <td class="number">{count(standing.tokens)}</td>
-                    <td class="number">{dollars(standing.cost_usd)}{unpriced}</td>
-                </tr>
-            }
-        })
+fn standing(board: &ModelBoard) -> impl IntoView + use<> {
+    let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    let unpriced = (board.unpriced_attempts > 0).then(|| {
+        view! { " "<span class="quiet">{format!("price unknown for {}", count(board.unpriced_attempts))}</span> }
+    });
+    let fast = (0..FAST_P_THRESHOLDS.len())
+        .map(|index| view! { <td class="number">{share(board.fast_p.get(index).copied())}</td> })
         .collect::<Vec<_>>();
     view! {
-        <div class="scroll" tabindex="0">
-            <table>
-                <caption>"Attempts by who wrote their programs"</caption>
-                <thead>
-                    <tr>
-                        <th scope="col">"Model"</th><th scope="col" class="number">"Attempts"</th>
-                        <th scope="col" class="number">"Right"</th><th scope="col" class="number">"Faster"</th>
-                        <th scope="col" class="number">"Median speedup"</th><th scope="col" class="number">"Best"</th>
-                        <th scope="col" class="number">"Tokens"</th><th scope="col" class="number">"Cost"</th>
-                    </tr>
-                </thead>
-                <tbody>{rows}</tbody>
-            </table>
-        </div>
+        <tr>
+            <th scope="row">{model_label(&board.model, board.model == "scripted")}</th>
+            <td>{board.strategy.clone()}</td>
+            <td class="number">{count(board.runs)}</td>
+            <td class="number">{count(board.attempts)}</td>
+            <td class="number">{share(board.correct_share)}</td>
+            <td class="number">{times(board.median_best_speedup)}</td>
+            {fast}
+            <td class="number">{count(board.tokens)}</td>
+            <td class="number">{dollars(board.cost_usd)}{unpriced}</td>
+        </tr>
     }
 }
 
-fn by_model(marks: &[Mark]) -> BTreeMap<String, Standing> {
-    let mut found: BTreeMap<String, Standing> = BTreeMap::new();
-    for mark in marks {
-        let standing = found.entry(mark.model.clone()).or_default();
-        standing.attempts += 1;
-        standing.tokens = standing.tokens.saturating_add(mark.tokens);
-        standing.cost_usd += mark.cost_usd.unwrap_or(0.0);
-        standing.unpriced += u64::from(mark.cost_usd.is_none());
-        standing.right += u64::from(mark.outcome.is_correct());
-        if let Some(speedup) = mark.speedup {
-            standing.faster += u64::from(speedup > 1.0);
-            standing.best = Some(standing.best.map_or(speedup, |best| best.max(speedup)));
-            standing.speedups.push(speedup);
+fn times(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}×"))
+}
+
+/// What attempts were timed on, and how long machines worked for the campaign.
+pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[BudgetLine]) -> impl IntoView + use<> {
+    let rows = results.devices.iter().map(|device| device_row(campaign, device)).collect::<Vec<_>>();
+    let used_ms = budget.iter().find(|line| line.resource == Resource::DeviceMs).map_or(0, |line| line.used);
+    let text = format!(
+        "{} of time on devices, for {}.",
+        milliseconds(used_ms),
+        counted(results.attempts, "attempt", "attempts")
+    );
+    (!rows.is_empty()).then(|| {
+        view! {
+            <h2 id="devices">"Devices"</h2>
+            <p class="quiet">{text}</p>
+            <div class="scroll" tabindex="0">
+                <table>
+                    <thead>
+                        <tr>
+                            <th scope="col">"Device"</th><th scope="col" class="number">"Runs"</th>
+                            <th scope="col" class="number">"Attempts timed"</th>
+                            <th scope="col" class="number">"Best speedup"</th>
+                            <th scope="col">"First used"</th><th scope="col">"Last used"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{rows}</tbody>
+                </table>
+            </div>
         }
-    }
-    found
+    })
 }
 
-/// Of an even number the lower one: a value that was measured.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+fn device_row(campaign: &str, device: &DeviceUse) -> impl IntoView + use<> {
+    let href = Address::parse("/attempts").with("campaign", Some(campaign)).with("device", Some(&device.device)).href();
+    view! {
+        <tr>
+            <th scope="row"><a href=href>{device.device.clone()}</a></th>
+            <td class="number">{count(device.runs)}</td>
+            <td class="number">{count(device.attempts)}</td>
+            <td class="number">{times(device.best_speedup)}</td>
+            <td>{when(device.first_at)}</td>
+            <td>{when(device.last_at)}</td>
+        </tr>
+    }
 }
 
 #[cfg(test)]
@@ -100,9 +123,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_a_value_that_was_measured() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0]), Some(1.0));
-        assert_eq!(median(Vec::new()), None);
+    fn the_fastest_model_stands_first_and_one_without_a_time_last() {
+        let board = |model: &str, median: Option<f64>| ModelBoard {
+            model: model.to_owned(),
+            strategy: "stitch".to_owned(),
+            runs: 1,
+            attempts: 1,
+            finished: 1,
+            correct_share: None,
+            median_best_speedup: median,
+            fast_p: Vec::new(),
+            tokens: 0,
+            cost_usd: 0.0,
+            unpriced_attempts: 0,
+        };
+        let boards = [board("none", None), board("slow", Some(0.5)), board("fast", Some(3.0))];
+        assert_eq!(
+            ranked(&boards).iter().map(|board| board.model.as_str()).collect::<Vec<_>>(),
+            ["fast", "slow", "none"]
+        );
     }
 }

@@ -1,87 +1,108 @@
 //! What came out, drawn.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::CampaignDetail;
+use nightshift_protocol::api::{CampaignDetail, CampaignResults, FastP, ResultMark};
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::time::TimestampMs;
 
-use super::marks::{Mark, Marks};
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, fast_p, float, histogram, lines, scatter};
-use crate::format::{count, words};
+use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter};
+use crate::format::{count, counted, words};
 
 const HOUR_MS: f64 = 3_600_000.0;
-/// Most runs that have a line of their own.
-const MAX_LINES: usize = 8;
 /// Classes of lines, in their order.
-const LINE_CLASSES: [&str; MAX_LINES] =
+const LINE_CLASSES: [&str; 8] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 
-pub(super) fn charts(detail: &CampaignDetail, marks: &Marks) -> impl IntoView + use<> {
-    let drawn = u64::try_from(marks.marks.len()).unwrap_or(u64::MAX);
-    let left_out = (drawn < marks.total).then(|| {
-        let text = format!("The newest {} of {} attempts are drawn.", count(drawn), count(marks.total));
-        let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str())).href();
-        view! { <p class="notice">{text}" "<a href=all>"All of them"</a></p> }
-    });
+pub(super) fn charts(detail: &CampaignDetail, results: &CampaignResults) -> impl IntoView + use<> {
+    let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str()));
     view! {
         <h2 id="results">"Results"</h2>
-        {left_out}
+        {outcomes(&all, results)}
         <div class="charts">
-            {best_so_far(detail, marks)}
-            {attempts(marks)}
-            {curve(detail)}
-            {distribution(marks)}
+            {best_so_far(detail, results)}
+            {attempts(results)}
+            {curve(detail, &results.fast_p)}
+            {distribution(results)}
         </div>
     }
 }
 
-fn curve(detail: &CampaignDetail) -> AnyView {
-    let speedups: Vec<Option<f64>> = detail
-        .runs
+/// How many attempts came to what, each with a link to them.
+fn outcomes(all: &Address, results: &CampaignResults) -> impl IntoView + use<> {
+    let entries = results
+        .outcomes
         .iter()
-        .map(|run| run.digest.best_attempt.and(run.digest.best_speedup).map(|interval| interval.estimate))
-        .collect();
-    let caption = Caption::new(
-        "Share of tasks by speedup (fast_p)",
-        "Tasks with a right program that is more than p times as fast as the baseline.",
-    );
-    fast_p(&caption, &speedups).view()
+        .map(|facet| {
+            let href = all.with("outcome", Some(&facet.value)).href();
+            view! { <li><a href=href>{format!("{} {}", words(&facet.value), count(facet.count))}</a></li> }
+        })
+        .collect::<Vec<_>>();
+    let whole = format!("All {}", counted(results.attempts, "attempt", "attempts"));
+    (results.attempts > 0).then(|| {
+        view! { <ul class="chips" aria-label="Attempts by outcome"><li><a href=all.href()>{whole}</a></li>{entries}</ul> }
+    })
 }
 
-fn distribution(marks: &Marks) -> AnyView {
-    let values: Vec<f64> = marks.marks.iter().filter_map(|mark| mark.speedup).collect();
-    let caption = Caption::new("Speedups", "All attempts with right results, by their speedup.");
-    let group = Group { name: "attempts".to_owned(), class: "series-1", values, mark: None };
-    histogram(&caption, &Axis::log("speedup", Unit::Times), &[group]).view()
+fn curve(detail: &CampaignDetail, steps: &[FastP]) -> AnyView {
+    let caption = Caption::new(
+        "Share of tasks by speedup (fast_p)",
+        "Tasks whose best program is correct and more than p times as fast as the baseline.",
+    );
+    let steps: Vec<(f64, f64)> = steps.iter().map(|step| (step.p, step.share)).collect();
+    fast_p(&caption, &steps, detail.summary.runs.total()).view()
+}
+
+fn distribution(results: &CampaignResults) -> AnyView {
+    let drawn = results.speedups.len();
+    let mut about = "All attempts with right results, by their speedup.".to_owned();
+    if is_part(drawn, results.timed) {
+        about = format!(
+            "Attempts with right results, by their speedup: {} of {}, taken evenly from the slowest to the fastest.",
+            count(as_count(drawn)),
+            count(results.timed)
+        );
+    }
+    let group = Group { name: "attempts".to_owned(), class: "series-1", values: results.speedups.clone(), mark: None };
+    histogram(&Caption::new("Speedups", about), &Axis::log("speedup", Unit::Times), &[group]).view()
 }
 
 /// The best of each run so far, over time.
 #[expect(clippy::cast_precision_loss, reason = "hours of a campaign have few digits")]
-fn best_so_far(detail: &CampaignDetail, marks: &Marks) -> AnyView {
+fn best_so_far(detail: &CampaignDetail, results: &CampaignResults) -> AnyView {
     let hours = |at: TimestampMs| at.since_ms(detail.summary.created_at) as f64 / HOUR_MS;
-    let mut series: Vec<Series> = Vec::new();
-    for of_run in marks.marks.chunk_by(|a, b| a.run == b.run) {
-        let (Some(first), Some(last)) = (of_run.first(), of_run.last()) else { continue };
-        let kept = of_run.iter().filter(|mark| mark.kept);
-        let mut points: Vec<(f64, f64)> = kept.filter_map(|mark| Some((hours(mark.at), mark.speedup?))).collect();
-        // The line goes on to where the run is now.
-        points.extend(points.last().map(|(_, best)| (hours(last.at), *best)));
-        if let Some(class) = LINE_CLASSES.get(series.len()).filter(|_| !points.is_empty()) {
-            series.push(Series { name: first.task.clone(), class, points, steps: true });
-        }
+    let series: Vec<Series> = results
+        .lines
+        .iter()
+        .zip(LINE_CLASSES)
+        .map(|(line, class)| {
+            let mut points: Vec<(f64, f64)> = line.bests.iter().map(|best| (hours(best.at), best.speedup)).collect();
+            // The line goes on to where the run is now.
+            points.extend(points.last().map(|(_, best)| (hours(line.until), *best)));
+            Series { name: line.task.clone(), class, points, steps: true }
+        })
+        .collect();
+    let mut about = "The fastest right program of each run, over the time since the beginning.".to_owned();
+    if is_part(series.len(), results.timed_runs) {
+        about = format!(
+            "The fastest right program over the time since the beginning, of the {} fastest of {} runs.",
+            series.len(),
+            count(results.timed_runs)
+        );
     }
-    let caption =
-        Caption::new("Best so far", "The fastest right program of each run, over the time since the beginning.");
+    if results.lines.iter().any(|line| is_part(line.bests.len(), line.grew)) {
+        about.push_str(" Lines with many steps are drawn with some of them.");
+    }
     let x = Axis::linear("hours since the beginning", Unit::Plain);
+    let caption = Caption::new("Best so far", about);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view()
 }
 
 /// Every attempt: kept, right but not better, or failed.
-fn attempts(marks: &Marks) -> AnyView {
+fn attempts(results: &CampaignResults) -> AnyView {
     let (mut kept, mut discarded, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for (order, mark) in marks.marks.iter().enumerate() {
-        let at = float(order + 1);
+    for mark in &results.marks {
+        let at = float_u64(mark.place);
         let text = format!("{}, attempt {}: {}", mark.task, mark.number, words(mark.outcome.as_str()));
         match (mark.speedup, mark.kept) {
             (Some(speedup), true) => kept.push((at, speedup, text)),
@@ -91,19 +112,39 @@ fn attempts(marks: &Marks) -> AnyView {
             (None, _) => {}
         }
     }
+    let (drawn, all) = (results.marks.len(), results.attempts);
+    let name = |name: &str, number: u64| {
+        if is_part(drawn, all) { format!("{name}, of {}", count(number)) } else { name.to_owned() }
+    };
     let kinds = [
-        Dots { name: "new best of its run".to_owned(), class: "kept", points: kept },
-        Dots { name: "right, not better".to_owned(), class: "discarded", points: discarded },
-        Dots { name: "failed, at the lower edge".to_owned(), class: "failed", points: failed },
+        Dots { name: name("new best of its run", results.kept), class: "kept", points: kept },
+        Dots { name: name("right, not better", results.discarded), class: "discarded", points: discarded },
+        Dots { name: name("failed, at the lower edge", results.failed), class: "failed", points: failed },
     ];
-    let caption = Caption::new("Every attempt", "By what became of it, run after run.");
+    let mut about = "By what became of it, run after run.".to_owned();
+    if is_part(drawn, all) {
+        about = format!(
+            "By what became of it, run after run. {} of {} attempts are drawn, taken evenly; new bests come first.",
+            count(as_count(drawn)),
+            count(all)
+        );
+    }
     let x = Axis::linear("attempts of the campaign", Unit::Count);
+    let caption = Caption::new("Every attempt", about);
     scatter(&caption, &x, &Axis::log("speedup", Unit::Times), &kinds, Some((1.0, "baseline"))).view()
 }
 
 /// Where attempts without a speedup are drawn.
 const FAILED_AT: f64 = 0.1;
 
-fn is_over(mark: &Mark) -> bool {
+fn is_over(mark: &ResultMark) -> bool {
     mark.outcome != AttemptOutcome::Pending && !mark.outcome.is_correct()
+}
+
+fn is_part(drawn: usize, all: u64) -> bool {
+    as_count(drawn) < all
+}
+
+fn as_count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
 }

@@ -1,16 +1,17 @@
 //! The plans of a run: the one in force, and what each version does differently from the one before it.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::RunDetail;
+use nightshift_protocol::api::{Retrieval, RunDetail};
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::plan_difference::{Change, PlanDifference, SubtaskChange};
 
 use crate::markup::visible;
 use crate::page::attempt::subtask_facts;
 use crate::page::parts::{Cell, folded, sentences, table, words};
+use crate::page::retrieved;
 
 /// The section.
-pub(super) fn section(detail: &RunDetail) -> AnyView {
+pub(super) fn section(detail: &RunDetail, retrievals: &[Retrieval]) -> AnyView {
     let Some((newest, older)) = detail.view.plans.split_last() else {
         return view! { <p class="empty">"There is no plan yet. The Planner makes one from the reference and its profile."</p> }.into_any();
     };
@@ -23,7 +24,8 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
     let title = format!("Version {}, in force", newest.version);
     let changes = (!changes.is_empty()).then(|| view! { <h3>"What each version does differently"</h3>{changes} });
     let older = (!older.is_empty()).then(|| view! { <h3>"Earlier versions"</h3>{older} });
-    view! { <h3>{title}</h3>{plan(newest)}{changes}{older} }.into_any()
+    let given = retrieved::given(retrievals, true);
+    view! { <h3>{title}</h3>{plan(newest)}{changes}{older}{given} }.into_any()
 }
 
 fn plan(version: &PlanVersion) -> AnyView {

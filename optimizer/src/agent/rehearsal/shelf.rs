@@ -1,7 +1,9 @@
 //! Notes and lessons that a recorded step was given: pinned, as a step's first try pins them.
 
 use async_trait::async_trait;
-use nightshift_engine::store::{KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, ScoreRecord, StoreError};
+use nightshift_engine::store::{
+    KnowledgeStore, LessonQuery, LessonRecord, NoteRecord, RetrievalRecord, ScoreRecord, StoreError,
+};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
 use serde::Deserialize;
@@ -42,6 +44,16 @@ impl Shelf {
 impl KnowledgeStore for Shelf {
     async fn find_retrieval(&self, _: &RunId, _: &str) -> Result<Option<Value>, StoreError> {
         Ok(Some(self.pinned.clone()))
+    }
+
+    async fn list_retrievals(
+        &self,
+        _: &RunId,
+        _: Option<u32>,
+        _: Option<&str>,
+        _: u32,
+    ) -> Result<Vec<RetrievalRecord>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn pin_retrieval(&self, _: &RunId, _: &str, _: Value, _: TimestampMs) -> Result<Value, StoreError> {

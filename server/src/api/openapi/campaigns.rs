@@ -1,21 +1,30 @@
 //! Campaigns.
 
 use nightshift_protocol::api::{
-    CampaignCreated, CampaignDetail, CampaignSummary, Control, Controlled, CreateCampaign, IDEMPOTENCY_HEADER,
-    SetLimits, SetPriority,
+    CampaignCreated, CampaignDetail, CampaignPage, CampaignResults, Control, Controlled, CreateCampaign,
+    IDEMPOTENCY_HEADER, SetLimits, SetPriority,
 };
 
-use super::call::{Call, Who, get, post};
+use super::call::{Call, Kind, Who, get, post};
 use super::schemas::Schemas;
 
 const AREA: &str = "campaigns";
 
 pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
     vec![
-        get("/campaigns", AREA, Who::Reads, "Campaigns, newest first")
+        get("/campaigns", AREA, Who::Reads, "Campaigns that fit a filter, sorted; by default the newest first")
+            .query("name", Kind::Text, "Only those of exactly this name.")
+            .query("q", Kind::Text, "Only those whose name, model or id has these words.")
+            .query("status", Kind::Text, "Only unfinished, finished, failed (a run failed) or paused ones.")
+            .query("sort", Kind::Text, "created, name, model, progress, running or failed.")
+            .query("order", Kind::Text, "asc or desc.")
             .pages()
-            .gives(200, schemas.page_of::<CampaignSummary>())
-            .fails(400, &["request.invalid_query"]),
+            .gives(200, schemas.of::<CampaignPage>())
+            .fails(400, &["request.invalid_query"])
+            .fails(404, &["campaign.not_found"]),
+        get("/campaigns/{id}/results", AREA, Who::Reads, "What came out of a campaign, over all of its attempts")
+            .gives(200, schemas.of::<CampaignResults>())
+            .fails(404, &["campaign.not_found"]),
         get("/campaigns/{id}", AREA, Who::Reads, "A campaign with its runs and its budget")
             .gives(200, schemas.of::<CampaignDetail>())
             .fails(404, &["campaign.not_found"]),

@@ -4,7 +4,7 @@ use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
 use nightshift_protocol::api::{Health, Prune, PruneDone, ServerView, SessionView, SignIn};
 use utoipa::openapi::path::HttpMethod;
 
-use super::call::{Call, Who, get, post};
+use super::call::{Call, Kind, Who, get, post};
 use super::schemas::Schemas;
 
 const HEALTH: &str = "health";
@@ -58,6 +58,10 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         post("/tokens/{id}/revoke", OPERATIONS, Who::Administers, "Ends a token")
             .gives(200, schemas.of::<TokenView>())
             .fails(404, &["token.not_found"]),
+        get("/prune", OPERATIONS, Who::Administers, "What a prune would delete")
+            .query("older_than_ms", Kind::Number, "How long ago the last run of a campaign has to have ended.")
+            .gives(200, schemas.of::<PruneDone>())
+            .fails(400, &["request.invalid_query"]),
         post("/prune", OPERATIONS, Who::Administers, "Deletes what is over since long ago")
             .takes(schemas.of::<Prune>())
             .gives(200, schemas.of::<PruneDone>())

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::api::{
     Bulk, BulkDone, Control, Controlled, EventsPage, IDEMPOTENCY_HEADER, IdMatches, LAST_EVENT_ID_HEADER, LiveEvent,
-    Retry, RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
+    Retrieval, Retry, RunDetail, RunSummary, SetPriority, StepView, UPLOAD_OFFSET_HEADER, UPLOAD_SIZE_HEADER,
 };
 use nightshift_protocol::score::{Rescore, RunScores};
 use nightshift_protocol::signal::Signal;
@@ -50,6 +50,17 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
         get("/runs/{id}/scores", RUNS, Who::Reads, "Scores of the attempts that were computed later")
             .gives(200, schemas.of::<RunScores>())
             .fails(404, &["run.not_found"]),
+        get(
+            "/runs/{id}/retrievals",
+            RUNS,
+            Who::Reads,
+            "What model calls were given of notes and lessons, by their steps",
+        )
+        .query("attempt", Kind::Number, "Only the steps of this attempt.")
+        .pages()
+        .gives(200, schemas.page_of::<Retrieval>())
+        .fails(400, &["request.invalid_query"])
+        .fails(404, &["run.not_found"]),
         get("/ids/{text}", RUNS, Who::Reads, "Campaigns and runs that a part of an id may mean")
             .gives(200, schemas.of::<IdMatches>())
             .fails(400, &["request.invalid_id"]),

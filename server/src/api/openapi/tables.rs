@@ -20,9 +20,12 @@ pub(super) fn calls() -> Vec<Call> {
     };
     vec![
         table(
-            get("/tables/campaigns", AREA, Who::Reads, "All campaigns that fit, newest first, as a file")
-                .query("q", Kind::Text, "Only those whose name, model or id holds this.")
-                .query("show", Kind::Text, "unfinished or failed: only those with such runs."),
+            get("/tables/campaigns", AREA, Who::Reads, "All campaigns that fit, sorted, as a file")
+                .query("name", Kind::Text, "Only those of exactly this name.")
+                .query("q", Kind::Text, "Only those that hold every one of these words in name, model or id.")
+                .query("status", Kind::Text, "unfinished, finished, failed or paused: only those with such runs.")
+                .query("sort", Kind::Text, "created, name, model, progress, running or failed.")
+                .query("order", Kind::Text, "asc or desc."),
         ),
         table(
             get("/tables/runs", AREA, Who::Reads, "All runs that fit, as a file")

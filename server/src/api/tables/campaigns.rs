@@ -1,13 +1,11 @@
-//! Campaigns as a table, newest first, filtered as on their page.
+//! Campaigns as a table: with the filter and the order of `GET /campaigns`.
 
-use nightshift_engine::store::PageRequest;
-use nightshift_protocol::api::CampaignSummary;
+use nightshift_protocol::api::{CampaignQuery, CampaignSummary};
 
-use super::{ROWS_AT_ONCE, unknown};
-use crate::api::attempts::Pairs;
+use super::ROWS_AT_ONCE;
+use crate::api::attempts::{Pairs, invalid};
 use crate::app::App;
 use crate::error::ApiFailure;
-use crate::present::campaign_summary;
 use crate::table::{Column, Row};
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -29,61 +27,27 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::integer("weight"),
 ];
 
-/// Names of the filter.
-const NAMES: [&str; 2] = ["q", "show"];
-/// Which campaigns are shown.
-const SHOWN: [&str; 2] = ["unfinished", "failed"];
-
 /// Pages of campaigns.
 pub(super) struct Pages {
-    /// Words that name, model or id hold, in small letters.
-    text: String,
-    /// One of [`SHOWN`]; all without it.
-    shown: Option<&'static str>,
-    before: Option<String>,
-    is_over: bool,
+    /// None after the last page.
+    query: Option<CampaignQuery>,
 }
 
 impl Pages {
     pub(super) fn of(query: Pairs) -> Result<Self, ApiFailure> {
-        let mut pages = Self { text: String::new(), shown: None, before: None, is_over: false };
-        for (name, value) in query {
-            match name.as_str() {
-                "q" => pages.text = value.to_lowercase(),
-                "show" if value.is_empty() => {}
-                "show" => {
-                    let shown = SHOWN.into_iter().find(|shown| *shown == value);
-                    pages.shown = Some(shown.ok_or_else(|| {
-                        let message = format!("`show`: `{value}` is not known: expected one of {}", SHOWN.join(", "));
-                        ApiFailure::bad("request.invalid_query", message)
-                    })?);
-                }
-                _ => return Err(unknown(&name, &NAMES)),
-            }
+        let query = CampaignQuery::from_pairs(query).map_err(|error| invalid(&error))?;
+        if query.limit.is_some() || query.before.is_some() {
+            let message = "a table is given as a whole: leave `limit` and `before` out";
+            return Err(ApiFailure::bad("request.invalid_query", message));
         }
-        Ok(pages)
+        Ok(Self { query: Some(query) })
     }
 
     pub(super) async fn next(&mut self, app: &App) -> Result<Option<Vec<Row>>, ApiFailure> {
-        if self.is_over {
-            return Ok(None);
-        }
-        let page = PageRequest { limit: ROWS_AT_ONCE, before: self.before.take() };
-        let records = app.store.list_campaigns(page).await?;
-        self.is_over = records.len() < usize::try_from(ROWS_AT_ONCE).unwrap_or(usize::MAX);
-        self.before = records.last().map(|record| record.id.to_string());
-        let found = records.iter().map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(found.into_iter().filter(|campaign| self.fits(campaign)).map(row).collect()))
-    }
-
-    fn fits(&self, campaign: &CampaignSummary) -> bool {
-        let words = [campaign.name.as_str(), campaign.model.as_str(), campaign.id.as_str()];
-        let is_shown = match self.shown {
-            Some("unfinished") => campaign.runs.unfinished() > 0,
-            Some(_) => campaign.runs.failed > 0,
-            None => true,
-        };
-        is_shown && words.iter().any(|word| word.to_lowercase().contains(&self.text))
+        let Some(query) = self.query.take() else { return Ok(None) };
+        let page = app.campaign_page(&query, ROWS_AT_ONCE).await?;
+        self.query = page.next.map(|next| CampaignQuery { before: Some(next), ..query });
+        Ok(Some(page.items.into_iter().map(row).collect()))
     }
 }
 

@@ -1,0 +1,98 @@
+//! Forms that are calls of the API: rendered here, sent by `browser/form.rs` with the rights of the visitor.
+
+use leptos::prelude::*;
+
+/// A form that is a call.
+pub(crate) struct Form {
+    call: String,
+    key: String,
+    done: &'static str,
+    shows: Option<&'static str>,
+    before: Option<String>,
+    next: Option<&'static str>,
+}
+
+impl Form {
+    /// A call: `POST`, `PUT` or `DELETE`, and its path below `/api/v1`.
+    pub(crate) fn new(method: &str, path: &str, done: &'static str) -> Self {
+        let call = format!("{method} /api/v1{path}");
+        Self { key: call.clone(), call, done, shows: None, before: None, next: None }
+    }
+
+    /// Tells it from another form with the same call.
+    pub(crate) fn key(self, key: impl Into<String>) -> Self {
+        Self { key: key.into(), ..self }
+    }
+
+    /// The text of the answer that is shown this once.
+    pub(crate) fn shows(self, name: &'static str) -> Self {
+        Self { shows: Some(name), ..self }
+    }
+
+    /// What stands before that text, in the same line: a path of ours makes an address of it.
+    pub(crate) fn before(self, text: String) -> Self {
+        Self { before: Some(text), ..self }
+    }
+
+    /// Where to go when it is done.
+    pub(crate) fn next(self, path: &'static str) -> Self {
+        Self { next: Some(path), ..self }
+    }
+
+    /// The form around its fields.
+    pub(crate) fn around(self, fields: AnyView) -> AnyView {
+        view! {
+            <form
+                class="call needs-script"
+                method="post"
+                data-call=self.call
+                data-key=self.key
+                data-done=self.done
+                data-shows=self.shows
+                data-before=self.before
+                data-next=self.next
+            >
+                {fields}
+                <p class="said" role="status"></p>
+            </form>
+        }
+        .into_any()
+    }
+
+    /// The form with a button alone.
+    pub(crate) fn button(self, label: impl Into<String>) -> AnyView {
+        let label = label.into();
+        self.around(view! { <button type="submit">{label}</button> }.into_any())
+    }
+
+    /// A form that asks before it does what cannot be taken back.
+    pub(crate) fn asking(self, label: &'static str, question: impl Into<String>, yes: &'static str) -> AnyView {
+        let question = question.into();
+        let form =
+            self.around(view! { <p>{question}</p><button type="submit" class="strong">{yes}</button> }.into_any());
+        view! { <details class="asks needs-script"><summary>{label}</summary>{form}</details> }.into_any()
+    }
+}
+
+/// A member that the visitor does not see: a text.
+pub(crate) fn hidden(name: &'static str, value: impl Into<String>) -> AnyView {
+    view! { <input type="hidden" name=name value=value.into() /> }.into_any()
+}
+
+/// The same: anything else, as JSON.
+pub(crate) fn hidden_json(name: &'static str, json: impl Into<String>) -> AnyView {
+    view! { <input type="hidden" name=name value=json.into() data-kind="json" /> }.into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_says_what_it_calls_and_escapes_what_it_sends() {
+        let html = Owner::new()
+            .with(|| Form::new("PUT", "/views/1", "Saved.").around(hidden("name", "\"><script>")).to_html());
+        assert!(html.contains("data-call=\"PUT /api/v1/views/1\""), "{html}");
+        assert!(html.contains("role=\"status\"") && !html.contains("<script"), "{html}");
+    }
+}

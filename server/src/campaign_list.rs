@@ -1,0 +1,289 @@
+//! The list of campaigns: filtered, sorted and counted in memory, alike on both databases.
+//!
+//! What never changes of a campaign (name, model, moment) is read once and kept, some 200 bytes for each; how its runs
+//! stand is asked before each answer. Only the rows of the page are read as a whole.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nightshift_engine::store::{CampaignMark, CampaignRecord, WatchStore};
+use nightshift_protocol::api::{
+    CampaignPage, CampaignQuery, CampaignSort, CampaignState, Facet, MAX_PAGE_ROWS, RunCounts, SortOrder,
+};
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::time::TimestampMs;
+
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::present::campaign_summary;
+
+/// Campaigns that are read at once.
+const READ_AT_ONCE: usize = 500;
+/// From this many characters on, a word may be a part of an id.
+const MIN_ID_CHARS: usize = 6;
+/// Words of a filter's text that count.
+const MAX_WORDS: usize = 16;
+
+/// What never changes.
+#[derive(Debug)]
+struct Facts {
+    name: String,
+    model: String,
+    /// Both in small letters.
+    searched: String,
+    created_at: TimestampMs,
+}
+
+/// What is kept of every campaign.
+#[derive(Debug, Default)]
+pub(crate) struct CampaignFacts(Mutex<HashMap<CampaignId, Arc<Facts>>>);
+
+/// A campaign among all.
+#[derive(Debug)]
+struct Known {
+    id: CampaignId,
+    runs: RunCounts,
+    facts: Arc<Facts>,
+    /// Counts from the oldest one on.
+    age: usize,
+}
+
+impl CampaignFacts {
+    /// A page of the list.
+    async fn page(
+        &self,
+        store: &dyn WatchStore,
+        query: &CampaignQuery,
+        limit: u32,
+    ) -> Result<CampaignPage, ApiFailure> {
+        let known = self.all(store).await?;
+        let found = find(&known, query, usize::try_from(limit.min(MAX_PAGE_ROWS)).unwrap_or(usize::MAX))?;
+        let records = store.campaigns_of(&found.ids).await?;
+        let mut records: HashMap<&CampaignId, &CampaignRecord> =
+            records.iter().map(|record| (&record.id, record)).collect();
+        // One that was deleted meanwhile is left out.
+        let records = found.ids.iter().filter_map(|id| records.remove(id));
+        let items = records.map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
+        let Found { next, total, by_status, any_status, .. } = found;
+        Ok(CampaignPage { items, next, total, by_status, any_status })
+    }
+
+    /// Every campaign, newest first.
+    async fn all(&self, store: &dyn WatchStore) -> Result<Vec<Known>, ApiFailure> {
+        let marks = store.campaign_marks().await?;
+        let unknown: Vec<CampaignId> = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            marks.iter().map(|mark| &mark.campaign).filter(|id| !kept.contains_key(*id)).cloned().collect()
+        };
+        for some in unknown.chunks(READ_AT_ONCE) {
+            let read = store.campaigns_of(some).await?;
+            let read = read.iter().map(facts).collect::<Result<Vec<_>, _>>()?;
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was deleted is forgotten, in the first answer after it.
+        if kept.len() > marks.len() {
+            let alive: std::collections::HashSet<&CampaignId> = marks.iter().map(|mark| &mark.campaign).collect();
+            kept.retain(|id, _| alive.contains(id));
+        }
+        let count = marks.len();
+        let known = |(place, CampaignMark { campaign, runs }): (usize, CampaignMark)| {
+            let facts = kept.get(&campaign).cloned()?;
+            Some(Known { id: campaign, runs, facts, age: count - place })
+        };
+        Ok(marks.into_iter().enumerate().filter_map(known).collect())
+    }
+}
+
+impl App {
+    /// A page of the list of campaigns.
+    pub(crate) async fn campaign_page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
+        let watch = self.store.watch();
+        let watch = watch.ok_or_else(|| ApiFailure::internal("store.failed", "this server's store gives no lists"))?;
+        self.campaigns.page(watch, query, limit).await
+    }
+}
+
+fn facts(record: &CampaignRecord) -> Result<(CampaignId, Arc<Facts>), ApiFailure> {
+    let summary = campaign_summary(record)?;
+    let searched = format!("{}\n{}", summary.name.to_lowercase(), summary.model.to_lowercase());
+    let facts = Facts { name: summary.name, model: summary.model, searched, created_at: summary.created_at };
+    Ok((summary.id, Arc::new(facts)))
+}
+
+#[derive(Debug, PartialEq)]
+struct Found {
+    ids: Vec<CampaignId>,
+    next: Option<String>,
+    total: u64,
+    by_status: Vec<Facet>,
+    any_status: u64,
+}
+
+fn find(all: &[Known], query: &CampaignQuery, limit: usize) -> Result<Found, ApiFailure> {
+    let after = query.before.as_deref().map(|cursor| place_of(all, query, cursor)).transpose()?;
+    let words: Vec<String> =
+        query.text.as_deref().unwrap_or_default().split_whitespace().take(MAX_WORDS).map(str::to_lowercase).collect();
+    let fits: Vec<&Known> = all
+        .iter()
+        .filter(|one| query.name.as_ref().is_none_or(|name| one.facts.name == *name))
+        .filter(|one| words.iter().all(|word| one.facts.searched.contains(word) || is_part_of_id(word, &one.id)))
+        .collect();
+    let by_status = CampaignState::ALL.map(|state| Facet {
+        value: state.as_str().to_owned(),
+        count: number(fits.iter().filter(|one| state.holds(&one.runs)).count()),
+    });
+    let any_status = number(fits.len());
+    let mut fits: Vec<&Known> =
+        fits.into_iter().filter(|one| query.state.is_none_or(|state| state.holds(&one.runs))).collect();
+    let total = number(fits.len());
+    if let Some(after) = after {
+        fits.retain(|one| compare(query, one, after) == Ordering::Greater);
+    }
+    fits.sort_unstable_by(|a, b| compare(query, a, b));
+    let next = fits.get(limit).and_then(|_| fits.get(limit.checked_sub(1)?)).map(|last| cursor(query, last));
+    let ids = fits.into_iter().take(limit).map(|one| one.id.clone()).collect();
+    Ok(Found { ids, next, total, by_status: by_status.to_vec(), any_status })
+}
+
+fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
+    // As a fraction without rounding: a / b < c / d where a * d < c * b.
+    let share = |runs: &RunCounts| (u128::from(runs.total() - runs.unfinished()), u128::from(runs.total().max(1)));
+    let order = match query.sort {
+        CampaignSort::Created => a.facts.created_at.cmp(&b.facts.created_at),
+        CampaignSort::Name => a.facts.name.cmp(&b.facts.name),
+        CampaignSort::Model => a.facts.model.cmp(&b.facts.model),
+        CampaignSort::Progress => {
+            let ((a_over, a_all), (b_over, b_all)) = (share(&a.runs), share(&b.runs));
+            (a_over * b_all).cmp(&(b_over * a_all))
+        }
+        CampaignSort::Running => a.runs.unfinished().cmp(&b.runs.unfinished()),
+        CampaignSort::Failed => a.runs.failed.cmp(&b.runs.failed),
+    };
+    let order = order.then(a.age.cmp(&b.age));
+    if query.order == SortOrder::Desc { order.reverse() } else { order }
+}
+
+/// The last campaign of a page: the next page begins after where it stands then.
+fn cursor(query: &CampaignQuery, last: &Known) -> String {
+    if (query.sort, query.order) == (CampaignSort::default(), SortOrder::default()) {
+        return last.id.to_string();
+    }
+    format!("{}.{}.{}", query.sort.as_str(), query.order.as_str(), last.id)
+}
+
+fn place_of<'a>(all: &'a [Known], query: &CampaignQuery, cursor: &str) -> Result<&'a Known, ApiFailure> {
+    let refused = || {
+        let message = "`before` must be the `next` of a page with the same `sort` and `order`";
+        ApiFailure::bad("request.invalid_query", message)
+    };
+    let own = |id: &str| {
+        let id: CampaignId = id.parse().map_err(|_| refused())?;
+        all.iter().find(|one| one.id == id).ok_or_else(|| {
+            ApiFailure::not_found(
+                "campaign.not_found",
+                format!("there is no campaign {id} any more: begin the list anew"),
+            )
+        })
+    };
+    match cursor.split('.').collect::<Vec<_>>().as_slice() {
+        [id] if (query.sort, query.order) == (CampaignSort::default(), SortOrder::default()) => own(id),
+        [sort, order, id] if *sort == query.sort.as_str() && *order == query.order.as_str() => own(id),
+        _ => Err(refused()),
+    }
+}
+
+/// Whether an id begins with the text, or its digits do, or it ends with it.
+fn is_part_of_id(text: &str, id: &CampaignId) -> bool {
+    let id = id.as_str();
+    text.len() >= MIN_ID_CHARS
+        && (id.starts_with(text)
+            || id.ends_with(text)
+            || id.split_once('_').is_some_and(|(_, digits)| digits.starts_with(text)))
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// Twenty campaigns, newest first, with many equal ones among them.
+    fn twenty() -> Vec<Known> {
+        let known = |place: u64| {
+            let name = format!("Night {}", place % 4);
+            let model = format!("lab/{}", place % 3);
+            let runs =
+                RunCounts { running: place % 2, completed: place % 5, failed: place % 3, ..RunCounts::default() };
+            let searched = format!("{}\n{model}", name.to_lowercase());
+            let created_at = TimestampMs(i64::try_from(place / 2).unwrap());
+            let facts = Arc::new(Facts { name, model, searched, created_at });
+            let id = format!("cmp_{:032x}", 0xabc0_0000 + place).parse().unwrap();
+            Known { id, runs, facts, age: usize::try_from(place).unwrap() }
+        };
+        (1..=20).rev().map(known).collect()
+    }
+
+    fn pages(all: &[Known], pairs: &[(&str, &str)], limit: usize) -> (Vec<CampaignId>, u64) {
+        let mut query = CampaignQuery::from_pairs(pairs.iter().copied()).unwrap();
+        let (mut ids, mut total) = (Vec::new(), 0);
+        for _ in 0..100 {
+            let found = find(all, &query, limit).unwrap();
+            ids.extend(found.ids);
+            total = found.total;
+            query.before = found.next;
+            if query.before.is_none() {
+                break;
+            }
+        }
+        (ids, total)
+    }
+
+    #[test]
+    fn pages_give_every_campaign_once_in_every_order() {
+        let all = twenty();
+        for sort in CampaignSort::ALL {
+            for order in SortOrder::ALL {
+                let pairs = [("sort", sort.as_str()), ("order", order.as_str())];
+                let (whole, total) = pages(&all, &pairs, 100);
+                let (parts, _) = pages(&all, &pairs, 3);
+                assert_eq!((whole.len(), total), (20, 20));
+                assert_eq!(whole, parts, "{sort:?} {order:?}");
+            }
+        }
+        assert_eq!(pages(&all, &[], 7).0, all.iter().map(|one| one.id.clone()).collect::<Vec<_>>(), "newest first");
+    }
+
+    #[test]
+    fn words_names_and_states_are_filters_with_an_exact_count() {
+        let all = twenty();
+        let total = |pairs: &[(&str, &str)]| pages(&all, pairs, 3).1;
+        assert_eq!(total(&[("q", "NIGHT lab/2")]), 6, "either may have the word");
+        assert_eq!((total(&[("name", "Night 1")]), total(&[("name", "night 1")])), (5, 0));
+        assert_eq!((total(&[("status", "unfinished")]), total(&[("status", "finished")])), (10, 10));
+        assert_eq!((total(&[("status", "failed")]), total(&[("status", "paused")])), (13, 0));
+        assert_eq!(total(&[("q", all[0].id.short())]), 1);
+        let found =
+            find(&all, &CampaignQuery::from_pairs([("status", "failed"), ("q", "lab/2")]).unwrap(), 100).unwrap();
+        let counts: Vec<u64> = found.by_status.iter().map(|facet| facet.count).collect();
+        assert_eq!((found.any_status, found.total), (6, 6));
+        assert_eq!(counts, [3, 3, 6, 0], "what another choice would find");
+    }
+
+    #[test]
+    fn a_cursor_belongs_to_its_order() {
+        let all = twenty();
+        let ask = |pairs: &[(&str, &str)]| find(&all, &CampaignQuery::from_pairs(pairs.iter().copied()).unwrap(), 3);
+        let next = ask(&[("sort", "name")]).unwrap().next.unwrap();
+        assert!(ask(&[("sort", "name"), ("before", &next)]).is_ok());
+        for wrong in
+            [vec![("before", next.as_str())], vec![("sort", "failed"), ("before", &next)], vec![("before", "x")]]
+        {
+            assert!(ask(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

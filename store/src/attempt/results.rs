@@ -1,0 +1,289 @@
+//! What came out of a campaign: two passes over the columns, the second one for what is told one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nightshift_protocol::api::{
+    AttemptFilter, BestAt, CampaignResults, DeviceUse, Facet, FastP, MAX_LINE_POINTS, MAX_RESULT_DEVICES,
+    MAX_RESULT_LINES, MAX_RESULT_MARKS, ResultLine, ResultMark,
+};
+use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::id::CampaignId;
+use nightshift_protocol::time::TimestampMs;
+
+use super::boards;
+use super::columns::{ABSENT, Columns, Slot};
+use super::labels::Label;
+use super::rows::from_ppm;
+use super::wanted::Wanted;
+use crate::direct::public_id;
+use crate::failure::Failure;
+
+/// How the best of a run grew.
+#[derive(Default)]
+struct Line {
+    run_id: i64,
+    /// When, the attempt's number, its speedup.
+    bests: Vec<(i64, u32, i64)>,
+    until_ms: i64,
+}
+
+impl Line {
+    fn reached(&self) -> i64 {
+        self.bests.last().map_or(ABSENT, |(_, _, speedup_ppm)| *speedup_ppm)
+    }
+}
+
+#[derive(Default)]
+struct OfDevice {
+    runs: BTreeSet<i64>,
+    attempts: u64,
+    best_ppm: Option<i64>,
+    first_ms: i64,
+    last_ms: i64,
+}
+
+/// What the first pass counts.
+#[derive(Default)]
+struct Counts {
+    outcomes: [u64; AttemptOutcome::ALL.len()],
+    kept: u64,
+    discarded: u64,
+    failed: u64,
+    speedups_ppm: Vec<i64>,
+    lines: Vec<Line>,
+    /// Of runs whose best attempt is right and timed.
+    bests_ppm: Vec<i64>,
+    devices: BTreeMap<Label, OfDevice>,
+}
+
+/// What an attempt is among those before it in its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Kept,
+    Discarded,
+    Failed,
+    Pending,
+}
+
+/// The results of a campaign that has this many runs.
+pub(crate) fn of_campaign(columns: &Columns, campaign: &CampaignId, runs: u64) -> Result<CampaignResults, Failure> {
+    let filter = AttemptFilter { campaign: Some(campaign.clone()), ..AttemptFilter::default() };
+    let wanted = Wanted::new(&filter, columns);
+    let counts = count_all(columns, &wanted);
+    let attempts = counts.outcomes.iter().sum();
+    let outcomes = AttemptOutcome::ALL.into_iter().map(|outcome| outcome.as_str().to_owned()).zip(counts.outcomes);
+    let mut outcomes: Vec<Facet> =
+        outcomes.filter(|(_, count)| *count > 0).map(|(value, count)| Facet { value, count }).collect();
+    outcomes.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.value.cmp(&other.value)));
+    let mut speedups_ppm = counts.speedups_ppm;
+    speedups_ppm.sort_unstable();
+    Ok(CampaignResults {
+        attempts,
+        outcomes,
+        kept: counts.kept,
+        discarded: counts.discarded,
+        failed: counts.failed,
+        pending: attempts - counts.kept - counts.discarded - counts.failed,
+        marks: marks(columns, &wanted, counts.kept, attempts)?,
+        timed_runs: number(counts.lines.len()),
+        lines: lines(columns, counts.lines)?,
+        speedups: evenly(&speedups_ppm, MAX_RESULT_MARKS).map(|ppm| from_ppm(*ppm)).collect(),
+        timed: number(speedups_ppm.len()),
+        fast_p: fast_p(counts.bests_ppm, runs),
+        models: boards::models(columns, &filter),
+        devices: devices(columns, counts.devices),
+    })
+}
+
+fn count_all(columns: &Columns, wanted: &Wanted) -> Counts {
+    let mut counts = Counts::default();
+    let mut line = Line { run_id: ABSENT, ..Line::default() };
+    wanted.scan(columns, |run_id, _, slot, _| {
+        if line.run_id != run_id {
+            let done = std::mem::replace(&mut line, Line { run_id, until_ms: ABSENT, ..Line::default() });
+            counts.lines.extend((!done.bests.is_empty()).then_some(done));
+        }
+        let speedup_ppm = slot.right_speedup_ppm();
+        let at_ms = moment_ms(slot);
+        line.until_ms = line.until_ms.max(at_ms);
+        counts.outcomes[slot.outcome as usize] += 1;
+        match place(slot, line.reached()) {
+            Place::Kept => {
+                counts.kept += 1;
+                line.bests.extend(speedup_ppm.map(|speedup_ppm| (at_ms, slot.number, speedup_ppm)));
+            }
+            Place::Discarded => counts.discarded += 1,
+            Place::Failed => counts.failed += 1,
+            Place::Pending => {}
+        }
+        counts.speedups_ppm.extend(speedup_ppm);
+        counts.bests_ppm.extend(speedup_ppm.filter(|_| slot.is_best));
+        if let Some(device) = slot.device {
+            let used = counts.devices.entry(device).or_insert_with(|| OfDevice {
+                first_ms: slot.created_ms,
+                last_ms: at_ms,
+                ..OfDevice::default()
+            });
+            used.runs.insert(run_id);
+            used.attempts += 1;
+            used.best_ppm = used.best_ppm.max(speedup_ppm);
+            used.first_ms = used.first_ms.min(slot.created_ms);
+            used.last_ms = used.last_ms.max(at_ms);
+        }
+    });
+    counts.lines.extend((!line.bests.is_empty()).then_some(line));
+    counts
+}
+
+/// When it was finished, or began.
+fn moment_ms(slot: &Slot) -> i64 {
+    if slot.finished_ms == ABSENT { slot.created_ms } else { slot.finished_ms }
+}
+
+fn place(slot: &Slot, best_so_far_ppm: i64) -> Place {
+    match slot.right_speedup_ppm() {
+        Some(speedup_ppm) if speedup_ppm > best_so_far_ppm => Place::Kept,
+        _ if slot.outcome.is_correct() => Place::Discarded,
+        _ if slot.outcome == AttemptOutcome::Pending => Place::Pending,
+        _ => Place::Failed,
+    }
+}
+
+/// Attempts one by one: those that were the best of their time, as many as half of the places hold, and others.
+fn marks(columns: &Columns, wanted: &Wanted, kept: u64, attempts: u64) -> Result<Vec<ResultMark>, Failure> {
+    let most = number(MAX_RESULT_MARKS);
+    let others = attempts - kept;
+    let most_kept = if attempts <= most { kept } else { kept.min((most / 2).max(most.saturating_sub(others))) };
+    let most_others = others.min(most - most_kept);
+    let mut marks = Vec::new();
+    let mut failure = None;
+    let (mut seen, mut seen_kept) = (0_u64, 0_u64);
+    let mut best: (i64, i64) = (ABSENT, ABSENT);
+    wanted.scan(columns, |run_id, run, slot, _| {
+        if best.0 != run_id {
+            best = (run_id, ABSENT);
+        }
+        let is_kept = place(slot, best.1) == Place::Kept;
+        let speedup_ppm = slot.right_speedup_ppm();
+        best.1 = speedup_ppm.filter(|_| is_kept).unwrap_or(best.1);
+        let wanted = if is_kept {
+            is_taken(seen_kept, kept, most_kept)
+        } else {
+            is_taken(seen - seen_kept, others, most_others)
+        };
+        seen += 1;
+        seen_kept += u64::from(is_kept);
+        if !wanted || failure.is_some() {
+            return;
+        }
+        match public_id(&run.id, "a run's id") {
+            Ok(id) => marks.push(ResultMark {
+                place: seen,
+                run: id,
+                task: columns.names.name(run.task).to_owned(),
+                number: slot.number,
+                outcome: slot.outcome,
+                speedup: speedup_ppm.map(from_ppm),
+                kept: is_kept,
+            }),
+            Err(error) => failure = Some(error),
+        }
+    });
+    failure.map_or(Ok(marks), Err)
+}
+
+/// Whether the one at this place is among `most` that are taken evenly of `all`.
+fn is_taken(place: u64, all: u64, most: u64) -> bool {
+    let upto = |place: u64| u128::from(place) * u128::from(most) / u128::from(all.max(1));
+    upto(place + 1) > upto(place)
+}
+
+/// At most that many of them, taken evenly, with the first and the last.
+fn evenly<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
+    let taken = all.len().min(most);
+    let last = all.len().saturating_sub(1);
+    (0..taken).filter_map(move |index| all.get((index * last).checked_div(taken - 1).unwrap_or(0)))
+}
+
+fn lines(columns: &Columns, mut found: Vec<Line>) -> Result<Vec<ResultLine>, Failure> {
+    found.sort_by(|one, other| other.reached().cmp(&one.reached()).then_with(|| one.run_id.cmp(&other.run_id)));
+    found.truncate(MAX_RESULT_LINES);
+    found.sort_by_key(|line| line.run_id);
+    let told = found.iter().filter_map(|line| Some((line, columns.runs.get(&line.run_id)?)));
+    told.map(|(line, run)| {
+        let bests = evenly(&line.bests, MAX_LINE_POINTS).map(|(at_ms, number, speedup_ppm)| BestAt {
+            at: TimestampMs(*at_ms),
+            number: *number,
+            speedup: from_ppm(*speedup_ppm),
+        });
+        Ok(ResultLine {
+            run: public_id(&run.id, "a run's id")?,
+            task: columns.names.name(run.task).to_owned(),
+            bests: bests.collect(),
+            grew: number(line.bests.len()),
+            until: TimestampMs(line.until_ms),
+        })
+    })
+    .collect()
+}
+
+/// The curve: it falls at the speedup of each run's best program, because that one is not more than p times as fast.
+#[expect(clippy::cast_precision_loss, reason = "shares for people")]
+fn fast_p(mut bests_ppm: Vec<i64>, runs: u64) -> Vec<FastP> {
+    if runs == 0 {
+        return Vec::new();
+    }
+    bests_ppm.sort_unstable();
+    let above = |ppm: i64| bests_ppm.len() - bests_ppm.partition_point(|best| *best <= ppm);
+    let share = |ppm: i64| above(ppm) as f64 / runs as f64;
+    let mut steps = bests_ppm.clone();
+    steps.dedup();
+    let steps = evenly(&steps, MAX_RESULT_MARKS).map(|ppm| FastP { p: from_ppm(*ppm), share: share(*ppm) });
+    std::iter::once(FastP { p: 0.0, share: share(0) }).chain(steps).collect()
+}
+
+fn devices(columns: &Columns, found: BTreeMap<Label, OfDevice>) -> Vec<DeviceUse> {
+    let told = found.into_iter().map(|(device, used)| DeviceUse {
+        device: columns.names.name(device).to_owned(),
+        runs: number(used.runs.len()),
+        attempts: used.attempts,
+        best_speedup: used.best_ppm.map(from_ppm),
+        first_at: TimestampMs(used.first_ms),
+        last_at: TimestampMs(used.last_ms),
+    });
+    let mut devices: Vec<DeviceUse> = told.collect();
+    devices.sort_by(|one, other| other.attempts.cmp(&one.attempts).then_with(|| one.device.cmp(&other.device)));
+    devices.truncate(MAX_RESULT_DEVICES);
+    devices
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_evenly_is_as_many_as_wanted_with_both_ends() {
+        let all: Vec<usize> = (0..10_001).collect();
+        let taken: Vec<usize> = evenly(&all, 2_000).copied().collect();
+        assert_eq!((taken.len(), taken.first(), taken.last()), (2_000, Some(&0), Some(&10_000)));
+        assert!(taken.is_sorted() && taken.windows(2).all(|two| two[1] - two[0] <= 6));
+        assert_eq!(evenly(&all[..3], 2_000).copied().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(evenly(&all[..3], 1).copied().collect::<Vec<_>>(), [0]);
+        assert_eq!(evenly::<u8>(&[], 5).count(), 0);
+        for (all, most) in [(7_u64, 7_u64), (7, 3), (1, 1), (100_000, 1_999), (5, 0)] {
+            assert_eq!(number((0..all).filter(|place| is_taken(*place, all, most)).count()), most, "{most} of {all}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_exactly_p_times_as_fast_is_not_faster_than_that() {
+        let curve = fast_p(vec![2_000_000, 500_000, 2_000_000], 4);
+        let told: Vec<(f64, f64)> = curve.iter().map(|place| (place.p, place.share)).collect();
+        assert_eq!(told, [(0.0, 0.75), (0.5, 0.5), (2.0, 0.0)]);
+        assert!(fast_p(Vec::new(), 0).is_empty());
+    }
+}
