@@ -1,4 +1,4 @@
-//! A program as something to take away: a stand-alone `CMake` project that checks and times it, or a `ModelNew` of PyTorch.
+//! A program as something to take away: a stand-alone `CMake` project that checks and times it, or a `ModelNew` of `PyTorch`.
 //!
 //! Pure: from the task, what is known of the attempt, and its source, to the texts of files. What a worker said about its
 //! compiler is shown and never built with: the flags are those of this release.
@@ -102,7 +102,7 @@ pub fn project(program: &Program<'_>) -> Result<Vec<ProjectFile>, ExportError> {
     project::files(program)
 }
 
-/// A Python file with `ModelNew`, which compiles the program where it is run. A program that is written for PyTorch is given
+/// A Python file with `ModelNew`, which compiles the program where it is run. A program that is written for `PyTorch` is given
 /// as it is.
 pub fn model_new(program: &Program<'_>) -> Result<String, ExportError> {
     match program.task.spec.form {

@@ -1,4 +1,4 @@
-//! Exported programs for a GPU: built by nvcc, checked by their own project, and used from PyTorch. What the machine lacks is
+//! Exported programs for a GPU: built by nvcc, checked by their own project, and used from `PyTorch`. What the machine lacks is
 //! said, and the test reported as skipped.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it skips")]
 
@@ -16,7 +16,7 @@ use nightshift_optimizer::task_file;
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 
-/// What PyTorch says to a task, by the names of inputs `i` and weights `w`.
+/// What `PyTorch` says to a task, by the names of inputs `i` and weights `w`.
 const EXAMPLES: [(&str, &str, &str); 2] = [
     ("cuda_row_softmax", "subtask1.attempt4.write_code", "torch.softmax(i[0].double(), -1)"),
     (

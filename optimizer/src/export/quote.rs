@@ -1,5 +1,7 @@
 //! Texts that others wrote, as parts of files in other languages.
 
+use std::fmt::Write as _;
+
 /// One line without control characters: for comments, which it must not leave.
 pub(super) fn one_line(text: &str) -> String {
     let words = text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect::<String>();
@@ -50,7 +52,10 @@ pub(super) fn cpp(text: &str) -> String {
             // A question mark may begin a trigraph.
             b'"' | b'\\' | b'?' => quoted.extend(['\\', char::from(byte)]),
             b' '..=b'~' => quoted.push(char::from(byte)),
-            byte => quoted.push_str(&format!("\\{byte:03o}")),
+            byte => {
+                // Writing to a text does not fail.
+                let _ = write!(quoted, "\\{byte:03o}");
+            }
         }
     }
     quoted.push('"');

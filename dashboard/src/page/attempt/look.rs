@@ -6,7 +6,7 @@ use nightshift_protocol::attempt::Attempt;
 use crate::chart::Zoom;
 use crate::source::DiffView;
 
-/// The form for PyTorch, as addresses name it.
+/// The form for `PyTorch`, as addresses name it.
 const MODEL_NEW: &str = "model-new";
 
 /// What a source is compared with.
@@ -99,7 +99,7 @@ pub(crate) struct Look {
     pub(crate) view: DiffView,
     /// `pin`: the attempt whose counters are the baseline of the others.
     pub(crate) pin: Option<u32>,
-    /// `as=model-new`: whether the program is shown as it is taken away for PyTorch.
+    /// `as=model-new`: whether the program is shown as it is taken away for `PyTorch`.
     pub(crate) as_model_new: bool,
     /// `from` and `to`: the part of the timeline, in microseconds.
     pub(crate) window_us: (Option<f64>, Option<f64>),
@@ -155,7 +155,7 @@ impl Look {
         Self { view, ..self.clone() }
     }
 
-    /// The same, with the program shown as it is taken away for PyTorch.
+    /// The same, with the program shown as it is taken away for `PyTorch`.
     pub(crate) fn as_model_new(&self, as_model_new: bool) -> Self {
         Self { as_model_new, ..self.clone() }
     }

@@ -54,7 +54,7 @@ pub(crate) enum NoTrace {
 pub(crate) struct Material {
     /// The attempt's source.
     pub(crate) source: Stored,
-    /// The program as it is taken away for PyTorch, when that is asked for.
+    /// The program as it is taken away for `PyTorch`, when that is asked for.
     pub(crate) model_new: Stored,
     /// Name and source of what it is compared with.
     pub(crate) other: Option<(String, Stored)>,
