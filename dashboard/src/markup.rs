@@ -144,27 +144,30 @@ fn escape(out: &mut String, text: &str) {
 
 /// Whether a character can change how others are shown, or is not shown itself.
 fn is_treacherous(character: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        // Marks that change the direction of writing, characters without any width, and separators that break lines.
+    // Marks that change the direction of writing, characters without any width, and separators that break lines.
+    let is_mark = matches!(
+        character,
         '\u{00ad}'
-        | '\u{061c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' => true,
-        // Fillers that look like nothing, and marks for tools.
+            | '\u{061c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    );
+    // Fillers that look like nothing, and marks for tools.
+    let is_filler = matches!(
+        character,
         '\u{034f}'
-        | '\u{115f}'
-        | '\u{1160}'
-        | '\u{180b}'..='\u{180f}'
-        | '\u{3164}'
-        | '\u{ffa0}'
-        | '\u{fff9}'..='\u{fffb}' => true,
-        // Copies of ASCII that nobody sees, but that a model reads, and what else hides behind a character.
-        '\u{e0000}'..='\u{e0fff}' | '\u{fffe}' | '\u{ffff}' => true,
-        other => other.is_control(),
-    }
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{3164}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+    );
+    // Copies of ASCII that nobody sees, but that a model reads, and what else hides behind a character.
+    let is_copy = matches!(character, '\u{e0000}'..='\u{e0fff}' | '\u{fffe}' | '\u{ffff}');
+    is_mark || is_filler || is_copy || (character.is_control() && !matches!(character, '\n' | '\t'))
 }
 
 /// Text in which control characters are symbols, and marks without a shape are named: what is shown is what is there.

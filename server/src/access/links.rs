@@ -18,7 +18,7 @@ use crate::error::ApiFailure;
 const SHARE_PREFIX: &str = "nsh_";
 
 /// Routes about the one thing whose id is in their path.
-const ABOUT_ONE: [&str; 8] = [
+const ABOUT_ONE: [&str; 10] = [
     "/api/v1/campaigns/{id}",
     "/api/v1/campaigns/{id}/results",
     "/api/v1/runs/{id}",

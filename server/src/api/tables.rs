@@ -78,7 +78,7 @@ pub(crate) async fn events(state: State<Arc<App>>, query: Params<Pairs>) -> Resu
 enum Source {
     Campaigns(campaigns::Pages),
     Runs(runs::Pages),
-    Attempts(attempts::Pages),
+    Attempts(Box<attempts::Pages>),
     Events(of_run::Events),
     /// Lists that have no pages.
     Whole(Option<Vec<Row>>),
@@ -91,7 +91,7 @@ impl Source {
         Ok(match name {
             TableName::Campaigns => (Self::Campaigns(campaigns::Pages::of(query)?), campaigns::COLUMNS),
             TableName::Runs => (Self::Runs(runs::Pages::of(app, query).await?), runs::COLUMNS),
-            TableName::Attempts => (Self::Attempts(attempts::Pages::of(query)?), attempts::COLUMNS),
+            TableName::Attempts => (Self::Attempts(Box::new(attempts::Pages::of(query)?)), attempts::COLUMNS),
             TableName::Tasks => (whole(boards::tasks(app, query).await?), boards::TASK_COLUMNS),
             TableName::Models => (whole(boards::models(app, query).await?), boards::MODEL_COLUMNS),
             TableName::Workers => (whole(workers::rows(app, &query).await?), workers::COLUMNS),

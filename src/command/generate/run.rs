@@ -90,19 +90,20 @@ pub(super) fn ended(maker: &mut Maker<'_>, input: &RunInput, created_at: Timesta
     let mut at = created_at.plus_ms(60_000);
     let mut best: Option<(u32, f64)> = None;
     let mut last_right: Option<u32> = None;
-    let mut stage = "draft";
+    let mut begun_as = "draft";
     for number in (1..).take(usize::try_from(ATTEMPTS_PER_RUN).unwrap_or(usize::MAX)) {
         let fate = fate(maker, number);
         let beats = best.is_none_or(|(_, best)| fate.speedup > best);
-        let parent = if stage == "optimize" { last_right } else { number.checked_sub(1).filter(|parent| *parent > 0) };
-        let attempt = attempt(maker, number, stage, parent, &fate, beats);
+        let parent =
+            if begun_as == "optimize" { last_right } else { number.checked_sub(1).filter(|parent| *parent > 0) };
+        let attempt = attempt(maker, number, begun_as, parent, &fate, beats);
         if fate.outcome == "correct" {
             last_right = Some(number);
             if beats {
                 best = Some((number, fate.speedup));
             }
         }
-        stage = match fate.outcome {
+        begun_as = match fate.outcome {
             "correct" => "optimize",
             "compile_failed" | "no_code" => "repair_compile",
             "not_compliant" => "repair_compliance",

@@ -1,6 +1,7 @@
 //! Attempts as a table: with the filter and the order of `GET /attempts`.
 
 use nightshift_protocol::api::{AttemptQuery, AttemptRow};
+use nightshift_protocol::attempt::Bound;
 use nightshift_store::MAX_ATTEMPT_ROWS;
 
 use crate::api::attempts::{Pairs, invalid, refused};
@@ -82,7 +83,7 @@ fn row(attempt: AttemptRow) -> Row {
         attempt.candidate_median_ns.into(),
         attempt.reward.into(),
         attempt.rubric_total.into(),
-        attempt.bound.map(|bound| bound.as_str()).into(),
+        attempt.bound.map(Bound::as_str).into(),
         attempt.issue.into(),
         attempt.tokens.into(),
         attempt.cost_usd.into(),

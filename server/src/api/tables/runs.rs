@@ -62,7 +62,7 @@ impl Pages {
                 }
                 "status" => {
                     pages.status = Some(RunStatus::parse(&value).ok_or_else(|| {
-                        let known = RunStatus::ALL.map(|status| status.as_str()).join(", ");
+                        let known = RunStatus::ALL.map(RunStatus::as_str).join(", ");
                         wrong(&name, format!("`{value}` is not known: expected one of {known}"))
                     })?);
                 }

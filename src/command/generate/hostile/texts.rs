@@ -64,10 +64,11 @@ fn no_text() -> Vec<u8> {
 /// What a model could reply.
 pub(super) fn replies() -> Vec<Vec<u8>> {
     let all = TEXTS.join("\n\n");
-    let headings: String = (0..HEADINGS).map(|number| format!("# {number} {}\ntext\n", TEXTS[number % 8])).collect();
+    let headings: Vec<String> =
+        (0..HEADINGS).map(|number| format!("# {number} {}\ntext\n", TEXTS[number % 8])).collect();
     vec![
         format!("# <script>document.title='taken over'</script>\n\n{all}\n\n```cuda\n{all}\n").into_bytes(),
-        headings.into_bytes(),
+        headings.concat().into_bytes(),
         format!("{}\n", "</pre><script>document.title='taken over'</script>".repeat(LONG_LINE_BYTES / 50 + 1))
             .into_bytes(),
         no_text(),
