@@ -18,7 +18,7 @@ use crate::value::values;
 use crate::writer::closed;
 
 /// Runs that are read at once: what their rows take in memory on the way stays small.
-const RUNS_AT_ONCE: u32 = 250;
+const RUNS_AT_ONCE: u32 = 50;
 
 /// Where the index stands.
 const CLOCK: &str = "SELECT changed, forgotten FROM attempt_clock WHERE id = 1";
