@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod attempt;
 pub(crate) mod attempts;
 pub(crate) mod campaign;
+pub(crate) mod campaign_name;
 pub(crate) mod campaigns;
 pub(crate) mod compare;
 pub(crate) mod failure;

@@ -22,6 +22,7 @@ test("attempts are filtered, sorted and paged by the address, and the way back l
     let shown;
     await viewing({}, async (view, page) => {
         await view.go("/attempts?limit=30");
+        await page.getByText("More filters").click();
         await page.getByLabel("Speedup at least").fill("1.5");
         await follow(view, page, page.getByRole("button", { name: "Filter" }));
         await follow(view, page, page.locator("thead").getByRole("link", { name: /^Speedup/ }));
