@@ -159,6 +159,22 @@ mod tests {
     }
 
     #[test]
+    fn long_numbers_come_in_groups() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!(counted(1, "run", "runs"), "1 run");
+        assert_eq!(counted(0, "run", "runs"), "0 runs");
+    }
+
+    #[test]
+    fn sizes_and_sums_have_sensible_digits() {
+        assert_eq!([12, 1_536, 151_397_597_184, u64::MAX].map(bytes), ["12 B", "1.5 KiB", "141 GiB", "16384 PiB"]);
+        assert_eq!(
+            [0, 7, 1_234, 250_000, 12_345_678].map(money),
+            ["$0", "below $0.0001", "$0.0012", "$0.25", "$12.35"]
+        );
+    }
+
+    #[test]
     fn shares_are_rounded_and_not_cut() {
         assert_eq!(
             [10.0 / 18.0, 0.994, 0.996, 1.0].map(|share| percent(Some(share))),
@@ -183,21 +199,5 @@ mod tests {
             "",
         ];
         assert_eq!(full.map(device), ["H200", "Xeon Platinum 8480+", "EPYC 9654", "CPU", ""]);
-    }
-
-    #[test]
-    fn long_numbers_come_in_groups() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
-        assert_eq!(counted(1, "run", "runs"), "1 run");
-        assert_eq!(counted(0, "run", "runs"), "0 runs");
-    }
-
-    #[test]
-    fn sizes_and_sums_have_sensible_digits() {
-        assert_eq!([12, 1_536, 151_397_597_184, u64::MAX].map(bytes), ["12 B", "1.5 KiB", "141 GiB", "16384 PiB"]);
-        assert_eq!(
-            [0, 7, 1_234, 250_000, 12_345_678].map(money),
-            ["$0", "below $0.0001", "$0.0012", "$0.25", "$12.35"]
-        );
     }
 }

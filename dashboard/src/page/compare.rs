@@ -134,7 +134,7 @@ fn page(look: &Look, found: &Found, sources: &[Stored]) -> Page {
             <section class="blank">
                 <h1>"Compare"</h1>
                 <p>"Nothing is chosen yet. On the page of a run, choose attempts with the boxes of its list (or x), then press \
-                    “Compare the selected” (or c)."</p>
+                    “Compare the chosen ones” (or c)."</p>
             </section>
         }
         .into_any()

@@ -57,11 +57,15 @@ fn tag(given: Answer) -> Cell {
 
 fn compiled(attempt: &Attempt) -> String {
     let Some(build) = &attempt.build else { return "it was not built".to_owned() };
-    let count = |severity: &str| number(build.messages.iter().filter(|message| message.severity == severity).count());
-    let cached = if build.cached { ", answered from the cache" } else { "" };
+    let count = |severity: &str| build.messages.iter().filter(|message| message.severity == severity).count();
     let (errors, warnings) =
-        (counted(count("error"), "error", "errors"), counted(count("warning"), "warning", "warnings"));
+        (number(count("error"), "error", "errors"), number(count("warning"), "warning", "warnings"));
+    let cached = if build.cached { ", answered from the cache" } else { "" };
     format!("the compiler {}; {errors}, {warnings}{cached}", build.end.describe())
+}
+
+fn number(count: usize, one: &str, many: &str) -> String {
+    counted(u64::try_from(count).unwrap_or(u64::MAX), one, many)
 }
 
 fn correct(attempt: &Attempt) -> String {
@@ -88,14 +92,13 @@ pub(crate) fn worst_error(check: &CheckReport) -> Option<f64> {
     errors.reduce(f64::max)
 }
 
-fn number(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
-}
-
 fn compliant(attempt: &Attempt) -> String {
-    let count = |severity| number(attempt.findings.iter().filter(|finding| finding.severity == severity).count());
-    let violations = counted(count(Severity::Violation), "violation", "violations");
-    let mut words = format!("{violations}, {}", counted(count(Severity::Warning), "warning", "warnings"));
+    let count = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
+    let mut words = format!(
+        "{}, {}",
+        number(count(Severity::Violation), "violation", "violations"),
+        number(count(Severity::Warning), "warning", "warnings")
+    );
     if let Some(report) = &attempt.sanitize {
         let _ = write!(words, "; memory and races: {}", answer(report.answer()));
         if let Some(unverified) = report.unverified() {

@@ -131,7 +131,7 @@ fn list(detail: &RunDetail) -> AnyView {
                 </table>
             </div>
             {left_out}
-            <p class="look"><button type="submit">"Compare the selected"</button></p>
+            <p class="look"><button type="submit">"Compare the chosen ones"</button></p>
         </form>
     }
     .into_any()
