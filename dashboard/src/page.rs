@@ -9,6 +9,7 @@ pub(crate) mod campaigns;
 pub(crate) mod compare;
 pub(crate) mod failure;
 pub(crate) mod files;
+pub(crate) mod glossary;
 pub(crate) mod health;
 pub(crate) mod models;
 pub(crate) mod parts;

@@ -10,6 +10,7 @@ use crate::address::Address;
 use crate::format::{count, dollars, percent, tokens};
 use crate::page::failure::PageError;
 use crate::page::files;
+use crate::page::glossary::glossary;
 use crate::shell::{Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
@@ -74,6 +75,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
+            {glossary()}
             {files::links("Models", TableName::Models, filter_of(address))}
         },
     )

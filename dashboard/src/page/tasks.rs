@@ -64,13 +64,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>) -> Page {
     let number = u64::try_from(by_task.len()).unwrap_or(u64::MAX);
     let is_filtered = filter_of(address).any(|(_, value)| !value.is_empty());
     let content = if boards.is_empty() {
-        let none = if is_filtered {
-            view! { <p class="empty">"No task has attempts that fit the filter. "<a href="/tasks">"Show all"</a></p> }
-                .into_any()
-        } else {
-            view! { <p class="empty">"No task was worked on yet. Try "<code>"nightshift demo"</code>"."</p> }.into_any()
-        };
-        none.into_any()
+        nothing(is_filtered)
     } else {
         let rows = boards.iter().take(MAX_ROWS).map(row).collect::<Vec<_>>();
         let left_out = boards.len().saturating_sub(MAX_ROWS);
@@ -102,6 +96,14 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>) -> Page {
     )
     .section(Section::Tasks)
     .list()
+}
+
+fn nothing(is_filtered: bool) -> AnyView {
+    if is_filtered {
+        return view! { <p class="empty">"No task has attempts that fit the filter. "<a href="/tasks">"Show all"</a></p> }
+            .into_any();
+    }
+    view! { <p class="empty">"No task was worked on yet. Try "<code>"nightshift demo"</code>"."</p> }.into_any()
 }
 
 fn compare(key: &str, a: &TaskBoard, b: &TaskBoard) -> Ordering {

@@ -5,7 +5,7 @@ use nightshift_protocol::api::{CampaignResults, DeviceUse, FAST_P_THRESHOLDS, Mo
 use nightshift_protocol::budget::{BudgetLine, Resource};
 
 use crate::address::Address;
-use crate::format::{count, counted, dollars, milliseconds, percent, tokens, when};
+use crate::format::{count, counted, device as short_name, dollars, milliseconds, percent, tokens, when};
 use crate::shell::model_label;
 
 pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
@@ -107,7 +107,7 @@ fn device_row(campaign: &str, device: &DeviceUse) -> impl IntoView + use<> {
     let href = Address::parse("/attempts").with("campaign", Some(campaign)).with("device", Some(&device.device)).href();
     view! {
         <tr>
-            <th scope="row"><a href=href>{device.device.clone()}</a></th>
+            <th scope="row" title=device.device.clone()><a href=href>{short_name(&device.device)}</a></th>
             <td class="number">{count(device.runs)}</td>
             <td class="number">{count(device.attempts)}</td>
             <td class="number">{times(device.best_speedup)}</td>

@@ -10,6 +10,9 @@ use crate::chart::{Unit, show, significant};
 use crate::format::{answer, count, money, reward as shown_reward, speedup};
 use crate::page::parts::{bytes, nanoseconds, words};
 
+/// The one name of a fact that is ranked and too long to be written twice.
+const WORST_ERROR: &str = "Worst error, by what is tolerated";
+
 /// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact {
@@ -41,8 +44,6 @@ fn rank(name: &str, attempt: &Attempt) -> Option<f64> {
         _ => None,
     }
 }
-
-const WORST_ERROR: &str = "Worst error, by what is tolerated";
 
 /// All of them. Every attempt has the same facts in the same order, known or not.
 pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
