@@ -98,6 +98,19 @@ test("the keyboard goes through rows, chooses some, and compares them", async ()
     });
 });
 
+test("an attempt that does not exist is named and does not take the others with it", async () => {
+    await viewing({}, async (view, page) => {
+        const run = facts.pages.run.split("/").at(-1);
+        const response = await view.go(`/compare?a=run_${"0".repeat(32)}/1&a=${run}/1&a=${run}/9999&a=nonsense`);
+        assert.equal(response.status(), 200);
+        await page.getByRole("heading", { name: "Compare 1 attempt", exact: true }).waitFor();
+        await page.getByText(`${run}/9999 does not exist.`).waitFor();
+        await page.getByText("nonsense is not RUN/NUMBER.").waitFor();
+        assert.equal(await page.locator(".notice.bad").count(), 3);
+        assert.deepEqual(await view.faults(), []);
+    });
+});
+
 test("the keyboard opens a row, searches, reads anew, helps, and jumps to every section", async () => {
     await viewing({}, async (view, page) => {
         await view.go("/");

@@ -342,14 +342,14 @@ mod tests {
         let look = Look::default();
         assert!(html(&look, Vec::new(), &[]).contains("Nothing is chosen yet"));
         let one = html(&look, compared(&[1]), &[]);
-        assert!(one.contains("Two attempts with a source are needed") && one.contains("Compare 1 attempt<"));
+        assert!(one.contains("Two attempts with a source are needed") && one.contains("1 attempt<"));
     }
 
     #[test]
     fn one_that_does_not_exist_is_named_beside_the_others() {
         let found = Found { compared: compared(&[3]), missing: vec!["run_x/9 does not exist.".to_owned()] };
         let html = crate::report::html(page(&Look::default(), &found, &[]), None);
-        assert!(html.contains("run_x/9 does not exist.") && html.contains("Compare 1 attempt<"));
+        assert!(html.contains("run_x/9 does not exist.") && html.contains("1 attempt<"));
     }
 
     #[test]

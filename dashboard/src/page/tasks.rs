@@ -225,7 +225,7 @@ mod tests {
         );
         let by_attempts = html("/tasks?sort=attempts", boards());
         assert!(place(&by_attempts, "gelu") < place(&by_attempts, "softmax"));
-        assert!(by_attempts.contains("id=\"task-gelu\"") && by_attempts.contains(">H200 "), "{by_attempts}");
+        assert!(by_attempts.contains("id=\"task-gelu\"") && by_attempts.contains(">H200<"), "{by_attempts}");
     }
 
     #[test]
