@@ -120,6 +120,16 @@ fn trimmed(text: &str) -> String {
     if exponent.is_empty() { digits.to_owned() } else { format!("{digits}e{exponent}") }
 }
 
+/// The unit in which a time has few digits, in milliseconds, and what its axis is called.
+pub(crate) fn since_beginning(whole_ms: u64) -> (f64, &'static str) {
+    match whole_ms {
+        0..300_000 => (1_000.0, "seconds since the beginning"),
+        300_000..18_000_000 => (60_000.0, "minutes since the beginning"),
+        18_000_000..432_000_000 => (3_600_000.0, "hours since the beginning"),
+        _ => (86_400_000.0, "days since the beginning"),
+    }
+}
+
 /// A count as a coordinate.
 #[expect(clippy::cast_precision_loss, reason = "counts of marks are far below 2^52")]
 pub(crate) fn float(count: usize) -> f64 {
@@ -177,6 +187,14 @@ mod tests {
         assert_eq!([tick(2.0, Unit::Times), tick(1.5, Unit::Times)], ["2×", "1.5×"]);
         let given = [0.1 + 0.2, 0.333_333_333_333_333_3, 1.0, 0.0, 1.234_567_890_123e-12, f64::NAN];
         assert_eq!(given.map(precise), ["0.3", "0.333333333", "1", "0", "1.23456789e-12", "NaN"]);
+    }
+
+    #[test]
+    fn three_minutes_are_not_told_in_hours() {
+        assert_eq!(since_beginning(180_000).1, "seconds since the beginning");
+        assert_eq!(since_beginning(3_600_000).1, "minutes since the beginning");
+        assert_eq!(since_beginning(8 * 3_600_000).1, "hours since the beginning");
+        assert_eq!(since_beginning(u64::MAX).1, "days since the beginning");
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Series, Unit, lines};
+use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
 use crate::format::{count, counted, device, speedup, when};
 use crate::page::failure::PageError;
 use crate::page::files;
@@ -20,7 +21,6 @@ use crate::visitor::Visitor;
 const MAX_LINES: usize = 8;
 const LINE_CLASSES: [&str; MAX_LINES] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
-const DAY_MS: f64 = 86_400_000.0;
 /// Most rows of the table.
 const MAX_ROWS: usize = 500;
 const COLUMNS: [Column; 9] = [
@@ -166,9 +166,11 @@ fn histories(by_task: &BTreeMap<&str, Vec<&TaskBoard>>) -> Option<AnyView> {
     (!charts.is_empty()).then(|| view! { <section><h2 id="history">"History"</h2>{charts}</section> }.into_any())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "days since the first one have few digits")]
 fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
-    let first = boards.iter().flat_map(|board| &board.history).map(|best| best.at).min()?;
+    let moments = || boards.iter().flat_map(|board| &board.history).map(|best| best.at);
+    let (first, last) = (moments().min()?, moments().max()?);
+    let (unit_ms, label) = since_beginning(last.since_ms(first));
+    let passed = |at: TimestampMs| float_u64(at.since_ms(first)) / unit_ms;
     let series: Vec<Series> = boards
         .iter()
         .filter(|board| !board.history.is_empty())
@@ -176,12 +178,12 @@ fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
         .map(|(board, class)| Series {
             name: board.device.clone().unwrap_or_else(|| "not timed".to_owned()),
             class,
-            points: board.history.iter().map(|best| (best.at.since_ms(first) as f64 / DAY_MS, best.speedup)).collect(),
+            points: board.history.iter().map(|best| (passed(best.at), best.speedup)).collect(),
             steps: true,
         })
         .collect();
     let caption = Caption::new("Best so far", "The fastest right program on each device, over all campaigns.");
-    let x = Axis::linear("days since the first one", Unit::Plain);
+    let x = Axis::linear(label, Unit::Plain);
     Some(lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view())
 }
 
@@ -190,7 +192,6 @@ mod tests {
     use nightshift_protocol::api::BestSoFar;
     use nightshift_protocol::id::RunId;
     use nightshift_protocol::task::Target;
-    use nightshift_protocol::time::TimestampMs;
 
     use super::*;
 

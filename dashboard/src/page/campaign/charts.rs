@@ -6,7 +6,9 @@ use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter};
+use crate::chart::{
+    Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter, since_beginning,
+};
 use crate::format::{count, counted, words};
 
 /// Classes of lines, in their order.
@@ -72,7 +74,7 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     let ends = detail.runs.iter().filter_map(|run| run.finished_at).chain(results.lines.iter().map(|line| line.until));
     // A best stays the best while the campaign goes on without it.
     let end = if detail.summary.runs.unfinished() > 0 { now } else { ends.max().unwrap_or(began) };
-    let (unit_ms, label) = unit_of(end.since_ms(began));
+    let (unit_ms, label) = since_beginning(end.since_ms(began));
     let passed = |at: TimestampMs| float_u64(at.since_ms(began)) / unit_ms;
     let line = |name: String, class, bests: &[BestAt]| {
         let mut points: Vec<(f64, f64)> = bests.iter().map(|best| (passed(best.at), best.speedup)).collect();
@@ -100,16 +102,6 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     let x = Axis::linear(label, Unit::Plain).from_zero();
     let caption = Caption::new("Best so far", about);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view()
-}
-
-/// The unit in which a time has few digits, in milliseconds, and what its axis is called.
-fn unit_of(whole_ms: u64) -> (f64, &'static str) {
-    match whole_ms {
-        0..300_000 => (1_000.0, "seconds since the beginning"),
-        300_000..18_000_000 => (60_000.0, "minutes since the beginning"),
-        18_000_000..432_000_000 => (3_600_000.0, "hours since the beginning"),
-        _ => (86_400_000.0, "days since the beginning"),
-    }
 }
 
 /// What was the best of all these runs, and when.
@@ -193,13 +185,5 @@ mod tests {
         let lines = [line(vec![best(1, 1.5), best(5, 3.0)]), line(vec![best(2, 1.2), best(4, 2.0), best(8, 2.5)])];
         let all: Vec<(i64, f64)> = best_of_all(&lines).iter().map(|best| (best.at.0, best.speedup)).collect();
         assert_eq!(all, [(1, 1.5), (4, 2.0), (5, 3.0)]);
-    }
-
-    #[test]
-    fn three_minutes_are_not_told_in_hours() {
-        assert_eq!(unit_of(180_000).1, "seconds since the beginning");
-        assert_eq!(unit_of(3_600_000).1, "minutes since the beginning");
-        assert_eq!(unit_of(8 * 3_600_000).1, "hours since the beginning");
-        assert_eq!(unit_of(u64::MAX).1, "days since the beginning");
     }
 }
