@@ -25,7 +25,7 @@ pub(crate) use self::histogram::{Group, histogram};
 pub(crate) use self::interval::{IntervalMark, intervals};
 pub(crate) use self::line::{Series, lines};
 pub(crate) use self::lineage::{Node, lineage};
-pub(crate) use self::number::{Unit, float, float_u64, show, significant};
+pub(crate) use self::number::{Unit, float, float_u64, precise, show, significant, since_beginning};
 pub(crate) use self::radar::{Ratings, radar};
 pub(crate) use self::roofline::{Operating, Roof, roofline};
 pub(crate) use self::scatter::{Dots, scatter};

@@ -43,6 +43,34 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
+/// A share from 0 to 1 in whole hundredths, rounded: 10 of 18 are `56 %`. What is not known is a dash.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.filter(|share| share.is_finite()).map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
+}
+
+/// A reward, with the same digits wherever it stands.
+pub(crate) fn reward(reward: f64) -> String {
+    format!("{reward:.3}")
+}
+
+/// Tokens, which replies from files do not have.
+pub(crate) fn tokens(number: Option<u64>, scripted: bool) -> String {
+    match number {
+        _ if scripted => "–".to_owned(),
+        Some(number) => count(number),
+        None => "not known".to_owned(),
+    }
+}
+
+/// The name of a device without what every one of its kind has: `NVIDIA H200` becomes `H200`.
+pub(crate) fn device(name: &str) -> String {
+    const SAID_ANYWAY: [&str; 5] = ["NVIDIA", "Intel", "AMD", "CPU", "Processor"];
+    let plain = name.split(" @ ").next().unwrap_or(name).replace("(R)", " ").replace("(TM)", " ");
+    let words = plain.split_whitespace().filter(|word| !SAID_ANYWAY.contains(word) && !word.ends_with("-Core"));
+    let short = words.collect::<Vec<_>>().join(" ");
+    if short.is_empty() { name.to_owned() } else { short }
+}
+
 /// `1.5 GiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn bytes(size_bytes: u64) -> String {
@@ -144,5 +172,32 @@ mod tests {
             [0, 7, 1_234, 250_000, 12_345_678].map(money),
             ["$0", "below $0.0001", "$0.0012", "$0.25", "$12.35"]
         );
+    }
+
+    #[test]
+    fn shares_are_rounded_and_not_cut() {
+        assert_eq!(
+            [10.0 / 18.0, 0.994, 0.996, 1.0].map(|share| percent(Some(share))),
+            ["56 %", "99 %", "100 %", "100 %"]
+        );
+        assert_eq!([None, Some(f64::NAN)].map(percent), ["–", "–"]);
+    }
+
+    #[test]
+    fn replies_from_files_have_no_tokens() {
+        assert_eq!([tokens(Some(0), true), tokens(None, true)], ["–", "–"]);
+        assert_eq!([tokens(Some(1_200), false), tokens(None, false)], ["1\u{202f}200", "not known"]);
+    }
+
+    #[test]
+    fn devices_have_names_that_fit_a_table() {
+        let full = [
+            "NVIDIA H200",
+            "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz",
+            "AMD EPYC 9654 96-Core Processor",
+            "CPU",
+            "",
+        ];
+        assert_eq!(full.map(device), ["H200", "Xeon Platinum 8480+", "EPYC 9654", "CPU", ""]);
     }
 }

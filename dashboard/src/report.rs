@@ -59,7 +59,17 @@ pub(crate) fn html(page: Page, made: Option<String>) -> String {
         }
         .to_html()
     });
-    format!("<!DOCTYPE html>{}", visible(&html))
+    format!("<!DOCTYPE html>{}", visible(&without_offers(&html)))
+}
+
+/// Leaves out what only a page can offer. What others wrote cannot look like it: their `<` is escaped.
+fn without_offers(html: &str) -> String {
+    let mut parts = html.split("<page-only>");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push_str(part.split_once("</page-only>").map_or("", |(_, rest)| rest));
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -73,6 +83,19 @@ mod tests {
         assert!(html.contains("&lt;script&gt;") && !html.contains("<script"), "{html}");
         assert!(!html.contains("<link") && !html.contains("src=") && html.contains(&SHEET[..60]));
         assert!(html.contains("default-src &#x27;none&#x27;") || html.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn a_report_offers_nothing_that_only_a_page_can() {
+        let offer =
+            |words: &'static str| crate::page::parts::on_page_only(view! { <a href="/x">{words}</a> }.into_any());
+        let page = Page::new("x", view! { <p>"before "{offer("one")}" between "{offer("two")}" <page-only>after"</p> });
+        let html = html(page, None);
+        assert!(
+            html.contains("before ") && html.contains(" between ") && html.contains("&lt;page-only&gt;after"),
+            "{html}"
+        );
+        assert!(!html.contains(">one<") && !html.contains(">two<"), "{html}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ test("attempts are filtered, sorted and paged by the address, and the way back l
     let shown;
     await viewing({}, async (view, page) => {
         await view.go("/attempts?limit=30");
+        await page.getByText("More filters").click();
         await page.getByLabel("Speedup at least").fill("1.5");
         await follow(view, page, page.getByRole("button", { name: "Filter" }));
         await follow(view, page, page.locator("thead").getByRole("link", { name: /^Speedup/ }));
@@ -94,6 +95,19 @@ test("the keyboard goes through rows, chooses some, and compares them", async ()
         await view.go(address);
         await page.getByRole("heading", { name: "Compare 2 attempts" }).waitFor();
         await page.getByRole("link", { name: "Show equal facts too" }).waitFor();
+    });
+});
+
+test("an attempt that does not exist is named and does not take the others with it", async () => {
+    await viewing({}, async (view, page) => {
+        const run = facts.pages.run.split("/").at(-1);
+        const response = await view.go(`/compare?a=run_${"0".repeat(32)}/1&a=${run}/1&a=${run}/9999&a=nonsense`);
+        assert.equal(response.status(), 200);
+        await page.getByRole("heading", { name: "Compare 1 attempt", exact: true }).waitFor();
+        await page.getByText(`${run}/9999 does not exist.`).waitFor();
+        await page.getByText("nonsense is not RUN/NUMBER.").waitFor();
+        assert.equal(await page.locator(".notice.bad").count(), 3);
+        assert.deepEqual(await view.faults(), []);
     });
 });
 

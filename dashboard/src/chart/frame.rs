@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 
-use super::number::{Unit, float, show};
+use super::number::{Unit, float, tick as at_axis};
 use super::scale::{Scale, Spread};
 use crate::markup::Markup;
 
@@ -38,17 +38,24 @@ pub(crate) struct Axis {
     pub(crate) unit: Unit,
     /// How its values are spread.
     pub(crate) spread: Spread,
+    /// Whether nothing is to be seen at its beginning, whatever the values are.
+    pub(crate) from_zero: bool,
 }
 
 impl Axis {
     /// An axis with equal differences.
     pub(crate) fn linear(label: &'static str, unit: Unit) -> Self {
-        Self { label, unit, spread: Spread::Linear }
+        Self { label, unit, spread: Spread::Linear, from_zero: false }
+    }
+
+    /// The same from nothing on: a time since a beginning.
+    pub(crate) fn from_zero(self) -> Self {
+        Self { from_zero: true, ..self }
     }
 
     /// An axis with equal ratios.
     pub(crate) fn log(label: &'static str, unit: Unit) -> Self {
-        Self { label, unit, spread: Spread::Log }
+        Self { label, unit, spread: Spread::Log, from_zero: false }
     }
 }
 
@@ -225,7 +232,7 @@ pub(super) fn vertical(out: &mut Markup, area: Area, axis: &Axis, scale: &Scale)
             .at("x", area.left - 6.0)
             .at("y", at + 4.0)
             .with("class", "tick end")
-            .text(&show(tick, axis.unit));
+            .text(&at_axis(tick, axis.unit));
     }
     let middle = f64::midpoint(area.top, area.bottom);
     let turned = format!("rotate(-90 12 {middle:.0})");
@@ -248,7 +255,7 @@ pub(super) fn horizontal(out: &mut Markup, area: Area, axis: &Axis, scale: &Scal
         line(out, "axis", (at, area.bottom), (at, area.bottom + 4.0));
         if index % every == 0 {
             let text = out.tag("text").at("x", at).at("y", area.bottom + 16.0).with("class", "tick middle");
-            text.text(&show(tick, axis.unit));
+            text.text(&at_axis(tick, axis.unit));
         }
     }
     let label = out.tag("text").at("x", area.right).at("y", area.bottom + 32.0).with("class", "label end");

@@ -31,7 +31,8 @@ pub(crate) fn lines(
 ) -> Chart {
     let points = || series.iter().flat_map(|series| series.points.iter());
     let area = Area::of(HEIGHT);
-    let x_scale = Scale::over(x.spread, points().map(|(x, _)| *x), area.left, area.right);
+    let beginning = x.from_zero.then_some(0.0).filter(|_| points().next().is_some());
+    let x_scale = Scale::over(x.spread, points().map(|(x, _)| *x).chain(beginning), area.left, area.right);
     // Shares are seen as parts of the whole.
     let whole = if y.unit == Unit::Share { &[0.0, 1.0][..] } else { &[] };
     let y_values = points().map(|(_, y)| *y).chain(reference.map(|(at, _)| at)).chain(whole.iter().copied());
@@ -127,7 +128,19 @@ mod tests {
         let chart = drawn(vec![(1.0, 1.0), (2.0, 4.0)]);
         assert!(chart.as_str().contains("<path class=\"line series-1\" d=\"M66 "), "{}", chart.as_str());
         assert!(chart.as_str().contains("H704V"));
-        assert!(chart.as_str().contains("<title>So far</title>") && chart.as_str().contains("<td>4×</td>"));
+        assert!(chart.as_str().contains("<title>So far</title>") && chart.as_str().contains("<td>4.00×</td>"));
+    }
+
+    #[test]
+    fn a_time_since_the_beginning_begins_there() {
+        let series =
+            Series { name: "best".to_owned(), class: "series-1", points: vec![(5.0, 1.0), (10.0, 2.0)], steps: true };
+        let x = Axis::linear("minutes", Unit::Plain).from_zero();
+        let drawn =
+            |series: &[Series]| lines(&Caption::default(), &x, &Axis::log("speedup", Unit::Times), series, None);
+        let chart = drawn(&[series]);
+        assert!(chart.as_str().contains("d=\"M385 "), "the first point stands in the middle: {}", chart.as_str());
+        assert!(drawn(&[]).as_str().contains("nothing to draw"));
     }
 
     #[test]

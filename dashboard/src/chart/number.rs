@@ -30,7 +30,7 @@ pub(crate) fn show(value: f64, unit: Unit) -> String {
     }
     match unit {
         Unit::Plain | Unit::Count => significant(value),
-        Unit::Times => format!("{}×", significant(value)),
+        Unit::Times => format!("{}×", hundredths(value)),
         Unit::Share => format!("{} %", significant(value * 100.0)),
         Unit::FlopsPerByte => format!("{} FLOP/B", significant(value)),
         Unit::Nanoseconds => scaled(value, &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]),
@@ -38,6 +38,22 @@ pub(crate) fn show(value: f64, unit: Unit) -> String {
         Unit::BytesPerS => prefixed(value, "B/s"),
         Unit::FlopsPerS => prefixed(value, "FLOP/s"),
     }
+}
+
+/// The number with its unit at an axis, where `2×` says as much as `2.00×`.
+pub(crate) fn tick(value: f64, unit: Unit) -> String {
+    if unit == Unit::Times { format!("{}×", significant(value)) } else { show(value, unit) }
+}
+
+/// Two digits after the point, as speedups have them everywhere; more only where nothing else would be left.
+fn hundredths(value: f64) -> String {
+    if (0.01..1e7).contains(&value.abs()) { format!("{value:.2}") } else { significant(value) }
+}
+
+/// A value as a program gave it, rounded to nine digits: what tells two numbers of single precision apart.
+pub(crate) fn precise(value: f64) -> String {
+    let rounded = format!("{value:.8e}").parse().unwrap_or(value);
+    if rounded == 0.0 || (1e-4..1e9).contains(&rounded.abs()) { rounded.to_string() } else { format!("{rounded:e}") }
 }
 
 fn prefixed(value: f64, unit: &str) -> String {
@@ -85,7 +101,7 @@ pub(crate) fn significant(value: f64) -> String {
 /// Long numbers in groups of three digits.
 fn grouped(text: String) -> String {
     let digits = text.trim_start_matches('-');
-    if digits.len() < 5 || digits.contains('.') {
+    if digits.len() < 4 || digits.contains('.') {
         return text;
     }
     let mut groups = text[..text.len() - digits.len()].to_owned();
@@ -102,6 +118,16 @@ fn trimmed(text: &str) -> String {
     let (digits, exponent) = text.split_once('e').map_or((text, ""), |(digits, exponent)| (digits, exponent));
     let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
     if exponent.is_empty() { digits.to_owned() } else { format!("{digits}e{exponent}") }
+}
+
+/// The unit in which a time has few digits, in milliseconds, and what its axis is called.
+pub(crate) fn since_beginning(whole_ms: u64) -> (f64, &'static str) {
+    match whole_ms {
+        0..300_000 => (1_000.0, "seconds since the beginning"),
+        300_000..18_000_000 => (60_000.0, "minutes since the beginning"),
+        18_000_000..432_000_000 => (3_600_000.0, "hours since the beginning"),
+        _ => (86_400_000.0, "days since the beginning"),
+    }
 }
 
 /// A count as a coordinate.
@@ -132,9 +158,12 @@ mod tests {
         let shown = [
             (0.0, Unit::Plain, "0"),
             (0.012_34, Unit::Plain, "0.0123"),
-            (999.6, Unit::Plain, "1000"),
-            (1.0, Unit::Times, "1×"),
-            (12.345, Unit::Times, "12.3×"),
+            (999.6, Unit::Plain, "1\u{202f}000"),
+            (6_537.0, Unit::Count, "6\u{202f}537"),
+            (1.0, Unit::Times, "1.00×"),
+            (21.892, Unit::Times, "21.89×"),
+            (0.001_234, Unit::Times, "0.00123×"),
+            (12.344, Unit::Times, "12.34×"),
             (0.5, Unit::Share, "50 %"),
             (999.6, Unit::Nanoseconds, "1 µs"),
             (7_203.5, Unit::Nanoseconds, "7.2 µs"),
@@ -151,6 +180,21 @@ mod tests {
         for (value, unit, text) in shown {
             assert_eq!(show(value, unit), text, "{value} {unit:?}");
         }
+    }
+
+    #[test]
+    fn axes_have_short_numbers_and_values_nine_digits() {
+        assert_eq!([tick(2.0, Unit::Times), tick(1.5, Unit::Times)], ["2×", "1.5×"]);
+        let given = [0.1 + 0.2, 0.333_333_333_333_333_3, 1.0, 0.0, 1.234_567_890_123e-12, f64::NAN];
+        assert_eq!(given.map(precise), ["0.3", "0.333333333", "1", "0", "1.23456789e-12", "NaN"]);
+    }
+
+    #[test]
+    fn three_minutes_are_not_told_in_hours() {
+        assert_eq!(since_beginning(180_000).1, "seconds since the beginning");
+        assert_eq!(since_beginning(3_600_000).1, "minutes since the beginning");
+        assert_eq!(since_beginning(8 * 3_600_000).1, "hours since the beginning");
+        assert_eq!(since_beginning(u64::MAX).1, "days since the beginning");
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn slopes(out: &mut Markup, x_scale: &Scale, y_scale: &Scale, bytes_per_s: f64, 
         line(out, "roof", (x1, y1), (x2, y2));
         let words = format!("memory, {}", show(bytes_per_s, Unit::BytesPerS));
         let (x, y) = (f64::midpoint(x1, x2), f64::midpoint(y1, y2));
-        out.tag("text").at("x", x - 6.0).at("y", y - 6.0).with("class", "tick end").text(&words);
+        out.tag("text").at("x", x + 8.0).at("y", y + 16.0).with("class", "tick").text(&words);
     }
     for roof in roofs {
         let ridge = roof.flops_per_s / bytes_per_s;

@@ -28,9 +28,9 @@ pub(crate) use self::material::{Stored, text};
 pub(crate) use self::origin::subtask_facts;
 pub(crate) use self::profile::bound;
 pub(crate) use self::verdict::{findings, worst_error};
+use super::campaign_name::campaign_name;
 use super::failure::PageError;
-use super::parts::{Section as Part, sections, words};
-use crate::chart::significant;
+use super::parts::{Section as Part, on_page_only, sections, words};
 use crate::format::speedup;
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section, model_label};
@@ -80,7 +80,8 @@ async fn load(client: &Client, id: &str, number: u32, look: &Look) -> Result<Pag
     let (detail, place) = found(client, id, number).await?;
     let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
     let material = Material::load(client, &detail, attempt, look).await;
-    Ok(page(&detail, attempt, &material, look))
+    let campaign = campaign_name(client, &detail.summary.campaign).await;
+    Ok(page(&detail, attempt, &material, look, &campaign))
 }
 
 /// The device's trace; where there is none, that of the attempt's steps, which says so.
@@ -110,16 +111,18 @@ async fn trace(client: &Client, id: &str, number: u32) -> Result<Vec<u8>, PageEr
 }
 
 /// The page.
-fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look) -> Page {
+fn page(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look, campaign_name: &str) -> Page {
     let task = visible(&detail.summary.digest.task).into_owned();
     let (campaign, run) = (&detail.summary.campaign, &detail.summary.id);
     let live = if detail.summary.status.is_final() { Live::Still } else { Live::Run(run.to_string()) };
     let body = sections(parts(detail, attempt, material, look));
     let top = head(detail, attempt);
-    Page::new(format!("{task}, attempt {}", attempt.number), view! { {top}{body} })
+    // Attempts of other runs of the task have the same number: the run tells them apart.
+    let title = format!("{task}, attempt {} of run {}", attempt.number, run.short());
+    Page::new(title, view! { {top}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
-        .crumb("Campaign", format!("/campaigns/{campaign}"))
+        .crumb(visible(campaign_name), format!("/campaigns/{campaign}"))
         .crumb(task, format!("/runs/{run}"))
         .live(live)
 }
@@ -132,6 +135,7 @@ fn parts(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look
         .and_then(|_| counters::roof(detail, attempt));
     let all = [
         ("verdict", "Verdict", Some(verdict::section(attempt))),
+        ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
         ("origin", "Why it was written", Some(origin::section(detail, attempt))),
         ("source", "Source", Some(program::section(detail, attempt, material, look))),
         ("timing", "Timing", timing::section(attempt)),
@@ -141,7 +145,6 @@ fn parts(detail: &RunDetail, attempt: &Attempt, material: &Material, look: &Look
         ("profile", "Profile", profile::section(attempt, material, look)),
         ("counters", "Hardware counters", counters::section(detail, attempt, look)),
         ("roofline", "Roofline", roof),
-        ("diagnosis", "Diagnosis", judgement::diagnosis(attempt)),
         ("rubric", "Rubric and reward", judgement::rubric(attempt, &material.scores)),
         ("conversation", "Prompts and replies", talk::section(attempt, material, look)),
         ("artifacts", "Artifacts and steps", Some(artifacts::section(detail, attempt, material))),
@@ -166,8 +169,15 @@ fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let outcome = attempt.outcome.as_str();
     let task = visible(&detail.summary.digest.task).into_owned();
     let fast = attempt.speedup().map(|interval| view! { <strong class="figure">{speedup(interval)}</strong> });
-    let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", significant(reward.reward)));
+    let reward = attempt.reward.as_ref().map(|reward| format!(" · reward {}", crate::format::reward(reward.reward)));
     let replies = model_label(&detail.summary.digest.model, detail.summary.digest.scripted);
+    let offers = view! {
+        <p class="buttons look">
+            {earlier}{later}{with_parent}
+            <a class="button" href=format!("/runs/{run}/attempts/{number}/trace.json")>"Trace for Perfetto"</a>
+            <a class="button" href=format!("/runs/{run}/attempts/{number}/report.html")>"Report as one file"</a>
+        </p>
+    };
     view! {
         <h1>"Attempt "{number}" of "{task}</h1>
         <p class="quiet">
@@ -176,11 +186,7 @@ fn head(detail: &RunDetail, attempt: &Attempt) -> AnyView {
             {reward}" · replies: "{replies}
         </p>
         {fast}
-        <p class="buttons look">
-            {earlier}{later}{with_parent}
-            <a class="button" href=format!("/runs/{run}/attempts/{number}/trace.json")>"Trace for Perfetto"</a>
-            <a class="button" href=format!("/runs/{run}/attempts/{number}/report.html")>"Report as one file"</a>
-        </p>
+        {on_page_only(offers.into_any())}
     }
     .into_any()
 }

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder, TableName};
 
 use crate::address::Address;
-use crate::format::{count, counted, dollars, speedup, when, words};
+use crate::format::{count, counted, device, dollars, speedup, tokens, when, words};
 use crate::island::PointCloud;
 use crate::page::failure::PageError;
 use crate::page::files;
@@ -120,17 +120,20 @@ fn table_links(query: &AttemptQuery) -> AnyView {
 }
 
 fn filters(address: &Address) -> impl IntoView + use<> {
-    let fields = FIELDS
-        .into_iter()
-        .map(|(name, label)| {
-            let value = address.get(name).unwrap_or_default().to_owned();
-            let is_number = name.ends_with("speedup");
-            let kind = if is_number { "number" } else { "search" };
-            let step = is_number.then_some("any");
-            let is_first = (name == "q").then_some("");
-            view! { <label>{label}<input type=kind step=step name=name value=value data-search=is_first /></label> }
-        })
-        .collect::<Vec<_>>();
+    let field = |(name, label): (&'static str, &'static str)| {
+        let value = address.get(name).unwrap_or_default().to_owned();
+        let is_number = name.ends_with("speedup");
+        let kind = if is_number { "number" } else { "search" };
+        let step = is_number.then_some("any");
+        let is_first = (name == "q").then_some("");
+        view! { <label>{label}<input type=kind step=step name=name value=value data-search=is_first /></label> }
+    };
+    let fields = &FIELDS;
+    let (words, further) = fields.split_at(1);
+    // What is in force is never folded away.
+    let is_open = further.iter().any(|(name, _)| address.get(name).is_some());
+    let words = words.iter().copied().map(field).collect::<Vec<_>>();
+    let further = further.iter().copied().map(field).collect::<Vec<_>>();
     let kept = KEPT.into_iter().filter_map(|name| {
         let value = address.get(name)?.to_owned();
         Some(view! { <input type="hidden" name=name value=value /> })
@@ -139,7 +142,8 @@ fn filters(address: &Address) -> impl IntoView + use<> {
     let is_filtered = address.href() != "/attempts";
     view! {
         <form class="filters" method="get" action="/attempts" role="search">
-            {fields}
+            {words}
+            <details class="further" open=is_open><summary>"More filters"</summary><div class="filters">{further}</div></details>
             {kept}
             <button>"Filter"</button>
             {is_filtered.then(|| view! { <a href="/attempts">"Show all"</a> })}
@@ -175,20 +179,29 @@ fn row(row: &AttemptRow) -> impl IntoView + use<> {
         {row.best.then(|| view! { <span class="tag completed">"best"</span> })}" "
         {row.confirmed.then(|| view! { <span class="tag">"confirmed"</span> })}
     };
+    // A narrow screen has no room for the columns that say what became of it: they are said below the name.
+    let fast = row.speedup.map_or_else(String::new, |speedup| format!(" {:.2}×", speedup.estimate));
+    let in_short = view! {
+        <span class="in-short" aria-hidden="true">
+            <span class=format!("tag {}", row.outcome.as_str())>{words(row.outcome.as_str())}</span>
+            {fast}
+        </span>
+    };
     view! {
         <tr data-row="" data-key=key>
             <td><input type="checkbox" form="compare" name="a" value=name aria-label=label /></td>
             <th scope="row">
                 <a href=href>{row.task.clone()}" "{row.number}</a>" "
                 <span class="quiet">{words(row.stage.as_str())}</span>
+                {in_short}
             </th>
             <td><span class=format!("tag {}", row.outcome.as_str())>{words(row.outcome.as_str())}</span>" "{marks}</td>
             <td class="number">{row.speedup.map_or_else(dash, speedup)}</td>
-            <td class="number">{row.reward.map_or_else(dash, |reward| format!("{reward:.2}"))}</td>
+            <td class="number">{row.reward.map_or_else(dash, |reward| crate::format::reward(reward))}</td>
             <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
-            <td class="number">{count(row.tokens)}</td>
+            <td class="number">{tokens(Some(row.tokens), row.model == "scripted")}</td>
             <td class="number">{row.cost_usd.map_or_else(|| "not known".to_owned(), dollars)}</td>
-            <td class="device">{row.device.clone().unwrap_or_else(dash)}</td>
+            <td class="device" title=row.device.clone()>{row.device.as_deref().map_or_else(dash, device)}</td>
             <td>{when(row.created_at)}</td>
         </tr>
     }

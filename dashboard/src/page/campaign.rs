@@ -17,6 +17,7 @@ use crate::address::Address;
 use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
 use crate::page::failure::PageError;
+use crate::page::parts::on_page_only;
 use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::team;
@@ -49,6 +50,10 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
 fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> Page {
     let summary = &detail.summary;
     let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
+    let offers = view! {
+        <button type="button" class="plain needs-script" data-copy="campaign-id">"Copy"</button>
+        " · "<a href=format!("/campaigns/{}/report.html", summary.id)>"Report as one file"</a>
+    };
     Page::new(
         summary.name.clone(),
         view! {
@@ -58,15 +63,14 @@ fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, n
             </div>
             <p class="quiet">
                 <code id="campaign-id">{summary.id.to_string()}</code>" "
-                <button type="button" class="plain needs-script" data-copy="campaign-id">"Copy"</button>
-                " · "<a href=format!("/campaigns/{}/report.html", summary.id)>"Report as one file"</a>
+                {on_page_only(offers.into_any())}
                 " · strategy "{detail.spec.strategy.clone()}" · replies "
                 {model_label(&summary.model, summary.scripted)}
             </p>
-            {actions::of_campaign(summary)}
+            {on_page_only(actions::of_campaign(summary).into_any())}
             {awaiting(&detail.runs)}
             {cards(detail, now)}
-            {charts::charts(detail, results)}
+            {charts::charts(detail, results, now)}
             {usage::usage(detail, now)}
             {board::board(results)}
             {board::devices(summary.id.as_str(), results, &detail.budget)}
@@ -136,7 +140,7 @@ fn cards(detail: &CampaignDetail, now: TimestampMs) -> impl IntoView + use<> {
     let (time_label, time, time_beside) = time_left(detail, now);
     view! {
         <div class="cards">
-            {card("Runs over", format!("{} of {}", count(over), count(counts.total())), progress)}
+            {card("Runs finished", format!("{} of {}", count(over), count(counts.total())), progress)}
             {card("Best speedup", best_figure, best_beside)}
             {card("Attempts", count(attempts), format!("{solved} of {} with a right program", counted(counts.total(), "task", "tasks")))}
             {card(time_label, time, time_beside)}

@@ -1,6 +1,7 @@
-//! Several attempts beside each other: their facts, and what differs between the first two sources.
+//! Several attempts beside each other: their facts, and what differs between two of the sources.
 
 mod facts;
+mod look;
 
 use std::sync::Arc;
 
@@ -13,63 +14,17 @@ use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::id::RunId;
 
-use self::facts::{Fact, all};
+use self::facts::{Fact, all, best};
+use self::look::{Look, MAX_COMPARED, Place};
 use super::attempt::{Pairs, Stored, text};
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals};
-use crate::format::speedup;
+use crate::format::{counted, speedup};
 use crate::markup::{Markup, visible};
 use crate::shell::{Page, Section};
 use crate::source::{Diff, DiffView, Language, diff_view, highlighted};
 use crate::visitor::Visitor;
-
-/// Most attempts that are compared.
-const MAX_COMPARED: usize = 12;
-
-/// How attempts are compared: all of it stands in the address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Look {
-    wanted: Vec<(RunId, u32)>,
-    left_out: usize,
-    differences_only: bool,
-    view: DiffView,
-}
-
-impl Look {
-    fn of(query: &[(String, String)]) -> Result<Self, PageError> {
-        let value = |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        let mut wanted = Vec::new();
-        for (_, place) in query.iter().filter(|(name, _)| name == "a") {
-            let parsed = place
-                .split_once('/')
-                .and_then(|(run, number)| Some((run.parse::<RunId>().ok()?, number.parse::<u32>().ok()?)));
-            let parsed = parsed.ok_or_else(|| PageError::not_found("One of these attempts"))?;
-            if !wanted.contains(&parsed) {
-                wanted.push(parsed);
-            }
-        }
-        let left_out = wanted.len().saturating_sub(MAX_COMPARED);
-        wanted.truncate(MAX_COMPARED);
-        Ok(Self {
-            wanted,
-            left_out,
-            differences_only: value("only") == Some("differences"),
-            view: DiffView::parse(value("view")),
-        })
-    }
-
-    fn href(&self) -> String {
-        let mut pairs: Vec<String> = self.wanted.iter().map(|(run, number)| format!("a={run}/{number}")).collect();
-        if self.differences_only {
-            pairs.push("only=differences".to_owned());
-        }
-        if self.view != DiffView::default() {
-            pairs.push(format!("view={}", self.view.as_str()));
-        }
-        format!("?{}", pairs.join("&"))
-    }
-}
 
 /// One of those that are compared.
 struct Compared {
@@ -88,47 +43,92 @@ impl Compared {
     }
 
     fn href(&self) -> String {
-        let number = self.attempt().map_or(0, |attempt| attempt.number);
-        format!("/runs/{}/attempts/{number}", self.detail.summary.id)
+        let place = self.place();
+        format!("/runs/{}/attempts/{}", place.run, place.number)
     }
+
+    fn place(&self) -> Place {
+        let number = self.attempt().map_or(0, |attempt| attempt.number);
+        Place { run: self.detail.summary.id.clone(), number }
+    }
+}
+
+/// What is there of what was asked for, and in words what is not.
+struct Found {
+    compared: Vec<Compared>,
+    missing: Vec<String>,
 }
 
 /// `GET /compare?a=RUN/NUMBER&a=RUN/NUMBER`.
 pub(crate) async fn show(visitor: Visitor, Query(query): Pairs) -> Response {
     let page = async {
-        let look = Look::of(&query)?;
-        let compared = load(&visitor.client, &look).await?;
-        let sources = join_all(
-            compared
-                .iter()
-                .take(2)
-                .map(|one| text(&visitor.client, one.attempt().and_then(|attempt| attempt.source.as_ref()))),
-        );
-        Ok(page(&look, &compared, &sources.await))
+        let asked = Look::of(&query);
+        let found = load(&visitor.client, &asked).await?;
+        // What is not there is told once; the addresses of this page do not ask for it again.
+        let look = Look { wanted: found.compared.iter().map(Compared::place).collect(), ..asked };
+        let source = |one: &Compared| one.attempt().and_then(|attempt| attempt.source.clone());
+        let wanted = pair(&look, &found.compared).map(|(first, second)| [source(first), source(second)]);
+        let sources = wanted.iter().flatten().map(|hash| text(&visitor.client, hash.as_ref()));
+        let sources = join_all(sources).await;
+        Ok(page(&look, &found, &sources))
     };
     visitor.answer(page.await)
 }
 
-async fn load(client: &Client, look: &Look) -> Result<Vec<Compared>, PageError> {
+/// Everything that is there. One that is not does not take the others with it, unless nothing is left.
+async fn load(client: &Client, look: &Look) -> Result<Found, PageError> {
     let mut runs: Vec<RunId> = Vec::new();
-    for (run, _) in &look.wanted {
-        if !runs.contains(run) {
-            runs.push(run.clone());
+    for place in &look.wanted {
+        if !runs.contains(&place.run) {
+            runs.push(place.run.clone());
         }
     }
-    let mut details = Vec::new();
-    for detail in join_all(runs.iter().map(|run| client.run(run))).await {
-        details.push(Arc::new(detail?));
+    let (mut details, mut refused) = (Vec::new(), Vec::new());
+    for (run, detail) in runs.iter().zip(join_all(runs.iter().map(|run| client.run(run))).await) {
+        match detail {
+            Ok(detail) => details.push(Arc::new(detail)),
+            Err(error) if error.status() == Some(403) => refused.push((run, error)),
+            Err(error) if error.status() == Some(404) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    let found = |(run, number): &(RunId, u32)| {
-        let detail = details.iter().find(|detail| detail.summary.id == *run)?;
-        let place = detail.view.attempts.iter().position(|attempt| attempt.number == *number)?;
-        Some(Compared { detail: Arc::clone(detail), place })
-    };
-    look.wanted.iter().map(|one| found(one).ok_or_else(|| PageError::not_found("One of these attempts"))).collect()
+    let mut missing: Vec<String> = look.unreadable.iter().map(|text| format!("{text} is not RUN/NUMBER.")).collect();
+    let mut compared = Vec::new();
+    for place in &look.wanted {
+        let detail = details.iter().find(|detail| detail.summary.id == place.run);
+        let at = detail.and_then(|detail| Some((detail, position(detail, place.number)?)));
+        if let Some((detail, at)) = at {
+            compared.push(Compared { detail: Arc::clone(detail), place: at });
+        } else if let Some((_, error)) = refused.iter().find(|(run, _)| **run == place.run) {
+            missing.push(format!("{place} cannot be shown: {error}."));
+        } else {
+            missing.push(format!("{place} does not exist."));
+        }
+    }
+    match (compared.is_empty(), refused.into_iter().next()) {
+        (true, Some((_, error))) => Err(error.into()),
+        (true, None) if !missing.is_empty() => {
+            let asked = look.wanted.iter().map(Place::to_string).chain(look.unreadable.iter().cloned());
+            Err(PageError::not_found(&asked.collect::<Vec<_>>().join(" or ")))
+        }
+        _ => Ok(Found { compared, missing }),
+    }
 }
 
-fn page(look: &Look, compared: &[Compared], sources: &[Stored]) -> Page {
+fn position(detail: &RunDetail, number: u32) -> Option<usize> {
+    detail.view.attempts.iter().position(|attempt| attempt.number == number)
+}
+
+/// The two whose sources are held against each other: those that the address names, else the first two.
+fn pair<'a>(look: &Look, compared: &'a [Compared]) -> Option<(&'a Compared, &'a Compared)> {
+    let named = |wanted: Option<&Place>| compared.iter().find(|one| wanted == Some(&one.place()));
+    let first = named(look.from.as_ref()).or_else(|| compared.first())?;
+    let second = named(look.to.as_ref()).or_else(|| compared.iter().find(|one| one.place() != first.place()))?;
+    Some((first, second))
+}
+
+fn page(look: &Look, found: &Found, sources: &[Stored]) -> Page {
+    let compared = &found.compared;
     let content = if compared.is_empty() {
         view! {
             <section class="blank">
@@ -146,8 +146,12 @@ fn page(look: &Look, compared: &[Compared], sources: &[Stored]) -> Page {
         ];
         let left_out = (look.left_out > 0)
             .then(|| view! { <p class="notice">{format!("{} more were chosen: at most {MAX_COMPARED} are compared.", look.left_out)}</p> });
+        let missing =
+            found.missing.iter().map(|words| view! { <p class="notice bad">{visible(words).into_owned()}</p> });
+        let missing = missing.collect::<Vec<_>>();
+        let many = counted(u64::try_from(compared.len()).unwrap_or(u64::MAX), "attempt", "attempts");
         let body = sections(parts);
-        view! { <h1>"Compare "{compared.len()}" attempts"</h1>{left_out}{body} }.into_any()
+        view! { <h1>"Compare "{many}</h1>{missing}{left_out}{body} }.into_any()
     };
     Page::new("Compare", content).section(Section::Compare).list()
 }
@@ -176,16 +180,23 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
         compared.iter().map(|one| one.attempt().map(|attempt| all(&one.detail, attempt)).unwrap_or_default()).collect();
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut out = Markup::new();
-    let mut equal = 0_usize;
+    let mut equal = 0_u64;
+    // Times of different tasks say nothing about which program is the better one.
+    let tasks = || compared.iter().map(|one| one.detail.summary.digest.task.as_str());
+    let is_one_task = tasks().all(|task| Some(task) == tasks().next());
     out.tag("div").with("class", "scroll").with("tabindex", "0").around(|out| {
         out.tag("table").with("class", "compare").around(|out| {
             out.tag("thead").around(|out| {
                 out.tag("tr").around(|out| {
                     out.tag("th").with("scope", "col").text("Fact");
-                    for one in compared {
-                        out.tag("th")
-                            .with("scope", "col")
-                            .around(|out| out.tag("a").with("href", &one.href()).text(&one.name()));
+                    for (index, one) in compared.iter().enumerate() {
+                        let head = out.tag("th").with("scope", "col");
+                        head.around(|out| {
+                            out.tag("a").with("href", &one.href()).text(&one.name());
+                            if compared.len() > 1 {
+                                moves(out, look, one, index);
+                            }
+                        });
                     }
                 });
             });
@@ -202,8 +213,14 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
                     }
                     out.tag("tr").with("class", if differs { "differs" } else { "equal" }).around(|out| {
                         out.tag("th").with("scope", "row").text(first.name);
+                        let top = if is_one_task { best(&cells) } else { None };
                         for cell in &cells {
-                            out.tag("td").text(&cell.value.chars().take(600).collect::<String>());
+                            let words: String = cell.value.chars().take(600).collect();
+                            if top.is_some() && cell.rank == top {
+                                out.tag("td").with("class", "top").around(|out| out.tag("strong").text(&words));
+                            } else {
+                                out.tag("td").text(&words);
+                            }
                         }
                     });
                 }
@@ -215,15 +232,63 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let shown = out.block("table");
     view! {
         <p class="look"><a class="button" href=format!("{}#facts", other.href())>{words}</a></p>
-        <p class="quiet">{equal}" facts are the same in all of them; rows that differ are marked."</p>
+        <p class="quiet">
+            {counted(equal, "fact is", "facts are")}" the same in all of them; rows that differ are marked, their best value is bold."
+        </p>
         {shown}
     }
     .into_any()
 }
 
+/// The ways of a column: further to the left, and away.
+fn moves(out: &mut Markup, look: &Look, one: &Compared, index: usize) {
+    let (place, name) = (one.place(), one.name());
+    out.tag("span").with("class", "moves look").around(|out| {
+        if index > 0 {
+            let href = format!("{}#facts", look.moved_left(&place).href());
+            let link = out.tag("a").with("href", &href).with("title", "Move to the left");
+            link.with("aria-label", &format!("Move {name} to the left")).text("←");
+        }
+        let href = format!("{}#facts", look.without(&place).href());
+        let link = out.tag("a").with("href", &href).with("title", "Remove");
+        link.with("aria-label", &format!("Remove {name}")).text("×");
+    });
+}
+
+/// Which two: as a form, where there is a choice.
+fn choice(look: &Look, compared: &[Compared], (first, second): (&Compared, &Compared)) -> Option<AnyView> {
+    let options = |current: &Compared| {
+        let current = current.place();
+        let option = |one: &Compared| {
+            let (name, place) = (visible(&one.name()).into_owned(), one.place());
+            let is_current = place == current;
+            view! { <option value=place.to_string() selected=is_current>{name}</option> }
+        };
+        compared.iter().map(option).collect::<Vec<_>>()
+    };
+    let kept = look.pairs().into_iter().map(|(name, value)| view! { <input type="hidden" name=name value=value /> });
+    let kept = kept.collect::<Vec<_>>();
+    (compared.len() > 2).then(|| {
+        view! {
+            <form method="get" action="#source" class="filters look">
+                {kept}
+                <label>"From"<select name="from">{options(first)}</select></label>
+                <label>"To"<select name="to">{options(second)}</select></label>
+                <button type="submit">"Show what differs"</button>
+            </form>
+        }
+        .into_any()
+    })
+}
+
 fn source(look: &Look, compared: &[Compared], sources: &[Stored]) -> AnyView {
-    let ([first, second, ..], [Stored::Here(old), Stored::Here(new)]) = (compared, sources) else {
+    let Some((first, second)) = pair(look, compared) else {
         return view! { <p class="empty">"Two attempts with a source are needed to show what differs."</p> }.into_any();
+    };
+    let choice = choice(look, compared, (first, second));
+    let [Stored::Here(old), Stored::Here(new)] = sources else {
+        let without = "One of the two has no source that could be shown.";
+        return view! { {choice}<p class="empty">{without}</p> }.into_any();
     };
     let lines = |text: &str| highlighted(text, Language::of_program(text));
     let diff = Diff::of(lines(old), lines(new));
@@ -241,33 +306,13 @@ fn source(look: &Look, compared: &[Compared], sources: &[Stored]) -> AnyView {
         .into_iter()
         .collect::<Vec<_>>();
     let shown = diff_view(&diff, look.view).block("differences");
-    view! { <ul class="chips look">{layouts}</ul><p>{words}</p>{shown} }.into_any()
+    view! { {choice}<ul class="chips look">{layouts}</ul><p>{words}</p>{shown} }.into_any()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::page::sample::Sample;
-
-    fn pairs(query: &str) -> Vec<(String, String)> {
-        query
-            .split('&')
-            .filter_map(|pair| pair.split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    }
-
-    #[test]
-    fn an_address_says_what_is_compared_and_reads_back() {
-        let run = format!("run_{}", "0".repeat(32));
-        let query = format!("a={run}/1&a={run}/2&only=differences&view=split");
-        let look = Look::of(&pairs(&query)).unwrap_or_else(|error| panic!("{error:?}"));
-        assert_eq!(look.href(), format!("?{query}"));
-        assert!(Look::of(&pairs("a=../../etc/passwd")).is_err());
-        let many: Vec<String> = (1..=20).map(|number| format!("a={run}/{number}")).collect();
-        let look = Look::of(&pairs(&many.join("&"))).unwrap_or_else(|error| panic!("{error:?}"));
-        assert_eq!((look.wanted.len(), look.left_out), (MAX_COMPARED, 8));
-    }
 
     fn compared(numbers: &[u32]) -> Vec<Compared> {
         let detail = Arc::new(Sample::read().detail);
@@ -276,26 +321,46 @@ mod tests {
         numbers.iter().filter_map(one).collect()
     }
 
-    fn html(look: &Look, compared: &[Compared], sources: &[Stored]) -> String {
-        crate::report::html(page(look, compared, sources), None)
+    fn html(look: &Look, compared: Vec<Compared>, sources: &[Stored]) -> String {
+        crate::report::html(page(look, &Found { compared, missing: Vec::new() }, sources), None)
     }
 
     #[test]
     fn what_differs_is_marked_and_what_does_not_can_be_left_out() {
-        let compared = compared(&[3, 4]);
         let sources = [Stored::Here("int a;\n".to_owned()), Stored::Here("int b;\n".to_owned())];
-        let mut look = Look { wanted: Vec::new(), left_out: 0, differences_only: false, view: DiffView::Split };
-        let all = html(&look, &compared, &sources);
+        let mut look = Look { view: DiffView::Split, ..Look::default() };
+        let all = html(&look, compared(&[3, 4]), &sources);
         assert!(all.contains("class=\"differs\"") && all.contains("class=\"equal\"") && all.contains("diff split"));
+        assert!(all.contains("<td class=\"top\"><strong>1.51×"), "the faster one is marked");
         look.differences_only = true;
-        let some = html(&look, &compared, &sources);
+        let some = html(&look, compared(&[3, 4]), &sources);
         assert!(some.contains("class=\"differs\"") && !some.contains("class=\"equal\""));
     }
 
     #[test]
     fn nothing_chosen_says_how_to_choose() {
-        let look = Look { wanted: Vec::new(), left_out: 0, differences_only: false, view: DiffView::Inline };
-        assert!(html(&look, &[], &[]).contains("Nothing is chosen yet"));
-        assert!(html(&look, &compared(&[1]), &[Stored::Never]).contains("Two attempts with a source are needed"));
+        let look = Look::default();
+        assert!(html(&look, Vec::new(), &[]).contains("Nothing is chosen yet"));
+        let one = html(&look, compared(&[1]), &[]);
+        assert!(one.contains("Two attempts with a source are needed") && one.contains("1 attempt<"));
+    }
+
+    #[test]
+    fn one_that_does_not_exist_is_named_beside_the_others() {
+        let found = Found { compared: compared(&[3]), missing: vec!["run_x/9 does not exist.".to_owned()] };
+        let html = crate::report::html(page(&Look::default(), &found, &[]), None);
+        assert!(html.contains("run_x/9 does not exist.") && html.contains("1 attempt<"));
+    }
+
+    #[test]
+    fn the_address_says_whose_sources_are_held_against_each_other() {
+        let compared = compared(&[1, 3, 4]);
+        let numbers = |look: &Look| pair(look, &compared).map(|(a, b)| (a.place().number, b.place().number));
+        let place = |number: usize| compared.get(number).map(Compared::place);
+        assert_eq!(numbers(&Look::default()), Some((1, 3)));
+        assert_eq!(numbers(&Look { from: place(2), ..Look::default() }), Some((4, 1)));
+        assert_eq!(numbers(&Look { from: place(1), to: place(2), ..Look::default() }), Some((3, 4)));
+        let all = html(&Look::default(), self::compared(&[1, 3, 4]), &[]);
+        assert!(all.contains("name=\"from\"") && all.contains("aria-label=\"Remove "), "{all}");
     }
 }

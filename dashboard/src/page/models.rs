@@ -7,9 +7,10 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard, TableName};
 
 use crate::address::Address;
-use crate::format::{count, dollars};
+use crate::format::{count, dollars, percent, tokens};
 use crate::page::failure::PageError;
 use crate::page::files;
+use crate::page::glossary::glossary;
 use crate::shell::{Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
@@ -74,6 +75,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
             </div>
             {none}
+            {glossary()}
             {files::links("Models", TableName::Models, filter_of(address))}
         },
     )
@@ -84,9 +86,8 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
 fn row(board: &ModelBoard) -> impl IntoView + use<> {
     let attempts =
         Address::parse("/attempts").with("model", Some(&board.model)).with("strategy", Some(&board.strategy));
-    let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0));
     let fast = (0..FAST_P_THRESHOLDS.len())
-        .map(|index| view! { <td class="number">{share(board.fast_p.get(index).copied())}</td> })
+        .map(|index| view! { <td class="number">{percent(board.fast_p.get(index).copied())}</td> })
         .collect::<Vec<_>>();
     let unpriced = (board.unpriced_attempts > 0).then(
         || view! { <span class="quiet">{format!("price unknown for {}", count(board.unpriced_attempts))}</span> },
@@ -97,12 +98,12 @@ fn row(board: &ModelBoard) -> impl IntoView + use<> {
             <td>{board.strategy.clone()}</td>
             <td class="number">{count(board.runs)}</td>
             <td class="number">{count(board.attempts)}</td>
-            <td class="number">{share(board.correct_share)}</td>
+            <td class="number">{percent(board.correct_share)}</td>
             <td class="number">
                 {board.median_best_speedup.map_or_else(|| "–".to_owned(), |median| format!("{median:.2}×"))}
             </td>
             {fast}
-            <td class="number">{count(board.tokens)}</td>
+            <td class="number">{tokens(Some(board.tokens), board.model == "scripted")}</td>
             <td class="number">{dollars(board.cost_usd)}" "{unpriced}</td>
         </tr>
     }

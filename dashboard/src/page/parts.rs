@@ -151,6 +151,11 @@ pub(crate) fn verbatim(text: &str, most_bytes: usize) -> AnyView {
     out.block("text")
 }
 
+/// What only a page can offer: a report, which nobody serves, is written without it.
+pub(crate) fn on_page_only(content: AnyView) -> AnyView {
+    view! { <page-only>{content}</page-only> }.into_any()
+}
+
 /// A part that is folded away until somebody wants it.
 pub(crate) fn folded(summary: impl Into<String>, content: AnyView) -> AnyView {
     let summary = visible(&summary.into()).into_owned();
@@ -204,7 +209,7 @@ pub(crate) fn artifact(hash: &ArtifactHash) -> Cell {
 
 /// Bytes with their unit.
 pub(crate) fn bytes(count: u64) -> String {
-    show(float_u64(count), Unit::Bytes)
+    crate::format::bytes(count)
 }
 
 /// Nanoseconds with their unit.

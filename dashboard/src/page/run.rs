@@ -11,6 +11,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
 
+use super::campaign_name::campaign_name;
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
 use crate::markup::visible;
@@ -25,7 +26,10 @@ const MAX_RETRIEVALS: u32 = 50;
 /// `GET /runs/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
     let page = match load(&visitor, &id).await {
-        Ok((detail, steps)) => Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await)),
+        Ok((detail, steps)) => {
+            let campaign = campaign_name(&visitor.client, &detail.summary.campaign).await;
+            Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign))
+        }
         Err(error) => Err(error),
     };
     let page = team::below(&visitor.client, page, &id).await;
@@ -36,7 +40,8 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
 pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Response {
     match load(&visitor, &id).await {
         Ok((detail, steps)) => {
-            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await);
+            let campaign = campaign_name(&visitor.client, &detail.summary.campaign).await;
+            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign);
             report::answer(&visitor.client, page).await
         }
         Err(error) => visitor.answer(Err(error)),
@@ -70,7 +75,7 @@ async fn planned_with(visitor: &Visitor, detail: &RunDetail) -> Vec<Retrieval> {
 }
 
 /// The page.
-fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval]) -> Page {
+fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campaign: &str) -> Page {
     let summary = &detail.summary;
     let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
     let all = [
@@ -84,10 +89,12 @@ fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval]) -> Pag
     let parts =
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();
     let (top, body) = (state::head(detail), sections(parts));
-    Page::new(visible(&summary.digest.task), view! { {top}{body} })
+    // Runs of one task are told apart in the tabs of a browser, too.
+    let title = format!("{}, run {}", visible(&summary.digest.task), summary.id.short());
+    Page::new(title, view! { {top}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")
-        .crumb("Campaign", format!("/campaigns/{}", summary.campaign))
+        .crumb(visible(campaign), format!("/campaigns/{}", summary.campaign))
         .live(live)
 }
 

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{SearchHit, SearchKind, SearchPage, SearchQuery};
 
 use crate::address::Address;
-use crate::format::{when, words};
+use crate::format::{counted, when, words};
 use crate::markup::visible;
 use crate::page::failure::PageError;
 use crate::shell::{Page, Section};
@@ -65,7 +65,14 @@ fn page(address: &Address, found: &Found) -> Page {
         Found::Page(page) => {
             let hits = page.items.iter().map(hit).collect::<Vec<_>>();
             let next = page.next.as_deref().map(|cursor| address.with("before", Some(cursor)).href());
+            // How many there are in all, nobody counts: a search ends with its page.
+            let shown = counted(u64::try_from(hits.len()).unwrap_or(u64::MAX), "place", "places");
+            let shown = match (&next, address.get("before")) {
+                (None, None) => shown,
+                _ => format!("{shown} on this page, the latest first"),
+            };
             view! {
+                <p class="quiet">{shown}</p>
                 <ol class="hits">{hits}</ol>
                 <nav class="pages" aria-label="Pages">{next.map(|href| view! { <a rel="next" href=href>"Older"</a> })}</nav>
             }
@@ -91,7 +98,11 @@ fn page(address: &Address, found: &Found) -> Page {
 
 fn hit(hit: &SearchHit) -> impl IntoView + use<> {
     let (place, href) = match hit.attempt {
-        Some(number) => (format!("{}, attempt {number}", hit.task), format!("/runs/{}/attempts/{number}", hit.run)),
+        Some(number) => {
+            // Of what was found only the source has its lines on the page.
+            let line = if hit.kind == SearchKind::Source { format!("#L{}", hit.line) } else { String::new() };
+            (format!("{}, attempt {number}", hit.task), format!("/runs/{}/attempts/{number}{line}", hit.run))
+        }
         None => (hit.task.clone(), format!("/runs/{}", hit.run)),
     };
     let at_line = format!("line {}", hit.line);
@@ -128,6 +139,24 @@ mod tests {
 
     fn html(text: &str, matches: &[(u32, u32)]) -> String {
         marked(text, matches).to_html()
+    }
+
+    #[test]
+    fn a_hit_in_a_source_leads_to_its_line() {
+        let of = |kind| SearchHit {
+            kind,
+            run: format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            campaign: format!("cmp_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            task: "softmax".to_owned(),
+            attempt: Some(3),
+            at: nightshift_protocol::time::TimestampMs(0),
+            line: 17,
+            excerpt: "softmax".to_owned(),
+            matches: Vec::new(),
+        };
+        let shown = |kind| hit(&of(kind)).to_html();
+        assert!(shown(SearchKind::Source).contains("/attempts/3#L17\""));
+        assert!(shown(SearchKind::Reply).contains("/attempts/3\""));
     }
 
     #[test]

@@ -1,24 +1,40 @@
-//! Tasks: the fastest program of each on each device, and how it became so over all campaigns.
+//! Tasks: the fastest program of each on each device, and how the best grew over all campaigns.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Series, Unit, lines};
-use crate::format::{count, counted, speedup, when};
+use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
+use crate::format::{count, counted, device, speedup, when};
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Page, Section, model_label};
+use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
 /// Most lines of a chart.
 const MAX_LINES: usize = 8;
 const LINE_CLASSES: [&str; MAX_LINES] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
-const DAY_MS: f64 = 86_400_000.0;
+/// Most rows of the table.
+const MAX_ROWS: usize = 500;
+const COLUMNS: [Column; 9] = [
+    Column::text("task", "Task"),
+    Column::text("device", "Device"),
+    Column::number("speedup", "Best speedup"),
+    Column::plain("Program"),
+    Column::plain("Model and strategy"),
+    Column::number("attempts", "Attempts"),
+    Column::number("runs", "Runs"),
+    Column::number("campaigns", "Campaigns"),
+    Column::moment("found", "Found"),
+];
+const BY_NAME: Sorting = Sorting { key: "task", descending: false };
 
 /// `GET /tasks`.
 pub(crate) async fn show(visitor: Visitor) -> Response {
@@ -29,27 +45,41 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
-        AttemptFilter::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))?;
-    let boards = visitor.client.task_boards(&filter).await?;
-    Ok(page(&address, &boards))
+        AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
+    Ok(page(&address, visitor.client.task_boards(&filter).await?))
 }
 
-fn page(address: &Address, boards: &[TaskBoard]) -> Page {
+/// The pairs that say whose attempts count.
+fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
+    address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
+}
+
+fn page(address: &Address, mut boards: Vec<TaskBoard>) -> Page {
+    let sorting = Sorting::of(address, &COLUMNS, BY_NAME);
+    boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
     let mut by_task: BTreeMap<&str, Vec<&TaskBoard>> = BTreeMap::new();
-    for board in boards {
+    for board in &boards {
         by_task.entry(&board.task).or_default().push(board);
     }
     let number = u64::try_from(by_task.len()).unwrap_or(u64::MAX);
-    let is_filtered = address.href() != "/tasks";
-    let sections = by_task.into_iter().map(|(task, boards)| section(task, &boards)).collect::<Vec<_>>();
-    let none = sections.is_empty().then(|| {
-        if is_filtered {
-            view! { <p class="empty">"No task has attempts that fit the filter. "<a href="/tasks">"Show all"</a></p> }
-                .into_any()
-        } else {
-            view! { <p class="empty">"No task was worked on yet. Try "<code>"nightshift demo"</code>"."</p> }.into_any()
+    let is_filtered = filter_of(address).any(|(_, value)| !value.is_empty());
+    let content = if boards.is_empty() {
+        nothing(is_filtered)
+    } else {
+        let rows = boards.iter().take(MAX_ROWS).map(row).collect::<Vec<_>>();
+        let left_out = boards.len().saturating_sub(MAX_ROWS);
+        let left_out = (left_out > 0).then(|| {
+            view! { <p class="notice">{left_out}" more rows are not shown: look for a task by its name."</p> }
+        });
+        view! {
+            <div class="scroll" tabindex="0">
+                <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
+            </div>
+            {left_out}
+            {histories(&by_task)}
         }
-    });
+        .into_any()
+    };
     let value = address.get("task").unwrap_or_default().to_owned();
     Page::new(
         "Tasks",
@@ -60,43 +90,41 @@ fn page(address: &Address, boards: &[TaskBoard]) -> Page {
                 <button>"Show"</button>
                 {is_filtered.then(|| view! { <a href="/tasks">"Show all"</a> })}
             </form>
-            {none}
-            {sections}
-            {files::links("Tasks", TableName::Tasks, address.pairs())}
+            {content}
+            {files::links("Tasks", TableName::Tasks, filter_of(address))}
         },
     )
     .section(Section::Tasks)
     .list()
 }
 
-fn section(task: &str, boards: &[&TaskBoard]) -> impl IntoView + use<> {
-    let attempts = Address::parse("/attempts").with("task", Some(task)).with("sort", Some("speedup")).href();
-    let rows = boards.iter().map(|board| row(board)).collect::<Vec<_>>();
-    let history = history(boards);
-    view! {
-        <section id=format!("task-{task}")>
-            <div class="head"><h2>{task.to_owned()}</h2><a href=attempts>"All attempts"</a></div>
-            <div class="scroll" tabindex="0">
-                <table class="list">
-                    <thead>
-                        <tr>
-                            <th scope="col">"Device"</th><th scope="col" class="number">"Best speedup"</th>
-                            <th scope="col">"Program"</th><th scope="col">"Model and strategy"</th>
-                            <th scope="col" class="number">"Attempts"</th><th scope="col" class="number">"Runs"</th>
-                            <th scope="col" class="number">"Campaigns"</th><th scope="col">"Found"</th>
-                        </tr>
-                    </thead>
-                    <tbody>{rows}</tbody>
-                </table>
-            </div>
-            {history.map(|chart| view! { <details><summary>"How it became so"</summary>{chart}</details> })}
-        </section>
+fn nothing(is_filtered: bool) -> AnyView {
+    if is_filtered {
+        return view! { <p class="empty">"No task has attempts that fit the filter. "<a href="/tasks">"Show all"</a></p> }
+            .into_any();
     }
+    view! { <p class="empty">"No task was worked on yet. Try "<code>"nightshift demo"</code>"."</p> }.into_any()
+}
+
+fn compare(key: &str, a: &TaskBoard, b: &TaskBoard) -> Ordering {
+    let best = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.speedup).map_or(0.0, |best| best.estimate);
+    let found = |board: &TaskBoard| board.best.as_ref().and_then(|best| best.finished_at);
+    let order = match key {
+        "device" => a.device.cmp(&b.device),
+        "speedup" => best(a).total_cmp(&best(b)),
+        "attempts" => a.attempts.cmp(&b.attempts),
+        "runs" => a.runs.cmp(&b.runs),
+        "campaigns" => a.campaigns.cmp(&b.campaigns),
+        "found" => found(a).cmp(&found(b)),
+        _ => a.task.cmp(&b.task),
+    };
+    order.then_with(|| (&a.task, &a.device).cmp(&(&b.task, &b.device)))
 }
 
 fn row(board: &TaskBoard) -> impl IntoView + use<> {
     let best = board.best.as_ref();
     let dash = || "–".to_owned();
+    let attempts = Address::parse("/attempts").with("task", Some(&board.task)).with("sort", Some("speedup")).href();
     let shown = best.and_then(|best| best.speedup).map_or_else(dash, speedup);
     let unconfirmed =
         best.is_some_and(|best| !best.confirmed).then(|| view! { " "<span class="tag">"not confirmed"</span> });
@@ -108,11 +136,12 @@ fn row(board: &TaskBoard) -> impl IntoView + use<> {
         view! { {model_label(&best.model, best.model == "scripted")}" "<span class="quiet">{best.strategy.clone()}</span> }
     });
     view! {
-        <tr data-row="">
-            <th scope="row">
-                {board.device.clone().unwrap_or_else(|| "not timed".to_owned())}" "
+        <tr data-row="" data-key=format!("{} {}", board.task, board.device.as_deref().unwrap_or_default())>
+            <th scope="row"><a href=attempts>{board.task.clone()}</a></th>
+            <td title=board.device.clone()>
+                {board.device.as_deref().map_or_else(|| "not timed".to_owned(), device)}" "
                 <span class="quiet">{board.target.as_str()}</span>
-            </th>
+            </td>
             <td class="number">{shown}{unconfirmed}</td>
             <td>{program}</td>
             <td>{author}</td>
@@ -124,9 +153,24 @@ fn row(board: &TaskBoard) -> impl IntoView + use<> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "days since the first one have few digits")]
+/// How the best of each task grew, folded away under its name.
+fn histories(by_task: &BTreeMap<&str, Vec<&TaskBoard>>) -> Option<AnyView> {
+    let charts = by_task
+        .iter()
+        .filter_map(|(task, boards)| Some((*task, history(boards)?)))
+        .take(MAX_ROWS)
+        .map(|(task, chart)| {
+            view! { <details id=format!("task-{task}")><summary>{task.to_owned()}</summary>{chart}</details> }
+        })
+        .collect::<Vec<_>>();
+    (!charts.is_empty()).then(|| view! { <section><h2 id="history">"History"</h2>{charts}</section> }.into_any())
+}
+
 fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
-    let first = boards.iter().flat_map(|board| &board.history).map(|best| best.at).min()?;
+    let moments = || boards.iter().flat_map(|board| &board.history).map(|best| best.at);
+    let (first, last) = (moments().min()?, moments().max()?);
+    let (unit_ms, label) = since_beginning(last.since_ms(first));
+    let passed = |at: TimestampMs| float_u64(at.since_ms(first)) / unit_ms;
     let series: Vec<Series> = boards
         .iter()
         .filter(|board| !board.history.is_empty())
@@ -134,11 +178,60 @@ fn history(boards: &[&TaskBoard]) -> Option<AnyView> {
         .map(|(board, class)| Series {
             name: board.device.clone().unwrap_or_else(|| "not timed".to_owned()),
             class,
-            points: board.history.iter().map(|best| (best.at.since_ms(first) as f64 / DAY_MS, best.speedup)).collect(),
+            points: board.history.iter().map(|best| (passed(best.at), best.speedup)).collect(),
             steps: true,
         })
         .collect();
     let caption = Caption::new("Best so far", "The fastest right program on each device, over all campaigns.");
-    let x = Axis::linear("days since the first one", Unit::Plain);
+    let x = Axis::linear(label, Unit::Plain);
     Some(lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view())
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::api::BestSoFar;
+    use nightshift_protocol::id::RunId;
+    use nightshift_protocol::task::Target;
+
+    use super::*;
+
+    fn board(task: &str, attempts: u64) -> TaskBoard {
+        let run: RunId = format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}"));
+        let best = BestSoFar { at: TimestampMs(0), speedup: 2.0, run, number: 1 };
+        TaskBoard {
+            task: task.to_owned(),
+            device: Some("NVIDIA H200".to_owned()),
+            target: Target::Cuda,
+            runs: 1,
+            attempts,
+            campaigns: 1,
+            best: None,
+            history: vec![best],
+        }
+    }
+
+    fn html(address: &str, boards: Vec<TaskBoard>) -> String {
+        crate::report::html(page(&Address::parse(address), boards), None)
+    }
+
+    #[test]
+    fn all_tasks_are_one_table_in_the_order_of_the_address() {
+        let boards = || vec![board("softmax", 3), board("matmul", 2), board("gelu", 9)];
+        let place = |html: &str, task: &str| html.find(&format!("data-key=\"{task} ")).unwrap_or(usize::MAX);
+        let by_name = html("/tasks", boards());
+        assert_eq!(by_name.matches("class=\"list\"").count(), 1);
+        assert!(
+            place(&by_name, "gelu") < place(&by_name, "matmul")
+                && place(&by_name, "matmul") < place(&by_name, "softmax")
+        );
+        let by_attempts = html("/tasks?sort=attempts", boards());
+        assert!(place(&by_attempts, "gelu") < place(&by_attempts, "softmax"));
+        assert!(by_attempts.contains("id=\"task-gelu\"") && by_attempts.contains(">H200<"), "{by_attempts}");
+    }
+
+    #[test]
+    fn no_task_is_told_as_what_it_is() {
+        assert!(html("/tasks?sort=attempts", Vec::new()).contains("No task was worked on yet"));
+        assert!(html("/tasks?task=x", Vec::new()).contains("fit the filter"));
+    }
 }

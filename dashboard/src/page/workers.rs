@@ -27,7 +27,7 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 /// The page.
 fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView]) -> Page {
     let shown = address.get("show").unwrap_or_default();
-    let choices = [("", "All"), ("alive", "Heard of lately"), ("silent", "Silent")].map(|(value, label)| {
+    let choices = [("", "All"), ("alive", "Active"), ("silent", "Silent")].map(|(value, label)| {
         let number = workers.iter().filter(|worker| is_shown(value, worker)).count();
         (value, format!("{label} {number}"))
     });
@@ -35,7 +35,7 @@ fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView
     let leases: u64 = workers.iter().map(|worker| worker.leases).sum();
     let alive = workers.iter().filter(|worker| !worker.silent).count();
     let summary = format!(
-        "{alive} of {} heard of lately, {} in their hands",
+        "{alive} of {} active, {} being carried out",
         counted(to_u64(workers.len()), "worker", "workers"),
         counted(leases, "step", "steps")
     );

@@ -7,6 +7,7 @@ use nightshift_protocol::measurement::{CompilerReport, LoopNote};
 
 use super::material::{Material, Stored};
 use crate::chart::{Unit, float_u64, show};
+use crate::format::count;
 use crate::page::parts::{Cell, artifact, bytes, facts, folded, isolation, milliseconds, sentences, table, verbatim};
 
 /// Longest output of a compiler that is shown, in bytes.
@@ -19,13 +20,15 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
         ("The compiler", build.end.describe().into()),
         ("Toolchain", format!("{} ({})", build.toolchain.version, build.toolchain.path).into()),
         ("Program", build.toolchain.program.clone().into()),
-        ("Flags", Cell::Code(build.toolchain.flags.join(" "))),
         ("Took", milliseconds(float_u64(build.duration_ms)).into()),
         ("From the cache", if build.cached { "yes" } else { "no" }.into()),
         ("Library", build.library.as_ref().map_or_else(|| "none".into(), artifact)),
         ("Address of the build", Cell::Code(build.build_key.clone())),
         ("Fingerprint of the toolchain", Cell::Code(build.toolchain.fingerprint.clone())),
     ]);
+    let flags = &build.toolchain.flags;
+    let flags = (!flags.is_empty())
+        .then(|| folded(format!("Flags ({})", flags.len()), verbatim(&flags.join(" "), MAX_LOG_BYTES)));
     let messages = messages(build);
     let cuda = build.cuda.as_ref().map(cuda);
     let log = match &material.build_log {
@@ -34,7 +37,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
         Stored::Here(_) | Stored::Never => ().into_any(),
     };
     let means = folded(format!("Isolation of the compiler: {}", build.sandbox.summary()), isolation(&build.sandbox));
-    Some(view! { {sums}{messages}{cuda}{report(&build.report)}{log}{means} }.into_any())
+    Some(view! { {sums}{flags}{messages}{cuda}{report(&build.report)}{log}{means} }.into_any())
 }
 
 fn messages(build: &BuildReport) -> AnyView {
@@ -61,9 +64,9 @@ fn messages(build: &BuildReport) -> AnyView {
 /// What the compiler and the disassembly tell of a library for processors.
 pub(super) fn report(report: &CompilerReport) -> AnyView {
     let sums = facts(&[
-        ("Instructions", report.instructions.to_string().into()),
-        ("On wide vector registers", report.wide_vector_instructions.to_string().into()),
-        ("Fused multiply-adds", report.fma_instructions.to_string().into()),
+        ("Instructions", count(report.instructions).into()),
+        ("On wide vector registers", count(report.wide_vector_instructions).into()),
+        ("Fused multiply-adds", count(report.fma_instructions).into()),
         ("Scalar mathematics called", report.scalar_math_calls.join(", ").into()),
         ("Size of the library", bytes(report.library_bytes).into()),
     ]);
@@ -234,5 +237,5 @@ fn instructions(kernel: &KernelBuild, sass: &SassCounts) -> Vec<Cell> {
         special_function,
     ];
     let names = [Cell::Code(kernel.name.clone()), Cell::Code(kernel.symbol.clone())];
-    names.into_iter().chain(counts.map(|count| Cell::Number(count.to_string()))).collect()
+    names.into_iter().chain(counts.map(|number| Cell::Number(count(number)))).collect()
 }

@@ -8,7 +8,7 @@ use nightshift_protocol::verdict::{CheckCase, ERROR_HISTOGRAM_BOUNDS};
 use super::material::{Material, Stored};
 use super::timing::cost;
 use super::verdict::findings;
-use crate::chart::{Bar, Caption, Unit, bars, float_u64, significant};
+use crate::chart::{Bar, Caption, Unit, bars, float_u64, precise, significant};
 use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim, words};
 
 /// Longest output of a program that is shown, in bytes.
@@ -34,21 +34,24 @@ fn checked(report: &CheckReport) -> AnyView {
             report.deterministic.map(|same| if same { "yes" } else { "no" }.to_owned()).into(),
         ),
     ]);
-    let rows: Vec<Vec<Cell>> = report.cases.iter().map(case).collect();
+    let rows =
+        |wanted: bool| -> Vec<Vec<Cell>> { report.cases.iter().filter(|one| one.passed == wanted).map(case).collect() };
     let head = ["Shape", "Inputs", "Result", "Wrong elements", "Worst element", "Its error", "The reference's error"];
-    let cases = table(&head, &rows);
+    // What is wrong is read first; what is right, when somebody wants to know.
+    let wrong = table(&head, &rows(false));
+    let right = (passed > 0).then(|| folded(format!("Calls with right results ({passed})"), table(&head, &rows(true))));
     let printed = (!report.printed.trim().is_empty())
         .then(|| folded("What the program printed", verbatim(&report.printed, MAX_PRINTED_BYTES)));
     let found = (!report.findings.is_empty()).then(|| findings(&report.findings));
-    view! { {sums}{errors(&report.error_histogram)}{cases}{found}{printed}{cost(&report.cost)} }.into_any()
+    view! { {sums}{errors(&report.error_histogram)}{wrong}{right}{found}{printed}{cost(&report.cost)} }.into_any()
 }
 
 fn case(case: &CheckCase) -> Vec<Cell> {
     let (class, result) = if case.passed { ("good", "right") } else { ("problem", "wrong") };
     let worst = case.worst.as_ref().map(|worst| {
         let index = worst.index.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let given = worst.candidate.map_or_else(|| "not finite".to_owned(), |value| value.to_string());
-        format!("{}[{index}]: {given}, truth {}", worst.tensor, worst.truth)
+        let given = worst.candidate.map_or_else(|| "not finite".to_owned(), precise);
+        format!("{}[{index}]: {given}, truth {}", worst.tensor, precise(worst.truth))
     });
     let error =
         case.worst.as_ref().map(|worst| worst.normalized_error.map_or_else(|| "not finite".to_owned(), significant));

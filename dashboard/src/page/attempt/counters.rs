@@ -202,7 +202,7 @@ pub(super) fn roof(detail: &RunDetail, attempt: &Attempt) -> Option<AnyView> {
     let share = profile.roofline_share.map(|share| show(share, Unit::Share));
     let sums = facts(&[
         ("Bound, by the roofline alone", profile.roofline_bound.clone().into()),
-        ("Of what it allows", share.into()),
+        ("Share of the roofline", share.into()),
         (
             "Operations per byte",
             profile.arithmetic_intensity.map(|intensity| show(intensity, Unit::FlopsPerByte)).into(),

@@ -6,7 +6,7 @@ use nightshift_protocol::rubric::{JudgeOpinion, RewardBreakdown, Rubric, RubricS
 use nightshift_protocol::score::AttemptScore;
 
 use crate::chart::{Caption, Ratings, Unit, radar, show, significant};
-use crate::format::moment;
+use crate::format::{moment, reward as shown_reward};
 use crate::page::parts::{Cell, facts, folded, sentences, table, words};
 
 /// The names of the rubric's four directions, as the paper has them.
@@ -129,7 +129,7 @@ fn rated(rubric: &Rubric) -> AnyView {
 fn rewarded(reward: &RewardBreakdown) -> AnyView {
     let yes = |is: bool| if is { "yes" } else { "no" };
     let sums = facts(&[
-        ("Reward", Cell::Tag(String::new(), format!("{:.3}", reward.reward))),
+        ("Reward", Cell::Tag(String::new(), shown_reward(reward.reward))),
         ("Base, before the rubric", significant(reward.base).into()),
         (
             "Rubric",
@@ -167,7 +167,7 @@ fn scored(score: &AttemptScore) -> AnyView {
         ("Rules of version", score.rules_version.to_string().into()),
         ("Computed", moment(score.at).into()),
     ];
-    given.insert(0, ("Reward", Cell::Tag(String::new(), format!("{:.3}", score.scored.reward))));
+    given.insert(0, ("Reward", Cell::Tag(String::new(), shown_reward(score.scored.reward))));
     let terms: Vec<Vec<Cell>> = score
         .scored
         .terms
@@ -176,7 +176,7 @@ fn scored(score: &AttemptScore) -> AnyView {
         .collect();
     let (sums, terms) = (facts(&given), table(&["Term", "Value"], &terms));
     folded(
-        format!("By {}: {:.3}", score.scored.formula.as_str(), score.scored.reward),
+        format!("By {}: {}", score.scored.formula.as_str(), shown_reward(score.scored.reward)),
         view! { {sums}{terms} }.into_any(),
     )
 }

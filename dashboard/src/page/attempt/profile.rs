@@ -26,7 +26,9 @@ fn tiers(profile: &Profile) -> AnyView {
     let rows: Vec<Vec<Cell>> = profile.tiers.iter().map(tier).collect();
     let tools = table(&["For", "Tool", "Version", "Used", "What it lacks", "What to do", "Took"], &rows);
     let missing = (rows.is_empty() && !profile.missing.is_empty()).then(|| sentences(&profile.missing));
-    view! { <p>"Tier: "<code>{visible(&profile.tier).into_owned()}</code></p>{tools}{missing} }.into_any()
+    let from = words(&profile.tier.split('+').collect::<Vec<_>>().join(", "));
+    let from = visible(&from).into_owned();
+    view! { <p>"From: "<span title=visible(&profile.tier).into_owned()>{from}</span></p>{tools}{missing} }.into_any()
 }
 
 fn tier(tier: &TierReport) -> Vec<Cell> {

@@ -171,6 +171,11 @@ fn compared(material: &Material, lines: &Arc<crate::source::Source>, against: Ag
     view! { <p>{visible(&words).into_owned()}</p>{shown} }.into_any()
 }
 
+/// What was said, with what it is about before it unless it says so itself.
+fn begun(about: &str, said: &str) -> String {
+    if said.starts_with(about) { said.to_owned() } else { format!("{about}: {said}") }
+}
+
 /// What was said about single lines: by the rules, the compiler, the sanitizers.
 fn notes(attempt: &Attempt) -> Vec<LineNote> {
     let mut notes: Vec<LineNote> = Vec::new();
@@ -190,10 +195,10 @@ fn notes(attempt: &Attempt) -> Vec<LineNote> {
             add(Some(message.line), class, format!("{}: {}", message.severity, message.message));
         }
         for note in &build.report.missed_loops {
-            add(Some(note.line), "note", format!("not vectorized: {}", note.message));
+            add(Some(note.line), "note", begun("not vectorized", &note.message));
         }
         for note in &build.report.vectorized_loops {
-            add(Some(note.line), "note", format!("vectorized: {}", note.message));
+            add(Some(note.line), "note", begun("vectorized", &note.message));
         }
     }
     for run in attempt.sanitize.iter().flat_map(|report| &report.tools) {
@@ -207,4 +212,15 @@ fn notes(attempt: &Attempt) -> Vec<LineNote> {
         add(Some(tunable.line), "note", format!("tunable {}: {} of {values}", tunable.name, tunable.value));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::begun;
+
+    #[test]
+    fn nothing_is_said_twice_about_a_line() {
+        assert_eq!(begun("not vectorized", "not vectorized: complicated access"), "not vectorized: complicated access");
+        assert_eq!(begun("vectorized", "loop of 8 floats"), "vectorized: loop of 8 floats");
+    }
 }

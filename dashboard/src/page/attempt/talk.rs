@@ -8,7 +8,7 @@ use super::look::{Look, Talk};
 use super::material::{Material, Stored};
 use super::program::chip;
 use crate::chart::float_u64;
-use crate::format::{count, money};
+use crate::format::{money, tokens};
 use crate::page::parts::{Cell, artifact, facts, folded, milliseconds, sentences, table, verbatim};
 use crate::page::retrieved;
 use crate::shell::model_label;
@@ -35,7 +35,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material, look: &Look) -> Op
         "Price",
         "Took",
         "Ended",
-        "Stood in for",
+        "After failures of",
         "Prompt",
         "Reply",
     ];
@@ -81,7 +81,9 @@ fn asked_by(call: &ModelCallSummary) -> String {
 }
 
 fn row(call: &ModelCallSummary) -> Vec<Cell> {
-    let tokens = |number: Option<u64>| Cell::Number(number.map_or_else(|| "not known".to_owned(), count));
+    let tokens = |number: Option<u64>| Cell::Number(tokens(number, call.scripted));
+    // A file has no price and takes no time.
+    let unless_scripted = |words: String| Cell::Number(if call.scripted { "–".to_owned() } else { words });
     let ended = match call.stop {
         StopCause::End => "the model was done",
         StopCause::Length => "cut off at the limit of tokens",
@@ -96,8 +98,8 @@ fn row(call: &ModelCallSummary) -> Vec<Cell> {
         Cell::Number(call.turn.to_string()),
         tokens(call.input_tokens),
         tokens(call.output_tokens),
-        Cell::Number(call.price_microusd.map_or_else(|| "not known".to_owned(), money)),
-        Cell::Number(milliseconds(float_u64(call.latency_ms))),
+        unless_scripted(call.price_microusd.map_or_else(|| "not known".to_owned(), money)),
+        unless_scripted(milliseconds(float_u64(call.latency_ms))),
         ended.into(),
         fell_back.into(),
         artifact(&call.prompt),

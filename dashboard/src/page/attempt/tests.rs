@@ -26,7 +26,7 @@ fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Ma
 }
 
 fn html(sample: &Sample, attempt: &Attempt, material: &Material, look: &Look) -> String {
-    report::html(page(&sample.detail, attempt, material, look), None)
+    report::html(page(&sample.detail, attempt, material, look, "Night"), None)
 }
 
 /// What stands between `<` and `>`; quoted values hold neither.
@@ -116,6 +116,38 @@ fn everything_that_is_known_about_an_attempt_is_on_its_page() {
         assert!(html.contains(&format!("id=\"{anchor}\"")), "{anchor}");
     }
     assert!(html.len() < MAX_PAGE_BYTES, "{}", html.len());
+}
+
+#[test]
+fn the_conclusion_comes_before_what_it_rests_on() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    let html = |attempt: &Attempt| html(&sample, attempt, &material(&sample, attempt, None), &Look::default());
+    let whole = html(&attempt);
+    let place = |anchor: &str| whole.find(&format!("id=\"{anchor}\"")).unwrap_or(usize::MAX);
+    assert!(place("verdict") < place("diagnosis") && place("diagnosis") < place("source"));
+    assert!(
+        whole.contains("Calls with right results (25)") && !whole.contains(">wrong<"),
+        "what passed is folded away"
+    );
+    assert!(whole.contains("<title>cuda_row_softmax, attempt 4 of run "), "tabs of several runs are told apart");
+    for case in attempt.check.iter_mut().flat_map(|check| &mut check.cases).take(2) {
+        case.passed = false;
+    }
+    let wrong = html(&attempt);
+    let place = |words: &str| wrong.find(words).unwrap_or(usize::MAX);
+    assert!(place(">wrong<") < place("Calls with right results (23)"), "what is wrong is read first");
+}
+
+#[test]
+fn replies_from_files_have_neither_tokens_nor_a_price() {
+    let sample = Sample::read();
+    let attempt = fourth(&sample);
+    assert!(attempt.calls.iter().all(|call| call.scripted));
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let talk = html.split("id=\"conversation\"").nth(1).and_then(|rest| rest.split("</table>").next());
+    let talk = talk.unwrap_or_default();
+    assert!(talk.contains('–') && !talk.contains("not known") && !talk.contains("0 ns"), "{talk}");
 }
 
 /// Every text and number in the stored form of an attempt is somewhere on its page, in one form or another.
@@ -215,6 +247,7 @@ fn attempts_that_failed_early_have_a_page_too() {
             Attempt { build: None, check: None, measurement: None, profile: None, rubric: None, ..attempt.clone() };
         let words = spoken(&html(&sample, &bare, &Material::default(), &Look::default()));
         assert!(words.contains("it was not timed") || words.contains("confirmed"), "{words}");
+        assert!(words.contains("nobody saw what it does") && !words.contains("Nothing speaks of gaming"), "{words}");
     }
 }
 
@@ -260,7 +293,7 @@ fn hostile_texts_stay_texts_everywhere() {
         ..Material::default()
     };
     let look = Look::of(&[("diff".to_owned(), "baseline".to_owned())]);
-    let html = report::html(page(&detail, &attempt, &material, &look), None);
+    let html = report::html(page(&detail, &attempt, &material, &look, HOSTILE), None);
     for tag in tags(&html) {
         assert!(!tag.starts_with("script") && !tag.starts_with("img"), "{tag}");
         // What stands outside of the quotes of a tag are names of ours.

@@ -81,14 +81,13 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
         ("Arithmetic", m.achieved_flops_per_s.map(|rate| show(rate, Unit::FlopsPerS)).into()),
         ("Memory, compulsory bytes", m.achieved_bytes_per_s.map(|rate| show(rate, Unit::BytesPerS)).into()),
         (
-            "Outside to inside time",
-            format!("{}, the parent's clock by the runner's", significant(m.outside_to_inside_time)).into(),
+            "Two clocks",
+            format!("the parent saw {} times what the runner claims", significant(m.outside_to_inside_time)).into(),
         ),
-        ("Isolation", m.sandbox.summary().into()),
     ]);
     let device = m.device.as_deref().map(device);
     let cost = cost(&m.cost);
-    let means = folded("Isolation in force", isolation(&m.sandbox));
+    let means = folded(format!("Isolation: {}", m.sandbox.summary()), isolation(&m.sandbox));
     view! { <h3>{title}</h3>{sums}{drawn}{device}{cost}{means} }.into_any()
 }
 

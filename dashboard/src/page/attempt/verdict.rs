@@ -8,7 +8,7 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::verdict::{Answer, Finding, Severity};
 
 use crate::chart::{Unit, show, significant};
-use crate::format::{answer, speedup};
+use crate::format::{answer, counted, speedup};
 use crate::page::parts::{Cell, table};
 
 /// The answers and the findings.
@@ -19,18 +19,31 @@ pub(super) fn section(attempt: &Attempt) -> AnyView {
         ("Compiled", tag(verdict.compiled), compiled(attempt)),
         ("Numerically correct", tag(verdict.numerically_correct), correct(attempt)),
         ("Contract compliant", tag(verdict.contract_compliant), compliant(attempt)),
-        ("Fast", tag(verdict.fast), fast(attempt)),
+        ("Faster", tag(verdict.fast), fast(attempt)),
         (
             "Time in own kernels",
             share.map_or_else(|| tag(Answer::Inconclusive), |share| Cell::Number(show(share, Unit::Share))),
-            "share of the time in code that was built from this source".to_owned(),
+            own_kernels(attempt),
         ),
     ];
     let rows: Vec<Vec<Cell>> =
         rows.into_iter().map(|(question, answer, evidence)| vec![question.into(), answer, evidence.into()]).collect();
     let answers = table(&["Question", "Answer", "Because"], &rows);
-    let found = findings(&attempt.findings);
+    let found = if attempt.findings.is_empty() && attempt.check.is_none() {
+        view! { <p class="quiet">"None so far. The program did not run: nobody saw what it does."</p> }.into_any()
+    } else {
+        findings(&attempt.findings)
+    };
     view! { {answers}<h3 id="findings">"Findings"</h3>{found} }.into_any()
+}
+
+fn own_kernels(attempt: &Attempt) -> String {
+    let why = match (attempt.verdict.custom_kernel_time_share, attempt.published()) {
+        (Some(_), _) => "share of the time in code that was built from this source",
+        (None, Some(_)) => "no measurement tells apart whose code the time was spent in",
+        (None, None) => "it was not timed",
+    };
+    why.to_owned()
 }
 
 fn tag(given: Answer) -> Cell {
@@ -45,8 +58,14 @@ fn tag(given: Answer) -> Cell {
 fn compiled(attempt: &Attempt) -> String {
     let Some(build) = &attempt.build else { return "it was not built".to_owned() };
     let count = |severity: &str| build.messages.iter().filter(|message| message.severity == severity).count();
+    let (errors, warnings) =
+        (number(count("error"), "error", "errors"), number(count("warning"), "warning", "warnings"));
     let cached = if build.cached { ", answered from the cache" } else { "" };
-    format!("the compiler {}; {} errors, {} warnings{cached}", build.end.describe(), count("error"), count("warning"))
+    format!("the compiler {}; {errors}, {warnings}{cached}", build.end.describe())
+}
+
+fn number(count: usize, one: &str, many: &str) -> String {
+    counted(u64::try_from(count).unwrap_or(u64::MAX), one, many)
 }
 
 fn correct(attempt: &Attempt) -> String {
@@ -75,7 +94,11 @@ pub(crate) fn worst_error(check: &CheckReport) -> Option<f64> {
 
 fn compliant(attempt: &Attempt) -> String {
     let count = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
-    let mut words = format!("{} violations, {} warnings", count(Severity::Violation), count(Severity::Warning));
+    let mut words = format!(
+        "{}, {}",
+        number(count(Severity::Violation), "violation", "violations"),
+        number(count(Severity::Warning), "warning", "warnings")
+    );
     if let Some(report) = &attempt.sanitize {
         let _ = write!(words, "; memory and races: {}", answer(report.answer()));
         if let Some(unverified) = report.unverified() {

@@ -5,7 +5,7 @@ use nightshift_protocol::api::{CampaignResults, DeviceUse, FAST_P_THRESHOLDS, Mo
 use nightshift_protocol::budget::{BudgetLine, Resource};
 
 use crate::address::Address;
-use crate::format::{count, counted, dollars, milliseconds, when};
+use crate::format::{count, counted, device as short_name, dollars, milliseconds, percent, tokens, when};
 use crate::shell::model_label;
 
 pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
@@ -48,12 +48,11 @@ fn ranked(boards: &[ModelBoard]) -> Vec<&ModelBoard> {
 }
 
 fn standing(board: &ModelBoard) -> impl IntoView + use<> {
-    let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0));
     let unpriced = (board.unpriced_attempts > 0).then(|| {
         view! { " "<span class="quiet">{format!("price unknown for {}", count(board.unpriced_attempts))}</span> }
     });
     let fast = (0..FAST_P_THRESHOLDS.len())
-        .map(|index| view! { <td class="number">{share(board.fast_p.get(index).copied())}</td> })
+        .map(|index| view! { <td class="number">{percent(board.fast_p.get(index).copied())}</td> })
         .collect::<Vec<_>>();
     view! {
         <tr>
@@ -61,10 +60,10 @@ fn standing(board: &ModelBoard) -> impl IntoView + use<> {
             <td>{board.strategy.clone()}</td>
             <td class="number">{count(board.runs)}</td>
             <td class="number">{count(board.attempts)}</td>
-            <td class="number">{share(board.correct_share)}</td>
+            <td class="number">{percent(board.correct_share)}</td>
             <td class="number">{times(board.median_best_speedup)}</td>
             {fast}
-            <td class="number">{count(board.tokens)}</td>
+            <td class="number">{tokens(Some(board.tokens), board.model == "scripted")}</td>
             <td class="number">{dollars(board.cost_usd)}{unpriced}</td>
         </tr>
     }
@@ -108,7 +107,7 @@ fn device_row(campaign: &str, device: &DeviceUse) -> impl IntoView + use<> {
     let href = Address::parse("/attempts").with("campaign", Some(campaign)).with("device", Some(&device.device)).href();
     view! {
         <tr>
-            <th scope="row"><a href=href>{device.device.clone()}</a></th>
+            <th scope="row" title=device.device.clone()><a href=href>{short_name(&device.device)}</a></th>
             <td class="number">{count(device.runs)}</td>
             <td class="number">{count(device.attempts)}</td>
             <td class="number">{times(device.best_speedup)}</td>

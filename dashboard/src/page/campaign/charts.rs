@@ -1,26 +1,27 @@
 //! What came out, drawn.
 
 use leptos::prelude::*;
-use nightshift_protocol::api::{CampaignDetail, CampaignResults, FastP, ResultMark};
+use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, FastP, ResultLine, ResultMark};
 use nightshift_protocol::attempt::AttemptOutcome;
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
-use crate::chart::{Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter};
+use crate::chart::{
+    Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter, since_beginning,
+};
 use crate::format::{count, counted, words};
 
-const HOUR_MS: f64 = 3_600_000.0;
 /// Classes of lines, in their order.
 const LINE_CLASSES: [&str; 8] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 
-pub(super) fn charts(detail: &CampaignDetail, results: &CampaignResults) -> impl IntoView + use<> {
+pub(super) fn charts(detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> impl IntoView + use<> {
     let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str()));
     view! {
         <h2 id="results">"Results"</h2>
         {outcomes(&all, results)}
         <div class="charts">
-            {best_so_far(detail, results)}
+            {best_so_far(detail, results, now)}
             {attempts(results)}
             {curve(detail, &results.fast_p)}
             {distribution(results)}
@@ -67,35 +68,53 @@ fn distribution(results: &CampaignResults) -> AnyView {
     histogram(&Caption::new("Speedups", about), &Axis::log("speedup", Unit::Times), &[group]).view()
 }
 
-/// The best of each run so far, over time.
-#[expect(clippy::cast_precision_loss, reason = "hours of a campaign have few digits")]
-fn best_so_far(detail: &CampaignDetail, results: &CampaignResults) -> AnyView {
-    let hours = |at: TimestampMs| at.since_ms(detail.summary.created_at) as f64 / HOUR_MS;
-    let series: Vec<Series> = results
-        .lines
-        .iter()
-        .zip(LINE_CLASSES)
-        .map(|(line, class)| {
-            let mut points: Vec<(f64, f64)> = line.bests.iter().map(|best| (hours(best.at), best.speedup)).collect();
-            // The line goes on to where the run is now.
-            points.extend(points.last().map(|(_, best)| (hours(line.until), *best)));
-            Series { name: line.task.clone(), class, points, steps: true }
-        })
-        .collect();
+/// The best of each run so far, over time, and the best of all of them.
+fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> AnyView {
+    let began = detail.summary.created_at;
+    let ends = detail.runs.iter().filter_map(|run| run.finished_at).chain(results.lines.iter().map(|line| line.until));
+    // A best stays the best while the campaign goes on without it.
+    let end = if detail.summary.runs.unfinished() > 0 { now } else { ends.max().unwrap_or(began) };
+    let (unit_ms, label) = since_beginning(end.since_ms(began));
+    let passed = |at: TimestampMs| float_u64(at.since_ms(began)) / unit_ms;
+    let line = |name: String, class, bests: &[BestAt]| {
+        let mut points: Vec<(f64, f64)> = bests.iter().map(|best| (passed(best.at), best.speedup)).collect();
+        points.extend(points.last().map(|(_, best)| (passed(end), *best)));
+        Series { name, class, points, steps: true }
+    };
+    let is_some = is_part(results.lines.len(), results.timed_runs);
+    let mut series = Vec::new();
+    if results.lines.len() > 1 {
+        let name = if is_some { "the best of these" } else { "the best of the campaign" };
+        series.push(line(name.to_owned(), "series-all", &best_of_all(&results.lines)));
+    }
+    series.extend(results.lines.iter().zip(LINE_CLASSES).map(|(one, class)| line(one.task.clone(), class, &one.bests)));
     let mut about = "The fastest right program of each run, over the time since the beginning.".to_owned();
-    if is_part(series.len(), results.timed_runs) {
+    if is_some {
         about = format!(
             "The fastest right program over the time since the beginning, of the {} fastest of {} runs.",
-            series.len(),
+            results.lines.len(),
             count(results.timed_runs)
         );
     }
     if results.lines.iter().any(|line| is_part(line.bests.len(), line.grew)) {
         about.push_str(" Lines with many steps are drawn with some of them.");
     }
-    let x = Axis::linear("hours since the beginning", Unit::Plain);
+    let x = Axis::linear(label, Unit::Plain).from_zero();
     let caption = Caption::new("Best so far", about);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view()
+}
+
+/// What was the best of all these runs, and when.
+fn best_of_all(lines: &[ResultLine]) -> Vec<BestAt> {
+    let mut all: Vec<BestAt> = lines.iter().flat_map(|line| line.bests.iter().copied()).collect();
+    all.sort_by_key(|best| best.at);
+    let mut highest = f64::NEG_INFINITY;
+    all.retain(|best| {
+        let is_better = best.speedup > highest;
+        highest = highest.max(best.speedup);
+        is_better
+    });
+    all
 }
 
 /// Every attempt: kept, right but not better, or failed.
@@ -147,4 +166,24 @@ fn is_part(drawn: usize, all: u64) -> bool {
 
 fn as_count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_of_all_runs_only_grows() {
+        let best = |at, speedup| BestAt { at: TimestampMs(at), number: 1, speedup };
+        let line = |bests: Vec<BestAt>| ResultLine {
+            run: format!("run_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            task: "softmax".to_owned(),
+            grew: as_count(bests.len()),
+            until: TimestampMs(9),
+            bests,
+        };
+        let lines = [line(vec![best(1, 1.5), best(5, 3.0)]), line(vec![best(2, 1.2), best(4, 2.0), best(8, 2.5)])];
+        let all: Vec<(i64, f64)> = best_of_all(&lines).iter().map(|best| (best.at.0, best.speedup)).collect();
+        assert_eq!(all, [(1, 1.5), (4, 2.0), (5, 3.0)]);
+    }
 }

@@ -7,23 +7,50 @@ use nightshift_protocol::rubric::{JudgeOpinion, RubricScores};
 use nightshift_protocol::verdict::Severity;
 
 use crate::chart::{Unit, show, significant};
-use crate::format::{answer, money, speedup};
+use crate::format::{answer, count, money, reward as shown_reward, speedup};
 use crate::page::parts::{bytes, nanoseconds, words};
 
+/// The one name of a fact that is ranked and too long to be written twice.
+const WORST_ERROR: &str = "Worst error, by what is tolerated";
+
 /// A fact.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fact {
     /// What it is about.
     pub(super) name: &'static str,
     /// What is so; empty when nobody knows.
     pub(super) value: String,
+    /// How good that is, where more or less of it is better beyond doubt: the highest is the best.
+    pub(super) rank: Option<f64>,
+}
+
+/// The rank of the best of a row; none where nothing can be better than another.
+pub(super) fn best(cells: &[&Fact]) -> Option<f64> {
+    let ranks = || cells.iter().filter_map(|cell| cell.rank).filter(|rank| rank.is_finite());
+    let (highest, lowest) = (ranks().reduce(f64::max)?, ranks().reduce(f64::min)?);
+    (highest > lowest).then_some(highest)
+}
+
+fn rank(name: &str, attempt: &Attempt) -> Option<f64> {
+    match name {
+        "Speedup" => attempt.speedup().map(|speedup| speedup.estimate),
+        "At least" => attempt.assured_speedup(),
+        "Confirmed" => attempt.confirmation.as_ref().map(|confirmation| confirmation.speedup.estimate),
+        "Candidate" => attempt.published().map(|measurement| -measurement.candidate_median_ns),
+        "Gain of its change" => attempt.gain.map(|gain| gain.measured),
+        WORST_ERROR => attempt.check.as_ref().and_then(crate::page::attempt::worst_error).map(|error| -error),
+        "Of the roofline" => attempt.profile.as_ref().and_then(|profile| profile.roofline_share),
+        "Reward" => attempt.reward.as_ref().map(|reward| reward.reward),
+        _ => None,
+    }
 }
 
 /// All of them. Every attempt has the same facts in the same order, known or not.
 pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
     let mut facts = Vec::new();
-    let mut add =
-        |name: &'static str, value: Option<String>| facts.push(Fact { name, value: value.unwrap_or_default() });
+    let mut add = |name: &'static str, value: Option<String>| {
+        facts.push(Fact { name, value: value.unwrap_or_default(), rank: rank(name, attempt) });
+    };
     let text = |text: &str| Some(text.to_owned());
     add("Task", text(&detail.summary.digest.task));
     add("Replies from", text(&detail.summary.digest.model));
@@ -36,7 +63,7 @@ pub(super) fn all(detail: &RunDetail, attempt: &Attempt) -> Vec<Fact> {
     add("Compiled", text(answer(attempt.verdict.compiled)));
     add("Numerically correct", text(answer(attempt.verdict.numerically_correct)));
     add("Contract compliant", text(answer(attempt.verdict.contract_compliant)));
-    add("Fast", text(answer(attempt.verdict.fast)));
+    add("Faster", text(answer(attempt.verdict.fast)));
     add("Time in own kernels", attempt.verdict.custom_kernel_time_share.map(share));
     let findings = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
     add("Violations", Some(findings(Severity::Violation).to_string()));
@@ -67,15 +94,15 @@ fn timing(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>))
     add("GPU", published.and_then(|m| m.machine.gpus.first()).map(|gpu| gpu.name.clone()));
     add("Gain of its change", attempt.gain.map(|gain| show(gain.measured, Unit::Times)));
     let worst = attempt.check.as_ref().and_then(crate::page::attempt::worst_error);
-    add("Worst error, by what is tolerated", worst.map(significant));
+    add(WORST_ERROR, worst.map(significant));
 }
 
 fn build(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String>)) {
     let build = attempt.build.as_ref();
     add("Compiler", build.map(|build| build.toolchain.version.clone()));
     add("Flags", build.map(|build| build.toolchain.flags.join(" ")));
-    add("Instructions", build.map(|build| build.report.instructions.to_string()));
-    add("Wide vector instructions", build.map(|build| build.report.wide_vector_instructions.to_string()));
+    add("Instructions", build.map(|build| count(build.report.instructions)));
+    add("Wide vector instructions", build.map(|build| count(build.report.wide_vector_instructions)));
     add("Size of the library", build.map(|build| bytes(build.report.library_bytes)));
     let kernels = build.and_then(|build| build.cuda.as_ref()).map(|cuda| &cuda.kernels);
     let most = |of: fn(&nightshift_protocol::cuda_build::KernelBuild) -> u64| {
@@ -127,11 +154,12 @@ fn judgement(attempt: &Attempt, add: &mut impl FnMut(&'static str, Option<String
             JudgeOpinion::JudgeUnavailable { reason } => format!("not available: {reason}"),
         }),
     );
-    add("Reward", attempt.reward.as_ref().map(|reward| format!("{:.3}", reward.reward)));
+    add("Reward", attempt.reward.as_ref().map(|reward| shown_reward(reward.reward)));
     add("Then", attempt.route.as_ref().map(|route| words(route.route.as_str())));
     add("Model calls", Some(attempt.calls.len().to_string()));
     let tokens = attempt.calls.iter().filter_map(|call| call.output_tokens).fold(0_u64, u64::saturating_add);
-    add("Tokens of the replies", Some(tokens.to_string()));
+    let scripted = attempt.calls.iter().all(|call| call.scripted);
+    add("Tokens of the replies", Some(crate::format::tokens(Some(tokens), scripted)));
     let price = attempt.calls.iter().filter_map(|call| call.price_microusd).fold(0_u64, u64::saturating_add);
     add("Price, as far as it is known", Some(money(price)));
 }

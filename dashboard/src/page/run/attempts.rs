@@ -37,7 +37,7 @@ const KINDS: [(&str, &str); 4] = [
     ("kept", "right, and confirmed as the best"),
     ("discarded", "right"),
     ("failed", "failed"),
-    ("pending", "in the works"),
+    ("pending", "in progress"),
 ];
 
 fn href(detail: &RunDetail, number: u32) -> String {
@@ -119,7 +119,7 @@ fn list(detail: &RunDetail) -> AnyView {
     view! {
         <form method="get" action="/compare" data-compare="">
             <div class="scroll" tabindex="0">
-                <table>
+                <table class="attempts-of-run">
                     <thead>
                         <tr>
                             <th><span class="aside">"Choose"</span></th><th class="number">"No."</th><th>"Stage"</th>
@@ -144,7 +144,7 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let is_confirmed = attempt.confirmation.is_some() && attempt.outcome.is_correct();
     let shown = attempt.speedup().map_or_else(|| "–".to_owned(), speedup);
     let gain = attempt.gain.map_or_else(|| "–".to_owned(), |gain| show(gain.measured, Unit::Times));
-    let reward = attempt.reward.as_ref().map_or_else(|| "–".to_owned(), |reward| format!("{:.2}", reward.reward));
+    let reward = attempt.reward.as_ref().map_or_else(|| "–".to_owned(), |reward| crate::format::reward(reward.reward));
     let plain = |text: &str| crate::markup::visible(text).into_owned();
     let change = attempt.modification.as_ref().map(|modification| plain(&modification.text));
     let route =

@@ -7,10 +7,10 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
-use crate::format::{count, money, speedup, when};
+use crate::format::{money, speedup, tokens, when};
 use crate::markup::visible;
 use crate::page::attempt::findings;
-use crate::page::parts::{Cell, artifact, facts, folded, machine, table, words};
+use crate::page::parts::{Cell, artifact, facts, folded, machine, on_page_only, table, words};
 use crate::shell::model_label;
 
 /// Name, status, and what can be done.
@@ -25,6 +25,13 @@ pub(super) fn head(detail: &RunDetail) -> AnyView {
         view! { <p><strong class="figure">{speedup(interval)}</strong>" by "<a href=href>"attempt "{number}</a>", "{confirmed}</p> }
     });
     let base = format!("/runs/{}", summary.id);
+    let offers = view! {
+        <div class="look">{actions::of_run(summary)}</div>
+        <p class="buttons look">
+            <a class="button" href=format!("{base}/trace.json")>"Steps for Perfetto"</a>
+            <a class="button" href=format!("{base}/report.html")>"Report as one file"</a>
+        </p>
+    };
     view! {
         <h1>{visible(&summary.digest.task).into_owned()}</h1>
         <p class="quiet">
@@ -32,11 +39,7 @@ pub(super) fn head(detail: &RunDetail) -> AnyView {
             {ending}" · replies: "{replies}" · begun "{when(summary.created_at)}
         </p>
         {best}
-        <div class="look">{actions::of_run(summary)}</div>
-        <p class="buttons look">
-            <a class="button" href=format!("{base}/trace.json")>"Steps for Perfetto"</a>
-            <a class="button" href=format!("{base}/report.html")>"Report as one file"</a>
-        </p>
+        {on_page_only(offers.into_any())}
     }
     .into_any()
 }
@@ -52,9 +55,11 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
         let gates = summary.awaits.iter().map(|gate| words(gate)).collect::<Vec<_>>().join(", ");
         view! { <p class="notice">"It waits for a person at: "{gates}</p> }
     });
+    // What a run that is over did last is why it ended.
+    let activity = (!summary.status.is_final()).then(|| summary.digest.activity.clone());
     let sums = facts(&[
-        ("It", Cell::Text(explained(summary.status).to_owned())),
-        ("Now", summary.digest.activity.clone().into()),
+        ("State", Cell::Text(explained(summary.status).to_owned())),
+        ("Now", activity.into()),
         ("Ended because", detail.view.stop_reason.as_ref().map(stopped).into()),
         ("Attempts", summary.digest.attempts.to_string().into()),
         ("Priority", summary.priority.to_string().into()),
@@ -85,12 +90,12 @@ pub(super) fn section(detail: &RunDetail) -> AnyView {
 
 fn explained(status: RunStatus) -> &'static str {
     match status {
-        RunStatus::Running => "goes on",
-        RunStatus::Paused => "is paused: nothing new begins until somebody resumes it",
-        RunStatus::Cancelling => "is being cancelled: what runs is stopped first",
-        RunStatus::Completed => "is over, by a decision of its strategy",
+        RunStatus::Running => "in progress",
+        RunStatus::Paused => "paused: nothing new begins until somebody resumes it",
+        RunStatus::Cancelling => "being cancelled: what runs is stopped first",
+        RunStatus::Completed => "completed: its strategy ended it",
         RunStatus::Failed => "failed: a step could not be carried out",
-        RunStatus::Cancelled => "was cancelled",
+        RunStatus::Cancelled => "cancelled",
     }
 }
 
@@ -123,20 +128,21 @@ pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
         .map(|cost| {
             let models =
                 cost.models.iter().map(|(model, calls)| format!("{model} ({calls})")).collect::<Vec<_>>().join(", ");
+            let scripted = cost.models.keys().all(|model| model == "scripted");
             let unknown =
                 |unknown: u32| if unknown == 0 { String::new() } else { format!(", {unknown} calls not known") };
             vec![
                 role(cost).into(),
                 Cell::Number(cost.calls.to_string()),
-                Cell::Number(format!("{}{}", count(cost.input_tokens), unknown(cost.uncounted_calls))),
-                Cell::Number(count(cost.output_tokens)),
+                Cell::Number(format!("{}{}", tokens(Some(cost.input_tokens), scripted), unknown(cost.uncounted_calls))),
+                Cell::Number(tokens(Some(cost.output_tokens), scripted)),
                 Cell::Number(format!("{}{}", money(cost.price_microusd), unknown(cost.unpriced_calls))),
                 Cell::Number(cost.fallback_calls.to_string()),
                 models.into(),
             ]
         })
         .collect();
-    let rows = table(&["Role", "Calls", "Tokens in", "Tokens out", "Price", "Stood in", "Models"], &rows);
+    let rows = table(&["Role", "Calls", "Tokens in", "Tokens out", "Price", "Fallbacks", "Models"], &rows);
     let drawn: Vec<Bar> = detail
         .cost
         .iter()
@@ -150,12 +156,9 @@ pub(super) fn cost(detail: &RunDetail) -> Option<AnyView> {
             }
         })
         .collect();
-    let drawn = bars(
-        &Caption::new("Tokens by role", "Prompts and replies together, with what they cost."),
-        Unit::Count,
-        &drawn,
-    )
-    .view();
+    // Replies from files take no tokens: there is nothing to draw.
+    let caption = Caption::new("Tokens by role", "Prompts and replies together, with what they cost.");
+    let drawn = drawn.iter().any(|bar| bar.value > 0.0).then(|| bars(&caption, Unit::Count, &drawn).view());
     Some(view! { {drawn}{rows} }.into_any())
 }
 

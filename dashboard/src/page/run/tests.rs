@@ -5,7 +5,7 @@ use crate::page::sample::Sample;
 use crate::report;
 
 fn html(detail: &RunDetail, steps: &[StepView]) -> String {
-    report::html(page(detail, steps, &[]), None)
+    report::html(page(detail, steps, &[], "Night"), None)
 }
 
 #[test]
@@ -18,12 +18,13 @@ fn a_run_shows_its_tree_its_plans_and_who_did_what() {
         "Speedup of each attempt",
         "Steps by worker",
         "subtask1/attempt2/check",
-        "Tokens by role",
         "verifier stopped",
     ] {
         assert!(html.contains(part), "{part}");
     }
     assert_eq!(html.matches("name=\"a\"").count(), 4, "each attempt can be chosen");
+    assert!(!html.contains("Tokens by role"), "replies from files have no tokens: nothing is drawn");
+    assert!(!html.contains("Report as one file"), "a report offers nothing that only a page can");
 }
 
 #[test]

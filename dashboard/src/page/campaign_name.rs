@@ -1,0 +1,13 @@
+//! What pages below a campaign call it.
+
+use nightshift_client::Client;
+use nightshift_protocol::api::CampaignQuery;
+use nightshift_protocol::id::CampaignId;
+
+/// Its name; where it cannot be had, for example by a link that opens one run alone, what it is.
+pub(crate) async fn campaign_name(client: &Client, id: &CampaignId) -> String {
+    let query = CampaignQuery { text: Some(id.to_string()), limit: Some(1), ..CampaignQuery::default() };
+    let found = client.campaign_page(&query).await.ok();
+    let found = found.and_then(|page| page.items.into_iter().find(|campaign| campaign.id == *id));
+    found.map_or_else(|| "Campaign".to_owned(), |campaign| campaign.name)
+}

@@ -1,0 +1,41 @@
+//! What the words of these pages mean, for whoever reads them for the first time.
+
+use leptos::prelude::*;
+
+use super::parts::{facts, folded};
+
+/// The words with their meaning, folded away.
+pub(crate) fn glossary() -> AnyView {
+    let meanings = facts(&[
+        ("speedup", "how many times as fast as the baseline, with the interval that the measurement supports".into()),
+        ("baseline", "what a program is timed against: the reference of its task, on the same machine".into()),
+        ("confirmed", "measured a second time, in a fresh process".into()),
+        (
+            "fast_p",
+            "the share of runs whose best program is correct and more than p times as fast as its baseline".into(),
+        ),
+        ("rubric", "four scores from 1 to 5 by rules, and by a judge where there is one".into()),
+        ("reward", "one number from 0 to 3, made of the verdict, the speedup and the rubric".into()),
+        ("gate", "where a run waits for a person: after a plan, or after a new best".into()),
+        ("scripted", "replies come from files, not from a model".into()),
+        ("stitch", "a plan, then one attempt at a time from the best program; a new plan when it stagnates".into()),
+        ("forge", "coder and judge in turns, each round from the latest program and its feedback".into()),
+        ("beam", "several candidates a round in parallel, each round from the fastest programs so far".into()),
+        ("group", "several answers to the same prompt, for training; each group from the best so far".into()),
+    ]);
+    folded("What the words mean", meanings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glossary;
+
+    #[test]
+    fn the_words_of_the_pages_are_explained() {
+        use leptos::prelude::*;
+        let html = glossary().to_html();
+        for word in ["fast_p", "rubric", "stitch", "gate", "scripted"] {
+            assert!(html.contains(&format!("<dt>{word}</dt>")), "{word}");
+        }
+    }
+}
