@@ -14,8 +14,9 @@ const FIRST_P: (f64, f64) = (0.1, 0.5);
 
 /// The curve, from its steps: p, and the share that stays until the next one. `tasks` is of how many it is the share.
 pub(crate) fn fast_p(caption: &Caption, steps: &[(f64, f64)], tasks: u64) -> Chart {
-    let steps: Vec<(f64, f64)> =
-        steps.iter().copied().filter(|(p, share)| p.is_finite() && *p >= 0.0 && share.is_finite()).collect();
+    let is_share = |share: &f64| (0.0..=1.0).contains(share);
+    let is_step = |(p, share): &(f64, f64)| p.is_finite() && *p >= 0.0 && is_share(share);
+    let steps: Vec<(f64, f64)> = steps.iter().copied().filter(is_step).collect();
     // Ratios are what counts: between 1 and 2 there is as much to see as between 10 and 20. Zero has no place there.
     let lowest = steps.iter().map(|(p, _)| *p).filter(|p| *p > 0.0).fold(f64::INFINITY, f64::min);
     let first = lowest.clamp(FIRST_P.0, FIRST_P.1);
@@ -69,6 +70,13 @@ mod tests {
             path.split('H').skip(1).filter_map(|rest| rest.split('V').next()?.parse().ok()).collect();
         assert!(((places[1] - places[0]) - (places[2] - places[1])).abs() < 0.1, "{path}");
         assert!(path.starts_with("M66 "), "what is slower is seen from half as fast on: {path}");
+    }
+
+    #[test]
+    fn what_is_no_share_is_left_out() {
+        let chart = fast_p(&Caption::new("fast_p", ""), &[(0.0, -1.8e307), (0.5, 0.25), (0.7, 2.0)], 4);
+        assert!(chart.as_str().contains("fast₁ is 25 %"), "{}", chart.as_str());
+        assert_drawable(&chart);
     }
 
     proptest! {
