@@ -18,7 +18,7 @@ use super::attempt::{Pairs, Stored, text};
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
 use crate::chart::{Axis, Caption, IntervalMark, Unit, intervals};
-use crate::format::speedup;
+use crate::format::{counted, speedup};
 use crate::markup::{Markup, visible};
 use crate::shell::{Page, Section};
 use crate::source::{Diff, DiffView, Language, diff_view, highlighted};
@@ -144,10 +144,11 @@ fn page(look: &Look, compared: &[Compared], sources: &[Stored]) -> Page {
             Part { id: "facts", title: "Facts", content: table(look, compared) },
             Part { id: "source", title: "Source", content: source(look, compared, sources) },
         ];
+        let number = counted(u64::try_from(compared.len()).unwrap_or(u64::MAX), "attempt", "attempts");
         let left_out = (look.left_out > 0)
             .then(|| view! { <p class="notice">{format!("{} more were chosen: at most {MAX_COMPARED} are compared.", look.left_out)}</p> });
         let body = sections(parts);
-        view! { <h1>"Compare "{compared.len()}" attempts"</h1>{left_out}{body} }.into_any()
+        view! { <h1>"Compare "{number}</h1>{left_out}{body} }.into_any()
     };
     Page::new("Compare", content).section(Section::Compare).list()
 }
@@ -213,9 +214,10 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let other = Look { differences_only: !look.differences_only, ..look.clone() };
     let words = if look.differences_only { "Show equal facts too" } else { "Show differences only" };
     let shown = out.block("table");
+    let same = counted(u64::try_from(equal).unwrap_or(u64::MAX), "fact is", "facts are");
     view! {
         <p class="look"><a class="button" href=format!("{}#facts", other.href())>{words}</a></p>
-        <p class="quiet">{equal}" facts are the same in all of them; rows that differ are marked."</p>
+        <p class="quiet">{same}" the same in all of them; rows that differ are marked."</p>
         {shown}
     }
     .into_any()

@@ -13,10 +13,12 @@ use nightshift_protocol::id::RunId;
 
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
+use super::short_id::{self, Kind};
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
 use crate::trace::of_steps;
 use crate::visitor::Visitor;
+use crate::who::Who;
 use crate::{download, report, team};
 
 /// Most steps whose notes and lessons are read; those of planning come first by their names.
@@ -24,11 +26,14 @@ const MAX_RETRIEVALS: u32 = 50;
 
 /// `GET /runs/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
+    if let Some(whole) = short_id::redirect(&visitor, Kind::Run, &id).await {
+        return whole;
+    }
     let page = match load(&visitor, &id).await {
-        Ok((detail, steps)) => Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await)),
+        Ok((detail, steps)) => Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await, &visitor.who)),
         Err(error) => Err(error),
     };
-    let page = team::below(&visitor.client, page, &id).await;
+    let page = team::below(&visitor, page, &id).await;
     visitor.answer(page)
 }
 
@@ -36,7 +41,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
 pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Response {
     match load(&visitor, &id).await {
         Ok((detail, steps)) => {
-            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await);
+            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await, &visitor.who);
             report::answer(&visitor.client, page).await
         }
         Err(error) => visitor.answer(Err(error)),
@@ -70,7 +75,7 @@ async fn planned_with(visitor: &Visitor, detail: &RunDetail) -> Vec<Retrieval> {
 }
 
 /// The page.
-fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval]) -> Page {
+fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], who: &Who) -> Page {
     let summary = &detail.summary;
     let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
     let all = [
@@ -83,7 +88,7 @@ fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval]) -> Pag
     ];
     let parts =
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();
-    let (top, body) = (state::head(detail), sections(parts));
+    let (top, body) = (state::head(detail, who), sections(parts));
     Page::new(visible(&summary.digest.task), view! { {top}{body} })
         .section(Section::Campaigns)
         .crumb("Campaigns", "/")

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Series, Unit, lines};
 use crate::format::{count, counted, speedup, when};
+use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Page, Section, model_label};
@@ -31,10 +33,11 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let filter =
         AttemptFilter::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))?;
     let boards = visitor.client.task_boards(&filter).await?;
-    Ok(page(&address, &boards))
+    let now = visitor.client.health().await?.now;
+    Ok(page(&address, &boards, now))
 }
 
-fn page(address: &Address, boards: &[TaskBoard]) -> Page {
+fn page(address: &Address, boards: &[TaskBoard], now: TimestampMs) -> Page {
     let mut by_task: BTreeMap<&str, Vec<&TaskBoard>> = BTreeMap::new();
     for board in boards {
         by_task.entry(&board.task).or_default().push(board);
@@ -54,7 +57,7 @@ fn page(address: &Address, boards: &[TaskBoard]) -> Page {
     Page::new(
         "Tasks",
         view! {
-            <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span></div>
+            <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span>{as_of(address, now)}</div>
             <form class="filters" method="get" action="/tasks" role="search">
                 <label>"Task"<input type="search" name="task" value=value data-search="" /></label>
                 <button>"Show"</button>

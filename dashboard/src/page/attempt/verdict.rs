@@ -8,7 +8,7 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::verdict::{Answer, Finding, Severity};
 
 use crate::chart::{Unit, show, significant};
-use crate::format::{answer, speedup};
+use crate::format::{answer, counted, speedup};
 use crate::page::parts::{Cell, table};
 
 /// The answers and the findings.
@@ -45,8 +45,14 @@ fn tag(given: Answer) -> Cell {
 fn compiled(attempt: &Attempt) -> String {
     let Some(build) = &attempt.build else { return "it was not built".to_owned() };
     let count = |severity: &str| build.messages.iter().filter(|message| message.severity == severity).count();
+    let (errors, warnings) =
+        (number(count("error"), "error", "errors"), number(count("warning"), "warning", "warnings"));
     let cached = if build.cached { ", answered from the cache" } else { "" };
-    format!("the compiler {}; {} errors, {} warnings{cached}", build.end.describe(), count("error"), count("warning"))
+    format!("the compiler {}; {errors}, {warnings}{cached}", build.end.describe())
+}
+
+fn number(count: usize, one: &str, many: &str) -> String {
+    counted(u64::try_from(count).unwrap_or(u64::MAX), one, many)
 }
 
 fn correct(attempt: &Attempt) -> String {
@@ -75,7 +81,11 @@ pub(crate) fn worst_error(check: &CheckReport) -> Option<f64> {
 
 fn compliant(attempt: &Attempt) -> String {
     let count = |severity| attempt.findings.iter().filter(|finding| finding.severity == severity).count();
-    let mut words = format!("{} violations, {} warnings", count(Severity::Violation), count(Severity::Warning));
+    let mut words = format!(
+        "{}, {}",
+        number(count(Severity::Violation), "violation", "violations"),
+        number(count(Severity::Warning), "warning", "warnings")
+    );
     if let Some(report) = &attempt.sanitize {
         let _ = write!(words, "; memory and races: {}", answer(report.answer()));
         if let Some(unverified) = report.unverified() {
