@@ -60,6 +60,12 @@ impl Client {
         self.get(self.url(&["tags"], &about(target, limit, before))).await
     }
 
+    /// What has this tag, newest first.
+    pub async fn tagged(&self, tag: &str, limit: Option<u32>) -> Result<Page<Tag>, ClientError> {
+        let query = [("tag", Some(tag.to_owned())), ("limit", limit.map(|limit| limit.to_string()))];
+        self.get(self.url(&["tags"], &query)).await
+    }
+
     /// The tags that there are, the most used first.
     pub async fn tag_names(&self) -> Result<Vec<TagCount>, ClientError> {
         let page: Page<TagCount> = self.get(self.url(&["tags", "names"], &[])).await?;

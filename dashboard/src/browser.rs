@@ -1,10 +1,11 @@
-//! What the program of the pages does in a browser. On the server this is only compiled: islands name it in what they do
-//! once they are clicked.
+//! What the program of the pages does in a browser. On the server a part of this is compiled: islands name it in what they
+//! do once they are clicked.
 
 pub(crate) mod cloud;
 #[cfg(feature = "hydrate")]
 mod copy;
-pub(crate) mod fetch;
+#[cfg(feature = "hydrate")]
+mod fetch;
 #[cfg(feature = "hydrate")]
 mod form;
 #[cfg(feature = "hydrate")]

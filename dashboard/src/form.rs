@@ -9,14 +9,16 @@ pub(crate) struct Form {
     done: &'static str,
     shows: Option<&'static str>,
     before: Option<String>,
-    next: Option<&'static str>,
+    next: Option<String>,
+    link: Option<&'static str>,
+    with: Vec<AnyView>,
 }
 
 impl Form {
     /// A call: `POST`, `PUT` or `DELETE`, and its path below `/api/v1`.
     pub(crate) fn new(method: &str, path: &str, done: &'static str) -> Self {
         let call = format!("{method} /api/v1{path}");
-        Self { key: call.clone(), call, done, shows: None, before: None, next: None }
+        Self { key: call.clone(), call, done, shows: None, before: None, next: None, link: None, with: Vec::new() }
     }
 
     /// Tells it from another form with the same call.
@@ -35,8 +37,20 @@ impl Form {
     }
 
     /// Where to go when it is done.
-    pub(crate) fn next(self, path: &'static str) -> Self {
-        Self { next: Some(path), ..self }
+    pub(crate) fn next(self, path: impl Into<String>) -> Self {
+        Self { next: Some(path.into()), ..self }
+    }
+
+    /// Says that it signs in, and what becomes of a link that somebody opened: `take` it, `ask` first, or `keep` the
+    /// session that can read the page already.
+    pub(crate) fn link(self, deed: &'static str) -> Self {
+        Self { link: Some(deed), ..self }
+    }
+
+    /// A field that the visitor does not see.
+    pub(crate) fn with(mut self, field: AnyView) -> Self {
+        self.with.push(field);
+        self
     }
 
     /// The form around its fields.
@@ -51,7 +65,9 @@ impl Form {
                 data-shows=self.shows
                 data-before=self.before
                 data-next=self.next
+                data-link=self.link
             >
+                {self.with}
                 {fields}
                 <p class="said" role="status"></p>
             </form>
@@ -67,10 +83,36 @@ impl Form {
 
     /// A form that asks before it does what cannot be taken back.
     pub(crate) fn asking(self, label: &'static str, question: impl Into<String>, yes: &'static str) -> AnyView {
+        self.asking_or(label, question, yes, "Keep it")
+    }
+
+    /// The same, with other words for what is done when it is not done.
+    pub(crate) fn asking_or(
+        self,
+        label: &'static str,
+        question: impl Into<String>,
+        yes: &'static str,
+        no: &'static str,
+    ) -> AnyView {
         let question = question.into();
-        let form =
-            self.around(view! { <p>{question}</p><button type="submit" class="strong">{yes}</button> }.into_any());
-        view! { <details class="asks needs-script"><summary>{label}</summary>{form}</details> }.into_any()
+        self.folded(
+            label,
+            view! {
+                <p>{question}</p>
+                <div class="buttons">
+                    <button type="submit" class="strong danger">{yes}</button>
+                    <button type="button" data-close="">{no}</button>
+                </div>
+            }
+            .into_any(),
+        )
+    }
+
+    /// A form that is folded away until somebody wants it; Escape folds it again.
+    pub(crate) fn folded(self, label: impl Into<String>, fields: AnyView) -> AnyView {
+        let (label, key) = (label.into(), format!("{} folded", self.key));
+        let form = self.around(fields);
+        view! { <details class="asks needs-script" data-key=key><summary>{label}</summary>{form}</details> }.into_any()
     }
 }
 
@@ -87,6 +129,14 @@ pub(crate) fn hidden_json(name: &'static str, json: impl Into<String>) -> AnyVie
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_taken_back_is_asked_and_can_be_left() {
+        let form = Form::new("POST", "/runs/run_1/control", "").with(hidden("action", "cancel"));
+        let html = Owner::new().with(|| form.asking_or("Cancel", "Sure?", "Cancel the run", "Keep running").to_html());
+        assert!(html.contains("<details") && html.contains("data-close") && html.contains("danger"), "{html}");
+        assert!(html.contains("value=\"cancel\""), "{html}");
+    }
 
     #[test]
     fn a_form_says_what_it_calls_and_escapes_what_it_sends() {

@@ -135,6 +135,14 @@ pub(crate) fn answer(answer: Answer) -> &'static str {
     }
 }
 
+/// The text with a full stop, unless it ends with a sign already: something else follows it.
+pub(crate) fn sentence(mut text: String) -> String {
+    if !text.is_empty() && !text.ends_with(['.', '!', '?', ':']) {
+        text.push('.');
+    }
+    text
+}
+
 /// A stored name for people: `correct_faster` becomes `correct faster`.
 pub(crate) fn words(name: &str) -> String {
     name.replace('_', " ")
@@ -156,6 +164,14 @@ mod tests {
     fn durations_have_the_unit_that_fits() {
         let shown = [310, 4_250, 200_000, 7_500_000, 273_600_000].map(milliseconds);
         assert_eq!(shown, ["310 ms", "4.2 s", "3 min 20 s", "2 h 05 min", "3 d 4 h"]);
+    }
+
+    #[test]
+    fn a_sentence_has_one_full_stop() {
+        assert_eq!(
+            ["it failed", "it failed.", "why?", ""].map(|text| sentence(text.to_owned())),
+            ["it failed.", "it failed.", "why?", ""]
+        );
     }
 
     #[test]

@@ -2,19 +2,13 @@
 #![expect(clippy::needless_pass_by_value, reason = "what an island is given was read out of the page for it alone")]
 #![expect(unreachable_pub, reason = "each island exports a function to the script, and nothing else in Rust")]
 
-mod actions;
 mod link_state;
 mod point_cloud;
-mod sign_in;
 mod theme_switch;
 
-#[cfg(feature = "ssr")]
-pub(crate) use actions::Actions;
 #[cfg(feature = "ssr")]
 pub(crate) use link_state::LinkState;
 #[cfg(feature = "ssr")]
 pub(crate) use point_cloud::PointCloud;
-#[cfg(feature = "ssr")]
-pub(crate) use sign_in::{SignIn, SignOut};
 #[cfg(feature = "ssr")]
 pub(crate) use theme_switch::ThemeSwitch;

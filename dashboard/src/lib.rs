@@ -50,6 +50,8 @@ mod theme;
 mod trace;
 #[cfg(feature = "ssr")]
 mod visitor;
+#[cfg(feature = "ssr")]
+mod who;
 
 #[cfg(feature = "hydrate")]
 pub use browser::start;

@@ -1,6 +1,7 @@
 //! One file per page: protocol types in, HTML out.
 
 pub(crate) mod admin;
+pub(crate) mod as_of;
 pub(crate) mod attempt;
 pub(crate) mod attempts;
 pub(crate) mod campaign;
@@ -18,6 +19,7 @@ pub(crate) mod run;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod search;
+pub(crate) mod short_id;
 pub(crate) mod sign_in;
 pub(crate) mod tasks;
 pub(crate) mod views;

@@ -53,7 +53,7 @@ pub fn router(client: Client) -> Router {
 
 async fn show_sign_in(visitor: Visitor) -> Response {
     let address = Address::parse(&visitor.address);
-    visitor.answer(Ok(sign_in::page(own_page(address.get("next").unwrap_or("/")))))
+    sign_in::show(&visitor, own_page(address.get("next").unwrap_or("/"))).await
 }
 
 async fn show_nothing(visitor: Visitor) -> Response {

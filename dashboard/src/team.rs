@@ -2,16 +2,22 @@
 
 use leptos::prelude::*;
 use nightshift_client::{Client, ClientError};
-use nightshift_protocol::api::{Remark, Target};
+use nightshift_protocol::api::{Remark, Share, Target};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::form::{Form, hidden, hidden_json};
-use crate::format::when;
+use crate::format::{moment, when};
 use crate::markdown;
+use crate::page::campaigns::tag_href;
 use crate::page::failure::PageError;
 use crate::shell::Page;
+use crate::visitor::Visitor;
+use crate::who::Who;
 
 /// Notes that are shown; the newest ones.
 const MAX_NOTES: u32 = 100;
+/// Links among which those to a target are looked for; the newest ones.
+const MAX_LINKS: u32 = 100;
 /// Longest note, in characters; the server has the last word.
 const MAX_NOTE_CHARS: u32 = 16_000;
 /// Longest tag, in characters.
@@ -19,21 +25,17 @@ const MAX_TAG_CHARS: u32 = 50;
 /// How long a link is valid, in milliseconds: a week.
 const LINK_VALID_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
-/// The section; none where the visitor may not read it.
-async fn section(client: &Client, target: Target) -> Option<AnyView> {
-    read(client, target).await.ok()
-}
-
-/// The page with the section about `target` (`cmp_…`, `run_…` or `run_…/3`) below its content.
-pub(crate) async fn below(client: &Client, page: Result<Page, PageError>, target: &str) -> Result<Page, PageError> {
+/// The page with the section about `target` (`cmp_…`, `run_…` or `run_…/3`) below its content; without it where the visitor
+/// may not read it.
+pub(crate) async fn below(visitor: &Visitor, page: Result<Page, PageError>, target: &str) -> Result<Page, PageError> {
     let page = page?;
     Ok(match target.parse() {
-        Ok(target) => page.below(section(client, target).await),
+        Ok(target) => page.below(read(&visitor.client, &visitor.who, target).await.ok()),
         Err(_) => page,
     })
 }
 
-async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
+async fn read(client: &Client, who: &Who, target: Target) -> Result<AnyView, ClientError> {
     let about = Some((&target, false));
     let notes = client.notes(about, Some(MAX_NOTES), None).await?;
     let tags = client.tags(about, None, None).await?;
@@ -43,14 +45,37 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
     let is_pinned = pin.is_some();
     let pinned = pin.map(|pin| {
         let label = if pin.label.is_empty() { String::new() } else { format!(": {}", pin.label) };
-        view! { <p>"Pinned by "{pin.author}{label}"."</p> }
+        view! { <p>{format!("Pinned by {}{label}.", pin.author)}</p> }
     });
-    let chips = tags.iter().map(|tag| view! { <li class="tag">{tag.clone()}</li> }).collect::<Vec<_>>();
+    let chips = tags.iter().map(|tag| {
+        let href = tag_href(tag);
+        // Whoever opened a link has no list of everything.
+        if who.reaches(&href) {
+            view! { <li><a href=href>{tag.clone()}</a></li> }.into_any()
+        } else {
+            view! { <li class="tag">{tag.clone()}</li> }.into_any()
+        }
+    });
+    let chips = chips.collect::<Vec<_>>();
     let chips = (!chips.is_empty()).then(|| view! { <ul class="chips" aria-label="Tags">{chips}</ul> });
     let is_empty = notes.items.is_empty() && tags.is_empty() && !is_pinned;
     let more = notes.next.is_some().then(|| view! { <p class="quiet">"Older notes are not shown here."</p> });
-    let notes = notes.items.into_iter().map(note).collect::<Vec<_>>();
-    let tools = tools(&target, &tags, is_pinned);
+    let notes = notes.items.into_iter().map(|found| note(found, who)).collect::<Vec<_>>();
+    let tools = match who.needs_operator() {
+        // Reading is all that a link is for.
+        Some(_) if who.limited_to().is_some() => ().into_any(),
+        Some(reason) => reason,
+        None => {
+            let tools = tools(&target, &tags, is_pinned, &links(client, &target).await?);
+            view! {
+                <details class="needs-script" data-key="team-tools">
+                    <summary>"Leave a note, a tag or a pin, or share it"</summary>
+                    {tools}
+                </details>
+            }
+            .into_any()
+        }
+    };
     Ok(view! {
         <section id="team" class="team" aria-labelledby="team-title">
             <h2 id="team-title">"Notes"</h2>
@@ -59,29 +84,70 @@ async fn read(client: &Client, target: Target) -> Result<AnyView, ClientError> {
             {chips}
             {notes}
             {more}
-            <details class="needs-script" data-key="team-tools">
-                <summary>"Leave a note, a tag or a pin"</summary>
-                {tools}
-            </details>
+            {tools}
         </section>
     }
     .into_any())
 }
 
-fn note(note: Remark) -> AnyView {
+fn note(note: Remark, who: &Who) -> AnyView {
     let html = markdown::to_html(&note.text);
+    let path = format!("/notes/{}", note.id);
+    let tools = who.may_change(&note.author).then(|| {
+        let fields = view! {
+            <label>
+                "The note (Markdown)"
+                <textarea name="text" rows="4" required=true maxlength=MAX_NOTE_CHARS.to_string()>{note.text.clone()}</textarea>
+            </label>
+            <div class="buttons">
+                <button type="submit" class="strong">"Save the note"</button>
+                <button type="button" data-close="">"Leave it as it is"</button>
+            </div>
+        };
+        let change = Form::new("PUT", &path, "It is changed.").folded("Change", fields.into_any());
+        let delete = Form::new("DELETE", &path, "It is deleted.").asking("Delete", "Delete this note for good?", "Yes, delete it");
+        view! { <div class="buttons">{change}{delete}</div> }
+    });
     view! {
         <article class="note" data-key=note.id.to_string()>
             <p class="quiet">{note.author}" · "{when(note.edited_at.unwrap_or(note.created_at))}{note.edited_at.map(|_| " (changed)")}</p>
             <div class="written" inner_html=html></div>
-            {Form::new("DELETE", &format!("/notes/{}", note.id), "It is deleted.").button("Delete")}
+            {tools}
         </article>
     }
     .into_any()
 }
 
+/// Links to the target that are valid, the newest ones; an attempt has none of its own.
+async fn links(client: &Client, target: &Target) -> Result<Vec<Share>, ClientError> {
+    if matches!(target, Target::Attempt(..)) {
+        return Ok(Vec::new());
+    }
+    let now = client.health().await?.now;
+    let found = client.shares(Some(MAX_LINKS), None).await?.items;
+    Ok(found.into_iter().filter(|link| is_valid(link, target, now)).collect())
+}
+
+fn is_valid(link: &Share, target: &Target, now: TimestampMs) -> bool {
+    link.target == *target && link.revoked_at.is_none() && link.expires_at > now
+}
+
+fn link_row(link: &Share) -> AnyView {
+    let end = Form::new("POST", &format!("/shares/{}/revoke", link.id), "It is ended.").asking(
+        "End",
+        "End this link at once? Whoever has it reads nothing any more.",
+        "Yes, end it",
+    );
+    view! {
+        <li data-key=link.id.to_string()>
+            {format!("A link by {}, valid until {}", link.author, moment(link.expires_at))}" "{end}
+        </li>
+    }
+    .into_any()
+}
+
 /// Everything that can be left beside a target.
-fn tools(target: &Target, tags: &[String], is_pinned: bool) -> AnyView {
+fn tools(target: &Target, tags: &[String], is_pinned: bool, links: &[Share]) -> AnyView {
     let own = || hidden("target", target.to_string());
     let note = view! {
         {own()}
@@ -97,6 +163,8 @@ fn tools(target: &Target, tags: &[String], is_pinned: bool) -> AnyView {
         if is_pinned { ("Take the pin away", "It is not pinned any more.") } else { ("Pin it", "It is pinned.") };
     let pin = view! { {own()}{hidden_json("pinned", (!is_pinned).to_string())}<button type="submit">{pin}</button> };
     let share = (!matches!(target, Target::Attempt(..))).then(|| link(target));
+    let links = links.iter().map(link_row).collect::<Vec<_>>();
+    let links = (!links.is_empty()).then(|| view! { <ul class="plain links" aria-label="Links to this">{links}</ul> });
     let removers = tags.iter().map(|tag| {
         let fields = view! {
             {own()}
@@ -113,6 +181,7 @@ fn tools(target: &Target, tags: &[String], is_pinned: bool) -> AnyView {
             {share}
             {removers.collect::<Vec<_>>()}
         </div>
+        {links}
     }
     .into_any()
 }
@@ -129,4 +198,48 @@ fn link(target: &Target) -> AnyView {
         .shows("secret")
         .before(format!("/sign-in?next=/{path}/{target}#"))
         .around(fields.into_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::access::Role;
+
+    use super::*;
+
+    fn read_as<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn a_note_can_be_changed_by_its_author_and_deleting_it_asks_first() {
+        let written: Remark = read_as(serde_json::json!({
+            "id": "nte_0123456789abcdef0123456789abcdef", "target": format!("run_{}", "0".repeat(32)),
+            "text": "a </textarea><script>", "author": "ci", "created_at": 0,
+        }));
+        let html = |who: Who| Owner::new().with(|| note(written.clone(), &who).to_html());
+        let own = html(Who::sample("ci", Role::Operator));
+        assert!(own.contains("data-call=\"PUT /api/v1/notes/") && own.contains("Yes, delete it"), "{own}");
+        assert!(own.contains("a &lt;/textarea&gt;&lt;script&gt;"), "{own}");
+        let other = html(Who::sample("late shift", Role::Operator));
+        assert!(!other.contains("data-call") && other.contains("a "), "{other}");
+    }
+
+    #[test]
+    fn links_that_are_over_or_lead_elsewhere_are_not_listed() {
+        let run = format!("run_{}", "0".repeat(32));
+        let link = |target: &str, revoked_at: serde_json::Value| -> Share {
+            read_as(serde_json::json!({
+                "id": "shr_0123456789abcdef0123456789abcdef", "target": target, "label": "", "author": "ci",
+                "created_at": 0, "expires_at": 10, "revoked_at": revoked_at,
+            }))
+        };
+        let target: Target = run.parse().unwrap_or_else(|error| panic!("{error}"));
+        let none = serde_json::Value::Null;
+        assert!(is_valid(&link(&run, none.clone()), &target, TimestampMs(9)));
+        assert!(!is_valid(&link(&run, none.clone()), &target, TimestampMs(10)));
+        assert!(!is_valid(&link(&run, 5.into()), &target, TimestampMs(9)));
+        assert!(!is_valid(&link(&format!("run_{}", "1".repeat(32)), none), &target, TimestampMs(9)));
+        let html = Owner::new().with(|| link_row(&link(&run, serde_json::Value::Null)).to_html());
+        assert!(html.contains("/shares/shr_") && html.contains("valid until 1970-01-01"), "{html}");
+    }
 }

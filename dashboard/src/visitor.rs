@@ -13,6 +13,7 @@ use crate::assets::Encodings;
 use crate::page::failure::PageError;
 use crate::shell::{self, Page};
 use crate::theme::Theme;
+use crate::who::Who;
 
 /// A visitor with what their request says about them.
 #[derive(Debug, Clone)]
@@ -23,8 +24,8 @@ pub(crate) struct Visitor {
     pub(crate) theme: Theme,
     /// Path and query of the page.
     pub(crate) address: String,
-    /// Whether they have the cookie of a session; what it stands for, the server knows.
-    pub(crate) has_session: bool,
+    /// Who they are.
+    pub(crate) who: Who,
     encodings: Encodings,
 }
 
@@ -37,15 +38,22 @@ impl FromRequestParts<Client> for Visitor {
     async fn from_request_parts(parts: &mut Parts, client: &Client) -> Result<Self, Infallible> {
         let headers = &parts.headers;
         let cookies = text(headers, &COOKIE);
+        let client = client.on_behalf_of(
+            headers.get(AUTHORIZATION).cloned(),
+            headers.get(COOKIE).cloned(),
+            headers.get(HOST).cloned(),
+        );
+        let has_cookie = cookies.split(';').any(|cookie| cookie.trim_start().starts_with(SESSION_COOKIE));
+        // Nobody asks who somebody is who shows nothing.
+        let address = parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
+        let sign_in = sign_in(&address);
+        let shows_something = has_cookie || headers.contains_key(AUTHORIZATION);
+        let who = if shows_something { Who::of(&client, sign_in).await } else { Who::nobody(sign_in) };
         Ok(Self {
-            client: client.on_behalf_of(
-                headers.get(AUTHORIZATION).cloned(),
-                headers.get(COOKIE).cloned(),
-                headers.get(HOST).cloned(),
-            ),
+            client,
+            who,
             theme: Theme::from_cookies(cookies),
-            address: parts.uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
-            has_session: cookies.split(';').any(|cookie| cookie.trim_start().starts_with(SESSION_COOKIE)),
+            address,
             encodings: Encodings::accepted(text(headers, &ACCEPT_ENCODING)),
         })
     }
@@ -54,8 +62,7 @@ impl FromRequestParts<Client> for Visitor {
 impl Visitor {
     /// Where they sign in, and go on from to this page.
     pub(crate) fn sign_in(&self) -> String {
-        let next = Some(self.address.as_str()).filter(|address| !address.starts_with("/sign-in"));
-        Address::parse("/sign-in").with("next", next).href()
+        self.who.sign_in().to_owned()
     }
 
     /// The page, or why there is none.
@@ -66,10 +73,16 @@ impl Visitor {
             Err(error) if error.status == axum::http::StatusCode::UNAUTHORIZED => {
                 return Redirect::to(&self.sign_in()).into_response();
             }
-            Err(error) => (error.status, error.into_page()),
+            Err(error) => (error.status, error.into_page(self)),
         };
         (status, self.encodings.html(shell::document(self, page))).into_response()
     }
+}
+
+/// Where somebody signs in who looks at this address.
+fn sign_in(address: &str) -> String {
+    let next = Some(address).filter(|address| !address.starts_with("/sign-in"));
+    Address::parse("/sign-in").with("next", next).href()
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {

@@ -1,7 +1,7 @@
 // What people do on the pages: with their own rights, seen without a reload.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { call, facts, LIMIT_MS, start, stop, viewing } from "./page.mjs";
+import { call, facts, LIMIT_MS, start, stop, until, viewing } from "./page.mjs";
 
 before(start);
 after(stop);
@@ -17,12 +17,38 @@ async function signIn(view, page, token) {
     await page.waitForURL((url) => !url.pathname.startsWith("/sign-in"));
 }
 
-test("without signing in nothing can be changed, and the page says why", async () => {
+/** Opens what a word hides, for example a question. */
+const unfold = (where, words) => where.locator("summary").filter({ hasText: words }).click();
+
+/** A token of that role, made for a test. */
+async function newToken(role, name) {
+    const { secret } = await call(base, acting.token, "POST", "/tokens", { name, role, valid_for_ms: 3_600_000 });
+    return secret;
+}
+
+test("without signing in nothing is offered that would be refused, and the page says why", async () => {
     await viewing({ base }, async (view, page) => {
-        view.allow(/401/);
         await view.go(`/runs/${acting.run}`);
-        await page.getByRole("button", { name: "Pause" }).click();
-        await page.getByText("auth.required").waitFor();
+        assert.equal(await page.getByRole("button", { name: "Pause" }).isDisabled(), true);
+        await page.getByText("You are not signed in: this needs the role operator.").first().waitFor();
+        assert.deepEqual(await view.faults(), []);
+        await page.getByRole("link", { name: "Sign in to do it" }).first().click();
+        await page.waitForURL((url) => url.pathname === "/sign-in" && url.searchParams.get("next") === `/runs/${acting.run}`);
+    });
+});
+
+test("a viewer sees who they are, and what they may not do before they try", async () => {
+    const viewer = await newToken("viewer", "reader");
+    await viewing({ base }, async (view, page) => {
+        await signIn(view, page, viewer);
+        await view.go(`/runs/${acting.run}`);
+        await page.locator("header").getByText("reader · viewer").waitFor();
+        assert.equal(await page.getByRole("button", { name: "Pause" }).isDisabled(), true);
+        await page.getByText("You are reader · viewer: this needs the role operator.").first().waitFor();
+        await view.go("/sign-in?next=/workers");
+        await page.locator("main").getByText("reader · viewer").waitFor();
+        await page.getByRole("link", { name: "Go on" }).click();
+        await page.waitForURL((url) => url.pathname === "/workers");
     });
 });
 
@@ -49,10 +75,15 @@ test("a run is paused, resumed, advised, approved and seen to its end, without a
         await page.getByRole("button", { name: "Resume" }).click();
         await status.filter({ hasText: "running" }).waitFor();
 
-        await page.getByRole("button", { name: "Give a hint" }).click();
-        await page.getByRole("textbox").fill("Mind the <b>cache</b> lines");
-        await page.locator(".asking").getByRole("button", { name: "Give a hint" }).click();
-        await page.getByText("Give a hint: done.").waitFor();
+        await unfold(page, "Give a hint");
+        const hint = page.locator(".asks[open]");
+        await hint.getByRole("textbox").fill("Mind the <b>cache</b> lines");
+        await page.keyboard.press("Escape");
+        await hint.waitFor({ state: "detached" });
+        await unfold(page, "Give a hint");
+        assert.equal(await hint.getByRole("textbox").inputValue(), "Mind the <b>cache</b> lines", "nothing that was written is lost");
+        await hint.getByRole("button", { name: "Send the hint" }).click();
+        await page.getByText("The hint is given.").waitFor();
 
         await page.getByRole("button", { name: /Approve/ }).click();
         await status.filter({ hasText: "completed" }).waitFor({ timeout: 60_000 });
@@ -65,12 +96,15 @@ test("cancelling asks first", async () => {
     await viewing({ base }, async (view, page) => {
         await signIn(view, page, acting.token);
         await view.go(`/runs/${acting.second}`);
-        await page.getByRole("button", { name: "Cancel", exact: true }).click();
+        await unfold(page, /^Cancel$/);
         await page.getByText("cannot be taken back").waitFor();
-        await page.getByRole("button", { name: "Leave it" }).click();
+        await page.getByRole("button", { name: "Keep running" }).click();
+        await page.locator(".asks[open]").waitFor({ state: "detached" });
         assert.match(await page.locator("main h1 + p .tag").first().innerText(), /running/);
-        await page.getByRole("button", { name: "Cancel", exact: true }).click();
-        await page.locator(".asking").getByRole("button", { name: "Cancel" }).click();
+        await unfold(page, /^Cancel$/);
+        assert.deepEqual(await view.faults(), []);
+        await view.picture("cancelling-light");
+        await page.getByRole("button", { name: "Cancel the run" }).click();
         await page.locator("main h1 + p .tag").first().filter({ hasText: "cancelled" }).waitFor();
     });
 });
@@ -79,10 +113,12 @@ test("a plan is rejected with a reason, and another one is made and waits in its
     await viewing({ base }, async (view, page) => {
         await signIn(view, page, acting.token);
         await view.go(`/runs/${acting.third}`);
-        await page.getByRole("button", { name: "Reject plan" }).click();
-        const send = page.locator(".asking").getByRole("button", { name: "Reject plan" });
-        assert.equal(await send.isDisabled(), true, "a reason is wanted");
-        await page.getByRole("textbox").fill("Not on this <i>machine</i>");
+        await unfold(page, "Reject plan");
+        const send = page.locator(".asks[open]").getByRole("button", { name: "Reject plan" });
+        const reason = page.locator(".asks[open]").getByRole("textbox");
+        await send.click();
+        assert.equal(await reason.evaluate((field) => field.matches(":invalid")), true, "a reason is wanted");
+        await reason.fill("Not on this <i>machine</i>");
         await send.click();
         await page.getByRole("heading", { name: /Version 2/ }).waitFor({ timeout: 2 * LIMIT_MS });
         await page.locator("#plans").getByText("Not on this <i>machine</i>").first().waitFor();
@@ -97,9 +133,10 @@ test("a run that failed is tried again", async () => {
         await page.locator(".notice.bad").first().waitFor();
         assert.deepEqual(await view.faults(), []);
         await page.getByRole("button", { name: "Retry" }).click();
-        await page.getByText("Retry: done.").waitFor();
-        const { events } = await call(base, acting.token, "GET", `/runs/${acting.failed}/events?after=0`);
-        assert.ok(events.some((event) => /retr/.test(event.kind)), JSON.stringify(events.map((event) => event.kind)));
+        await until("the run is tried again", async () => {
+            const { events } = await call(base, acting.token, "GET", `/runs/${acting.failed}/events?after=0`);
+            return events.some((event) => /retr/.test(event.kind));
+        });
     });
 });
 
@@ -121,10 +158,10 @@ test("a device on which nothing may run is released, and a worker is drained", a
         assert.deepEqual(await view.faults(), []);
         await page.getByRole("button", { name: "Test it and use it again" }).click();
         await page.getByText("Asked to be tested again by").waitFor();
-        const box = page.locator("[data-row], li, tr").filter({ hasText: "gpu-box" }).filter({ has: page.getByRole("button", { name: "Drain" }) });
-        await box.getByRole("button", { name: "Drain" }).first().click();
+        const box = page.locator("[data-row], li, tr").filter({ hasText: "gpu-box" }).filter({ has: page.locator("summary").filter({ hasText: /^Drain$/ }) });
+        await unfold(box.first(), /^Drain$/);
         await page.getByText("takes nothing new").waitFor();
-        await page.locator(".asking").getByRole("button", { name: "Drain" }).click();
+        await page.getByRole("button", { name: "Drain the worker" }).click();
         await page.getByRole("button", { name: "Take work again" }).first().waitFor();
     });
 });
@@ -156,8 +193,24 @@ test("a note is kept, shown as Markdown, and harmless", async () => {
         await page.getByRole("button", { name: "Pin it" }).click();
         await page.getByText(/Pinned by/).waitFor();
         assert.deepEqual(await view.faults(), []);
-        await page.locator(".note").getByRole("button", { name: "Delete" }).click();
+        await page.locator("#team .chips").getByRole("link", { name: "night" }).click();
+        await page.waitForURL((url) => url.pathname === "/" && url.searchParams.get("tag") === "night");
+        await view.awake();
+        await page.getByRole("heading", { name: "Tagged night" }).waitFor();
+        assert.deepEqual(await view.faults(), []);
+        await page.getByRole("heading", { name: "Pinned" }).waitFor();
+        await page.locator("main .chips a").filter({ hasText: "run" }).first().click();
+        await page.waitForURL((url) => url.pathname === `/runs/${acting.run}`);
+        await view.awake();
+        await unfold(page.locator(".note"), "Change");
+        await page.getByLabel("The note (Markdown)").fill("- [x] **changed**");
+        await page.getByRole("button", { name: "Save the note" }).click();
+        await page.locator(".note .written strong").filter({ hasText: "changed" }).waitFor();
+        await page.locator(".note").getByText("(changed)").waitFor();
+        await unfold(page.locator(".note"), "Delete");
+        await page.getByRole("button", { name: "Yes, delete it" }).click();
         await page.locator(".note").waitFor({ state: "detached" });
+        await page.getByText("Leave a note, a tag or a pin").click();
         await page.getByRole("button", { name: "Remove the tag night" }).click();
         await page.locator("#team .chips").waitFor({ state: "detached" });
         await page.getByRole("button", { name: "Take the pin away" }).click();
@@ -173,6 +226,15 @@ test("a link opens one run for somebody without a token, and nothing else", asyn
         await page.getByText("Leave a note, a tag or a pin").click();
         await page.getByRole("button", { name: "Make a link for others to read" }).click();
         link = await page.locator("code.link").innerText();
+        // It can be copied, is listed, and stays what it is for somebody who can read the page already.
+        await page.getByRole("button", { name: "Copy", exact: true }).waitFor();
+        await page.locator(".links").getByText(/valid until/).first().waitFor();
+        assert.deepEqual(await view.faults(), []);
+        await page.goto(link);
+        await page.waitForURL((url) => url.pathname === `/runs/${acting.run}`);
+        await view.awake();
+        await page.locator("header .who").filter({ hasText: /admin|operator/ }).waitFor();
+        await page.locator("summary").filter({ hasText: "Give a hint" }).or(page.locator("#team summary")).first().waitFor();
     });
     await viewing({ base }, async (view, page) => {
         view.allow(/403/);
@@ -184,8 +246,25 @@ test("a link opens one run for somebody without a token, and nothing else", asyn
         assert.equal(other.status(), 403);
         assert.match(await page.locator("main").innerText(), /access\.link_limited/);
         assert.deepEqual(await view.faults(), []);
+        // There is a way back, and nothing that would lead to another refusal.
+        assert.deepEqual(await page.locator("header .sections a").allInnerTexts(), ["What was shared with you"]);
+        await page.locator("header .who").filter({ hasText: /shared with you until/ }).waitFor();
+        await page.getByRole("link", { name: "Back to what was shared with you" }).click();
+        await page.waitForURL((url) => url.pathname === `/runs/${acting.run}`);
+        await view.awake();
+        await view.fits();
+        // A link to something else does not take this session away without a word.
+        const second = await call(base, acting.token, "POST", "/shares", { target: acting.second, valid_for_ms: 3_600_000 });
+        await page.goto(new URL(`/sign-in?next=/runs/${acting.second}#${second.secret}`, base).href);
+        await page.getByText("Signing in with it ends the session that you have.").waitFor();
+        assert.equal(await page.evaluate(() => location.hash), "", "it does not stay in the address");
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await page.waitForURL((url) => url.pathname === `/runs/${acting.second}`);
+        await view.awake();
+        await call(base, acting.token, "POST", `/shares/${second.share.id}/revoke`, {});
         const { items } = await call(base, acting.token, "GET", "/shares");
-        await call(base, acting.token, "POST", `/shares/${items[0].id}/revoke`, {});
+        const first = items.find((share) => share.target === acting.run && share.revoked_at === undefined);
+        await call(base, acting.token, "POST", `/shares/${first.id}/revoke`, {});
     });
     await viewing({ base }, async (view, page) => {
         // It was taken back: it opens nothing any more.
@@ -202,11 +281,15 @@ test("who signs out can change nothing any more", async () => {
         view.allow(/401/);
         await signIn(view, page, acting.token);
         await view.go(`/runs/${acting.run}`);
-        await page.getByRole("button", { name: "Sign out" }).click();
-        await page.getByRole("link", { name: "Sign in" }).waitFor();
-        await view.go(`/runs/${acting.run}`);
         await page.getByText("Leave a note, a tag or a pin").click();
+        // What a page offers is one thing, what the server does another: the session is gone, and the page does not know.
+        await page.context().clearCookies();
         await page.getByRole("button", { name: "Pin it" }).click();
         await page.getByText("auth.required").waitFor();
+        await signIn(view, page, acting.token);
+        await page.getByRole("button", { name: "Sign out" }).click();
+        await page.locator("header").getByRole("link", { name: "Sign in" }).waitFor();
+        await view.go(`/runs/${acting.run}`);
+        await page.getByText("You are not signed in: this needs the role operator.").first().waitFor();
     });
 });

@@ -111,6 +111,36 @@ test("an attempt that does not exist is named and does not take the others with 
     });
 });
 
+test("nothing is compared with itself alone, and whoever tries stays and is told how", async () => {
+    await viewing({}, async (view, page) => {
+        for (const path of ["/attempts", facts.pages.run]) {
+            await view.go(path);
+            await page.keyboard.press("c");
+            await page.locator("form[data-compare] .said").filter({ hasText: "Choose two or more first" }).waitFor();
+            await page.locator("form[data-compare] .said").evaluate((said) => said.replaceChildren());
+            await page.locator("main [data-row] input[type=checkbox]").first().check();
+            await page.locator("form[data-compare] button").click();
+            await page.locator("form[data-compare] .said").filter({ hasText: "Choose two or more first" }).waitFor();
+            assert.equal(new URL(page.url()).pathname, path);
+        }
+    });
+});
+
+test("a short id leads to the page of the whole one, and a list says as of when it is", async () => {
+    await viewing({}, async (view, page) => {
+        const campaign = facts.many.campaign.split("/").at(-1);
+        await view.go(`/campaigns/${campaign.slice(-12)}?sort=speedup`);
+        assert.equal(new URL(page.url()).pathname + new URL(page.url()).search, `/campaigns/${campaign}?sort=speedup`);
+        await view.go(facts.pages.attempt.replace(facts.run, facts.run.slice(-12)));
+        assert.equal(new URL(page.url()).pathname, facts.pages.attempt);
+        for (const path of ["/attempts?sort=speedup", "/tasks", "/models"]) {
+            await view.go(path);
+            await page.getByText(/As of \d{4}-\d\d-\d\d/).waitFor();
+            assert.equal(await page.getByRole("link", { name: "Read anew" }).getAttribute("href"), path);
+        }
+    });
+});
+
 test("the keyboard opens a row, searches, reads anew, helps, and jumps to every section", async () => {
     await viewing({}, async (view, page) => {
         await view.go("/");

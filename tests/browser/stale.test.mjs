@@ -108,3 +108,20 @@ test("a page whose server is gone says since when it is old, and is live again w
         assert.equal(await page.evaluate(() => window.neverLoadedAgain), true);
     });
 });
+
+test("a page whose server hangs is not called live, and is live again when the server goes on", async () => {
+    await viewing({ base: server.base }, async (view, page) => {
+        view.allow(/ERR_/);
+        await view.go("/");
+        const link = page.locator(".link[data-link]");
+        await link.filter({ hasText: /^live$/ }).waitFor();
+        server.child.kill("SIGSTOP");
+        try {
+            // Two heartbeats of 15 s are missed before anybody says so.
+            await link.filter({ hasText: /offline, as of \d\d:\d\d:\d\d UTC/ }).waitFor({ timeout: 6 * LIMIT_MS });
+        } finally {
+            server.child.kill("SIGCONT");
+        }
+        await link.filter({ hasText: /^live$/ }).waitFor({ timeout: 4 * LIMIT_MS });
+    });
+});

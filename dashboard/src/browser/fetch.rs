@@ -4,18 +4,20 @@ use js_sys::Reflect;
 use leptos::prelude::window;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Headers, RequestInit, Response};
+use web_sys::{AbortSignal, Headers, RequestInit, Response};
 
 /// Header that carries the key under which a call counts once.
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// How long the server has for a page. A connection that died without a word would be waited for in vain.
+const ANSWERS_WITHIN_MS: u32 = 30_000;
 
 /// Why a call did not do what it was to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(super) struct Refusal {
     /// Stable code.
-    pub(crate) code: String,
+    pub(super) code: String,
     /// For people.
-    pub(crate) message: String,
+    pub(super) message: String,
 }
 
 impl Refusal {
@@ -27,13 +29,7 @@ impl Refusal {
     }
 }
 
-/// Posts JSON to the API. The key makes a call that is repeated count once.
-pub(crate) async fn post(path: &str, body: &str, key: Option<&str>) -> Result<(), Refusal> {
-    call("POST", path, Some(body), key).await.map(drop)
-}
-
 /// A call whose answer may hold a text to be shown: that of this name.
-#[cfg(feature = "hydrate")]
 pub(super) async fn ask(method: &str, path: &str, body: Option<&str>, shows: &str) -> Result<Option<String>, Refusal> {
     let response = call(method, path, body, Some(&new_key())).await?;
     if shows.is_empty() {
@@ -42,11 +38,6 @@ pub(super) async fn ask(method: &str, path: &str, body: Option<&str>, shows: &st
     let answer = JsFuture::from(response.json().map_err(|_| Refusal::unreachable())?).await;
     let value = answer.and_then(|answer| Reflect::get(&answer, &JsValue::from_str(shows)));
     Ok(value.ok().and_then(|value| value.as_string()))
-}
-
-/// Deletes what a path of the API names.
-pub(crate) async fn delete(path: &str) -> Result<(), Refusal> {
-    call("DELETE", path, None, None).await.map(drop)
 }
 
 /// A call with a content type that forms of other sites cannot send.
@@ -76,7 +67,13 @@ async fn refusal(response: &Response) -> Refusal {
     let error = field(&body, "error").unwrap_or(JsValue::NULL);
     let text = |name: &str| field(&error, name).and_then(|value| value.as_string());
     match (text("code"), text("message")) {
-        (Some(code), Some(message)) => Refusal { code, message },
+        (Some(code), Some(mut message)) => {
+            // The code follows it.
+            if !message.ends_with(['.', '!', '?']) {
+                message.push('.');
+            }
+            Refusal { code, message }
+        }
         _ => Refusal {
             code: "server.not_understood".to_owned(),
             message: format!("The server answered {} without saying why.", response.status()),
@@ -85,17 +82,11 @@ async fn refusal(response: &Response) -> Refusal {
 }
 
 /// A text that no other call has: the key of one deed.
-pub(crate) fn new_key() -> String {
+fn new_key() -> String {
     format!("page-{:.0}-{:.0}", js_sys::Date::now(), js_sys::Math::random() * 1e15)
 }
 
-/// A text as a JSON string.
-pub(crate) fn json_text(text: &str) -> String {
-    js_sys::JSON::stringify(&JsValue::from_str(text)).ok().and_then(|json| json.as_string()).unwrap_or_default()
-}
-
 /// What came of asking for a page.
-#[cfg(feature = "hydrate")]
 pub(super) enum Answer {
     /// The page.
     Page(String),
@@ -106,10 +97,10 @@ pub(super) enum Answer {
 }
 
 /// Reads a page of ours.
-#[cfg(feature = "hydrate")]
 pub(super) async fn page(address: &str) -> Answer {
     let init = RequestInit::new();
     init.set_cache(web_sys::RequestCache::NoStore);
+    init.set_signal(Some(&AbortSignal::timeout_with_u32(ANSWERS_WITHIN_MS)));
     let answer = JsFuture::from(window().fetch_with_str_and_init(address, &init)).await;
     let Ok(response) = answer.and_then(JsCast::dyn_into::<Response>) else { return Answer::Nobody };
     if !response.ok() {

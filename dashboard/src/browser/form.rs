@@ -6,20 +6,32 @@
 //! (a list of this one text).
 //! Texts and values that are empty are left out. `data-done` is said when it is done, `data-shows` names a text of the
 //! answer that is shown this once, behind the path `data-before` of this server, and `data-next` is the page to go to.
+//! The form that signs in has a `data-link`: what becomes of the secret of a link, which stands behind `#` in the address.
 
 use js_sys::{Array, JSON, Object, Reflect};
 use leptos::prelude::{document, window_event_listener_untyped};
 use leptos::task::spawn_local;
 use wasm_bindgen::{JsCast as _, JsValue};
-use web_sys::{Element, HtmlFormElement};
+use web_sys::{Element, HtmlFormElement, HtmlInputElement};
 
 use super::{fetch, page};
+
+/// How the secrets of links begin.
+const LINK_PREFIX: &str = "nsh_";
+/// What was chosen to be compared.
+const CHOSEN: &str = "main [name=a]:checked";
 
 /// Listens to every such form.
 pub(super) fn listen() {
     let _ = window_event_listener_untyped("submit", |event| {
         let target = event.target().and_then(|target| target.dyn_into::<HtmlFormElement>().ok());
         let Some(form) = target else { return };
+        let is_short = |chosen: web_sys::NodeList| chosen.length() < 2;
+        if form.has_attribute("data-compare") && document().query_selector_all(CHOSEN).is_ok_and(is_short) {
+            event.prevent_default();
+            say(&form, "problem", "Choose two or more first: with their boxes, or with x.", None);
+            return;
+        }
         let Some(call) = form.get_attribute("data-call") else { return };
         event.prevent_default();
         // What is on its way is not sent a second time.
@@ -30,6 +42,32 @@ pub(super) fn listen() {
             });
         }
     });
+}
+
+/// A link that somebody shared carries its secret behind `#`, which browsers keep to themselves. Nobody loses a session to
+/// it without a word: one that can read the page already stays, for another one the visitor is asked.
+pub(super) fn take_link() {
+    let found = |selector: &str| document().query_selector(selector).ok().flatten();
+    let form = found("form[data-link]").and_then(|form| form.dyn_into::<HtmlFormElement>().ok());
+    let field = found("form[data-link] [name=token]").and_then(|field| field.dyn_into::<HtmlInputElement>().ok());
+    let (Some(form), Some(field)) = (form, field) else { return };
+    let Some(secret) = page::take_fragment().filter(|secret| secret.starts_with(LINK_PREFIX)) else { return };
+    let link = form.get_attribute("data-link").unwrap_or_default();
+    if link == "keep" {
+        return page::go(&form.get_attribute("data-next").unwrap_or_default());
+    }
+    field.set_value(&secret);
+    if link == "ask" {
+        say(
+            &form,
+            "busy",
+            "The secret of the link is in the field. Signing in with it ends the session that you have.",
+            None,
+        );
+    } else {
+        // A form that is not complete says so itself.
+        let _ = form.request_submit();
+    }
 }
 
 async fn send(form: &HtmlFormElement, call: &str) {
@@ -96,12 +134,21 @@ fn body(form: &HtmlFormElement) -> String {
 fn say(form: &HtmlFormElement, class: &str, words: &str, code: Option<&str>) {
     let Some(said) = form.query_selector(".said").ok().flatten() else { return };
     said.set_text_content(None);
-    for (name, class, text) in [("span", class, Some(words)), ("code", "link", code)] {
+    // What is shown this once can be copied, by the name of its form.
+    let shown = form.get_attribute("data-key").filter(|_| class == "good" && code.is_some());
+    let copy = shown.as_ref().map(|_| "Copy");
+    for (name, class, text) in [("span", class, Some(words)), ("code", "link", code), ("button", "plain", copy)] {
         if let Some(text) = text
             && let Ok(element) = document().create_element(name)
         {
             element.set_class_name(class);
             element.set_text_content(Some(text));
+            if let Some(key) = shown.as_deref().filter(|_| name != "span") {
+                let _ = element.set_attribute(if name == "code" { "id" } else { "data-copy" }, key);
+                if name == "button" {
+                    let _ = element.set_attribute("type", name);
+                }
+            }
             let _ = said.append_child(&element);
         }
     }

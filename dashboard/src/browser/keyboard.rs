@@ -40,6 +40,9 @@ pub(super) fn listen() {
         if within(&event, "[data-help]") {
             show_help();
         }
+        if within(&event, "[data-close]") {
+            fold(&event);
+        }
         select_range(&event);
     });
 }
@@ -47,6 +50,9 @@ pub(super) fn listen() {
 fn on_key(event: &KeyboardEvent) {
     let key = event.key();
     if event.ctrl_key() || event.meta_key() || event.alt_key() || event.is_composing() || document_has_dialog() {
+        return;
+    }
+    if key == "Escape" && fold(event) {
         return;
     }
     if within(event, "input, textarea, select, [contenteditable]") {
@@ -173,6 +179,20 @@ fn show_help() {
     if let Some(dialog) = dialog.filter(|dialog| !dialog.open()) {
         let _ = dialog.show_modal();
     }
+}
+
+/// Folds the question or the form in which something happened, and gives the focus back to what opened it.
+fn fold(event: &Event) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<Element>().ok());
+    let Some(asks) = target.and_then(|element| element.closest("details.asks[open]").ok().flatten()) else {
+        return false;
+    };
+    let _ = asks.remove_attribute("open");
+    let summary = asks.query_selector("summary").ok().flatten().and_then(|found| found.dyn_into::<HtmlElement>().ok());
+    if let Some(summary) = summary {
+        let _ = summary.focus();
+    }
+    true
 }
 
 fn document_has_dialog() -> bool {

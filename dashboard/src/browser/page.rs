@@ -1,12 +1,17 @@
 //! The page as a whole: its colours, and asking for it to be read again.
 
-use leptos::prelude::{document, window};
+use leptos::prelude::document;
+#[cfg(feature = "hydrate")]
+use leptos::prelude::window;
 use wasm_bindgen::JsCast as _;
-use web_sys::{CustomEvent, HtmlDocument};
+#[cfg(feature = "hydrate")]
+use web_sys::CustomEvent;
+use web_sys::HtmlDocument;
 
 use crate::theme::Theme;
 
 /// Name of the event that asks for the page to be read again.
+#[cfg(feature = "hydrate")]
 pub(super) const REFRESH: &str = "nightshift:refresh";
 
 /// Shows these colours from now on, and on the pages that come.
@@ -22,13 +27,15 @@ pub(crate) fn show_theme(theme: Theme) {
 }
 
 /// Goes to another page of ours.
-pub(crate) fn go(address: &str) {
+#[cfg(feature = "hydrate")]
+pub(super) fn go(address: &str) {
     // Where that is refused, the visitor stays where they are.
     let _ = window().location().assign(address);
 }
 
 /// What stands behind `#` in the address, and takes it away: it shall not stay in the history.
-pub(crate) fn take_fragment() -> Option<String> {
+#[cfg(feature = "hydrate")]
+pub(super) fn take_fragment() -> Option<String> {
     let hash = window().location().hash().ok()?;
     let fragment = hash.strip_prefix('#').filter(|fragment| !fragment.is_empty())?.to_owned();
     let address = window().location().pathname().ok()? + &window().location().search().ok()?;
@@ -38,7 +45,8 @@ pub(crate) fn take_fragment() -> Option<String> {
 }
 
 /// Asks for the page to be read again soon: something was done that changes it.
-pub(crate) fn ask_refresh() {
+#[cfg(feature = "hydrate")]
+pub(super) fn ask_refresh() {
     if let Ok(event) = CustomEvent::new(REFRESH) {
         let _ = window().dispatch_event(&event);
     }

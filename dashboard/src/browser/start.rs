@@ -14,5 +14,6 @@ pub fn start() {
     keyboard::listen();
     copy::listen();
     form::listen();
+    form::take_link();
     live::follow();
 }

@@ -31,6 +31,7 @@ pub(crate) use self::verdict::{findings, worst_error};
 use super::campaign_name::campaign_name;
 use super::failure::PageError;
 use super::parts::{Section as Part, on_page_only, sections, words};
+use super::short_id::{self, Kind};
 use crate::format::speedup;
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section, model_label};
@@ -43,8 +44,11 @@ pub(crate) type Pairs = Query<Vec<(String, String)>>;
 
 /// `GET /runs/{id}/attempts/{number}`.
 pub(crate) async fn show(visitor: Visitor, Path((id, number)): Path<(String, u32)>, Query(query): Pairs) -> Response {
+    if let Some(whole) = short_id::redirect(&visitor, Kind::Run, &id).await {
+        return whole;
+    }
     let page = load(&visitor.client, &id, number, &Look::of(&query)).await;
-    let page = team::below(&visitor.client, page, &format!("{id}/{number}")).await;
+    let page = team::below(&visitor, page, &format!("{id}/{number}")).await;
     visitor.answer(page)
 }
 

@@ -3,10 +3,12 @@
 use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder, TableName};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
 use crate::format::{count, counted, device, dollars, speedup, tokens, when, words};
 use crate::island::PointCloud;
+use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Page, Section, model_label};
@@ -52,10 +54,11 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     query.limit = query.limit.or(Some(PER_PAGE));
     query.facets = true;
     let found = visitor.client.attempts(&query).await?;
-    Ok(page(&address, &query, &found))
+    let now = visitor.client.health().await?.now;
+    Ok(page(&address, &query, &found, now))
 }
 
-fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
+fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: TimestampMs) -> Page {
     let is_filtered = !query.filter.to_pairs().is_empty();
     let sorting = Sorting { key: query.sort.as_str(), descending: query.order == SortOrder::Desc };
     let rows = found.items.iter().map(row).collect::<Vec<_>>();
@@ -76,6 +79,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
             <PointCloud query=filter />
             <form id="compare" method="get" action="/compare" data-compare="">
                 <button>"Compare the selected"</button>
+                <p class="said" role="status"></p>
             </form>
             <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
@@ -92,6 +96,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage) -> Page {
             <div class="head">
                 <h1>"Attempts"</h1>
                 <span class="quiet">{counted(found.total, "attempt", "attempts")}{is_filtered.then_some(" fit the filter")}</span>
+                {as_of(address, now)}
             </div>
             {filters(address)}
             {found.facets.as_ref().map(|facets| facet_chips(address, facets))}

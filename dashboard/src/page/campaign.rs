@@ -18,15 +18,20 @@ use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
 use crate::page::failure::PageError;
 use crate::page::parts::on_page_only;
+use crate::page::short_id::{self, Kind};
 use crate::report;
 use crate::shell::{Live, Page, Section, model_label};
 use crate::team;
 use crate::visitor::Visitor;
+use crate::who::Who;
 
 /// `GET /campaigns/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
+    if let Some(whole) = short_id::redirect(&visitor, Kind::Campaign, &id).await {
+        return whole;
+    }
     let page = read(&visitor, &id).await;
-    let page = team::below(&visitor.client, page, &id).await;
+    let page = team::below(&visitor, page, &id).await;
     visitor.answer(page)
 }
 
@@ -43,11 +48,11 @@ async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let detail = visitor.client.campaign(&id).await?;
     let results = visitor.client.campaign_results(&id).await?;
     let now = visitor.client.health().await?.now;
-    Ok(page(&Address::parse(&visitor.address), &detail, &results, now))
+    Ok(page(&Address::parse(&visitor.address), &detail, &results, now, &visitor.who))
 }
 
 /// The page, as it is at `now`.
-fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> Page {
+fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs, who: &Who) -> Page {
     let summary = &detail.summary;
     let live = if summary.runs.unfinished() > 0 { Live::Campaign(summary.id.to_string()) } else { Live::Still };
     let offers = view! {
@@ -67,7 +72,7 @@ fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, n
                 " · strategy "{detail.spec.strategy.clone()}" · replies "
                 {model_label(&summary.model, summary.scripted)}
             </p>
-            {on_page_only(actions::of_campaign(summary).into_any())}
+            {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
             {cards(detail, now)}
             {charts::charts(detail, results, now)}

@@ -1,11 +1,15 @@
 //! All campaigns: what is going on, and what came out.
 
+mod kept;
+
 use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{
     CampaignPage, CampaignQuery, CampaignSort, CampaignState, CampaignSummary, SortOrder, TableName,
 };
 
+use self::kept::Kept;
+pub(crate) use self::kept::tag_href;
 use crate::address::Address;
 use crate::format::{count, counted, when};
 use crate::meter;
@@ -39,22 +43,27 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let sorting = Sorting::of(&address, &COLUMNS, NEWEST_FIRST);
     let query = query(&address, sorting)?;
     let found = visitor.client.campaign_page(&query).await?;
-    Ok(page(&address, sorting, &found))
+    // What the team keeps at hand stands above the list as a whole, not above a part of it.
+    let kept = Kept::read(&visitor.client, &address, !is_filtered(&address)).await?;
+    Ok(page(&address, sorting, &found, &kept))
 }
 
 /// What the address asks for, in the words of the API.
 fn query(address: &Address, sorting: Sorting) -> Result<CampaignQuery, PageError> {
-    let asked = address.pairs().filter(|(name, value)| !value.is_empty() && !matches!(*name, "sort" | "order"));
+    let asked = address.pairs().filter(|(name, value)| !value.is_empty() && !matches!(*name, "sort" | "order" | "tag"));
     let query = CampaignQuery::from_pairs(asked).map_err(|error| PageError::bad_query(&error.to_string()))?;
     let order = if sorting.descending { SortOrder::Desc } else { SortOrder::Asc };
     let sort = CampaignSort::parse(sorting.key).unwrap_or_default();
     Ok(CampaignQuery { sort, order, limit: Some(PER_PAGE), ..query })
 }
 
-fn page(address: &Address, sorting: Sorting, found: &CampaignPage) -> Page {
+fn is_filtered(address: &Address) -> bool {
+    ["q", "name", "status", "before"].iter().any(|name| address.get(name).is_some())
+}
+
+fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept) -> Page {
     let live = found.items.iter().any(|campaign| campaign.runs.unfinished() > 0);
-    let is_filtered = ["q", "name", "status", "before"].iter().any(|name| address.get(name).is_some());
-    let content = if found.items.is_empty() && !is_filtered {
+    let content = if found.items.is_empty() && !is_filtered(address) {
         nothing_yet().into_any()
     } else {
         let rows = found.items.iter().map(row).collect::<Vec<_>>();
@@ -62,6 +71,7 @@ fn page(address: &Address, sorting: Sorting, found: &CampaignPage) -> Page {
             view! { <p class="empty">"No campaign fits the filter. "<a href="/">"Show all"</a></p> }
         });
         view! {
+            {kept::view(kept)}
             {filters(address, found)}
             <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use leptos::prelude::*;
 use nightshift_client::ClientError;
 
+use crate::format::sentence;
 use crate::shell::Page;
 use crate::visitor::Visitor;
 
@@ -34,25 +35,40 @@ impl PageError {
         }
     }
 
-    /// Code and message, and where to go from here.
-    pub(crate) fn into_page(self) -> Page {
-        let advice = match self.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "Your token does not allow this page. Ask who runs this server for another one."
+    /// Code and message, and where this visitor goes from here.
+    pub(crate) fn into_page(self, visitor: &Visitor) -> Page {
+        let who = &visitor.who;
+        let is_limited = who.limited_to().is_some();
+        let advice = match (self.status, who.words()) {
+            (_, Some(words)) if is_limited => {
+                format!("The link that you opened shows one thing alone: {words}.")
             }
-            StatusCode::BAD_REQUEST => "Take the part that is named out of the address, or begin from the navigation.",
-            StatusCode::NOT_FOUND => "The list of campaigns shows what is there.",
-            _ => "Load the page again in a moment. If it stays like this, look at the log of the server.",
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(words)) => {
+                format!(
+                    "You are {words}, and that does not allow this page. Whoever runs this server makes other tokens."
+                )
+            }
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => "Sign in to see this page.".to_owned(),
+            (StatusCode::BAD_REQUEST, _) => {
+                "Take the part that is named out of the address, or begin from the navigation.".to_owned()
+            }
+            (StatusCode::NOT_FOUND, _) => "The list of campaigns shows what is there.".to_owned(),
+            _ => "Load the page again in a moment. If it stays like this, look at the log of the server.".to_owned(),
         };
+        let back = if is_limited { "Back to what was shared with you" } else { "All campaigns" };
+        let sign_in = matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN).then(|| {
+            let href = visitor.sign_in();
+            view! { " "<a class="button" href=href>"Sign in as somebody else"</a> }
+        });
         Page::new(
             "Error",
             view! {
                 <section class="blank" role="alert">
                     <h1>"This page cannot be shown"</h1>
-                    <p>{self.message}</p>
+                    <p>{sentence(self.message)}</p>
                     <p>{advice}</p>
                     <p class="quiet">"Code: "<code>{self.code}</code></p>
-                    <p><a class="button" href="/">"All campaigns"</a></p>
+                    <p><a class="button" href=who.home()>{back}</a>{sign_in}</p>
                 </section>
             },
         )

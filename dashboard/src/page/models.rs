@@ -5,9 +5,11 @@ use std::cmp::Ordering;
 use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard, TableName};
+use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
 use crate::format::{count, dollars, percent, tokens};
+use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::page::glossary::glossary;
@@ -41,7 +43,8 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
         AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
-    Ok(page(&address, visitor.client.model_boards(&filter).await?))
+    let boards = visitor.client.model_boards(&filter).await?;
+    Ok(page(&address, boards, visitor.client.health().await?.now))
 }
 
 /// The pairs that say whose attempts count.
@@ -49,7 +52,7 @@ fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
     address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
 }
 
-fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
+fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Page {
     let sorting = Sorting::of(address, &COLUMNS, FASTEST_FIRST);
     boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
     let rows = boards.iter().map(row).collect::<Vec<_>>();
@@ -65,7 +68,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>) -> Page {
     Page::new(
         "Models and cost",
         view! {
-            <h1>"Models and cost"</h1>
+            <div class="head"><h1>"Models and cost"</h1>{as_of(address, now)}</div>
             <p class="quiet">{words}</p>
             <form class="filters" method="get" action="/models" role="search">
                 <label>"Only the task"<input type="search" name="task" value=value data-search="" /></label>

@@ -14,10 +14,12 @@ use nightshift_protocol::id::RunId;
 use super::campaign_name::campaign_name;
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
+use super::short_id::{self, Kind};
 use crate::markup::visible;
 use crate::shell::{Live, Page, Section};
 use crate::trace::of_steps;
 use crate::visitor::Visitor;
+use crate::who::Who;
 use crate::{download, report, team};
 
 /// Most steps whose notes and lessons are read; those of planning come first by their names.
@@ -25,14 +27,17 @@ const MAX_RETRIEVALS: u32 = 50;
 
 /// `GET /runs/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
+    if let Some(whole) = short_id::redirect(&visitor, Kind::Run, &id).await {
+        return whole;
+    }
     let page = match load(&visitor, &id).await {
         Ok((detail, steps)) => {
             let campaign = campaign_name(&visitor.client, &detail.summary.campaign).await;
-            Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign))
+            Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign, &visitor.who))
         }
         Err(error) => Err(error),
     };
-    let page = team::below(&visitor.client, page, &id).await;
+    let page = team::below(&visitor, page, &id).await;
     visitor.answer(page)
 }
 
@@ -41,7 +46,7 @@ pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Res
     match load(&visitor, &id).await {
         Ok((detail, steps)) => {
             let campaign = campaign_name(&visitor.client, &detail.summary.campaign).await;
-            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign);
+            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign, &visitor.who);
             report::answer(&visitor.client, page).await
         }
         Err(error) => visitor.answer(Err(error)),
@@ -75,7 +80,7 @@ async fn planned_with(visitor: &Visitor, detail: &RunDetail) -> Vec<Retrieval> {
 }
 
 /// The page.
-fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campaign: &str) -> Page {
+fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campaign: &str, who: &Who) -> Page {
     let summary = &detail.summary;
     let live = if summary.status.is_final() { Live::Still } else { Live::Run(summary.id.to_string()) };
     let all = [
@@ -88,7 +93,7 @@ fn page(detail: &RunDetail, steps: &[StepView], retrievals: &[Retrieval], campai
     ];
     let parts =
         all.into_iter().filter_map(|(id, title, content)| Some(Part { id, title, content: content? })).collect();
-    let (top, body) = (state::head(detail), sections(parts));
+    let (top, body) = (state::head(detail, who), sections(parts));
     // Runs of one task are told apart in the tabs of a browser, too.
     let title = format!("{}, run {}", visible(&summary.digest.task), summary.id.short());
     Page::new(title, view! { {top}{body} })

@@ -1,25 +1,105 @@
 //! Where a visitor shows who they are.
 
+use axum::response::Response;
 use leptos::prelude::*;
+use nightshift_client::Client;
 
-use crate::island::SignIn;
+use crate::form::Form;
 use crate::shell::Page;
+use crate::visitor::Visitor;
+use crate::who::Who;
 
-/// The page; afterwards the visitor goes on to `next`.
-pub(crate) fn page(next: &str) -> Page {
-    let next = next.to_owned();
+/// `GET /sign-in`; afterwards the visitor goes on to `next`, a page of ours.
+pub(crate) async fn show(visitor: &Visitor, next: &str) -> Response {
+    let link = of_link(&visitor.client, &visitor.who, next).await;
+    visitor.answer(Ok(page(next, &visitor.who, link)))
+}
+
+/// What becomes of a link to `next`: whoever has no session takes it, a session that can read the page stays, and for
+/// another one the visitor is asked.
+async fn of_link(client: &Client, who: &Who, next: &str) -> &'static str {
+    if !who.is_signed_in() {
+        return "take";
+    }
+    let reads = match who.limited_to() {
+        None => true,
+        Some(_) => reads(client, next).await,
+    };
+    if reads { "keep" } else { "ask" }
+}
+
+/// Whether the campaign or the run of this page can be read.
+async fn reads(client: &Client, next: &str) -> bool {
+    let path = next.split(['?', '#']).next().unwrap_or_default();
+    let mut parts = path.split('/').skip(1);
+    match (parts.next(), parts.next()) {
+        (Some("campaigns"), Some(id)) => match id.parse() {
+            Ok(id) => client.campaign(&id).await.is_ok(),
+            Err(_) => false,
+        },
+        (Some("runs"), Some(id)) => match id.parse() {
+            Ok(id) => client.run(&id).await.is_ok(),
+            Err(_) => false,
+        },
+        _ => false,
+    }
+}
+
+fn page(next: &str, who: &Who, link: &'static str) -> Page {
+    let known = who.words().filter(|_| who.is_signed_in()).map(|words| {
+        let href = next.to_owned();
+        view! {
+            <p class="notice">
+                "You are signed in: "<strong>{words}</strong>". "<a href=href>"Go on"</a>", or sign in as somebody else:"
+            </p>
+        }
+    });
+    let fields = view! {
+        <label>
+            "Token"
+            <input type="password" name="token" autocomplete="current-password" required=true />
+        </label>
+        <button type="submit" class="strong">"Sign in"</button>
+    };
+    let form = Form::new("POST", "/session", "You are signed in.").next(next).link(link).around(fields.into_any());
     Page::new(
         "Sign in",
         view! {
             <section class="blank">
                 <h1>"Sign in"</h1>
+                {known}
                 <p>
                     "A token says what you may do: a viewer reads, an operator controls campaigns, an admin does everything. "
-                    "Who runs this server makes one for you with "<code>"nightshift token create"</code>"."
+                    "Whoever runs this server makes one for you with "<code>"nightshift token create"</code>"."
                 </p>
-                <SignIn next=next />
+                {form}
                 <noscript><p>"Signing in needs scripts. Without them, pages can be read where reading needs no token."</p></noscript>
             </section>
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::access::Role;
+
+    use super::*;
+
+    fn html(who: &Who, link: &'static str) -> String {
+        crate::report::html(page("/runs/run_1?a=b", who, link), None)
+    }
+
+    #[test]
+    fn whoever_is_signed_in_is_told_so_and_can_go_on() {
+        let html = html(&Who::sample("<b>night", Role::Operator), "keep");
+        assert!(html.contains("&lt;b&gt;night · operator") && html.contains("href=\"/runs/run_1?a=b\""), "{html}");
+        assert!(html.contains("data-link=\"keep\""), "{html}");
+    }
+
+    #[test]
+    fn whoever_is_not_signed_in_sees_the_form_alone_and_takes_a_link() {
+        let html = html(&Who::default(), "take");
+        assert!(!html.contains("You are signed in: ") && html.contains("data-link=\"take\""), "{html}");
+        assert!(html.contains("data-call=\"POST /api/v1/session\"") && html.contains("data-next=\"/runs/run_1?a=b\""));
+    }
 }

@@ -11,6 +11,7 @@ use nightshift_protocol::time::TimestampMs;
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
 use crate::format::{count, counted, device, speedup, when};
+use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Page, Section, model_label};
@@ -46,7 +47,9 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
         AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
-    Ok(page(&address, visitor.client.task_boards(&filter).await?))
+    let boards = visitor.client.task_boards(&filter).await?;
+    let now = visitor.client.health().await?.now;
+    Ok(page(&address, boards, now))
 }
 
 /// The pairs that say whose attempts count.
@@ -54,7 +57,7 @@ fn filter_of(address: &Address) -> impl Iterator<Item = (&str, &str)> {
     address.pairs().filter(|(name, _)| !matches!(*name, "sort" | "order"))
 }
 
-fn page(address: &Address, mut boards: Vec<TaskBoard>) -> Page {
+fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page {
     let sorting = Sorting::of(address, &COLUMNS, BY_NAME);
     boards.sort_by(|a, b| sorting.directed(compare(sorting.key, a, b)));
     let mut by_task: BTreeMap<&str, Vec<&TaskBoard>> = BTreeMap::new();
@@ -84,7 +87,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>) -> Page {
     Page::new(
         "Tasks",
         view! {
-            <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span></div>
+            <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span>{as_of(address, now)}</div>
             <form class="filters" method="get" action="/tasks" role="search">
                 <label>"Task"<input type="search" name="task" value=value data-search="" /></label>
                 <button>"Show"</button>
@@ -211,7 +214,7 @@ mod tests {
     }
 
     fn html(address: &str, boards: Vec<TaskBoard>) -> String {
-        crate::report::html(page(&Address::parse(address), boards), None)
+        crate::report::html(page(&Address::parse(address), boards, TimestampMs(0)), None)
     }
 
     #[test]

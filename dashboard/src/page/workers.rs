@@ -5,33 +5,35 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{QuarantineView, TableName, WorkerView};
 use nightshift_protocol::machine::DeviceOffer;
 
+use crate::actions;
 use crate::address::Address;
-use crate::format::{bytes, count, counted, when};
-use crate::island::Actions;
+use crate::format::{bytes, count, counted, sentence, when};
 use crate::meter;
 use crate::page::files;
 use crate::shell::{Live, Page, Section};
 use crate::table;
 use crate::visitor::Visitor;
+use crate::who::Who;
 
 /// `GET /workers`.
 pub(crate) async fn show(visitor: Visitor) -> Response {
     let page = async {
         let workers = visitor.client.workers().await?;
         let quarantined = visitor.client.quarantined_devices().await?;
-        Ok(page(&Address::parse(&visitor.address), &workers, &quarantined))
+        Ok(page(&Address::parse(&visitor.address), &workers, &quarantined, &visitor.who))
     };
     visitor.answer(page.await)
 }
 
 /// The page.
-fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView]) -> Page {
+fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView], who: &Who) -> Page {
     let shown = address.get("show").unwrap_or_default();
     let choices = [("", "All"), ("alive", "Active"), ("silent", "Silent")].map(|(value, label)| {
         let number = workers.iter().filter(|worker| is_shown(value, worker)).count();
         (value, format!("{label} {number}"))
     });
-    let rows = workers.iter().filter(|worker| is_shown(shown, worker)).map(row).collect::<Vec<_>>();
+    let rows =
+        workers.iter().filter(|worker| is_shown(shown, worker)).map(|worker| row(worker, who)).collect::<Vec<_>>();
     let leases: u64 = workers.iter().map(|worker| worker.leases).sum();
     let alive = workers.iter().filter(|worker| !worker.silent).count();
     let summary = format!(
@@ -67,7 +69,7 @@ fn page(address: &Address, workers: &[WorkerView], quarantined: &[QuarantineView
         }
         .into_any()
     };
-    Page::new("Workers", view! { <h1>"Workers"</h1>{quarantine(quarantined)}{content} })
+    Page::new("Workers", view! { <h1>"Workers"</h1>{quarantine(quarantined, who)}{content} })
         .section(Section::Workers)
         .list()
         .live(Live::Everything)
@@ -85,17 +87,14 @@ fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-fn row(worker: &WorkerView) -> impl IntoView + use<> {
+fn row(worker: &WorkerView, who: &Who) -> impl IntoView + use<> {
     let (state, class) = match (worker.silent, worker.draining, worker.leases) {
         (true, ..) => ("silent", "tag failed"),
         (false, true, _) => ("draining", "tag paused"),
         (false, false, 0) => ("idle", "tag"),
         (false, false, _) => ("working", "tag completed"),
     };
-    let offers = if worker.draining { "undrain" } else { "drain" };
-    let actions = (!worker.silent && !worker.embedded).then(|| {
-        view! { <Actions subject=format!("workers/{}", worker.id) offers=vec![offers.to_owned()] gates=Vec::new() /> }
-    });
+    let actions = (!worker.silent && !worker.embedded).then(|| actions::of_worker(who, worker));
     view! {
         <tr data-row="" data-key=worker.id.to_string()>
             <th scope="row">
@@ -170,7 +169,7 @@ fn machine(worker: &WorkerView) -> impl IntoView + use<> {
     }
 }
 
-fn quarantine(devices: &[QuarantineView]) -> Option<impl IntoView + use<>> {
+fn quarantine(devices: &[QuarantineView], who: &Who) -> Option<impl IntoView + use<>> {
     let entries = devices
         .iter()
         .map(|device| {
@@ -178,13 +177,11 @@ fn quarantine(devices: &[QuarantineView]) -> Option<impl IntoView + use<>> {
                 let by = device.released_by.clone().unwrap_or_else(|| "somebody".to_owned());
                 view! { <p class="quiet">"Asked to be tested again by "{by}" "{when(at)}</p> }
             });
-            let release = device.released_at.is_none().then(|| {
-                view! { <Actions subject=format!("devices/{}", device.device) offers=vec!["release".to_owned()] gates=Vec::new() /> }
-            });
+            let release = device.released_at.is_none().then(|| actions::of_device(who, device));
             view! {
                 <li data-key=device.device.clone()>
                     <strong>{device.name.clone()}" "{device.number}</strong>" of "{device.worker_name.clone()}": "
-                    {device.quarantine.reason.clone()}" "<code>{device.quarantine.code.clone()}</code>" "
+                    {sentence(device.quarantine.reason.clone())}" "<code>{device.quarantine.code.clone()}</code>" "
                     {device.quarantine.since.map(when)}
                     {released}
                     {release}

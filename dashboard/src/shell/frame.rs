@@ -4,7 +4,8 @@ use leptos::prelude::*;
 
 use super::{Page, help, navigation};
 use crate::assets::Assets;
-use crate::island::{LinkState, SignOut, ThemeSwitch};
+use crate::form::Form;
+use crate::island::{LinkState, ThemeSwitch};
 use crate::page::views;
 use crate::theme::Theme;
 use crate::visitor::Visitor;
@@ -18,11 +19,14 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let live = page.live.query();
     let is_live = live.is_some();
     let back = visitor.address.clone();
-    let keep = page.is_list.then(|| {
+    let is_limited = visitor.who.limited_to().is_some();
+    // Whoever opened a link has no views.
+    let keep = (page.is_list && !is_limited).then(|| {
         let href = views::save_href(&visitor.address);
         view! { <p class="keep"><a href=href>"Save this view"</a></p> }
     });
-    let crumbs = navigation::crumbs(page.crumbs, &page.title);
+    let above = page.crumbs.into_iter().filter(|crumb| visitor.who.reaches(&crumb.href)).collect();
+    let crumbs = navigation::crumbs(above, &page.title);
     view! {
         <html lang="en" data-theme=theme.as_str()>
             <head>
@@ -38,8 +42,8 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
             <body>
                 <a class="skip" href="#main">"Skip to the content"</a>
                 <header class="bar">
-                    <a class="brand" href="/">"Nightshift"</a>
-                    {navigation::bar(page.section)}
+                    <a class="brand" href=visitor.who.home()>"Nightshift"</a>
+                    {navigation::bar(page.section, &visitor.who)}
                     <div class="tools">
                         <LinkState live=is_live />
                         {session(visitor)}
@@ -65,12 +69,16 @@ fn program(bundle: &'static crate::assets::Bundle) -> impl IntoView {
     }
 }
 
-/// The way in, or the way out.
+/// Who somebody is, and the way out; or the way in.
 fn session(visitor: &Visitor) -> impl IntoView + use<> {
-    if visitor.has_session {
-        return view! { <SignOut /> }.into_any();
+    let words = visitor.who.words();
+    let who = words.map(|words| view! { <span class="who" title=words.clone()>{words.clone()}</span> });
+    if visitor.who.is_signed_in() {
+        let button = view! { <button type="submit" class="plain">"Sign out"</button> };
+        let sign_out = Form::new("DELETE", "/session", "").next("/").around(button.into_any());
+        return view! { {who}{sign_out} }.into_any();
     }
-    view! { <a class="sign" href=visitor.sign_in()>"Sign in"</a> }.into_any()
+    view! { {who}<a class="sign" href=visitor.sign_in()>"Sign in"</a> }.into_any()
 }
 
 fn theme_switch(theme: Theme, back: String) -> impl IntoView {

@@ -4,14 +4,15 @@ use leptos::prelude::*;
 
 use super::Section;
 
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 9] = [
     ("j, k", "next or previous row"),
     ("Enter", "open the row"),
     ("x", "select the row"),
     ("Shift and click", "select all rows from the one that was clicked before"),
-    ("c", "compare what is selected"),
+    ("c", "compare what is selected, two or more"),
     ("/", "search"),
     ("r", "read the page again"),
+    ("Escape", "fold a question or a form"),
     ("?", "this list"),
 ];
 

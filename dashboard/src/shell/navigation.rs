@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 
 use super::Crumb;
+use crate::who::Who;
 
 /// An entry of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +78,15 @@ impl Section {
     }
 }
 
-pub(super) fn bar(current: Option<Section>) -> impl IntoView {
+pub(super) fn bar(current: Option<Section>, who: &Who) -> AnyView {
+    // Whoever opened a link is refused everywhere else.
+    if who.limited_to().is_some() {
+        let href = who.home();
+        return view! {
+            <nav class="sections" aria-label="Sections"><ul><li><a href=href>"What was shared with you"</a></li></ul></nav>
+        }
+        .into_any();
+    }
     let entries = Section::ALL
         .into_iter()
         .map(|section| {
@@ -85,7 +94,7 @@ pub(super) fn bar(current: Option<Section>) -> impl IntoView {
             view! { <li><a href=section.href() data-go=section.key() aria-current=is_current>{section.label()}</a></li> }
         })
         .collect::<Vec<_>>();
-    view! { <nav class="sections" aria-label="Sections"><ul>{entries}</ul></nav> }
+    view! { <nav class="sections" aria-label="Sections"><ul>{entries}</ul></nav> }.into_any()
 }
 
 pub(super) fn crumbs(above: Vec<Crumb>, title: &str) -> Option<impl IntoView + use<>> {
@@ -107,6 +116,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn whoever_opened_a_link_sees_no_section_that_would_refuse_them() {
+        let run = format!("run_{}", "1".repeat(32));
+        let who = Who::sample_of_link(run.parse().unwrap_or_else(|error| panic!("{error}")));
+        let html = Owner::new().with(|| bar(None, &who).to_html());
+        assert!(html.contains(&format!("/runs/{run}")) && !html.contains("/workers"), "{html}");
+        let html = Owner::new().with(|| bar(None, &Who::default()).to_html());
+        assert!(html.contains("/workers"), "{html}");
+    }
 
     #[test]
     fn no_two_sections_have_the_same_key() {

@@ -132,6 +132,7 @@ fn list(detail: &RunDetail) -> AnyView {
             </div>
             {left_out}
             <p class="look"><button type="submit">"Compare the chosen ones"</button></p>
+            <p class="said" role="status"></p>
         </form>
     }
     .into_any()

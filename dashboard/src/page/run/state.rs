@@ -7,14 +7,15 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
-use crate::format::{money, speedup, tokens, when};
+use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
 use crate::page::attempt::findings;
 use crate::page::parts::{Cell, artifact, facts, folded, machine, on_page_only, table, words};
 use crate::shell::model_label;
+use crate::who::Who;
 
 /// Name, status, and what can be done.
-pub(super) fn head(detail: &RunDetail) -> AnyView {
+pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
     let summary = &detail.summary;
     let status = summary.status.as_str();
     let ending = summary.digest.stop_reason.as_ref().map(|reason| format!(" · ended: {}", words(reason.as_str())));
@@ -26,7 +27,7 @@ pub(super) fn head(detail: &RunDetail) -> AnyView {
     });
     let base = format!("/runs/{}", summary.id);
     let offers = view! {
-        <div class="look">{actions::of_run(summary)}</div>
+        <div class="look">{actions::of_run(who, summary)}</div>
         <p class="buttons look">
             <a class="button" href=format!("{base}/trace.json")>"Steps for Perfetto"</a>
             <a class="button" href=format!("{base}/report.html")>"Report as one file"</a>
@@ -48,7 +49,7 @@ pub(super) fn head(detail: &RunDetail) -> AnyView {
 pub(super) fn section(detail: &RunDetail) -> AnyView {
     let summary = &detail.summary;
     let failure = summary.failure.as_ref().map(|failure| {
-        let message = visible(&failure.message).into_owned();
+        let message = sentence(visible(&failure.message).into_owned());
         view! { <p class="notice bad">{message}" "<code>{failure.code.clone()}</code></p> }
     });
     let gates = (!summary.awaits.is_empty()).then(|| {
