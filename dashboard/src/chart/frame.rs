@@ -49,7 +49,7 @@ impl Axis {
     }
 
     /// The same from nothing on: a time since a beginning.
-    pub(crate) fn from_zero(self) -> Self {
+    pub(crate) fn beginning_at_zero(self) -> Self {
         Self { from_zero: true, ..self }
     }
 

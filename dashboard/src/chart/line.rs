@@ -135,7 +135,7 @@ mod tests {
     fn a_time_since_the_beginning_begins_there() {
         let series =
             Series { name: "best".to_owned(), class: "series-1", points: vec![(5.0, 1.0), (10.0, 2.0)], steps: true };
-        let x = Axis::linear("minutes", Unit::Plain).from_zero();
+        let x = Axis::linear("minutes", Unit::Plain).beginning_at_zero();
         let drawn =
             |series: &[Series]| lines(&Caption::default(), &x, &Axis::log("speedup", Unit::Times), series, None);
         let chart = drawn(&[series]);

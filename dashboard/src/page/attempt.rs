@@ -83,8 +83,8 @@ async fn found(client: &Client, id: &str, number: u32) -> Result<(RunDetail, usi
 async fn load(client: &Client, id: &str, number: u32, look: &Look) -> Result<Page, PageError> {
     let (detail, place) = found(client, id, number).await?;
     let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
-    let material = Material::load(client, &detail, attempt, look).await;
     let campaign = campaign_name(client, &detail.summary.campaign).await;
+    let material = Material::load(client, &detail, attempt, look).await;
     Ok(page(&detail, attempt, &material, look, &campaign))
 }
 

@@ -202,7 +202,7 @@ fn row(row: &AttemptRow) -> impl IntoView + use<> {
             </th>
             <td><span class=format!("tag {}", row.outcome.as_str())>{words(row.outcome.as_str())}</span>" "{marks}</td>
             <td class="number">{row.speedup.map_or_else(dash, speedup)}</td>
-            <td class="number">{row.reward.map_or_else(dash, |reward| crate::format::reward(reward))}</td>
+            <td class="number">{row.reward.map_or_else(dash, crate::format::reward)}</td>
             <td>{model_label(&row.model, row.model == "scripted")}" "<span class="quiet">{row.strategy.clone()}</span></td>
             <td class="number">{tokens(Some(row.tokens), row.model == "scripted")}</td>
             <td class="number">{row.cost_usd.map_or_else(|| "not known".to_owned(), dollars)}</td>

@@ -99,7 +99,7 @@ fn best_so_far(detail: &CampaignDetail, results: &CampaignResults, now: Timestam
     if results.lines.iter().any(|line| is_part(line.bests.len(), line.grew)) {
         about.push_str(" Lines with many steps are drawn with some of them.");
     }
-    let x = Axis::linear(label, Unit::Plain).from_zero();
+    let x = Axis::linear(label, Unit::Plain).beginning_at_zero();
     let caption = Caption::new("Best so far", about);
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &series, Some((1.0, "baseline"))).view()
 }
