@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn reason(who: &Who) -> Option<String> {
-        Owner::new().with(|| who.needs_operator().map(|view| view.to_html()))
+        Owner::new().with(|| who.needs_operator().map(RenderHtml::to_html))
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) async fn show(visitor: Visitor, Path((id, number)): Path<(String, u32
     if let Some(whole) = short_id::redirect(&visitor, Kind::Run, &id).await {
         return whole;
     }
-    let page = load(&visitor.client, &id, number, &Look::of(&query)).await;
+    let page = Box::pin(load(&visitor.client, &id, number, &Look::of(&query))).await;
     let page = team::below(&visitor, page, &format!("{id}/{number}")).await;
     visitor.answer(page)
 }
@@ -58,7 +58,7 @@ pub(crate) async fn show_report(
     Path((id, number)): Path<(String, u32)>,
     Query(query): Pairs,
 ) -> Response {
-    match load(&visitor.client, &id, number, &Look::of(&query).whole()).await {
+    match Box::pin(load(&visitor.client, &id, number, &Look::of(&query).whole())).await {
         Ok(page) => report::answer(&visitor.client, page).await,
         Err(error) => visitor.answer(Err(error)),
     }
