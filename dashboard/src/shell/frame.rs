@@ -18,6 +18,8 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let theme = visitor.theme;
     let live = page.live.query();
     let is_live = live.is_some();
+    // Known before the first row arrives: a page that grows while it loads would move.
+    let wide = page.is_list.then_some("wide");
     let back = visitor.address.clone();
     let is_limited = visitor.who.limited_to().is_some();
     // Whoever opened a link has no views.
@@ -51,7 +53,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
                     </div>
                 </header>
                 {crumbs}
-                <main id="main" tabindex="-1" data-live=live>{page.content}{keep}</main>
+                <main id="main" tabindex="-1" class=wide data-live=live>{page.content}{keep}</main>
                 {footer()}
                 {help::dialog()}
             </body>
