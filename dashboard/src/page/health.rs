@@ -1,8 +1,7 @@
-//! How the system is: servers, database, tokens. No secret is ever part of it.
+//! How the system is: servers and database. Tokens are on the page for administration.
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::access::TokenView;
 use nightshift_protocol::api::{Health, ServerView};
 use nightshift_protocol::time::TimestampMs;
 
@@ -10,15 +9,6 @@ use crate::format::{milliseconds, moment, when};
 use crate::page::failure::PageError;
 use crate::shell::{Live, Page, Section};
 use crate::visitor::Visitor;
-
-/// What an administrator alone may see.
-#[derive(Debug)]
-enum Tokens {
-    /// All of them.
-    Shown(Vec<TokenView>),
-    /// The visitor may not see them: the code.
-    Refused(String),
-}
 
 /// `GET /health`.
 pub(crate) async fn show(visitor: Visitor) -> Response {
@@ -30,16 +20,11 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let client = &visitor.client;
     let health = client.health().await?;
     let ready = client.ready().await.map_err(|error| error.to_string());
-    let tokens = match client.tokens().await {
-        Ok(tokens) => Tokens::Shown(tokens),
-        Err(error) if matches!(error.status(), Some(401 | 403)) => Tokens::Refused(error.code().to_owned()),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(page(&health, ready, &client.servers().await?, &tokens))
+    Ok(page(&health, ready, &client.servers().await?))
 }
 
 /// The page.
-fn page(health: &Health, ready: Result<(), String>, servers: &[ServerView], tokens: &Tokens) -> Page {
+fn page(health: &Health, ready: Result<(), String>, servers: &[ServerView]) -> Page {
     let works = match ready {
         Ok(()) => view! { <p class="notice good">"The server is ready for work."</p> }.into_any(),
         Err(reason) => view! { <p class="notice bad">"The server is not ready: "{reason}</p> }.into_any(),
@@ -57,7 +42,7 @@ fn page(health: &Health, ready: Result<(), String>, servers: &[ServerView], toke
                 <dt>"Clock of the server"</dt><dd>{moment(health.now)}</dd>
             </dl>
             {servers_table(servers, health.now)}
-            {tokens_table(tokens, health.now)}
+            <p>"Tokens, shared links and retention: "<a href="/admin">"Administration"</a></p>
         },
     )
     .section(Section::Health)
@@ -99,62 +84,5 @@ fn servers_table(servers: &[ServerView], now: TimestampMs) -> impl IntoView + us
                 <tbody>{rows}</tbody>
             </table>
         </div>
-    }
-}
-
-fn tokens_table(tokens: &Tokens, now: TimestampMs) -> impl IntoView + use<> {
-    let content = match tokens {
-        Tokens::Refused(code) => {
-            let code = code.clone();
-            view! {
-                <p class="empty">
-                    "Tokens are shown to administrators. "<a href="/sign-in?next=/health">"Sign in as one"</a>" "
-                    <code class="quiet">{code}</code>
-                </p>
-            }
-            .into_any()
-        }
-        Tokens::Shown(tokens) if tokens.is_empty() => view! {
-            <p class="empty">"No token was made. Make one with "<code>"nightshift token create NAME --role ROLE"</code>"."</p>
-        }
-        .into_any(),
-        Tokens::Shown(tokens) => {
-            let rows = tokens.iter().map(|token| token_row(token, now)).collect::<Vec<_>>();
-            view! {
-                <div class="scroll" tabindex="0">
-                    <table>
-                        <caption>"Names and rights. The secrets are known to their owners alone."</caption>
-                        <thead>
-                            <tr>
-                                <th scope="col">"Name"</th><th scope="col">"Role"</th><th scope="col">"State"</th>
-                                <th scope="col">"Created"</th><th scope="col">"Last used"</th><th scope="col">"Ends"</th>
-                            </tr>
-                        </thead>
-                        <tbody>{rows}</tbody>
-                    </table>
-                </div>
-            }
-            .into_any()
-        }
-    };
-    view! { <h2 id="tokens">"Tokens"</h2>{content} }
-}
-
-fn token_row(token: &TokenView, now: TimestampMs) -> impl IntoView + use<> {
-    let is_expired = token.expires_at.is_some_and(|end| end <= now);
-    let (state, class) = match (token.revoked_at, is_expired) {
-        (Some(_), _) => ("revoked", "tag cancelled"),
-        (None, true) => ("expired", "tag cancelled"),
-        (None, false) => ("valid", "tag completed"),
-    };
-    view! {
-        <tr data-key=token.id.to_string()>
-            <th scope="row">{token.name.clone()}</th>
-            <td>{token.role.as_str()}</td>
-            <td><span class=class>{state}</span></td>
-            <td>{when(token.created_at)}</td>
-            <td>{token.last_used_at.map_or_else(|| "never".into_any(), |at| when(at).into_any())}</td>
-            <td>{token.expires_at.map_or_else(|| "never".to_owned(), moment)}</td>
-        </tr>
     }
 }
