@@ -208,6 +208,17 @@ fn a_judge_that_nobody_configured_is_refused_before_anything_is_served() {
     let error = json_lines(&expect_exit(nightshift(folder.path()).args(args), 3)).pop().unwrap()["error"].clone();
     assert_eq!(error["code"], "model.not_found");
     assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
+
+    // Nor is one who would stand in.
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[models.there]\nkind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\n").unwrap();
+    let mut command = nightshift(folder.path());
+    let args =
+        ["reward", "serve", "row_softmax", "--bind", "127.0.0.1:0", "--judge-model", "there/x,nowhere/y", "--json"];
+    let error = json_lines(&expect_exit(command.arg("--config").arg(&config).args(args), 3));
+    let error = error.last().unwrap()["error"].clone();
+    assert_eq!(error["code"], "model.not_found");
+    assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
 }
 
 #[test]

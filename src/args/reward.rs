@@ -46,7 +46,7 @@ pub(crate) struct ServeRewards {
     /// Formula of the rewards
     #[arg(long, value_name = "NAME", value_parser = formula, default_value = "published.1")]
     pub(crate) formula: RewardFormula,
-    /// PROVIDER/NAME of the judge; without it programs are scored by the rules alone, and each answer says so
+    /// PROVIDER/NAME of the judge, then, after commas, who stands in; without it programs are scored by the rules alone, and each answer says so
     #[arg(long, value_name = "MODEL")]
     pub(crate) judge_model: Option<String>,
     /// Programs that are scored at once, over all calls; what their GPUs take at once is the workers' own limit

@@ -280,7 +280,7 @@ fn results_that_are_kept_for_the_same_pointers_are_found() {
 fn a_program_against_itself_is_neither_faster_nor_slower() {
     let Some(bench) = bench("a_program_against_itself_is_neither_faster_nor_slower") else { return };
     // What processes differ by weighs more in short calls.
-    for (rows, widest) in [(8, 1.15), (4096, 1.05)] {
+    for (rows, widest) in [(8, 1.25), (4096, 1.05)] {
         let (measurement, findings) = bench.race_of(&bench.reference, rows);
         let speedup = measurement.speedup;
         assert!((0.95..1.05).contains(&speedup.estimate), "{rows}: {speedup:?}");

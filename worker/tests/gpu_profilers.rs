@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             "a_program_on_a_device_is_profiled_by_every_tool_that_is_there",
             a_program_on_a_device_is_profiled_by_every_tool_that_is_there,
         ),
+        ("without_nsys_a_program_traces_itself", without_nsys_a_program_traces_itself),
         ("a_sound_program_is_clean_and_an_unsound_one_is_not", a_sound_program_is_clean_and_an_unsound_one_is_not),
         ("the_paths_of_the_tools_are_told", the_paths_of_the_tools_are_told),
     ])
@@ -137,6 +138,27 @@ fn a_program_on_a_device_is_profiled_by_every_tool_that_is_there() {
             assert!(profile.kernels[0].bound.bound.is_some());
         }
     }
+}
+
+fn without_nsys_a_program_traces_itself() {
+    let test = "without_nsys_a_program_traces_itself";
+    let Some(gpu) = gpu(test) else { return };
+    let mut place = Place::new(gpu);
+    if without(test, &place.tools.cupti) {
+        return;
+    }
+    let (reason, remedy) = ("it was taken away".to_owned(), "give it back".to_owned());
+    place.tools.nsys = Err(MissingTool { reason, remedy });
+    let body = "multiply<<<(n + 255) / 256, 256, 0, stream>>>(x, y, n, 4096); HONEST;";
+    let profile = place.profile("busy", &program(BUSY, body));
+    println!("{}", serde_json::to_string_pretty(&profile.tiers).unwrap());
+    let tier = |name: &str| profile.tiers.iter().find(|tier| tier.tool == name).unwrap();
+    assert!(!tier("nsys").used && tier("cupti").used, "{:#?}", profile.tiers);
+    let kernels = &profile.timeline.as_ref().unwrap().kernels;
+    assert!(
+        kernels[0].name.starts_with("multiply") && kernels[0].times.count == kernels[1].times.count,
+        "{kernels:#?}"
+    );
 }
 
 fn a_sound_program_is_clean_and_an_unsound_one_is_not() {

@@ -43,7 +43,8 @@ struct Scorer {
     /// Tasks by name and by id.
     tasks: BTreeMap<String, Arc<Known>>,
     formula: RewardFormula,
-    judge: Option<ModelChoice>,
+    /// The judge, then who stands in; nobody where none was asked for.
+    judge: Vec<ModelChoice>,
     allow_unsandboxed: bool,
     slots: Semaphore,
     max_batch: usize,
@@ -74,23 +75,27 @@ pub(super) async fn run(context: &Context, args: ServeRewards) -> Result<ExitCod
     Ok(ExitCode::Ok)
 }
 
-/// The judge that was asked for. One that cannot be asked at all is refused now: later, no program would get a reward.
-async fn judge(context: &Context, text: Option<&str>) -> Result<Option<ModelChoice>> {
-    let Some(text) = text else { return Ok(None) };
-    let chain = parse_chain(text).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
-    let Some(model) = chain.into_iter().next().filter(|model| !model.is_scripted()) else { return Ok(None) };
+/// The judge that was asked for, then those who stand in. One that cannot be asked at all is refused now: later, no program
+/// would get a reward.
+async fn judge(context: &Context, text: Option<&str>) -> Result<Vec<ModelChoice>> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let mut chain = parse_chain(text).map_err(|error| Failure::new("usage.invalid_model", error.to_string()))?;
+    // The scripts of these runs hold the program alone.
+    chain.retain(|model| !model.is_scripted());
     if context.config().server.url.is_none() {
-        compose::check_model(context, &model)?;
-        compose::note_silent_endpoint(context, &model).await?;
+        for model in &chain {
+            compose::check_model(context, model)?;
+            compose::note_silent_endpoint(context, model).await?;
+        }
     }
-    Ok(Some(model))
+    Ok(chain)
 }
 
 async fn serve(
     context: &Context,
     session: &Session,
     args: ServeRewards,
-    judge: Option<ModelChoice>,
+    judge: Vec<ModelChoice>,
     token: Option<SecretString>,
 ) -> Result<()> {
     let client = session.client.clone();
@@ -195,7 +200,7 @@ impl Scorer {
         let unwritable = |error: serde_json::Error| Failure::new("internal.json", error.to_string());
         let script = reward_call::script(&known.bundle.spec, &item.completion).map_err(unwritable)?;
         let script = self.client.put_artifact(&serde_json::to_vec(&script).map_err(unwritable)?).await?;
-        let judge = self.judge.as_ref().map(ModelChoice::label).unwrap_or_default();
+        let judge = self.judge.iter().map(ModelChoice::label).collect::<Vec<_>>().join(",");
         let key = reward_call::key(&known.id, &script, &judge);
         let spec = self.campaign(known, script);
         let created = self.client.create_campaign(&CreateCampaign { spec }, &key).await?;
@@ -221,14 +226,15 @@ impl Scorer {
                 format!("it was not scored within {} s: raise --timeout-s, or add workers", self.timeout.as_secs());
             return Ok(RewardResult::failed("reward.timed_out", message));
         }
-        Ok(RewardResult::of(&self.client.run(run).await?, item.skill, self.formula, self.judge.is_some()))
+        Ok(RewardResult::of(&self.client.run(run).await?, item.skill, self.formula, !self.judge.is_empty()))
     }
 
     /// One attempt, nothing repaired, nothing tuned, nothing learned.
     fn campaign(&self, known: &Known, script: ArtifactHash) -> CampaignSpec {
         let mut models = ModelPlan::default();
-        if let Some(judge) = &self.judge {
-            models.roles.insert(AgentRole::Judge, RoleModel { model: Some(judge.clone()), ..RoleModel::default() });
+        if let [judge, fallback @ ..] = self.judge.as_slice() {
+            let (model, fallback) = (Some(judge.clone()), Some(fallback.to_vec()));
+            models.roles.insert(AgentRole::Judge, RoleModel { model, fallback, ..RoleModel::default() });
         }
         CampaignSpec {
             schema: CAMPAIGN_SCHEMA,
