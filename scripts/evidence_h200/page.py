@@ -181,6 +181,7 @@ def _throughput(found: dict) -> list:
             f"{found['verified']} attempts got their verdict (built, checked, measured) in {found['seconds_counted']} s, that is "
             f"**{found['per_hour']:,} per hour**; {found['built_from_cache']} of them were answered from the cache of builds and "
             f"{found['wrong']} had the wrong verdict. {_profiles(found)}", "",
+            *_table(["device", "attempts measured on it"], found.get("devices", {}).items()), "",
             *_table(["step", "ended in that time", "mean in ms"], rows), "",
             "Where the time of a check and of a measurement went, in milliseconds:", "",
             *_table(["step", "part", "mean"], [(step, name, ms) for step, named in found.get("parts", {}).items()

@@ -1,5 +1,6 @@
 """How many attempts are verified in an hour, with several in flight."""
 
+import collections
 import time
 
 from .campaign import task as task_name
@@ -27,11 +28,12 @@ def measure(night: Night) -> dict:
     ended = time.time() * 1000
     night.command("cancel", campaign)
     exported = night.export(campaign, "throughput.json")
-    verified, kinds, parts = [], {}, {}
+    verified, kinds, parts, devices = [], {}, {}, collections.Counter()
     for task, attempt, steps in attempts_of(exported):
         end = (steps.get("measure") or {}).get("finished_at")
         if end is not None and began <= end < ended and attempt.get("measurement"):
             verified.append((task, attempt))
+            devices.update(gpu["uuid"] for gpu in attempt["measurement"]["machine"].get("gpus", []))
             for step, field in (("check", "check"), ("measure", "measurement")):
                 for part in (attempt.get(field) or {}).get("cost", []):
                     parts.setdefault(step, {}).setdefault(part["name"], []).append(part["ms"])
@@ -47,6 +49,7 @@ def measure(night: Night) -> dict:
         "profiled": profiled,
         "seconds_counted": round(seconds, 1),
         "verified": len(verified),
+        "devices": dict(sorted(devices.items())),
         "wrong": sum(not attempt["outcome"].startswith("correct") for _, attempt in verified),
         "built_from_cache": sum(bool((attempt.get("build") or {}).get("cached")) for _, attempt in verified),
         "per_hour": round(len(verified) / seconds * 3600),
