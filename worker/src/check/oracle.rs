@@ -64,6 +64,22 @@ pub(crate) struct Answered {
     reference: Call,
 }
 
+impl Answered {
+    /// How far the reference is from the truth.
+    pub(crate) fn judged(self, outputs: &[ConcreteTensor], tolerance: &Tolerance) -> Expected {
+        let Self { truth, reference } = self;
+        let found = compare(&reference.outputs, &truth.outputs, outputs, tolerance);
+        let mut breaches = reference.breaches;
+        breaches.extend(truth.breaches);
+        Expected {
+            truth: truth.outputs,
+            reference: reference.outputs,
+            reference_error: found.largest_error.min(f64::MAX),
+            breaches,
+        }
+    }
+}
+
 /// Reference and truth, at one shape at a time.
 #[derive(Debug)]
 pub(crate) struct Oracle {
@@ -139,7 +155,7 @@ impl Oracle {
 
     /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
     pub(crate) fn answer(&mut self, inputs: &[TensorData]) -> Result<Option<Expected>, OracleError> {
-        Ok(self.ask(inputs)?.map(|answered| self.judge(answered)))
+        Ok(self.ask(inputs)?.map(|answered| answered.judged(&self.outputs, &self.tolerance)))
     }
 
     /// What both say; nothing when it is not finite.
@@ -155,20 +171,6 @@ impl Oracle {
         let (truth, reference) = (truth?, reference?);
         let finite = truth.outputs.iter().chain(&reference.outputs).all(TensorData::is_finite);
         Ok(finite.then_some(Answered { truth, reference }))
-    }
-
-    /// How far the reference is from the truth.
-    pub(crate) fn judge(&self, answered: Answered) -> Expected {
-        let Answered { truth, reference } = answered;
-        let found = compare(&reference.outputs, &truth.outputs, &self.outputs, &self.tolerance);
-        let mut breaches = reference.breaches;
-        breaches.extend(truth.breaches);
-        Expected {
-            truth: truth.outputs,
-            reference: reference.outputs,
-            reference_error: found.largest_error.min(f64::MAX),
-            breaches,
-        }
     }
 
     /// Both processes.

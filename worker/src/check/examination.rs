@@ -1,0 +1,341 @@
+//! One program at one shape: what it is asked, one question after the other. While one is answered, the answer before it is
+//! judged and the inputs after it are made: on a device that takes as long as the answer.
+
+use std::sync::RwLockReadGuard;
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::verdict::{CheckCase, Finding, Severity};
+
+use super::oracle::Answered;
+use super::{Expected, Oracle, Stop, allowed_error, same_bits};
+use crate::compare::compare;
+use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
+use crate::process::side_by_side;
+use crate::runner::{Call, Grounds, Session, note};
+
+/// Questions of a shape that are asked even when the first answer is wrong: they tell stale results from wrong ones.
+const QUESTIONS_BEFORE_STOPPING: usize = 3;
+
+/// Most tensors that are changed one at a time.
+const MAX_PERTURBED_TENSORS: usize = 16;
+
+/// Changes of the declared inputs that are tried, with the names of their cases.
+const SCALED_KINDS: [(InputKind, &str); 3] = [
+    (InputKind::ScaledUp, "scaled_up"),
+    (InputKind::ScaledDown, "scaled_down"),
+    (InputKind::SignsFlipped, "signs_flipped"),
+];
+
+/// One program at one shape.
+pub(super) struct Examination<'a> {
+    pub(super) grounds: &'a Grounds<'a>,
+    pub(super) spec: &'a TaskSpec,
+    pub(super) shapes: &'a ConcreteShapes,
+    pub(super) candidate: &'a mut Session,
+    pub(super) oracle: &'a mut Oracle,
+    pub(super) seeds: &'a mut SecretSeeds,
+    pub(super) report: &'a mut CheckReport,
+    /// Time spent waiting for a place on the device.
+    pub(super) waited: &'a mut Duration,
+}
+
+/// What a program is asked.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    /// Inputs as the task declares them.
+    Declared,
+    /// The same once more.
+    Repeat,
+    /// Others, at the same addresses.
+    SamePointers,
+    /// Others, of another size or sign.
+    Scaled(InputKind, &'static str),
+    /// The first ones but for the input of this number.
+    ChangedInput(usize),
+    /// The first ones, with the weights of this number changed.
+    ChangedParam(usize),
+}
+
+impl Question {
+    /// In the order in which they are asked. Weights come last: nothing after them needs the first ones.
+    fn all(shapes: &ConcreteShapes, perturb: bool) -> Vec<Self> {
+        let count = |tensors: usize| 0..if perturb { tensors.min(MAX_PERTURBED_TENSORS) } else { 0 };
+        [Self::Declared, Self::Repeat, Self::SamePointers]
+            .into_iter()
+            .chain(SCALED_KINDS.map(|(kind, name)| Self::Scaled(kind, name)))
+            .chain(count(shapes.inputs.len()).map(Self::ChangedInput))
+            .chain(count(shapes.params.len()).map(Self::ChangedParam))
+            .collect()
+    }
+
+    fn name(self, shapes: &ConcreteShapes) -> String {
+        let changed = |tensors: &[nightshift_protocol::task::ConcreteTensor], number: usize| {
+            format!("changed:{}", tensors.get(number).map(|tensor| tensor.name.as_str()).unwrap_or_default())
+        };
+        match self {
+            Self::Declared => "declared".to_owned(),
+            Self::Repeat => "repeat".to_owned(),
+            Self::SamePointers => "same_pointers".to_owned(),
+            Self::Scaled(_, name) => name.to_owned(),
+            Self::ChangedInput(number) => changed(&shapes.inputs, number),
+            Self::ChangedParam(number) => changed(&shapes.params, number),
+        }
+    }
+
+    /// What it takes beside the first inputs and weights.
+    fn material(self, shapes: &ConcreteShapes, base: &Base, seeds: &mut SecretSeeds) -> Material {
+        let mut other = |kind: InputKind| Some(generate_all(&shapes.inputs, seeds.draw(), kind));
+        match self {
+            Self::Declared | Self::Repeat => Material::default(),
+            Self::SamePointers => Material { inputs: other(InputKind::Declared), params: None },
+            Self::Scaled(kind, _) => Material { inputs: other(kind), params: None },
+            Self::ChangedInput(number) => {
+                let mut inputs = base.inputs.clone();
+                if let (Some(slot), Some(tensor)) = (inputs.get_mut(number), shapes.inputs.get(number)) {
+                    *slot = generate(tensor, seeds.draw(), InputKind::Declared);
+                }
+                Material { inputs: Some(inputs), params: None }
+            }
+            Self::ChangedParam(number) => {
+                let mut params = base.params.clone();
+                if let (Some(slot), Some(tensor)) = (params.get_mut(number), shapes.params.get(number)) {
+                    *slot = generate(tensor, seeds.draw(), InputKind::Declared);
+                }
+                Material { inputs: None, params: Some(params) }
+            }
+        }
+    }
+}
+
+/// The first inputs and weights.
+struct Base {
+    inputs: Vec<TensorData>,
+    params: Vec<TensorData>,
+}
+
+/// What differs from them.
+#[derive(Default)]
+struct Material {
+    inputs: Option<Vec<TensorData>>,
+    params: Option<Vec<TensorData>>,
+}
+
+/// What everybody said to a question; nothing where the reference itself has no finite answer.
+struct Said {
+    question: Question,
+    answers: Option<(Answered, Call)>,
+}
+
+/// A judged answer.
+struct Judged {
+    case: CheckCase,
+    histogram: Vec<u64>,
+    less_precise: Option<Finding>,
+    call: Call,
+    expected: Expected,
+}
+
+/// A finished case.
+struct Seen {
+    truth: Vec<TensorData>,
+    outputs: Vec<TensorData>,
+}
+
+impl<'a> Examination<'a> {
+    pub(super) fn run(&mut self, perturb: bool) -> Result<(), Stop> {
+        let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
+        let base = Base { inputs: generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared), params };
+        self.init(&base.params)?;
+        let first_case = self.report.cases.len();
+        let questions = Question::all(self.shapes, perturb);
+        let (mut material, mut before, mut first) = (Material::default(), None, None);
+        for number in 0..=questions.len() {
+            let this = questions.get(number).copied().map(|question| (question, std::mem::take(&mut material)));
+            let next = questions.get(number + 1).copied();
+            let (said, judged, made) = self.advance(&base, this, before.take(), next);
+            if let Some((question, judged)) = judged {
+                self.note(question, judged, &mut first)?;
+                let asked = self.report.cases.get(first_case..).unwrap_or_default();
+                let may_stop = matches!(question, Question::SamePointers | Question::Scaled(..));
+                if may_stop && asked.len() >= QUESTIONS_BEFORE_STOPPING && asked.iter().any(|case| !case.passed) {
+                    return Ok(());
+                }
+            }
+            before = said.transpose()?;
+            material = made;
+        }
+        Ok(())
+    }
+
+    /// Asks a question, judges the answer to the one before, and makes what the next one takes.
+    #[expect(clippy::type_complexity, reason = "three things that happen at once")]
+    fn advance(
+        &mut self,
+        base: &Base,
+        this: Option<(Question, Material)>,
+        before: Option<Said>,
+        next: Option<Question>,
+    ) -> (Option<Result<Said, Stop>>, Option<(Question, Option<Judged>)>, Material) {
+        let turn = this.as_ref().map(|_| self.turn());
+        let (spec, shapes, on_device) = (self.spec, self.shapes, self.grounds.device.is_some());
+        let (candidate, oracle, seeds) = (&mut *self.candidate, &mut *self.oracle, &mut *self.seeds);
+        let ask = || {
+            let said = this.map(|(question, material)| {
+                ask(candidate, oracle, base, &material, on_device).map(|answers| Said { question, answers })
+            });
+            drop(turn);
+            said
+        };
+        let beside = || {
+            let judged = before
+                .map(|said| (said.question, said.answers.map(|answers| judge(said.question, answers, spec, shapes))));
+            (judged, next.map(|next| next.material(shapes, base, seeds)).unwrap_or_default())
+        };
+        // On the host all of this wants the same cores, and programs are held to their wall time.
+        let ((judged, made), said) = if on_device {
+            side_by_side(beside, ask)
+        } else {
+            let said = ask();
+            (beside(), said)
+        };
+        (said, judged, made)
+    }
+
+    /// Writes down what came of a question.
+    fn note(&mut self, question: Question, judged: Option<Judged>, first: &mut Option<Seen>) -> Result<(), Stop> {
+        let Some(judged) = judged else {
+            if matches!(question, Question::Declared) {
+                let message = "the reference gives values that are not finite for its declared inputs";
+                return Err(StepFailure::fatal("task.reference_not_finite", message).into());
+            }
+            return Ok(());
+        };
+        for breach in &judged.call.breaches {
+            note(&mut self.report.findings, breach.finding());
+        }
+        for (total, count) in self.report.error_histogram.iter_mut().zip(judged.histogram) {
+            *total += count;
+        }
+        if let Some(finding) = judged.less_precise {
+            note(&mut self.report.findings, finding);
+        }
+        self.report.cases.push(judged.case);
+        let seen = Seen { truth: judged.expected.truth, outputs: judged.call.outputs };
+        let Some(first) = first else {
+            *first = Some(seen);
+            return Ok(());
+        };
+        let name = |tensors: &[nightshift_protocol::task::ConcreteTensor], number: usize| {
+            tensors.get(number).map(|tensor| tensor.name.clone()).unwrap_or_default()
+        };
+        match question {
+            Question::Repeat => self.compare_bits(first, &seen),
+            Question::SamePointers if unchanged(first, &seen) => {
+                self.violation("stale_output", "new contents at the same addresses gave the results of the old ones");
+            }
+            Question::ChangedInput(number) if unchanged(first, &seen) => {
+                let tensor = name(&self.shapes.inputs, number);
+                let message = format!("the result does not depend on the input `{tensor}`, as it has to");
+                self.violation("ignores_input", &message);
+            }
+            Question::ChangedParam(number) if unchanged(first, &seen) => {
+                let tensor = name(&self.shapes.params, number);
+                let message = format!("the result does not depend on the weights `{tensor}`, as it has to");
+                self.violation("ignores_parameter", &message);
+            }
+            // One of another size may well have the same result, and the others have one that differs.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for a place on the device.
+    fn turn(&mut self) -> Option<RwLockReadGuard<'a, ()>> {
+        let (asked, grounds) = (Instant::now(), self.grounds);
+        let turn = grounds.beside_others();
+        *self.waited += asked.elapsed();
+        turn
+    }
+
+    /// Hands the weights to everybody.
+    fn init(&mut self, params: &[TensorData]) -> Result<(), Stop> {
+        let _turn = self.turn();
+        self.candidate.init(params)?;
+        Ok(self.oracle.init(params)?)
+    }
+
+    fn compare_bits(&mut self, first: &Seen, again: &Seen) {
+        let same = same_bits(&first.outputs, &again.outputs);
+        self.report.deterministic = Some(same && self.report.deterministic.unwrap_or(true));
+        if !same {
+            let message = "two calls with equal inputs gave different bits: it may read memory that it did not write";
+            note(&mut self.report.findings, warning("not_deterministic", message.to_owned()));
+        }
+    }
+
+    fn violation(&mut self, code: &str, message: &str) {
+        let finding =
+            Finding { code: code.to_owned(), severity: Severity::Violation, message: message.to_owned(), line: None };
+        note(&mut self.report.findings, finding);
+    }
+}
+
+fn ask(
+    candidate: &mut Session,
+    oracle: &mut Oracle,
+    base: &Base,
+    material: &Material,
+    on_device: bool,
+) -> Result<Option<(Answered, Call)>, Stop> {
+    if let Some(params) = &material.params {
+        candidate.init(params)?;
+        oracle.init(params)?;
+    }
+    let inputs = material.inputs.as_ref().unwrap_or(&base.inputs);
+    if !on_device {
+        let Some(answered) = oracle.ask(inputs)? else { return Ok(None) };
+        return Ok(Some((answered, candidate.run(inputs)?)));
+    }
+    // On a device most of the time goes into copies, to and fro, which do not disturb each other. What the program makes
+    // of inputs that ask nothing does not count, but it has to survive them.
+    let (call, answered) = side_by_side(|| candidate.run(inputs), || oracle.ask(inputs));
+    let (answered, call) = (answered?, call?);
+    Ok(answered.map(|answered| (answered, call)))
+}
+
+fn judge(question: Question, (answered, call): (Answered, Call), spec: &TaskSpec, shapes: &ConcreteShapes) -> Judged {
+    let expected = answered.judged(&shapes.outputs, &spec.tolerance);
+    let found = compare(&call.outputs, &expected.truth, &shapes.outputs, &spec.tolerance);
+    let allowed = allowed_error(expected.reference_error, spec.tolerance.reference_error_factor);
+    let within = found.wrong_elements == 0 && found.largest_error <= 1.0;
+    let less_precise = (within && found.largest_error > allowed).then(|| {
+        let message = format!(
+            "the error is within tolerance, but {:.0} times the reference's own: more than the {} times that are allowed",
+            found.largest_error / expected.reference_error,
+            spec.tolerance.reference_error_factor
+        );
+        warning("less_precise_than_reference", message)
+    });
+    let case = CheckCase {
+        shape: shapes.name.clone(),
+        inputs: question.name(shapes),
+        passed: within && found.largest_error <= allowed,
+        wrong_elements: found.wrong_elements,
+        elements: found.elements,
+        worst: found.worst,
+        reference_normalized_error: expected.reference_error,
+    };
+    Judged { case, histogram: found.histogram.to_vec(), less_precise, call, expected }
+}
+
+fn warning(code: &str, message: String) -> Finding {
+    Finding { code: code.to_owned(), severity: Severity::Warning, message, line: None }
+}
+
+/// Whether the program's results stayed the same, bit by bit, although the truth changed.
+fn unchanged(before: &Seen, after: &Seen) -> bool {
+    same_bits(&before.outputs, &after.outputs) && !same_bits(&before.truth, &after.truth)
+}
