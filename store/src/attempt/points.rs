@@ -29,7 +29,7 @@ pub(crate) fn pack(columns: &Columns, query: &PointsQuery) -> AttemptPoints {
             });
         }
     });
-    points.sort_by_key(|point| (point.created_at, point.run_key, point.number));
+    points.sort_unstable_by_key(|point| (point.created_at, point.run_key, point.number));
     let surplus = points.len().saturating_sub(MAX_POINTS);
     AttemptPoints::pack(total, &points[surplus..])
 }
