@@ -46,9 +46,11 @@ pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Res
 async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let id: CampaignId = id.parse().map_err(|_| PageError::not_found("This campaign"))?;
     let detail = visitor.client.campaign(&id).await?;
-    let results = visitor.client.campaign_results(&id).await?;
+    let address = Address::parse(&visitor.address);
+    let places = charts::places(&address)?;
+    let results = visitor.client.campaign_results(&id, places).await?;
     let now = visitor.client.health().await?.now;
-    Ok(page(&Address::parse(&visitor.address), &detail, &results, now, &visitor.who))
+    Ok(page(&address, &detail, &results, now, &visitor.who))
 }
 
 /// The page, as it is at `now`.
@@ -75,7 +77,7 @@ fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, n
             {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
             {cards(detail, now)}
-            {charts::charts(detail, results, now)}
+            {charts::charts(address, detail, results, now)}
             {usage::usage(detail, now)}
             {board::board(results)}
             {board::devices(summary.id.as_str(), results, &detail.budget)}
