@@ -238,3 +238,18 @@ test("a part of the picture of all attempts has an address of its own", async ()
         await page.getByText("request.invalid_query").waitFor();
     });
 });
+
+test("the list of campaigns says what each has come to", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/");
+        const id = facts.campaign;
+        const row = page.locator(`tr[data-key="${id}"]`);
+        const cells = await row.locator("td").allInnerTexts();
+        const heads = await page.locator("thead th").allInnerTexts();
+        const cell = (name) => cells[heads.findIndex((head) => head.startsWith(name)) - 1];
+        assert.equal(cell("Target"), "cpu");
+        assert.match(cell("Best speedup"), /^\d+\.\d\d×$/);
+        assert.match(cell("Duration"), /\d/);
+        assert.equal(cell("Cost"), "–", "replies from files cost nothing");
+    });
+});

@@ -219,3 +219,41 @@ fn quarantine(devices: &[QuarantineView], who: &Who) -> Option<impl IntoView + u
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn html(reading: Option<DeviceReading>, is_silent: bool) -> String {
+        let offer = DeviceOffer {
+            index: 1,
+            target: nightshift_protocol::task::Target::Cuda,
+            name: "NVIDIA H200".to_owned(),
+            uuid: None,
+            compute_capability: None,
+            memory_bytes: 1 << 30,
+            shared_slots: 4,
+            quarantine: None,
+        };
+        Owner::new().with(|| device(&offer, reading.as_ref(), is_silent).to_html())
+    }
+
+    fn text(html: &str) -> String {
+        html.replace("<!>", "")
+    }
+
+    #[test]
+    fn a_device_says_how_hot_it_is_and_how_much_of_its_time_it_is_used() {
+        let reading = DeviceReading { device: 1, temperature_c: Some(61), busy_ms: 1_800_000, over_ms: 3_600_000 };
+        let told = text(&html(Some(reading), false));
+        assert!(told.contains("61 °C") && told.contains("50 % in use over the last 1 h 00 min"), "{told}");
+        let cool = text(&html(Some(DeviceReading { temperature_c: None, over_ms: 0, busy_ms: 0, ..reading }), false));
+        assert!(!cool.contains("°C") && cool.contains("0 % in use") && !cool.contains("NaN"), "{cool}");
+    }
+
+    #[test]
+    fn what_a_worker_said_that_is_gone_is_no_news_of_its_devices() {
+        let reading = DeviceReading { device: 1, temperature_c: Some(61), busy_ms: 1, over_ms: 2 };
+        assert!(!html(Some(reading), true).contains("in use") && !html(None, false).contains("in use"));
+    }
+}
