@@ -141,7 +141,7 @@ fn device(device: &DeviceOffer, reading: Option<&DeviceReading>, is_silent: bool
         let used = if reading.over_ms == 0 { 0.0 } else { share(reading.busy_ms, reading.over_ms) };
         let words = format!("{} in use over the last {}", percent(Some(used)), milliseconds(reading.over_ms));
         let bar = meter::meter(reading.busy_ms, 0, reading.over_ms, "time with a step on it");
-        view! { <div class="quiet progress">{temperature}{words}{bar}</div> }
+        view! { <div class="quiet progress">{temperature}{words}{bar}</div> }.into_any()
     });
     view! {
         <li>

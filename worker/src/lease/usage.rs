@@ -112,7 +112,7 @@ mod tests {
             usage.set(false, begin + after(hour * 3_600 + 3_600));
         }
         assert!(usage.minutes.len() <= 60, "{}", usage.minutes.len());
-        let (used, of) = usage.of_the_last_hour(begin + after(5 * 3_600 - 1));
+        let (used, of) = usage.of_the_last_hour(begin + after(5 * 3_600));
         assert!(used >= of && of > after(3_500), "{used:?} of {of:?}");
     }
 }

@@ -117,8 +117,8 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
 }
 
 /// For how long steps of attempts were on a device, and which share of all such time that is.
-fn device_time(ms: u64, of_ms: u64) -> impl IntoView + use<> {
-    view! { <td class="number progress">{milliseconds(ms)}{meter::meter(ms, 0, of_ms, "share of the time on devices")}</td> }
+fn device_time(ms: u64, of_ms: u64) -> AnyView {
+    view! { <td class="number progress">{milliseconds(ms)}{meter::meter(ms, 0, of_ms, "share of the time on devices")}</td> }.into_any()
 }
 
 fn device_row(campaign: &str, device: &DeviceUse, spent_ms: u64) -> impl IntoView + use<> {
