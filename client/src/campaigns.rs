@@ -55,9 +55,14 @@ impl Client {
         self.get(self.url(&["campaigns"], &pairs)).await
     }
 
-    /// What came out of a campaign, over all of its attempts.
-    pub async fn campaign_results(&self, id: &CampaignId) -> Result<CampaignResults, ClientError> {
-        self.get(self.url(&["campaigns", id.as_str(), "results"], &[])).await
+    /// What came out of a campaign, over all of its attempts; one by one, those from one place to another.
+    pub async fn campaign_results(
+        &self,
+        id: &CampaignId,
+        (from, to): (Option<u64>, Option<u64>),
+    ) -> Result<CampaignResults, ClientError> {
+        let query = [("from", from.map(|from| from.to_string())), ("to", to.map(|to| to.to_string()))];
+        self.get(self.url(&["campaigns", id.as_str(), "results"], &query)).await
     }
 
     /// One campaign with its runs.

@@ -11,6 +11,8 @@ pub(crate) struct Form {
     before: Option<String>,
     next: Option<String>,
     link: Option<&'static str>,
+    /// Where it is sent without scripts.
+    action: Option<String>,
     with: Vec<AnyView>,
 }
 
@@ -18,7 +20,17 @@ impl Form {
     /// A call: `POST`, `PUT` or `DELETE`, and its path below `/api/v1`.
     pub(crate) fn new(method: &str, path: &str, done: &'static str) -> Self {
         let call = format!("{method} /api/v1{path}");
-        Self { key: call.clone(), call, done, shows: None, before: None, next: None, link: None, with: Vec::new() }
+        Self {
+            key: call.clone(),
+            call,
+            done,
+            shows: None,
+            before: None,
+            next: None,
+            link: None,
+            action: None,
+            with: Vec::new(),
+        }
     }
 
     /// Tells it from another form with the same call.
@@ -47,6 +59,11 @@ impl Form {
         Self { link: Some(deed), ..self }
     }
 
+    /// Says that it works without scripts, too: it is sent to a page of ours then.
+    pub(crate) fn action(self, page: String) -> Self {
+        Self { action: Some(page), ..self }
+    }
+
     /// A field that the visitor does not see.
     pub(crate) fn with(mut self, field: AnyView) -> Self {
         self.with.push(field);
@@ -55,10 +72,12 @@ impl Form {
 
     /// The form around its fields.
     pub(crate) fn around(self, fields: AnyView) -> AnyView {
+        let class = if self.action.is_some() { "call" } else { "call needs-script" };
         view! {
             <form
-                class="call needs-script"
+                class=class
                 method="post"
+                action=self.action
                 data-call=self.call
                 data-key=self.key
                 data-done=self.done

@@ -24,6 +24,8 @@ mod form;
 mod format;
 mod island;
 #[cfg(feature = "ssr")]
+mod keys;
+#[cfg(feature = "ssr")]
 mod markdown;
 #[cfg(feature = "ssr")]
 mod markup;

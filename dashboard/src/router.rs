@@ -5,13 +5,14 @@ use std::sync::LazyLock;
 use axum::Router;
 use axum::extract::RawQuery;
 use axum::http::header::{LOCATION, SET_COOKIE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use nightshift_client::Client;
 
 use crate::address::Address;
 use crate::assets::{self, ASSETS};
+use crate::keys;
 use crate::page::failure::PageError;
 use crate::page::{
     admin, attempt, attempts, campaign, campaigns, compare, health, models, run, search, sign_in, tasks, views,
@@ -43,8 +44,10 @@ pub fn router(client: Client) -> Router {
         .route("/views", get(views::show))
         .route("/webhooks", get(webhooks::show))
         .route("/admin", get(admin::show))
-        .route("/sign-in", get(show_sign_in))
+        .route("/sign-in", get(show_sign_in).post(take_sign_in))
+        .route("/sign-out", post(sign_out))
         .route("/theme", post(set_theme))
+        .route("/keys", post(set_keys))
         .route("/pkg/{name}", get(assets::serve))
         .route("/favicon.ico", get(assets::serve_icon))
         .fallback(show_nothing)
@@ -56,6 +59,15 @@ async fn show_sign_in(visitor: Visitor) -> Response {
     sign_in::show(&visitor, own_page(address.get("next").unwrap_or("/"))).await
 }
 
+async fn take_sign_in(visitor: Visitor, headers: HeaderMap, body: String) -> Response {
+    let address = Address::parse(&visitor.address);
+    sign_in::take(&visitor, &headers, own_page(address.get("next").unwrap_or("/")), &body).await
+}
+
+async fn sign_out(visitor: Visitor, headers: HeaderMap) -> Response {
+    sign_in::leave(&visitor, &headers).await
+}
+
 async fn show_nothing(visitor: Visitor) -> Response {
     visitor.answer(Err(PageError::not_found("This page")))
 }
@@ -63,9 +75,18 @@ async fn show_nothing(visitor: Visitor) -> Response {
 /// Keeps a choice of colours and goes back to the page that it was made on: the switch of pages whose program does not run.
 async fn set_theme(RawQuery(query): RawQuery, body: String) -> Response {
     let theme = Theme::parse(body.strip_prefix(COOKIE).and_then(|rest| rest.strip_prefix('=')).unwrap_or_default());
-    let back = query.as_deref().and_then(|query| query.strip_prefix("back=")).unwrap_or("/");
-    let (Ok(cookie), Ok(back)) = (HeaderValue::from_str(&theme.to_cookie()), HeaderValue::from_str(own_page(back)))
-    else {
+    back_with(&theme.to_cookie(), query.as_deref())
+}
+
+/// Keeps whether single keys do something, and goes back.
+async fn set_keys(RawQuery(query): RawQuery, body: String) -> Response {
+    back_with(&keys::to_cookie(&body), query.as_deref())
+}
+
+/// To the page on which something was chosen, with the cookie that keeps it.
+fn back_with(cookie: &str, query: Option<&str>) -> Response {
+    let back = query.and_then(|query| query.strip_prefix("back=")).unwrap_or("/");
+    let (Ok(cookie), Ok(back)) = (HeaderValue::from_str(cookie), HeaderValue::from_str(own_page(back))) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     (StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, back)]).into_response()

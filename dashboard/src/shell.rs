@@ -12,6 +12,9 @@ use crate::visitor::Visitor;
 
 pub(crate) use navigation::Section;
 
+/// How often a page over all attempts is read again, at most.
+const SUMMED_PAUSE_MS: u64 = 3_000;
+
 /// What a page shows that may change while it is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Live {
@@ -19,6 +22,9 @@ pub(crate) enum Live {
     Still,
     /// Anything.
     Everything,
+    /// Anything, in the aggregate: what happens within a few seconds is shown together, because each look is over all
+    /// attempts.
+    Summed,
     /// One campaign and its runs.
     Campaign(String),
     /// One run.
@@ -31,6 +37,7 @@ impl Live {
         match self {
             Self::Still => None,
             Self::Everything => Some(String::new()),
+            Self::Summed => Some(format!("pause_ms={SUMMED_PAUSE_MS}")),
             Self::Campaign(id) => Some(format!("campaign={id}")),
             Self::Run(id) => Some(format!("run={id}")),
         }

@@ -32,6 +32,11 @@ impl Column {
         Self { key: "", label, kind: Kind::Text }
     }
 
+    /// A column of numbers that rows cannot be sorted by.
+    pub(crate) const fn plain_number(label: &'static str) -> Self {
+        Self { key: "", label, kind: Kind::Number }
+    }
+
     /// A column of texts.
     pub(crate) const fn text(key: &'static str, label: &'static str) -> Self {
         Self { key, label, kind: Kind::Text }
@@ -87,7 +92,8 @@ pub(crate) fn head(address: &Address, columns: &[Column], sorting: Sorting) -> i
         .iter()
         .map(|column| {
             if column.key.is_empty() {
-                return view! { <th scope="col">{column.label}</th> }.into_any();
+                let class = (column.kind == Kind::Number).then_some("number");
+                return view! { <th scope="col" class=class>{column.label}</th> }.into_any();
             }
             let is_current = sorting.key == column.key;
             let descending = if is_current { !sorting.descending } else { column.begins_descending() };

@@ -10,6 +10,7 @@ use nightshift_client::Client;
 
 use crate::address::Address;
 use crate::assets::Encodings;
+use crate::keys;
 use crate::page::failure::PageError;
 use crate::shell::{self, Page};
 use crate::theme::Theme;
@@ -22,6 +23,8 @@ pub(crate) struct Visitor {
     pub(crate) client: Client,
     /// Colours.
     pub(crate) theme: Theme,
+    /// Whether single keys do nothing.
+    pub(crate) keys_are_off: bool,
     /// Path and query of the page.
     pub(crate) address: String,
     /// Who they are.
@@ -53,6 +56,7 @@ impl FromRequestParts<Client> for Visitor {
             client,
             who,
             theme: Theme::from_cookies(cookies),
+            keys_are_off: keys::are_off(cookies),
             address,
             encodings: Encodings::accepted(text(headers, &ACCEPT_ENCODING)),
         })

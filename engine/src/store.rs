@@ -45,7 +45,7 @@ pub use self::server::{Notice, Pulse, ServerRecord};
 pub use self::session::{SessionHolder, SessionRecord, SessionStore};
 pub use self::step::{ExpiredLease, HeartbeatOutcome, Reservation, StepRecord, TryEnd};
 pub use self::team::{Among, Placed, ShareRecord, TeamStore};
-pub use self::watch::{CampaignMark, RunMark, RunStamp, WatchStore};
+pub use self::watch::{CampaignMark, CampaignSum, ReadingRecord, RunMark, RunStamp, WatchStore};
 pub use self::webhook::{DeliveryEnd, NewDelivery, WebhookRecord, WebhookStore};
 pub use self::worker::{QuarantineRecord, WorkerRecord};
 use crate::event::EventRecord;

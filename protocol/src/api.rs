@@ -49,8 +49,8 @@ pub use self::live::{
 };
 pub use self::retrieval::{Retrieval, Retrieved, RetrievedLesson, RetrievedNote};
 pub use self::run::{EventView, EventsPage, RunCounts, RunDetail, RunDigest, RunSummary, RunView, StepView};
-pub use self::search::{MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
-pub use self::session::{REQUEST_HEADER, SessionView, SignIn, SignedInBy};
+pub use self::search::{MAX_COUNTED_HITS, MAX_SEARCH_TEXT_CHARS, SearchHit, SearchKind, SearchPage, SearchQuery};
+pub use self::session::{OpenSession, REQUEST_HEADER, SessionView, SignIn, SignedInBy};
 pub use self::table::{TableFormat, TableName};
 pub use self::team::{
     ChangeTags, CreateShare, EditRemark, InvalidTarget, MAX_LABEL_CHARS, MAX_REMARK_BYTES, MAX_TAG_CHARS, MAX_TAGS,
@@ -62,7 +62,9 @@ pub use self::webhook::{
     CreateWebhook, DELIVERY_HEADER, Delivery, DeliveryStatus, EVENT_HEADER, SIGNATURE_HEADER, Webhook, WebhookCreated,
     WebhookEvent, WebhookMessage,
 };
-pub use self::worker::{Drain, QuarantineView, QuarantinedDevice, RegisterWorker, WorkerRegistered, WorkerView};
+pub use self::worker::{
+    DeviceReading, Drain, QuarantineView, QuarantinedDevice, RegisterWorker, WorkerRegistered, WorkerView,
+};
 use crate::id::{CampaignId, RunId, ServerId};
 use crate::time::TimestampMs;
 

@@ -29,6 +29,7 @@ mod scores;
 mod search;
 mod servers;
 mod session;
+mod sessions;
 mod tables;
 mod tasks;
 mod team;
@@ -138,6 +139,8 @@ pub(crate) fn router(app: &Arc<App>, listens: SocketAddr, extra: Router) -> Rout
                 .route("/workers/{id}/drain", post(workers::drain))
                 .route("/tokens", get(tokens::list).post(tokens::create))
                 .route("/tokens/{id}/revoke", post(tokens::revoke))
+                .route("/sessions", get(sessions::list))
+                .route("/sessions/{id}/end", post(sessions::end))
                 .route("/prune", get(prune::show).post(prune::prune))
                 .route_layer(administers.clone()),
         )

@@ -7,12 +7,14 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nightshift_engine::store::{CampaignMark, CampaignRecord, WatchStore};
+use nightshift_engine::store::{CampaignMark, CampaignRecord, CampaignSum, WatchStore};
 use nightshift_protocol::api::{
-    CampaignPage, CampaignQuery, CampaignSort, CampaignState, Facet, MAX_PAGE_ROWS, RunCounts, SortOrder,
+    CampaignPage, CampaignQuery, CampaignSort, CampaignState, CampaignSummary, Facet, MAX_PAGE_ROWS, RunCounts,
+    SortOrder,
 };
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
+use nightshift_store::CampaignBest;
 
 use crate::app::App;
 use crate::error::ApiFailure;
@@ -101,8 +103,41 @@ impl App {
     pub(crate) async fn campaign_page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
         let watch = self.store.watch();
         let watch = watch.ok_or_else(|| ApiFailure::internal("store.failed", "this server's store gives no lists"))?;
-        self.campaigns.page(watch, query, limit).await
+        let mut page = self.campaigns.page(watch, query, limit).await?;
+        self.add_sums(&mut page.items).await?;
+        Ok(page)
     }
+
+    /// Adds what campaigns have come to.
+    pub(crate) async fn add_sums(&self, campaigns: &mut [CampaignSummary]) -> Result<(), ApiFailure> {
+        let ids: Vec<CampaignId> = campaigns.iter().map(|campaign| campaign.id.clone()).collect();
+        if let Some(watch) = self.store.watch() {
+            let sums = watch.campaign_sums(&ids).await?;
+            let sums: HashMap<&CampaignId, &CampaignSum> = sums.iter().map(|sum| (&sum.campaign, sum)).collect();
+            for campaign in campaigns.iter_mut() {
+                let Some(sum) = sums.get(&campaign.id) else { continue };
+                campaign.ended_at = sum.last_ended_at.filter(|_| campaign.runs.unfinished() == 0);
+                campaign.cost_usd = Some(dollars(sum.cost_microusd));
+            }
+        }
+        if self.attempts.is_some() {
+            let bests = self.attempt_index().await?.campaign_bests(&ids).await?;
+            let mut bests: HashMap<CampaignId, CampaignBest> =
+                bests.into_iter().map(|best| (best.campaign.clone(), best)).collect();
+            for campaign in campaigns.iter_mut() {
+                let Some(best) = bests.remove(&campaign.id) else { continue };
+                campaign.best_speedup = best.speedup;
+                campaign.unpriced_attempts = best.unpriced_attempts;
+                campaign.targets = best.targets;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a sum for people")]
+fn dollars(microusd: u64) -> f64 {
+    microusd as f64 / 1e6
 }
 
 fn facts(record: &CampaignRecord) -> Result<(CampaignId, Arc<Facts>), ApiFailure> {

@@ -1,7 +1,7 @@
 //! From stored records to what the API gives.
 
 use nightshift_engine::event::EventRecord;
-use nightshift_engine::store::{CampaignRecord, RunRecord, StepRecord, WorkerRecord};
+use nightshift_engine::store::{CampaignRecord, ReadingRecord, RunRecord, StepRecord, WorkerRecord};
 use nightshift_protocol::api::{CampaignSummary, EventView, RunDigest, RunSummary, StepView, WorkerView};
 use nightshift_protocol::budget::{BudgetLine, Resource};
 use nightshift_protocol::campaign::CampaignSpec;
@@ -18,7 +18,7 @@ pub(crate) fn campaign_spec(record: &CampaignRecord) -> Result<CampaignSpec, Api
         .map_err(|error| unreadable("campaign.unreadable", "campaign", record.id.as_str(), &error))
 }
 
-/// A campaign in a list.
+/// A campaign in a list, without what it has come to.
 pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummary, ApiFailure> {
     let spec = campaign_spec(record)?;
     Ok(CampaignSummary {
@@ -31,6 +31,11 @@ pub(crate) fn campaign_summary(record: &CampaignRecord) -> Result<CampaignSummar
         schedule: record.schedule.clone(),
         priority: record.priority,
         weight: record.weight,
+        ended_at: None,
+        cost_usd: None,
+        unpriced_attempts: 0,
+        best_speedup: None,
+        targets: Vec::new(),
     })
 }
 
@@ -100,7 +105,11 @@ pub(crate) fn event_view(record: &EventRecord) -> Result<EventView, ApiFailure> 
 }
 
 /// A worker in a list.
-pub(crate) fn worker_view(record: WorkerRecord, silent: bool) -> Result<WorkerView, ApiFailure> {
+pub(crate) fn worker_view(
+    record: WorkerRecord,
+    silent: bool,
+    reading: Option<ReadingRecord>,
+) -> Result<WorkerView, ApiFailure> {
     let offers: Offers = serde_json::from_value(record.offers)
         .map_err(|error| unreadable("worker.unreadable", "worker", record.id.as_str(), &error))?;
     Ok(WorkerView {
@@ -113,6 +122,8 @@ pub(crate) fn worker_view(record: WorkerRecord, silent: bool) -> Result<WorkerVi
         version: record.version,
         draining: record.draining,
         silent,
+        read_at: reading.as_ref().map(|reading| reading.at),
+        readings: reading.map(|reading| reading.devices).unwrap_or_default(),
     })
 }
 

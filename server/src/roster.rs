@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nightshift_engine::store::{Store, StoreError, WorkerRecord};
+use nightshift_engine::store::{ReadingRecord, Store, StoreError, WorkerRecord};
 use nightshift_protocol::id::{ServerId, WorkerId};
 use nightshift_protocol::machine::Offers;
 
@@ -26,6 +26,8 @@ pub(crate) struct Known {
 pub(crate) struct Roster {
     known: Mutex<HashMap<WorkerId, Known>>,
     heard_of: Mutex<HashSet<WorkerId>>,
+    /// How devices are, as workers told this server, until the store has it.
+    readings: Mutex<HashMap<WorkerId, ReadingRecord>>,
     /// Workers in this process, as they registered: they move into each new life of the server.
     embedded: Mutex<HashMap<WorkerId, WorkerRecord>>,
 }
@@ -77,6 +79,36 @@ impl Roster {
     pub(crate) fn forget(&self, worker: &WorkerId) {
         lock(&self.known).remove(worker);
         lock(&self.embedded).remove(worker);
+        lock(&self.readings).remove(worker);
+    }
+
+    /// A worker told how its devices are.
+    pub(crate) fn told_of_devices(&self, reading: ReadingRecord) {
+        let mut readings = lock(&self.readings);
+        if readings.len() < MAX_KNOWN || readings.contains_key(&reading.worker) {
+            readings.insert(reading.worker.clone(), reading);
+        }
+    }
+
+    /// What workers told that the store does not have yet.
+    pub(crate) fn unwritten_readings(&self) -> Vec<ReadingRecord> {
+        lock(&self.readings).values().cloned().collect()
+    }
+
+    /// The store has these.
+    pub(crate) fn readings_written(&self, written: &[ReadingRecord]) {
+        let mut readings = lock(&self.readings);
+        for reading in written {
+            if readings.get(&reading.worker) == Some(reading) {
+                readings.remove(&reading.worker);
+            }
+        }
+    }
+
+    /// What this worker told this server last, when that is later than what the store has.
+    pub(crate) fn reading_of(&self, worker: &WorkerId, stored: Option<ReadingRecord>) -> Option<ReadingRecord> {
+        let told = lock(&self.readings).get(worker).cloned();
+        stored.into_iter().chain(told).max_by_key(|reading| reading.at)
     }
 
     /// What the store says of its workers, for those that are known here: another server may have heard that a device is

@@ -14,6 +14,8 @@ pub(crate) const WRITE_EVERY: Duration = Duration::from_secs(10);
 
 /// This loop in complaints.
 const DOING: &str = "noting which workers were heard of";
+/// A part of it.
+const READING: &str = "noting how devices are";
 
 /// The loop. Ends with the server.
 pub(crate) async fn run(app: Arc<App>) {
@@ -29,6 +31,7 @@ pub(crate) async fn run(app: Arc<App>) {
 }
 
 async fn write_down(app: &App) {
+    write_readings(app).await;
     let mut workers = app.roster.take_heard_of();
     workers.extend(app.dispatcher.waiting());
     if workers.is_empty() {
@@ -51,5 +54,24 @@ async fn write_down(app: &App) {
             }
         }
         Err(error) => app.complaints.failed(DOING, &error),
+    }
+}
+
+/// Writes down how devices are. What cannot be written is tried again with the next round.
+async fn write_readings(app: &App) {
+    let Some(watch) = app.store.watch() else { return };
+    let readings = app.roster.unwritten_readings();
+    if readings.is_empty() {
+        return;
+    }
+    match watch.put_readings(readings.clone()).await {
+        Ok(()) => {
+            app.complaints.worked(READING);
+            app.roster.readings_written(&readings);
+        }
+        Err(error) => {
+            app.trouble.note_error::<()>(&Err(error.clone()));
+            app.complaints.failed(READING, &error);
+        }
     }
 }

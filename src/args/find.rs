@@ -47,6 +47,9 @@ pub(crate) struct AttemptFlags {
     /// Only attempts with at most this reward
     #[arg(long, value_name = "REWARD", allow_hyphen_values = true)]
     pub(crate) max_reward: Option<f64>,
+    /// Only attempts with this tag of the team
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
     /// Only attempts of which task, model, strategy or device hold these words
     #[arg(long = "match", value_name = "TEXT")]
     pub(crate) text: Option<String>,
@@ -76,6 +79,9 @@ pub(crate) struct Search {
     /// Hits
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
+    /// Only texts of the task of this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) task: Option<String>,
     /// Only hits older than this: the end of the page before says what to give
     #[arg(long, value_name = "CURSOR")]
     pub(crate) before: Option<String>,

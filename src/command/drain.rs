@@ -99,6 +99,8 @@ mod tests {
             version: "0".to_owned(),
             draining: false,
             silent,
+            readings: Vec::new(),
+            read_at: None,
         }
     }
 

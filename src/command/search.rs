@@ -31,6 +31,7 @@ pub(super) async fn run(context: &Context, args: Search) -> Result<ExitCode> {
             kinds: args.kind.clone(),
             campaign,
             run,
+            task: args.task.clone(),
             limit: Some(args.limit),
             before: args.before.clone(),
         };

@@ -17,8 +17,12 @@ pub(crate) mod points;
 pub(crate) mod refresh;
 pub(crate) mod results;
 pub(crate) mod rows;
+pub(crate) mod sums;
+pub(crate) mod tagged;
 pub(crate) mod wanted;
 pub(crate) mod write;
+
+use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
 use nightshift_engine::store::StoreError;
@@ -95,12 +99,27 @@ pub struct IndexedAttempt {
     pub model: String,
     /// The device that it was timed on.
     pub device: Option<String>,
+    /// For how long its steps were on a device, in milliseconds.
+    pub device_ms: u64,
     /// Its source.
     pub source: Option<ArtifactHash>,
     /// When it began.
     pub created_at: TimestampMs,
     /// When it was finished.
     pub finished_at: Option<TimestampMs>,
+}
+
+/// What a campaign has come to, by its attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CampaignBest {
+    /// The campaign.
+    pub campaign: CampaignId,
+    /// The fastest of the best right programs of its runs.
+    pub speedup: Option<f64>,
+    /// Attempts with a model call whose price is not known.
+    pub unpriced_attempts: u64,
+    /// Hardware targets of its runs.
+    pub targets: Vec<Target>,
 }
 
 /// Which text of a run, and of what it was made.
@@ -155,8 +174,16 @@ pub trait AttemptIndex: Send + Sync {
     /// Models by strategy, those of the filter's attempts: the most attempts first.
     async fn model_boards(&self, filter: &AttemptFilter) -> Result<Vec<ModelBoard>, StoreError>;
 
-    /// What came out of a campaign of this many runs, over all of its attempts.
-    async fn campaign_results(&self, campaign: &CampaignId, runs: u64) -> Result<CampaignResults, StoreError>;
+    /// What came out of a campaign of this many runs, over all of its attempts; one by one, those at these places.
+    async fn campaign_results(
+        &self,
+        campaign: &CampaignId,
+        runs: u64,
+        places: RangeInclusive<u64>,
+    ) -> Result<CampaignResults, StoreError>;
+
+    /// What these campaigns have come to; those without an attempt are left out.
+    async fn campaign_bests(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignBest>, StoreError>;
 
     /// Texts with these words, the newest first.
     async fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError>;

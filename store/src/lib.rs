@@ -49,7 +49,7 @@ mod port_watch;
 mod port_webhook;
 
 pub use attempt::{
-    AttemptIndex, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS, MAX_DOCUMENT_BYTES,
+    AttemptIndex, CampaignBest, Document, DocumentKey, IndexedAttempt, IndexedRun, MAX_ATTEMPT_ROWS, MAX_DOCUMENT_BYTES,
 };
 pub use batch::{MAX_CLAIMED, MAX_ROUTES, MAX_STEPS_PER_ADVANCE};
 pub use direct::MAX_PAGE;

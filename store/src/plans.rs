@@ -5,12 +5,12 @@ use nightshift_testbed::postgres::Cluster;
 use sea_query::{PostgresQueryBuilder, SqliteQueryBuilder};
 use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqliteConnection};
 
-use crate::attempt::refresh;
+use crate::attempt::{refresh, tagged};
 use crate::connection::Sql;
 use crate::direct::run_list::{self, ListFilter};
 use crate::direct::{
     artifact, campaign, event, lease, lesson, model_call, note, ownership, prune, retrieval, run, schedule, score,
-    step, timer, token,
+    step, timer, token, watch,
 };
 use crate::postgres::open::PostgresOptions;
 use crate::search::{document, find};
@@ -121,10 +121,18 @@ fn cases() -> Vec<Case> {
         case(document::OF_RUN, &["'run_7'"], &["(public_id=?)", "(run_id=?)"], &["search_document_run_id_attempt"]),
         case(
             find::FIND,
-            &["'word'", "9000000", "'{source}'", "0", "0", "9"],
+            &["'word'", "9000000", "'{source}'", "0", "0", "9", "''"],
             &["SCAN t VIRTUAL TABLE", "s USING INTEGER PRIMARY KEY (rowid=?)"],
             &["search_document_text"],
         ),
+        case(
+            find::COUNT,
+            &["'word'", "9000000", "'{source}'", "0", "0", "9", "''"],
+            &["SCAN t VIRTUAL TABLE", "s USING INTEGER PRIMARY KEY (rowid=?)"],
+            &["search_document_text"],
+        ),
+        case(tagged::OF_A_TAG, &["'t'"], &["tag_by_name (tag=?)"], &["tag_by_name"]),
+        case(watch::SUMS, &["'{cmp_7}'"], &["run_by_campaign_and_end (campaign_id=?)"], &["run_by_campaign_and_end"]),
         case(retrieval::FIND, &["1", "'s'"], &["(run_id=? AND step_key=?)"], &["retrieval_pkey"]),
         case(score::OF_A_RUN, &["1"], &["(run_id=?)"], &["attempt_score_pkey"]),
         case(

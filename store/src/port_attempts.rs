@@ -1,5 +1,7 @@
 //! The port to the index of attempts, one line per method.
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 use nightshift_engine::store::StoreError;
 use nightshift_protocol::api::{
@@ -9,7 +11,10 @@ use nightshift_protocol::api::{
 use nightshift_protocol::id::{CampaignId, RunId};
 
 use crate::attempt::columns::Key;
-use crate::attempt::{AttemptIndex, DocumentKey, IndexedRun, boards, list, points, results, rows, write};
+use crate::attempt::tagged::Tagged;
+use crate::attempt::{
+    AttemptIndex, CampaignBest, DocumentKey, IndexedRun, boards, list, points, results, rows, sums, write,
+};
 use crate::search::{document, find};
 use crate::store::SqlStore;
 
@@ -29,15 +34,17 @@ impl AttemptIndex for SqlStore {
 
     async fn list_attempts(&self, query: &AttemptQuery) -> Result<AttemptPage, StoreError> {
         let asked = query.clone();
-        let found =
-            self.look(move |columns| list::find(columns, &asked)).await?.map_err(|failure| self.tell(failure))?;
+        let tagged = read!(self, |connection| Tagged::of(connection, &query.filter))?;
+        let found = self.look(move |columns| list::find(columns, &asked, tagged)).await?;
+        let found = found.map_err(|failure| self.tell(failure))?;
         let items = read!(self, |connection| rows::by_keys(connection, &found.keys))?;
         Ok(AttemptPage { items, next: found.next, total: found.total, facets: found.facets })
     }
 
     async fn attempt_points(&self, query: &PointsQuery) -> Result<AttemptPoints, StoreError> {
+        let tagged = read!(self, |connection| Tagged::of(connection, &query.filter))?;
         let query = query.clone();
-        self.look(move |columns| points::pack(columns, &query)).await
+        self.look(move |columns| points::pack(columns, &query, tagged)).await
     }
 
     async fn attempt_at(&self, run_key: u32, number: u32) -> Result<AttemptRow, StoreError> {
@@ -45,23 +52,35 @@ impl AttemptIndex for SqlStore {
     }
 
     async fn task_boards(&self, filter: &AttemptFilter) -> Result<Vec<TaskBoard>, StoreError> {
+        let tagged = read!(self, |connection| Tagged::of(connection, filter))?;
         let filter = filter.clone();
-        let found =
-            self.look(move |columns| boards::tasks(columns, &filter)).await?.map_err(|failure| self.tell(failure))?;
+        let found = self.look(move |columns| boards::tasks(columns, &filter, tagged)).await?;
+        let found = found.map_err(|failure| self.tell(failure))?;
         let keys: Vec<Key> = found.iter().filter_map(|task| task.best.as_ref()).map(|(key, _)| *key).collect();
         let best = read!(self, |connection| rows::by_keys(connection, &keys))?;
         Ok(boards::with_rows(found, best))
     }
 
     async fn model_boards(&self, filter: &AttemptFilter) -> Result<Vec<ModelBoard>, StoreError> {
+        let tagged = read!(self, |connection| Tagged::of(connection, filter))?;
         let filter = filter.clone();
-        self.look(move |columns| boards::models(columns, &filter)).await
+        self.look(move |columns| boards::models(columns, &filter, tagged)).await
     }
 
-    async fn campaign_results(&self, campaign: &CampaignId, runs: u64) -> Result<CampaignResults, StoreError> {
+    async fn campaign_results(
+        &self,
+        campaign: &CampaignId,
+        runs: u64,
+        places: RangeInclusive<u64>,
+    ) -> Result<CampaignResults, StoreError> {
         let campaign = campaign.clone();
-        let found = self.look(move |columns| results::of_campaign(columns, &campaign, runs)).await?;
+        let found = self.look(move |columns| results::of_campaign(columns, &campaign, runs, &places)).await?;
         found.map_err(|failure| self.tell(failure))
+    }
+
+    async fn campaign_bests(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignBest>, StoreError> {
+        let campaigns = campaigns.to_vec();
+        self.look(move |columns| sums::of_campaigns(columns, &campaigns)).await
     }
 
     async fn search(&self, query: &SearchQuery) -> Result<SearchPage, StoreError> {

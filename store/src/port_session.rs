@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use nightshift_engine::store::{SessionRecord, SessionStore, StoreError};
 use nightshift_protocol::access::TokenView;
 use nightshift_protocol::id::TokenId;
+use nightshift_protocol::time::TimestampMs;
 
 use crate::direct::{session, token};
 use crate::store::SqlStore;
@@ -21,6 +22,15 @@ impl SessionStore for SqlStore {
     async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError> {
         let secret_hash = secret_hash.to_owned();
         write!(self, |transaction, secret_hash| session::end(transaction, secret_hash))
+    }
+
+    async fn list_sessions(&self, at: TimestampMs, limit: u32) -> Result<Vec<SessionRecord>, StoreError> {
+        read!(self, |connection| session::list(connection, at, limit))
+    }
+
+    async fn end_session_named(&self, beginning: &str) -> Result<bool, StoreError> {
+        let beginning = beginning.to_owned();
+        write!(self, |transaction, beginning| session::end_named(transaction, beginning))
     }
 
     async fn token_of_id(&self, id: &TokenId) -> Result<Option<TokenView>, StoreError> {

@@ -1,10 +1,12 @@
 //! The part of the port for those who watch, one line per method.
 
 use async_trait::async_trait;
-use nightshift_engine::store::{CampaignMark, CampaignRecord, RunMark, RunStamp, StoreError, WatchStore};
+use nightshift_engine::store::{
+    CampaignMark, CampaignRecord, CampaignSum, ReadingRecord, RunMark, RunStamp, StoreError, WatchStore,
+};
 use nightshift_protocol::id::{CampaignId, RunId};
 
-use crate::direct::{campaign, watch};
+use crate::direct::{campaign, reading, watch};
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -23,5 +25,20 @@ impl WatchStore for SqlStore {
 
     async fn campaigns_of(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignRecord>, StoreError> {
         read!(self, |connection| campaign::of_ids(connection, campaigns))
+    }
+
+    async fn campaign_sums(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignSum>, StoreError> {
+        read!(self, |connection| watch::sums(connection, campaigns))
+    }
+
+    async fn put_readings(&self, readings: Vec<ReadingRecord>) -> Result<(), StoreError> {
+        if readings.is_empty() {
+            return Ok(());
+        }
+        write!(self, |transaction, readings| reading::put(transaction, readings))
+    }
+
+    async fn list_readings(&self) -> Result<Vec<ReadingRecord>, StoreError> {
+        read!(self, |connection| reading::list(connection))
     }
 }

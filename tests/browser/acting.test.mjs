@@ -126,6 +126,72 @@ test("a plan is rejected with a reason, and another one is made and waits in its
     });
 });
 
+test("attempts, tasks and models follow what happens, without a reload", async () => {
+    await viewing({ base }, async (view, page) => {
+        await view.go("/tasks");
+        await page.locator(".link[data-link]").filter({ hasText: /^live$/ }).waitFor();
+        await view.go("/attempts");
+        await page.evaluate(() => {
+            window.neverLoadedAgain = true;
+        });
+        const rows = page.locator("main [data-row]");
+        const before = await rows.count();
+        await page.locator(".link[data-link]").filter({ hasText: /^live$/ }).waitFor();
+        await call(base, acting.token, "POST", `/runs/${acting.third}/signals`, { signal: "approved", gate: "plan" });
+        await rows.nth(before).waitFor({ timeout: 4 * LIMIT_MS });
+        assert.equal(await page.evaluate(() => window.neverLoadedAgain), true);
+    });
+});
+
+test("machines say how their devices are used", async () => {
+    await viewing({ base }, async (view, page) => {
+        await view.go("/workers");
+        await until("a reading of the devices", async () => {
+            await view.go("/workers");
+            return (await page.getByText(/in use over the last/).count()) > 0;
+        });
+        assert.deepEqual(await view.faults(), []);
+        await view.picture("workers-read-light");
+    });
+});
+
+test("a browser without scripts signs in and out, and is told when the token is wrong", async () => {
+    const operator = await newToken("operator", "no scripts");
+    await viewing({ base, javaScript: false }, async (view, page) => {
+        view.allow(/401/);
+        await view.go("/sign-in?next=/workers");
+        await page.getByLabel(/token/i).fill("not-a-token");
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await page.getByRole("alert").waitFor();
+        await page.getByLabel(/token/i).fill(operator);
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await page.waitForURL((url) => url.pathname === "/workers");
+        await page.locator("header").getByText("no scripts · operator").waitFor();
+        await page.getByRole("button", { name: "Sign out" }).click();
+        await page.locator("header").getByRole("link", { name: "Sign in" }).waitFor();
+    });
+});
+
+test("an administrator sees which browsers are signed in, and signs one out", async () => {
+    const viewer = await newToken("viewer", "left open");
+    await viewing({ base }, async (left, open) => {
+        await signIn(left, open, viewer);
+        await viewing({ base }, async (view, page) => {
+            await signIn(view, page, acting.token);
+            await view.go("/admin#sessions");
+            const row = page.locator("tr").filter({ has: page.locator("[data-call*='/sessions/']") }).filter({ hasText: "left open" });
+            await row.waitFor();
+            assert.deepEqual(await view.faults(), []);
+            await page.getByText("this browser").first().waitFor();
+            await unfold(row, "Sign out");
+            await row.getByRole("button", { name: "Yes, sign it out" }).click();
+            await row.waitFor({ state: "detached" });
+        });
+        await left.go("/workers");
+        await open.locator("header").getByRole("link", { name: "Sign in" }).waitFor();
+    });
+});
+
 test("a run that failed is tried again", async () => {
     await viewing({ base }, async (view, page) => {
         await signIn(view, page, acting.token);

@@ -171,3 +171,85 @@ test("the keyboard opens a row, searches, reads anew, helps, and jumps to every 
         await page.getByRole("dialog").waitFor({ state: "hidden" });
     });
 });
+
+test("single keys can be switched off and on again", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/attempts");
+        await page.getByRole("button", { name: /Keyboard/ }).click();
+        await page.getByRole("button", { name: "Switch single keys off" }).click();
+        await page.waitForURL((url) => url.pathname === "/attempts");
+        await page.locator("html[data-keys=off][data-awake]").waitFor({ state: "attached" });
+        await page.keyboard.press("?");
+        await page.keyboard.press("j");
+        assert.equal(await page.getByRole("dialog").isVisible(), false);
+        assert.equal(await page.evaluate(() => document.activeElement.closest("[data-row]")), null);
+        await page.getByRole("button", { name: /Keyboard/ }).click();
+        assert.deepEqual(await view.faults(), []);
+        await page.getByRole("button", { name: "Switch single keys on" }).click();
+        await page.locator("html:not([data-keys])[data-awake]").waitFor({ state: "attached" });
+        await page.keyboard.press("?");
+        await page.getByRole("dialog").waitFor();
+    });
+});
+
+test("a dot of a campaign's picture says which attempt it is and leads to it", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go(facts.pages["small-campaign"]);
+        const dot = page.locator("figure.chart a[href*='/attempts/']:has(circle.dot)").first();
+        assert.match(await dot.getAttribute("aria-label"), /attempt \d+: /);
+        assert.match(await dot.locator("title").textContent(), /attempt \d+: /);
+        assert.equal(await dot.getAttribute("tabindex"), "-1", "thousands of stops help nobody");
+        const href = await dot.getAttribute("href");
+        await dot.click();
+        await page.waitForURL((url) => url.pathname === href);
+    });
+});
+
+test("a search says how many texts there are, and is narrowed to a task by its address", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/search?q=gaussian");
+        await page.getByText(/^\d+ texts?(,|$)/).waitFor();
+        await page.getByLabel("Task").fill("no such task");
+        await page.getByRole("button", { name: "Search" }).click();
+        await page.waitForURL((url) => url.searchParams.get("task") === "no such task");
+        await page.getByText("Nothing was found.").waitFor();
+        await page.getByLabel("Task").fill("gaussian");
+        await page.getByRole("button", { name: "Search" }).click();
+        await page.getByText(/^\d+ texts?(,|$)/).waitFor();
+    });
+});
+
+test("a part of the picture of all attempts has an address of its own", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go(`${facts.many.campaign}?status=completed`);
+        await page.getByLabel("From attempt").fill("3");
+        await page.getByLabel("to", { exact: true }).fill("9");
+        await page.getByRole("button", { name: "Show", exact: true }).click();
+        await page.waitForURL((url) => url.searchParams.get("from") === "3" && url.searchParams.get("status") === "completed");
+        const dots = page.locator("#every-attempt a:has(circle.dot)");
+        assert.ok((await dots.count()) <= 7 && (await dots.count()) > 0, "seven attempts at most");
+        await view.fits();
+        assert.deepEqual(await view.faults(), []);
+        await page.getByRole("link", { name: "All attempts of the campaign" }).click();
+        await page.waitForURL((url) => !url.searchParams.has("from"));
+        assert.ok((await dots.count()) > 7);
+        view.allow(/400/);
+        await view.go(`${facts.many.campaign}?from=x`);
+        await page.getByText("request.invalid_query").waitFor();
+    });
+});
+
+test("the list of campaigns says what each has come to", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/");
+        const id = facts.campaign;
+        const row = page.locator(`tr[data-key="${id}"]`);
+        const cells = await row.locator("td").allInnerTexts();
+        const heads = await page.locator("thead th").allInnerTexts();
+        const cell = (name) => cells[heads.findIndex((head) => head.startsWith(name)) - 1];
+        assert.equal(cell("Target"), "cpu");
+        assert.match(cell("Best speedup"), /^\d+\.\d\d×$/);
+        assert.match(cell("Duration"), /\d/);
+        assert.equal(cell("Cost"), "–", "replies from files cost nothing");
+    });
+});

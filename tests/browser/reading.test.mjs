@@ -16,6 +16,8 @@ for (const [name, path] of Object.entries(facts.pages)) {
             assert.match(await page.title(), /Nightshift/);
             await view.stoodStill();
             await view.fits();
+            const width = await page.locator("main").evaluate((main) => main.getBoundingClientRect().width);
+            assert.ok(width >= 0.9 * WIDTHS.laptop, `the content takes ${width} px alone`);
             assert.deepEqual(await view.faults(), []);
             await view.picture(`${name}-light`);
             await view.reshape({ scheme: "dark" });

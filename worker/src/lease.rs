@@ -11,9 +11,11 @@ mod claim;
 mod device;
 mod held;
 mod life;
+mod readings;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -61,6 +61,10 @@ fn on_key(event: &KeyboardEvent) {
         }
         return;
     }
+    // The server says so with the page, from the cookie that keeps the choice.
+    if document().document_element().is_some_and(|root| root.has_attribute("data-keys")) {
+        return;
+    }
     let jumps = JUMP_SINCE_MS.take().is_some_and(|since| js_sys::Date::now() - since < JUMP_WAITS_MS);
     let done = if jumps { jump(&key) } else { act(&key) };
     if done {

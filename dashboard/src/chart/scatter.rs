@@ -18,6 +18,9 @@ pub(crate) struct Dots {
     pub(crate) class: &'static str,
     /// Places, and what each is.
     pub(crate) points: Vec<(f64, f64, String)>,
+    /// Where each leads, in the same order; none where there is nowhere to go. Whoever has no pointer goes by the list
+    /// that the page has of the same things: thousands of stops would be no help.
+    pub(crate) hrefs: Vec<String>,
 }
 
 /// A chart of dots. Dots that would cover each other are drawn once when there are many.
@@ -49,7 +52,7 @@ pub(crate) fn scatter(
     let mut taken = HashSet::new();
     let mut marks = 0_usize;
     for (number, kind) in kinds.iter().enumerate() {
-        for (at_x, at_y, words) in &kind.points {
+        for (place, (at_x, at_y, words)) in kind.points.iter().enumerate() {
             let (Some(share_x), Some(share_y)) = (x_scale.share(*at_x), y_scale.share(*at_y)) else { continue };
             if total > MAX_MARKS {
                 // One dot for each box of a raster: rather few kinds, so that their number stays bounded.
@@ -60,10 +63,19 @@ pub(crate) fn scatter(
             }
             marks += 1;
             let class = format!("dot {}", kind.class);
-            let place = |scale: &Scale, share: f64| scale.from() + share * (scale.to() - scale.from());
-            let dot = out.tag("circle").with("class", &class).at("cx", place(&x_scale, share_x));
-            let dot = dot.at("cy", place(&y_scale, share_y)).at("r", 3.5);
-            if total > MAX_MARKS { dot.empty() } else { dot.around(|out| out.tag("title").text(words)) }
+            let at = |scale: &Scale, share: f64| scale.from() + share * (scale.to() - scale.from());
+            let draw = |out: &mut Markup| {
+                let dot = out.tag("circle").with("class", &class).at("cx", at(&x_scale, share_x));
+                let dot = dot.at("cy", at(&y_scale, share_y)).at("r", 3.5);
+                if total > MAX_MARKS { dot.empty() } else { dot.around(|out| out.tag("title").text(words)) }
+            };
+            match kind.hrefs.get(place).filter(|_| total <= MAX_MARKS) {
+                Some(href) => {
+                    let link = out.tag("a").with("href", href).with("tabindex", "-1").with("aria-label", words);
+                    link.around(draw);
+                }
+                None => draw(&mut out),
+            }
         }
     }
     let mut caption = caption.clone();
@@ -91,7 +103,7 @@ mod tests {
     use super::*;
 
     fn drawn(points: Vec<(f64, f64, String)>) -> Chart {
-        let kinds = [Dots { name: "kept".to_owned(), class: "kept", points }];
+        let kinds = [Dots { name: "kept".to_owned(), class: "kept", points, hrefs: vec!["/runs/1".to_owned()] }];
         let x = Axis::linear("attempt", Unit::Count);
         scatter(&Caption::new("Attempts", ""), &x, &Axis::log("speedup", Unit::Times), &kinds, Some((1.0, "baseline")))
     }
@@ -100,6 +112,7 @@ mod tests {
     fn each_dot_says_what_it_is() {
         let chart = drawn(vec![(1.0, 2.0, "attempt <1>".to_owned())]);
         assert!(chart.as_str().contains("<title>attempt &lt;1&gt;</title>"), "{}", chart.as_str());
+        assert!(chart.as_str().contains("href=\"/runs/1\" tabindex=\"-1\""), "and leads to it");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use axum::response::Response;
 use leptos::prelude::*;
 use nightshift_client::ClientError;
 use nightshift_protocol::access::{Role, TokenView};
-use nightshift_protocol::api::{PruneDone, SessionView, Share};
+use nightshift_protocol::api::{OpenSession, PruneDone, SessionView, Share};
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
@@ -32,6 +32,7 @@ struct Facts {
     session: SessionView,
     tokens: Vec<TokenView>,
     shares: Vec<Share>,
+    sessions: Vec<OpenSession>,
     /// For how many days, and what would be deleted; none before somebody asks.
     prune: Option<(u64, PruneDone)>,
     now: TimestampMs,
@@ -58,6 +59,7 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
         session: client.session().await?,
         tokens,
         shares: client.shares(Some(MAX_LINKS), None).await?.items,
+        sessions: client.open_sessions().await?,
         prune,
         now: client.health().await?.now,
     };
@@ -90,6 +92,7 @@ fn page(facts: &Facts) -> Page {
             <p class="quiet">"You are "<strong>{name}</strong>", "{role}{until}"."</p>
             {tokens(facts)}
             {links(facts)}
+            {sessions(facts)}
             {retention(facts)}
         },
     )
@@ -216,6 +219,56 @@ fn share_row(share: &Share, now: TimestampMs) -> AnyView {
             <td>{when(share.created_at)}</td>
             <td>{moment(share.expires_at)}</td>
             <td>{revoke}</td>
+        </tr>
+    }
+    .into_any()
+}
+
+fn sessions(facts: &Facts) -> AnyView {
+    let rows = facts.sessions.iter().map(session_row).collect::<Vec<_>>();
+    if rows.is_empty() {
+        return view! {
+            <h2 id="sessions">"Browsers that are signed in"</h2>
+            <p class="empty">"None."</p>
+        }
+        .into_any();
+    }
+    view! {
+        <h2 id="sessions">"Browsers that are signed in"</h2>
+        <div class="scroll" tabindex="0">
+            <table>
+                <thead>
+                    <tr>
+                        <th scope="col">"As"</th><th scope="col">"Role"</th><th scope="col">"Sees"</th>
+                        <th scope="col">"Signed in"</th><th scope="col">"Ends"</th><th scope="col">"Sign out"</th>
+                    </tr>
+                </thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+    .into_any()
+}
+
+fn session_row(session: &OpenSession) -> AnyView {
+    let sees = session.limited_to.as_ref().map_or_else(|| "everything".to_owned(), ToString::to_string);
+    let end = if session.own {
+        view! { <span class="quiet">"this browser"</span> }.into_any()
+    } else {
+        Form::new("POST", &format!("/sessions/{}/end", session.id), "It is signed out.").asking(
+            "Sign out",
+            format!("Sign out this browser of \u{201c}{}\u{201d}? With its token it can sign in again.", session.name),
+            "Yes, sign it out",
+        )
+    };
+    view! {
+        <tr data-key=session.id.clone()>
+            <th scope="row">{session.name.clone()}</th>
+            <td>{session.role.as_str()}</td>
+            <td>{sees}</td>
+            <td>{when(session.created_at)}</td>
+            <td>{moment(session.expires_at)}</td>
+            <td>{end}</td>
         </tr>
     }
     .into_any()

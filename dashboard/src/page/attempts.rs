@@ -11,7 +11,7 @@ use crate::island::PointCloud;
 use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
-use crate::shell::{Page, Section, model_label};
+use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
@@ -30,10 +30,11 @@ const COLUMNS: [Column; 10] = [
 /// Rows of one page, unless the address says otherwise.
 const PER_PAGE: u32 = 50;
 /// Names of choices that a form of filters hands on.
-const FIELDS: [(&str, &str); 5] = [
+const FIELDS: [(&str, &str); 6] = [
     ("q", "Words: task, model, device, id"),
     ("task", "Task"),
     ("model", "Model"),
+    ("tag", "Tag"),
     ("min_speedup", "Speedup at least"),
     ("max_speedup", "Speedup at most"),
 ];
@@ -105,6 +106,7 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: Times
     )
     .section(Section::Attempts)
     .list()
+    .live(Live::Summed)
 }
 
 /// The filter as a query, for the picture: without order and page.

@@ -12,6 +12,7 @@ use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary};
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
 
+pub(crate) use self::usage::resource_name;
 use crate::actions;
 use crate::address::Address;
 use crate::format::{count, counted, milliseconds, speedup, when, words};
@@ -46,9 +47,11 @@ pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Res
 async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let id: CampaignId = id.parse().map_err(|_| PageError::not_found("This campaign"))?;
     let detail = visitor.client.campaign(&id).await?;
-    let results = visitor.client.campaign_results(&id).await?;
+    let address = Address::parse(&visitor.address);
+    let places = charts::places(&address)?;
+    let results = visitor.client.campaign_results(&id, places).await?;
     let now = visitor.client.health().await?.now;
-    Ok(page(&Address::parse(&visitor.address), &detail, &results, now, &visitor.who))
+    Ok(page(&address, &detail, &results, now, &visitor.who))
 }
 
 /// The page, as it is at `now`.
@@ -74,13 +77,13 @@ fn page(address: &Address, detail: &CampaignDetail, results: &CampaignResults, n
             </p>
             {on_page_only(actions::of_campaign(who, summary).into_any())}
             {awaiting(&detail.runs)}
-            {cards(detail, now)}
-            {charts::charts(detail, results, now)}
-            {usage::usage(detail, now)}
-            {board::board(results)}
-            {board::devices(summary.id.as_str(), results, &detail.budget)}
-            {runs::runs(address, &summary.id, &detail.runs)}
-            {asked_for(detail)}
+            {cards(detail, now).into_any()}
+            {charts::charts(address, detail, results, now).into_any()}
+            {usage::usage(detail, now).into_any()}
+            {board::board(results).into_any()}
+            {board::devices(summary.id.as_str(), results, &detail.budget).into_any()}
+            {runs::runs(address, &summary.id, &detail.runs).into_any()}
+            {asked_for(detail).into_any()}
         },
     )
     .section(Section::Campaigns)

@@ -7,11 +7,12 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{
     CampaignPage, CampaignQuery, CampaignSort, CampaignState, CampaignSummary, SortOrder, TableName,
 };
+use nightshift_protocol::time::TimestampMs;
 
 use self::kept::Kept;
 pub(crate) use self::kept::tag_href;
 use crate::address::Address;
-use crate::format::{count, counted, when};
+use crate::format::{count, counted, dollars, milliseconds, when};
 use crate::meter;
 use crate::page::failure::PageError;
 use crate::page::files;
@@ -19,12 +20,16 @@ use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 10] = [
     Column::text("name", "Campaign"),
+    Column::plain("Target"),
     Column::text("model", "Replies"),
     Column::number("progress", "Progress"),
     Column::number("running", "Running"),
     Column::number("failed", "Failed"),
+    Column::plain_number("Best speedup"),
+    Column::plain_number("Cost"),
+    Column::plain_number("Duration"),
     Column::moment("created", "Created"),
 ];
 const NEWEST_FIRST: Sorting = Sorting { key: "created", descending: true };
@@ -45,7 +50,8 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let found = visitor.client.campaign_page(&query).await?;
     // What the team keeps at hand stands above the list as a whole, not above a part of it.
     let kept = Kept::read(&visitor.client, &address, !is_filtered(&address)).await?;
-    Ok(page(&address, sorting, &found, &kept))
+    let now = visitor.client.health().await?.now;
+    Ok(page(&address, sorting, &found, &kept, now))
 }
 
 /// What the address asks for, in the words of the API.
@@ -61,12 +67,12 @@ fn is_filtered(address: &Address) -> bool {
     ["q", "name", "status", "before"].iter().any(|name| address.get(name).is_some())
 }
 
-fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept) -> Page {
+fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept, now: TimestampMs) -> Page {
     let live = found.items.iter().any(|campaign| campaign.runs.unfinished() > 0);
     let content = if found.items.is_empty() && !is_filtered(address) {
         nothing_yet().into_any()
     } else {
-        let rows = found.items.iter().map(row).collect::<Vec<_>>();
+        let rows = found.items.iter().map(|campaign| row(campaign, now)).collect::<Vec<_>>();
         let none = rows.is_empty().then(|| {
             view! { <p class="empty">"No campaign fits the filter. "<a href="/">"Show all"</a></p> }
         });
@@ -131,7 +137,24 @@ fn filters(address: &Address, found: &CampaignPage) -> impl IntoView + use<> {
     }
 }
 
-fn row(campaign: &CampaignSummary) -> impl IntoView + use<> {
+fn targets(campaign: &CampaignSummary) -> String {
+    let names: Vec<&str> = campaign.targets.iter().map(|target| target.as_str()).collect();
+    if names.is_empty() { "–".to_owned() } else { names.join(", ") }
+}
+
+/// What model calls cost: at least that much, where the price of some is not known. Replies from files cost nothing.
+fn cost(campaign: &CampaignSummary) -> String {
+    match campaign.cost_usd {
+        _ if campaign.scripted => "–".to_owned(),
+        None => "–".to_owned(),
+        Some(cost) if campaign.unpriced_attempts == 0 => dollars(cost),
+        Some(cost) if cost > 0.0 => format!("at least {}", dollars(cost)),
+        Some(_) => "not known".to_owned(),
+    }
+}
+
+fn row(campaign: &CampaignSummary, now: TimestampMs) -> impl IntoView + use<> {
+    let end = campaign.ended_at.unwrap_or(now);
     let href = format!("/campaigns/{}", campaign.id);
     let runs = campaign.runs;
     let over = runs.total() - runs.unfinished();
@@ -142,6 +165,7 @@ fn row(campaign: &CampaignSummary) -> impl IntoView + use<> {
                 <a href=href>{campaign.name.clone()}</a>" "
                 <span class="quiet">{campaign.id.short().to_owned()}</span>
             </th>
+            <td>{targets(campaign)}</td>
             <td>{model_label(&campaign.model, campaign.scripted)}</td>
             <td class="number progress">
                 {format!("{} of {}", count(over), count(runs.total()))}
@@ -149,6 +173,9 @@ fn row(campaign: &CampaignSummary) -> impl IntoView + use<> {
             </td>
             <td class="number">{count(runs.unfinished())}</td>
             <td class=failed_class>{count(runs.failed)}</td>
+            <td class="number">{campaign.best_speedup.map_or_else(|| "–".to_owned(), |best| format!("{best:.2}×"))}</td>
+            <td class="number">{cost(campaign)}</td>
+            <td class="number">{milliseconds(end.since_ms(campaign.created_at))}</td>
             <td>{when(campaign.created_at)}</td>
         </tr>
     }

@@ -13,7 +13,7 @@ use crate::visitor::Visitor;
 pub(crate) struct PageError {
     pub(crate) status: StatusCode,
     code: String,
-    message: String,
+    pub(crate) message: String,
 }
 
 impl PageError {

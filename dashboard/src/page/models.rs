@@ -13,7 +13,7 @@ use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::page::glossary::glossary;
-use crate::shell::{Page, Section, model_label};
+use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
@@ -84,6 +84,7 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Pag
     )
     .section(Section::Models)
     .list()
+    .live(Live::Summed)
 }
 
 fn row(board: &ModelBoard) -> impl IntoView + use<> {

@@ -11,6 +11,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
 
+pub(crate) use self::state::stopped;
 use super::campaign_name::campaign_name;
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};

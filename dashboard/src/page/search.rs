@@ -2,10 +2,10 @@
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{SearchHit, SearchKind, SearchPage, SearchQuery};
+use nightshift_protocol::api::{MAX_COUNTED_HITS, SearchHit, SearchKind, SearchPage, SearchQuery};
 
 use crate::address::Address;
-use crate::format::{counted, when, words};
+use crate::format::{count, counted, when, words};
 use crate::markup::visible;
 use crate::page::failure::PageError;
 use crate::shell::{Page, Section};
@@ -45,6 +45,13 @@ fn page(address: &Address, found: &Found) -> Page {
     let kept = ["kind", "campaign", "run"].into_iter().filter_map(|name| Some((name, address.get(name)?.to_owned())));
     let kept = kept.map(|(name, value)| view! { <input type="hidden" name=name value=value /> }).collect::<Vec<_>>();
     let value = address.get("q").unwrap_or_default().to_owned();
+    let task = address.get("task").unwrap_or_default().to_owned();
+    let limits = [("campaign", "campaign"), ("run", "run")].into_iter().filter_map(|(name, noun)| {
+        let id = address.get(name)?.to_owned();
+        let href = address.with(name, None).with("before", None).href();
+        Some(view! { <p>"Only in the "{noun}" "<code>{id}</code>" "<a href=href>"everywhere"</a></p> })
+    });
+    let limits = limits.collect::<Vec<_>>();
     let content = match found {
         Found::Nothing => view! {
             <section class="empty">
@@ -65,12 +72,7 @@ fn page(address: &Address, found: &Found) -> Page {
         Found::Page(page) => {
             let hits = page.items.iter().map(hit).collect::<Vec<_>>();
             let next = page.next.as_deref().map(|cursor| address.with("before", Some(cursor)).href());
-            // How many there are in all, nobody counts: a search ends with its page.
-            let shown = counted(u64::try_from(hits.len()).unwrap_or(u64::MAX), "place", "places");
-            let shown = match (&next, address.get("before")) {
-                (None, None) => shown,
-                _ => format!("{shown} on this page, the latest first"),
-            };
+            let shown = summary(u64::try_from(hits.len()).unwrap_or(u64::MAX), page.total);
             view! {
                 <p class="quiet">{shown}</p>
                 <ol class="hits">{hits}</ol>
@@ -85,15 +87,24 @@ fn page(address: &Address, found: &Found) -> Page {
             <h1>"Search"</h1>
             <form class="filters" method="get" action="/search" role="search">
                 <label>"Words"<input type="search" name="q" value=value data-search="" maxlength="200" size="40" /></label>
+                <label>"Task"<input type="search" name="task" value=task maxlength="200" /></label>
                 {kept}
                 <button class="strong">"Search"</button>
             </form>
             {table::chips(address, "kind", "What is searched", &kinds)}
+            {limits}
             {content}
         },
     )
     .section(Section::Search)
     .list()
+}
+
+/// How many there are, and how many of them are shown.
+fn summary(shown: u64, total: u64) -> String {
+    let all = counted(total, "text", "texts");
+    let all = if total >= MAX_COUNTED_HITS { format!("{all} or more") } else { all };
+    if shown < total { format!("{all}, {} on this page, the latest first", count(shown)) } else { all }
 }
 
 fn hit(hit: &SearchHit) -> impl IntoView + use<> {
@@ -157,6 +168,13 @@ mod tests {
         let shown = |kind| hit(&of(kind)).to_html();
         assert!(shown(SearchKind::Source).contains("/attempts/3#L17\""));
         assert!(shown(SearchKind::Reply).contains("/attempts/3\""));
+    }
+
+    #[test]
+    fn how_many_there_are_is_said_and_what_was_not_counted_too() {
+        assert_eq!(summary(1, 1), "1 text");
+        assert_eq!(summary(20, 21), "21 texts, 20 on this page, the latest first");
+        assert!(summary(20, MAX_COUNTED_HITS).contains("or more"));
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Where a visitor shows who they are.
 
-use axum::response::Response;
+use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use leptos::prelude::*;
 use nightshift_client::Client;
 
+use crate::address::Address;
 use crate::form::Form;
+use crate::format::sentence;
+use crate::page::failure::PageError;
 use crate::shell::Page;
 use crate::visitor::Visitor;
 use crate::who::Who;
@@ -12,7 +17,39 @@ use crate::who::Who;
 /// `GET /sign-in`; afterwards the visitor goes on to `next`, a page of ours.
 pub(crate) async fn show(visitor: &Visitor, next: &str) -> Response {
     let link = of_link(&visitor.client, &visitor.who, next).await;
-    visitor.answer(Ok(page(next, &visitor.who, link)))
+    visitor.answer(Ok(page(next, &visitor.who, link, None)))
+}
+
+/// `POST /sign-in`: the form of a browser without scripts.
+pub(crate) async fn take(visitor: &Visitor, browser: &HeaderMap, next: &str, body: &str) -> Response {
+    let fields = Address::parse(&format!("?{body}"));
+    match visitor.client.sign_in(fields.get("token").unwrap_or_default(), browser).await {
+        Ok(cookies) => on_with(cookies, next),
+        Err(error) => {
+            let refusal = PageError::from(error);
+            let mut answer = visitor.answer(Ok(page(next, &visitor.who, "keep", Some(refusal.message))));
+            *answer.status_mut() = refusal.status;
+            answer
+        }
+    }
+}
+
+/// `POST /sign-out`, of the same.
+pub(crate) async fn leave(visitor: &Visitor, browser: &HeaderMap) -> Response {
+    match visitor.client.sign_out(browser).await {
+        Ok(cookies) => on_with(cookies, "/"),
+        Err(error) => visitor.answer(Err(error.into())),
+    }
+}
+
+/// To a page of ours, with other cookies.
+fn on_with(cookies: Vec<HeaderValue>, next: &str) -> Response {
+    let Ok(next) = HeaderValue::from_str(next) else { return StatusCode::BAD_REQUEST.into_response() };
+    let mut answer = (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
+    for cookie in cookies {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+    answer
 }
 
 /// What becomes of a link to `next`: whoever has no session takes it, a session that can read the page stays, and for
@@ -45,7 +82,7 @@ async fn reads(client: &Client, next: &str) -> bool {
     }
 }
 
-fn page(next: &str, who: &Who, link: &'static str) -> Page {
+fn page(next: &str, who: &Who, link: &'static str, refusal: Option<String>) -> Page {
     let known = who.words().filter(|_| who.is_signed_in()).map(|words| {
         let href = next.to_owned();
         view! {
@@ -61,7 +98,10 @@ fn page(next: &str, who: &Who, link: &'static str) -> Page {
         </label>
         <button type="submit" class="strong">"Sign in"</button>
     };
-    let form = Form::new("POST", "/session", "You are signed in.").next(next).link(link).around(fields.into_any());
+    let refusal = refusal.map(|why| view! { <p class="notice bad" role="alert">{sentence(why)}</p> });
+    let action = Address::parse("/sign-in").with("next", Some(next)).href();
+    let form = Form::new("POST", "/session", "You are signed in.").action(action).next(next).link(link);
+    let form = form.around(fields.into_any());
     Page::new(
         "Sign in",
         view! {
@@ -72,8 +112,8 @@ fn page(next: &str, who: &Who, link: &'static str) -> Page {
                     "A token says what you may do: a viewer reads, an operator controls campaigns, an admin does everything. "
                     "Whoever runs this server makes one for you with "<code>"nightshift token create"</code>"."
                 </p>
+                {refusal}
                 {form}
-                <noscript><p>"Signing in needs scripts. Without them, pages can be read where reading needs no token."</p></noscript>
             </section>
         },
     )
@@ -86,7 +126,7 @@ mod tests {
     use super::*;
 
     fn html(who: &Who, link: &'static str) -> String {
-        crate::report::html(page("/runs/run_1?a=b", who, link), None)
+        crate::report::html(page("/runs/run_1?a=b", who, link, None), None)
     }
 
     #[test]

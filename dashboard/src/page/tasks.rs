@@ -14,7 +14,7 @@ use crate::format::{count, counted, device, speedup, when};
 use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
 use crate::page::files;
-use crate::shell::{Page, Section, model_label};
+use crate::shell::{Live, Page, Section, model_label};
 use crate::table::{self, Column, Sorting};
 use crate::visitor::Visitor;
 
@@ -99,6 +99,7 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
     )
     .section(Section::Tasks)
     .list()
+    .live(Live::Summed)
 }
 
 fn nothing(is_filtered: bool) -> AnyView {

@@ -2,12 +2,12 @@
 
 use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_protocol::api::{QuarantineView, TableName, WorkerView};
+use nightshift_protocol::api::{DeviceReading, QuarantineView, TableName, WorkerView};
 use nightshift_protocol::machine::DeviceOffer;
 
 use crate::actions;
 use crate::address::Address;
-use crate::format::{bytes, count, counted, sentence, when};
+use crate::format::{bytes, count, counted, milliseconds, percent, sentence, when};
 use crate::meter;
 use crate::page::files;
 use crate::shell::{Live, Page, Section};
@@ -121,18 +121,39 @@ fn used(worker: &WorkerView) -> impl IntoView + use<> {
 }
 
 fn devices(worker: &WorkerView) -> impl IntoView + use<> {
-    let entries = worker.offers.devices.iter().map(device).collect::<Vec<_>>();
+    let reading = |number: u32| worker.readings.iter().find(|reading| reading.device == number);
+    let entries = worker.offers.devices.iter();
+    let entries = entries.map(|offer| device(offer, reading(offer.index), worker.silent)).collect::<Vec<_>>();
     let slots = counted(u64::from(worker.offers.cpu_slots), "slot without a device", "slots without a device");
     view! { <ul class="plain">{entries}<li class="quiet">{slots}</li></ul> }
 }
 
-fn device(device: &DeviceOffer) -> impl IntoView + use<> {
+fn device(device: &DeviceOffer, reading: Option<&DeviceReading>, is_silent: bool) -> impl IntoView + use<> {
     let capability = device.compute_capability.map(|capability| format!(", compute capability {capability}"));
     let facts = format!("{}{}", bytes(device.memory_bytes), capability.unwrap_or_default());
     let quarantine = device.quarantine.as_ref().map(|quarantine| {
         view! { " "<span class="tag failed" title=quarantine.reason.clone()>"quarantined"</span> }
     });
-    view! { <li>{format!("{} {}", device.index, device.name)}" "<span class="quiet">{facts}</span>{quarantine}</li> }
+    // What a worker said that is gone says nothing about now.
+    let reading = reading.filter(|_| !is_silent).map(|reading| {
+        let temperature =
+            reading.temperature_c.map(|degrees| view! { <span class="measured">{degrees}" °C"</span>", " });
+        let used = if reading.over_ms == 0 { 0.0 } else { share(reading.busy_ms, reading.over_ms) };
+        let words = format!("{} in use over the last {}", percent(Some(used)), milliseconds(reading.over_ms));
+        let bar = meter::meter(reading.busy_ms, 0, reading.over_ms, "time with a step on it");
+        view! { <div class="quiet progress">{temperature}{words}{bar}</div> }.into_any()
+    });
+    view! {
+        <li>
+            {format!("{} {}", device.index, device.name)}" "<span class="quiet">{facts}</span>{quarantine}
+            {reading}
+        </li>
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share for people")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
 }
 
 fn machine(worker: &WorkerView) -> impl IntoView + use<> {
@@ -197,4 +218,42 @@ fn quarantine(devices: &[QuarantineView], who: &Who) -> Option<impl IntoView + u
             </section>
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn html(reading: Option<DeviceReading>, is_silent: bool) -> String {
+        let offer = DeviceOffer {
+            index: 1,
+            target: nightshift_protocol::task::Target::Cuda,
+            name: "NVIDIA H200".to_owned(),
+            uuid: None,
+            compute_capability: None,
+            memory_bytes: 1 << 30,
+            shared_slots: 4,
+            quarantine: None,
+        };
+        Owner::new().with(|| device(&offer, reading.as_ref(), is_silent).to_html())
+    }
+
+    fn text(html: &str) -> String {
+        html.replace("<!>", "")
+    }
+
+    #[test]
+    fn a_device_says_how_hot_it_is_and_how_much_of_its_time_it_is_used() {
+        let reading = DeviceReading { device: 1, temperature_c: Some(61), busy_ms: 1_800_000, over_ms: 3_600_000 };
+        let told = text(&html(Some(reading), false));
+        assert!(told.contains("61 °C") && told.contains("50 % in use over the last 1 h 00 min"), "{told}");
+        let cool = text(&html(Some(DeviceReading { temperature_c: None, over_ms: 0, busy_ms: 0, ..reading }), false));
+        assert!(!cool.contains("°C") && cool.contains("0 % in use") && !cool.contains("NaN"), "{cool}");
+    }
+
+    #[test]
+    fn what_a_worker_said_that_is_gone_is_no_news_of_its_devices() {
+        let reading = DeviceReading { device: 1, temperature_c: Some(61), busy_ms: 1, over_ms: 2 };
+        assert!(!html(Some(reading), true).contains("in use") && !html(None, false).contains("in use"));
+    }
 }

@@ -18,9 +18,13 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let theme = visitor.theme;
     let live = page.live.query();
     let is_live = live.is_some();
+    // Without scripts: a page with a form to fill in is left alone.
+    let reloads = is_live && page.live != super::Live::Summed;
     // Known before the first row arrives: a page that grows while it loads would move.
     let wide = page.is_list.then_some("wide");
     let back = visitor.address.clone();
+    let keys = visitor.keys_are_off.then_some(crate::keys::OFF);
+    let keyboard = help::dialog(visitor.keys_are_off, &back);
     let is_limited = visitor.who.limited_to().is_some();
     // Whoever opened a link has no views.
     let keep = (page.is_list && !is_limited).then(|| {
@@ -30,7 +34,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
     let above = page.crumbs.into_iter().filter(|crumb| visitor.who.reaches(&crumb.href)).collect();
     let crumbs = navigation::crumbs(above, &page.title);
     view! {
-        <html lang="en" data-theme=theme.as_str()>
+        <html lang="en" data-theme=theme.as_str() data-keys=keys>
             <head>
                 <meta charset="utf-8" />
                 <meta name="viewport" content="width=device-width, initial-scale=1" />
@@ -39,7 +43,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
                 <link rel="stylesheet" href=assets.style.path.as_str() />
                 <link rel="icon" type="image/svg+xml" href=assets.icon.path.as_str() />
                 {assets.bundle.as_ref().map(program)}
-                {is_live.then(|| view! { <noscript><meta http-equiv="refresh" content=REFRESH_S.to_string() /></noscript> })}
+                {reloads.then(|| view! { <noscript><meta http-equiv="refresh" content=REFRESH_S.to_string() /></noscript> })}
             </head>
             <body>
                 <a class="skip" href="#main">"Skip to the content"</a>
@@ -55,7 +59,7 @@ pub(super) fn frame(visitor: &Visitor, page: Page, assets: &'static Assets) -> i
                 {crumbs}
                 <main id="main" tabindex="-1" class=wide data-live=live>{page.content}{keep}</main>
                 {footer()}
-                {help::dialog()}
+                {keyboard}
             </body>
         </html>
     }
@@ -77,7 +81,8 @@ fn session(visitor: &Visitor) -> impl IntoView + use<> {
     let who = words.map(|words| view! { <span class="who" title=words.clone()>{words.clone()}</span> });
     if visitor.who.is_signed_in() {
         let button = view! { <button type="submit" class="plain">"Sign out"</button> };
-        let sign_out = Form::new("DELETE", "/session", "").next("/").around(button.into_any());
+        let sign_out = Form::new("DELETE", "/session", "").action("/sign-out".to_owned()).next("/");
+        let sign_out = sign_out.around(button.into_any());
         return view! { {who}{sign_out} }.into_any();
     }
     view! { {who}<a class="sign" href=visitor.sign_in()>"Sign in"</a> }.into_any()

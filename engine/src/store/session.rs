@@ -47,6 +47,12 @@ pub trait SessionStore: Send + Sync {
     /// Ends a session; ending it again is fine.
     async fn end_session(&self, secret_hash: &str) -> Result<(), StoreError>;
 
+    /// Sessions that are not over at that moment, the latest first.
+    async fn list_sessions(&self, at: TimestampMs, limit: u32) -> Result<Vec<SessionRecord>, StoreError>;
+
+    /// Ends the session whose hash begins so; whether there was one.
+    async fn end_session_named(&self, beginning: &str) -> Result<bool, StoreError>;
+
     /// The token of this id, revoked and expired ones too.
     async fn token_of_id(&self, id: &TokenId) -> Result<Option<TokenView>, StoreError>;
 }

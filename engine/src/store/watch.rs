@@ -1,8 +1,8 @@
 //! The part of the port for those who watch: what changed, without what is large.
 
 use async_trait::async_trait;
-use nightshift_protocol::api::RunCounts;
-use nightshift_protocol::id::{CampaignId, RunId};
+use nightshift_protocol::api::{DeviceReading, RunCounts};
+use nightshift_protocol::id::{CampaignId, RunId, WorkerId};
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value;
@@ -52,6 +52,28 @@ pub struct CampaignMark {
     pub runs: RunCounts,
 }
 
+/// What a campaign has come to, as far as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CampaignSum {
+    /// The campaign.
+    pub campaign: CampaignId,
+    /// When its last run ended, of those that did.
+    pub last_ended_at: Option<TimestampMs>,
+    /// What its model calls cost, in millionths of a US dollar.
+    pub cost_microusd: u64,
+}
+
+/// How the devices of a worker are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadingRecord {
+    /// The worker.
+    pub worker: WorkerId,
+    /// When it told so.
+    pub at: TimestampMs,
+    /// Its devices, one by one.
+    pub devices: Vec<DeviceReading>,
+}
+
 /// Reading what changed.
 #[async_trait]
 pub trait WatchStore: Send + Sync {
@@ -67,4 +89,13 @@ pub trait WatchStore: Send + Sync {
 
     /// These campaigns, newest first; those that do not exist are left out.
     async fn campaigns_of(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignRecord>, StoreError>;
+
+    /// What these campaigns have come to; those that do not exist are left out.
+    async fn campaign_sums(&self, campaigns: &[CampaignId]) -> Result<Vec<CampaignSum>, StoreError>;
+
+    /// Notes how devices are. An earlier reading takes the place of no later one; unknown workers are left out.
+    async fn put_readings(&self, readings: Vec<ReadingRecord>) -> Result<(), StoreError>;
+
+    /// How the devices of all workers are that told so.
+    async fn list_readings(&self) -> Result<Vec<ReadingRecord>, StoreError>;
 }

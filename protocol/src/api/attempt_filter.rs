@@ -68,13 +68,15 @@ pub struct AttemptFilter {
     pub min_reward: Option<f64>,
     /// With at most this reward.
     pub max_reward: Option<f64>,
+    /// With this tag of the team.
+    pub tag: Option<String>,
     /// Words, each of which the name of task, model, strategy or device contains, or with which the id of run or campaign
     /// begins or ends.
     pub text: Option<String>,
 }
 
 /// The names of a filter in a query.
-const FILTER_NAMES: [&str; 15] = [
+const FILTER_NAMES: [&str; 16] = [
     "campaign",
     "run",
     "task",
@@ -89,6 +91,7 @@ const FILTER_NAMES: [&str; 15] = [
     "max_speedup",
     "min_reward",
     "max_reward",
+    "tag",
     "q",
 ];
 
@@ -117,6 +120,7 @@ impl AttemptFilter {
             "max_speedup" => self.max_speedup = Some(number(name, value)?),
             "min_reward" => self.min_reward = Some(number(name, value)?),
             "max_reward" => self.max_reward = Some(number(name, value)?),
+            "tag" => self.tag = Some(text(name, value)?),
             "q" => self.text = Some(text(name, value)?),
             _ => return Ok(false),
         }
@@ -141,7 +145,7 @@ impl AttemptFilter {
     pub fn to_pairs(&self) -> Vec<(&'static str, String)> {
         let joined = |words: Vec<&str>| (!words.is_empty()).then(|| words.join(","));
         let number = |number: Option<f64>| number.map(|number| number.to_string());
-        let values: [Option<String>; 15] = [
+        let values: [Option<String>; 16] = [
             self.campaign.as_ref().map(ToString::to_string),
             self.run.as_ref().map(ToString::to_string),
             self.task.clone(),
@@ -156,6 +160,7 @@ impl AttemptFilter {
             number(self.max_speedup),
             number(self.min_reward),
             number(self.max_reward),
+            self.tag.clone(),
             self.text.clone(),
         ];
         FILTER_NAMES.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()

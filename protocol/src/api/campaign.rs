@@ -7,6 +7,7 @@ use crate::budget::{BudgetCaps, BudgetLine};
 use crate::campaign::CampaignSpec;
 use crate::id::{CampaignId, RunId};
 use crate::schedule::Schedule;
+use crate::task::Target;
 use crate::time::TimestampMs;
 
 /// `POST /campaigns`.
@@ -54,6 +55,21 @@ pub struct CampaignSummary {
     /// Share beside other campaigns.
     #[serde(default)]
     pub weight: u32,
+    /// When the last run ended; none while one goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<TimestampMs>,
+    /// What it has used up of money, in US dollars: model calls whose price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Attempts with a model call whose price is not known.
+    #[serde(default)]
+    pub unpriced_attempts: u64,
+    /// The speedup of its fastest right program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_speedup: Option<f64>,
+    /// Hardware targets of its runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Target>,
 }
 
 /// A campaign with its runs.

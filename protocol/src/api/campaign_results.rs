@@ -36,6 +36,9 @@ pub struct CampaignResults {
     /// Attempts one by one, by run and number, at most [`MAX_RESULT_MARKS`]: with more than that, those that were the best
     /// of their time come before the others, and of each kind they are taken evenly.
     pub marks: Vec<ResultMark>,
+    /// Of how many attempts: those at the places that were asked for, or all.
+    #[serde(default)]
+    pub marks_of: u64,
     /// How the best of runs grew, at most [`MAX_RESULT_LINES`] of them: those with the fastest programs, in their order.
     pub lines: Vec<ResultLine>,
     /// Runs with a right and timed program.
@@ -50,6 +53,9 @@ pub struct CampaignResults {
     pub models: Vec<ModelBoard>,
     /// Devices, those with the most attempts first, at most [`MAX_RESULT_DEVICES`].
     pub devices: Vec<DeviceUse>,
+    /// For how long steps of attempts that were never timed were on a device, in milliseconds.
+    #[serde(default)]
+    pub untimed_device_ms: u64,
 }
 
 /// A place of the curve `fast_p`: the share of the campaign's runs whose best program is correct and more than p times as
@@ -123,6 +129,9 @@ pub struct DeviceUse {
     pub attempts: u64,
     /// The fastest right one.
     pub best_speedup: Option<f64>,
+    /// For how long steps of them were on a device, in milliseconds.
+    #[serde(default)]
+    pub device_ms: u64,
     /// When the first of them began.
     pub first_at: TimestampMs,
     /// When the last of them was finished, as far as one was.

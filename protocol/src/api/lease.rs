@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::worker::QuarantinedDevice;
+use super::worker::{DeviceReading, QuarantinedDevice};
 use crate::id::{RunId, StepId, WorkerId};
 use crate::step::{StepFailure, StepInput, StepOutput};
 
@@ -99,6 +99,9 @@ pub struct Heartbeat {
     /// The worker ends: nothing more is to be expected of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
+    /// How its devices are, every few seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readings: Option<Vec<DeviceReading>>,
 }
 
 /// Answer to a heartbeat.

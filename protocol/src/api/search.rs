@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt_filter::{InvalidQuery, limit, list, parse_id};
+use super::attempt_filter::{InvalidQuery, limit, list, parse_id, text};
 use crate::id::{CampaignId, RunId};
 use crate::time::TimestampMs;
+
+/// Texts beyond these are not counted: there are more.
+pub const MAX_COUNTED_HITS: u64 = 10_000;
 
 /// Longest text that is searched for, in characters.
 pub const MAX_SEARCH_TEXT_CHARS: usize = 200;
@@ -61,13 +64,15 @@ pub struct SearchQuery {
     pub campaign: Option<CampaignId>,
     /// Only texts of this run.
     pub run: Option<RunId>,
+    /// Only texts of the task of this name.
+    pub task: Option<String>,
     /// Hits of the page; the server's own number without it.
     pub limit: Option<u32>,
     /// The `next` of the page before.
     pub before: Option<String>,
 }
 
-const NAMES: [&str; 6] = ["q", "kind", "campaign", "run", "limit", "before"];
+const NAMES: [&str; 7] = ["q", "kind", "campaign", "run", "task", "limit", "before"];
 
 impl SearchQuery {
     /// Reads the pairs of a query.
@@ -83,6 +88,7 @@ impl SearchQuery {
                 "kind" => query.kinds = list(name, value, &SearchKind::ALL.map(SearchKind::as_str), SearchKind::parse)?,
                 "campaign" => query.campaign = Some(parse_id(name, value)?),
                 "run" => query.run = Some(parse_id(name, value)?),
+                "task" => query.task = Some(text(name, value)?),
                 "limit" => query.limit = Some(limit(name, value)?),
                 "before" => query.before = Some(value.to_owned()),
                 _ => return Err(InvalidQuery::unknown(name, &NAMES)),
@@ -107,6 +113,7 @@ impl SearchQuery {
         }
         pairs.extend(self.campaign.as_ref().map(|campaign| ("campaign", campaign.to_string())));
         pairs.extend(self.run.as_ref().map(|run| ("run", run.to_string())));
+        pairs.extend(self.task.clone().map(|task| ("task", task)));
         pairs.extend(self.limit.map(|limit| ("limit", limit.to_string())));
         pairs.extend(self.before.clone().map(|before| ("before", before)));
         pairs
@@ -145,6 +152,9 @@ pub struct SearchPage {
     pub items: Vec<SearchHit>,
     /// Cursor of the following page; none at the end.
     pub next: Option<String>,
+    /// Texts in which something is found, on all pages; [`MAX_COUNTED_HITS`] stands for that many or more.
+    #[serde(default)]
+    pub total: u64,
 }
 
 #[cfg(test)]
@@ -158,6 +168,7 @@ mod tests {
             ("q", "\"bank conflict\" cp_async*"),
             ("kind", "source,error"),
             ("run", "run_0123456789abcdef0123456789abcdef"),
+            ("task", "softmax"),
             ("limit", "5"),
             ("before", "17"),
         ];

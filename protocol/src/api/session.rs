@@ -58,3 +58,25 @@ pub enum SignedInBy {
     /// By the cookie of a session.
     Session,
 }
+
+/// A browser that is signed in, as administrators see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OpenSession {
+    /// Names it. It signs nobody in.
+    pub id: String,
+    /// Name of the token that was shown, or of the link.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// All that it may read; everything without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_to: Option<Target>,
+    /// When it began.
+    pub created_at: TimestampMs,
+    /// When it ends by itself.
+    pub expires_at: TimestampMs,
+    /// Whether it is the caller's own.
+    #[serde(default)]
+    pub own: bool,
+}

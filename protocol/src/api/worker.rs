@@ -66,6 +66,21 @@ pub struct QuarantineView {
     pub released_by: Option<String>,
 }
 
+/// How a device is, as its worker read it last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeviceReading {
+    /// Its number, as offered.
+    pub device: u32,
+    /// Temperature in degrees Celsius, when the driver or the system tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<u32>,
+    /// For how long of `over_ms` a step was on it, in milliseconds.
+    pub busy_ms: u64,
+    /// The time that is looked back on, in milliseconds: an hour, or less after the worker's start.
+    pub over_ms: u64,
+}
+
 /// A worker in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -90,6 +105,12 @@ pub struct WorkerView {
     /// Whether it was not heard of for so long that it has most likely ended.
     #[serde(default)]
     pub silent: bool,
+    /// How its devices are, those that it told of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readings: Vec<DeviceReading>,
+    /// When it told that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<TimestampMs>,
 }
 
 /// `POST /workers/{id}/drain`.

@@ -11,6 +11,7 @@ use nightshift_protocol::api::{
 };
 use nightshift_protocol::id::CampaignId;
 use nightshift_protocol::time::TimestampMs;
+use serde::Deserialize;
 
 use crate::actor::Actor;
 use crate::api::attempts::{Pairs, check_cursor, invalid};
@@ -33,13 +34,26 @@ pub(crate) async fn list(
     Ok(Json(app.campaign_page(&query, limit).await?))
 }
 
+/// The query of `GET /campaigns/{id}/results`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResultsQuery {
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
 /// What came out of a campaign, over all of its attempts.
 pub(crate) async fn results(
     State(app): State<Arc<App>>,
     IdPath(id): IdPath<CampaignId>,
+    Params(query): Params<ResultsQuery>,
 ) -> Result<Json<CampaignResults>, ApiFailure> {
+    let places = query.from.unwrap_or(1)..=query.to.unwrap_or(u64::MAX);
+    if places.is_empty() {
+        return Err(ApiFailure::bad("request.invalid_query", "`from` must not be above `to`"));
+    }
     let runs = app.store.load_campaign(&id).await?.runs.total();
-    Ok(Json(app.attempt_index().await?.campaign_results(&id, runs).await?))
+    Ok(Json(app.attempt_index().await?.campaign_results(&id, runs, places).await?))
 }
 
 /// One campaign with its runs, in the order of its tasks.
@@ -51,6 +65,7 @@ pub(crate) async fn show(
     let runs = app.store.list_runs(Some(&id), None, all_runs()).await?;
     let mut summary = campaign_summary(&record)?;
     summary.priority = common_priority(&runs).unwrap_or(summary.priority);
+    app.add_sums(std::slice::from_mut(&mut summary)).await?;
     let until = ended_at(&runs).unwrap_or_else(|| app.clock.now());
     Ok(Json(CampaignDetail {
         summary,

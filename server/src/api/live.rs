@@ -23,6 +23,9 @@ use crate::live::{self, Filter, MAX_STREAMS};
 /// Tells a reverse proxy to pass everything on at once.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// Longest pause between events that a reader may ask for.
+const MAX_PAUSE_MS: u64 = 60_000;
+
 /// The query of `GET /live`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +33,7 @@ pub(crate) struct LiveQuery {
     campaign: Option<CampaignId>,
     run: Option<RunId>,
     after: Option<String>,
+    pause_ms: Option<u64>,
 }
 
 /// A stream of events. The header names the last event of a client that comes back by itself; the query does for one
@@ -49,6 +53,10 @@ pub(crate) async fn open(
     {
         return Err(StoreError::NotFound { noun: "run", id: run.to_string() }.into());
     }
+    let pause_ms = query.pause_ms.unwrap_or(0);
+    if pause_ms > MAX_PAUSE_MS {
+        return Err(ApiFailure::bad("request.invalid_query", format!("`pause_ms` is at most {MAX_PAUSE_MS}")));
+    }
     let filter = Filter { campaign: query.campaign, run: query.run };
     let named = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     // Who may read until then may not listen for longer.
@@ -57,7 +65,8 @@ pub(crate) async fn open(
     let standing = Standing::of(&app, caller.as_ref(), &headers);
     let valid_for = ends_at.map(|end| Duration::from_millis(end.since_ms(app.clock.now())));
     let after = named.or(query.after.as_deref());
-    let stream = live::stream(app, filter, after, valid_for, standing).ok_or_else(too_many)?;
+    let pause = Duration::from_millis(pause_ms);
+    let stream = live::stream(app, filter, after, pause, valid_for, standing).ok_or_else(too_many)?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),

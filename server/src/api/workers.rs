@@ -1,12 +1,13 @@
 //! Workers: registration, claims, heartbeats, reports.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use nightshift_engine::store::{ClaimRequest, Reported, StepRecord, StoreError, WorkerRecord};
+use nightshift_engine::store::{ClaimRequest, ReadingRecord, Reported, StepRecord, StoreError, WorkerRecord};
 use nightshift_protocol::api::{
     Claim, Claimed, Drain, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, MAX_WAIT_MS, Page, QuarantinedDevice,
     RegisterWorker, Report, ReportReply, ReportResult, TryOutcome, WorkerRegistered, WorkerView,
@@ -49,10 +50,17 @@ impl App {
     /// Workers, last heard of first.
     pub(super) async fn worker_views(&self) -> Result<Vec<WorkerView>, ApiFailure> {
         let records = self.store.list_workers(MAX_LISTED_WORKERS).await?;
+        let stored = match self.store.watch() {
+            Some(watch) => watch.list_readings().await?,
+            None => Vec::new(),
+        };
+        let mut stored: HashMap<WorkerId, ReadingRecord> =
+            stored.into_iter().map(|reading| (reading.worker.clone(), reading)).collect();
         let (now, silent_ms) = (self.clock.now(), silent_after_ms(self.config.lease_ms));
         let view = |record: WorkerRecord| {
             let silent = now.since_ms(record.last_seen_at) > silent_ms;
-            worker_view(record, silent)
+            let reading = self.roster.reading_of(&record.id, stored.remove(&record.id));
+            worker_view(record, silent, reading)
         };
         records.into_iter().map(view).collect()
     }
@@ -194,6 +202,13 @@ pub(crate) async fn heartbeat(
     let known = app.roster.find(&*app.store, &worker).await?;
     if heartbeat.leaving {
         app.drain(&worker, true).await?;
+    }
+    if let Some(mut devices) = heartbeat.readings {
+        let offered = &known.offers.devices;
+        devices.retain(|reading| offered.iter().any(|device| device.index == reading.device));
+        devices.sort_unstable_by_key(|reading| reading.device);
+        devices.dedup_by_key(|reading| reading.device);
+        app.roster.told_of_devices(ReadingRecord { worker: worker.clone(), at: app.clock.now(), devices });
     }
     let released = match &heartbeat.quarantined {
         None => Vec::new(),

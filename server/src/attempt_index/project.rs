@@ -6,14 +6,14 @@ use nightshift_engine::store::StepRecord;
 use nightshift_protocol::api::RunView;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::campaign::RunInput;
-use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs};
 use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::rubric::JudgeOpinion;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::IndexedAttempt;
 
 /// The form of the index. Whoever changes what is written here or in `texts.rs` raises it: everything is written anew.
-pub const FORM: u32 = 1;
+pub const FORM: u32 = 2;
 /// Longest issue, in characters.
 const MAX_ISSUE_CHARS: usize = 300;
 /// Longest name of a device, in characters.
@@ -26,6 +26,8 @@ pub struct AttemptSpan {
     pub began: TimestampMs,
     /// When the last one ended; none while one is open.
     pub ended: Option<TimestampMs>,
+    /// For how long those that need a device were carried out, in milliseconds.
+    pub device_ms: u64,
 }
 
 /// All attempts of a run as the index has them. `spans` are by the number of the attempt; `created_at` is the moment of the
@@ -65,6 +67,7 @@ pub fn indexed_attempts(
                 cost_microusd,
                 model: author(attempt).unwrap_or(&label).to_owned(),
                 device: measured.map(|measured| device(&measured.machine)),
+                device_ms: span.map_or(0, |span| span.device_ms),
                 source: attempt.source.clone(),
                 created_at: span.map_or(created_at, |span| span.began),
                 // A route follows when everything about it is known; a run that is over has nothing more to say.
@@ -83,15 +86,24 @@ pub(super) fn spans(steps: &[StepRecord]) -> BTreeMap<u32, AttemptSpan> {
         let number = step.key.split('/').nth(1).and_then(|part| part.strip_prefix("attempt")?.parse().ok());
         let Some(number) = number else { continue };
         let ended = if step.status.is_final() { step.finished_at } else { None };
+        let device_ms = device_ms(step);
         spans
             .entry(number)
             .and_modify(|span| {
                 span.began = span.began.min(step.scheduled_at);
                 span.ended = span.ended.zip(ended).map(|(one, other)| one.max(other));
+                span.device_ms = span.device_ms.saturating_add(device_ms);
             })
-            .or_insert(AttemptSpan { began: step.scheduled_at, ended });
+            .or_insert(AttemptSpan { began: step.scheduled_at, ended, device_ms });
     }
     spans
+}
+
+/// For how long a step that needs a device was carried out, the last time that it was.
+fn device_ms(step: &StepRecord) -> u64 {
+    let is_on_a_device = Needs::parse_route(&step.route).is_ok_and(|needs| needs.device != DeviceUse::None);
+    let span = step.started_at.zip(step.finished_at).filter(|_| is_on_a_device && step.status.is_final());
+    span.map_or(0, |(began, ended)| ended.since_ms(began))
 }
 
 /// Tokens and price of its model calls. What is not known counts as nothing in the one and makes the other unknown.
@@ -232,5 +244,22 @@ mod tests {
     fn an_issue_is_one_short_line() {
         assert_eq!(one_line("a\n\tb\u{1b}[31m c\u{202e}", 40), "a b [31m c\u{202e}");
         assert_eq!(one_line(&"é".repeat(500), MAX_ISSUE_CHARS).chars().count(), MAX_ISSUE_CHARS + 1);
+    }
+
+    #[test]
+    fn steps_that_need_a_device_count_for_as_long_as_they_were_carried_out() {
+        let on = |route: &str, key: &str, began: i64, ended: Option<i64>| StepRecord {
+            route: route.to_owned(),
+            started_at: Some(TimestampMs(began)),
+            ..step(key, 0, ended)
+        };
+        let steps = [
+            on("worker/cuda/none", "subtask1/attempt1/build", 0, Some(900)),
+            on("worker/cuda/shared", "subtask1/attempt1/check", 1_000, Some(1_250)),
+            on("worker/cuda/exclusive", "subtask1/attempt1/measure", 1_300, Some(1_800)),
+            on("worker/cuda/exclusive", "subtask1/attempt2/measure", 1_900, None),
+        ];
+        let spans = spans(&steps);
+        assert_eq!((spans[&1].device_ms, spans[&2].device_ms), (750, 0));
     }
 }

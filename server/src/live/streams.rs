@@ -19,6 +19,8 @@ use crate::app::App;
 
 /// Events of one piece.
 const MAX_EVENTS_PER_PIECE: usize = 64;
+/// Events of one piece that comes after a pause.
+const MAX_EVENTS_AFTER_PAUSE: usize = 1_024;
 /// How long a browser waits before it comes back, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
@@ -34,6 +36,10 @@ struct Reader {
     /// What is said before anything else.
     first: Option<String>,
     heartbeat: Instant,
+    /// Least time between one burst of events and the next: what happens meanwhile comes together.
+    pause: Duration,
+    /// Before this moment nothing more is told.
+    rests_until: Option<Instant>,
     /// When it ends by itself.
     end: Instant,
     /// What whoever reads has shown: with it the stream ends.
@@ -67,6 +73,7 @@ pub(crate) fn stream(
     app: Arc<App>,
     filter: Filter,
     after: Option<&str>,
+    pause: Duration,
     valid_for: Option<Duration>,
     standing: Option<Standing>,
 ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
@@ -79,7 +86,7 @@ pub(crate) fn stream(
     let begun = async move {
         // What happens from here on is taken down.
         app.live.until_followed().await;
-        let reader = Reader::new(app, filter, after.as_deref(), end, standing);
+        let reader = Reader { pause, ..Reader::new(app, filter, after.as_deref(), end, standing) };
         futures::stream::unfold((reader, place), async |(mut reader, place)| {
             let piece = reader.next().await?;
             Some((Ok(Bytes::from(piece)), (reader, place)))
@@ -110,6 +117,8 @@ impl Reader {
             news,
             first: Some(first),
             heartbeat: next_heartbeat(),
+            pause: Duration::ZERO,
+            rests_until: None,
             end,
             standing,
             over: false,
@@ -134,7 +143,11 @@ impl Reader {
                 frame(&mut text, live, None, &LiveEvent::Closing);
                 return Some(text);
             }
-            match live.read(self.position, &self.filter, MAX_EVENTS_PER_PIECE) {
+            let read = match self.resting() {
+                Some(_) => Read::Found(Vec::new(), self.position),
+                None => live.read(self.position, &self.filter, self.most()),
+            };
+            match read {
                 Read::Gone => {
                     self.position = live.last();
                     let mut text = String::new();
@@ -145,6 +158,7 @@ impl Reader {
                     self.position = looked;
                     if !events.is_empty() {
                         self.heartbeat = next_heartbeat();
+                        self.rests_until = (!self.pause.is_zero()).then(|| Instant::now() + self.pause);
                         let mut text = String::new();
                         for (position, entry) in events {
                             raw_frame(&mut text, Some(&live.id(position)), entry.name, &entry.data);
@@ -175,7 +189,24 @@ impl Reader {
         }
     }
 
+    /// Until when nothing is told, while that is so.
+    fn resting(&self) -> Option<Instant> {
+        self.rests_until.filter(|until| Instant::now() < *until)
+    }
+
+    /// Events of the next piece.
+    fn most(&self) -> usize {
+        if self.pause.is_zero() { MAX_EVENTS_PER_PIECE } else { MAX_EVENTS_AFTER_PAUSE }
+    }
+
     async fn woken(&mut self) -> Woken {
+        let resting = self.resting();
+        let rested = async {
+            match resting {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
         let standing = async {
             match &mut self.standing {
                 Some(standing) => standing.until_due().await,
@@ -186,7 +217,8 @@ impl Reader {
             () = self.app.shutdown.cancelled() => Woken::News,
             () = tokio::time::sleep_until(self.end) => Woken::End,
             // The sender lives as long as the server.
-            _ = self.news.changed() => Woken::News,
+            _ = self.news.changed(), if resting.is_none() => Woken::News,
+            () = rested => Woken::News,
             () = tokio::time::sleep_until(self.heartbeat) => Woken::Heartbeat,
             () = standing => Woken::Standing,
         }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use nightshift_engine::store::Store as _;
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::api::{
-    AttemptPage, AttemptPoints, AttemptRow, CampaignResults, ModelBoard, POINTS_CONTENT_TYPE, Page, RunView,
-    SearchKind, SearchPage, TaskBoard,
+    AttemptPage, AttemptPoints, AttemptRow, CampaignDetail, CampaignPage, CampaignResults, ModelBoard,
+    POINTS_CONTENT_TYPE, Page, RunView, SearchKind, SearchPage, TaskBoard,
 };
 use nightshift_protocol::error::{ApiError, ApiErrorBody};
 use nightshift_protocol::id::RunId;
@@ -149,6 +149,20 @@ async fn boards_and_searches_answer_from_the_same_index() {
     let results: CampaignResults = server.read(&format!("/campaigns/{campaign}/results")).await;
     assert_eq!((results.attempts, results.kept, results.models.len(), results.lines.len()), (RECORDED, 1, 1, 1));
     assert_eq!((results.fast_p[0].p, results.fast_p[0].share), (0.0, 1.0));
+    let part: CampaignResults = server.read(&format!("/campaigns/{campaign}/results?from=3&to=3")).await;
+    assert_eq!((part.attempts, part.marks_of, part.marks.len(), part.marks[0].place), (RECORDED, 1, 1, 3));
+    let (status, error) =
+        error_of(server.get(&format!("/campaigns/{campaign}/results?from=3&to=2")).send().await.unwrap()).await;
+    assert_eq!((status, error.code.as_str()), (StatusCode::BAD_REQUEST, "request.invalid_query"));
+    let listed: CampaignPage = server.read("/campaigns").await;
+    let listed = listed.items.into_iter().find(|listed| listed.id == campaign).unwrap();
+    assert_eq!(
+        (listed.best_speedup, listed.ended_at),
+        (tasks.items[0].best.as_ref().unwrap().speedup.map(|best| best.estimate), None)
+    );
+    assert_eq!((listed.targets.as_slice(), listed.cost_usd), (&[tasks.items[0].target][..], Some(0.0)));
+    let shown: CampaignDetail = server.read(&format!("/campaigns/{campaign}")).await;
+    assert_eq!(shown.summary.best_speedup, listed.best_speedup, "one campaign says the same");
     let unknown = "cmp_0123456789abcdef0123456789abcdef";
     let answer = server.get(&format!("/campaigns/{unknown}/results")).send().await.unwrap();
     assert_eq!(error_of(answer).await.1.code, "campaign.not_found");

@@ -367,3 +367,22 @@ async fn a_stream_of_a_browser_ends_when_it_signs_out() {
     while tail.next().await.is_some() {}
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_within_the_pause_that_was_asked_for_comes_after_it() {
+    const PAUSE_MS: u64 = 1_500;
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let (_, run) = server.campaign().await;
+    let mut tail = Tail::open(&server, &format!("?pause_ms={PAUSE_MS}"), None).await;
+    tail.until(opened(false)).await;
+    // Before the first event: the pause begins later.
+    let began = Instant::now();
+    control(&server, &run, ControlAction::Pause).await;
+    tail.until_status(&run, RunStatus::Paused).await;
+    control(&server, &run, ControlAction::Resume).await;
+    tail.until_status(&run, RunStatus::Running).await;
+    assert!(began.elapsed() >= Duration::from_millis(PAUSE_MS), "it came after {:?}", began.elapsed());
+    let answer = server.get("/live?pause_ms=60001").send().await.unwrap();
+    assert_eq!(refused(answer).await, refusal(400, "request.invalid_query"));
+    server.stop().await;
+}

@@ -44,7 +44,8 @@ impl TestServer {
             .iter()
             .map(|(device, incident)| QuarantinedDevice { device: *device, quarantine: ill(*incident) })
             .collect();
-        let heartbeat = Heartbeat { leases: Vec::new(), quarantined: Some(quarantined), leaving: false };
+        let heartbeat =
+            Heartbeat { leases: Vec::new(), quarantined: Some(quarantined), leaving: false, readings: None };
         let path = format!("/workers/{worker}/heartbeat");
         ok(self.call(Method::POST, &path, WORKER).json(&heartbeat).send().await.unwrap()).await
     }

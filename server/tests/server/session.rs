@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use axum::routing::get;
 use nightshift_protocol::access::{CreateToken, Role, TokenCreated};
-use nightshift_protocol::api::{Control, ControlAction, SessionView, SignedInBy};
+use nightshift_protocol::api::{Control, ControlAction, OpenSession, Page, SessionView, SignedInBy};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::json;
 
@@ -219,4 +219,35 @@ async fn a_session_holds_on_every_server_and_ends_on_every_server() {
         there.stop().await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_administrator_sees_who_is_signed_in_and_signs_a_browser_out() {
+    let (server, _folder) = TestServer::start(Wish { reads_need_token: true, ..Wish::default() }).await;
+    let made = server.made_token(Role::Viewer).await;
+    let (viewer, admin) = (server.sign_in(&made.secret).await, server.sign_in(OPERATOR).await);
+    let listed: Page<OpenSession> = ok(server.page_call(Method::GET, "/sessions", &admin).send().await.unwrap()).await;
+    let mut told: Vec<_> =
+        listed.items.iter().map(|session| (session.name.as_str(), session.role, session.own)).collect();
+    told.sort_unstable_by_key(|(name, ..)| *name);
+    assert_eq!(told, [("late shift", Role::Viewer, false), ("operator", Role::Admin, true)]);
+    let text = serde_json::to_string(&listed).unwrap();
+    assert!(!text.contains(viewer.split_once('=').unwrap().1), "no cookie is told");
+    let refused_list = server.page_call(Method::GET, "/sessions", &viewer).send().await.unwrap();
+    assert_eq!(refused(refused_list).await, refusal(403, "access.role_needed"));
+    let id = &listed.items.iter().find(|session| !session.own).unwrap().id;
+    let end = async |id: &str| server.post(&format!("/sessions/{id}/end")).send().await.unwrap();
+    assert_eq!(end(id).await.status(), StatusCode::NO_CONTENT);
+    let read = async |cookie: &str| server.page_call(Method::GET, "/campaigns", cookie).send().await.unwrap();
+    assert_eq!(refused(read(&viewer).await).await, refusal(401, "auth.session_ended"));
+    assert_eq!(read(&admin).await.status(), StatusCode::OK, "the others stay");
+    for unknown in [id.as_str(), "0", "%25", "zzzzzzzzzzzzzzzz"] {
+        assert_eq!(refused(end(unknown).await).await, refusal(404, "session.not_found"), "{unknown}");
+    }
+    // Whose token ended is signed in no more.
+    server.sign_in(&made.secret).await;
+    server.post(&format!("/tokens/{}/revoke", made.token.id)).send().await.unwrap();
+    let left: Page<OpenSession> = ok(server.get("/sessions").send().await.unwrap()).await;
+    assert_eq!(left.items.iter().map(|session| session.name.as_str()).collect::<Vec<_>>(), ["operator"]);
+    server.stop().await;
 }

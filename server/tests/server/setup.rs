@@ -277,7 +277,7 @@ impl TestServer {
 
     pub(crate) async fn heartbeat(&self, worker: &WorkerId, leases: &[(StepId, u64)]) -> HeartbeatReply {
         let path = format!("/workers/{worker}/heartbeat");
-        let heartbeat = Heartbeat { leases: leases.to_vec(), quarantined: None, leaving: false };
+        let heartbeat = Heartbeat { leases: leases.to_vec(), quarantined: None, leaving: false, readings: None };
         ok(self.call(Method::POST, &path, WORKER).json(&heartbeat).send().await.unwrap()).await
     }
 

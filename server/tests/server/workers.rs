@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    Control, ControlAction, Page, RegisterWorker, Report, ReportResult, TryOutcome, WorkerView,
+    Control, ControlAction, DeviceReading, Heartbeat, Page, RegisterWorker, Report, ReportResult, TryOutcome,
+    WorkerView,
 };
 use nightshift_protocol::id::{StepId, WorkerId};
 use nightshift_protocol::machine::Offers;
@@ -252,5 +253,30 @@ async fn workers_are_listed_with_what_they_hold() {
     });
     assert_eq!(agents.await.name, "agents");
     assert_eq!(server.call(Method::GET, "/workers", OPERATOR).send().await.unwrap().status().as_u16(), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_worker_reads_of_its_devices_is_listed_with_it() {
+    let (server, _folder) = TestServer::start(Wish::default()).await;
+    let worker = server.register().await;
+    let listed = async || {
+        let listed: Page<WorkerView> = server.read("/workers").await;
+        listed.items.into_iter().find(|listed| listed.id == worker).unwrap()
+    };
+    assert_eq!((listed().await.readings.len(), listed().await.read_at), (0, None));
+    let of = |device: u32| DeviceReading { device, temperature_c: Some(57), busy_ms: 1_000, over_ms: 4_000 };
+    let offered = listed().await.offers.devices[0].index;
+    let readings = vec![of(offered), of(offered), of(offered + 40)];
+    let heartbeat = Heartbeat { leases: Vec::new(), quarantined: None, leaving: false, readings: Some(readings) };
+    let path = format!("/workers/{worker}/heartbeat");
+    let told = server.call(Method::POST, &path, WORKER).json(&heartbeat).send().await.unwrap();
+    assert_eq!(told.status().as_u16(), 200);
+    let found = listed().await;
+    assert_eq!(found.readings, [of(offered)], "once, and nothing of a device that it does not have");
+    assert!(found.read_at.is_some());
+    // A heartbeat that says nothing of them changes nothing.
+    server.heartbeat(&worker, &[]).await;
+    assert_eq!(listed().await.readings, [of(offered)]);
     server.stop().await;
 }

@@ -7,6 +7,7 @@ use nightshift_engine::workflow::{Command, StepOrder, Workflow as _};
 use nightshift_optimizer::strategy::StrategyWorkflow;
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::id::{RunId, StepId};
+use nightshift_protocol::machine::DeviceUse;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_server::AttemptSpan;
 use serde_json::{Value, json};
@@ -80,8 +81,12 @@ pub(super) fn make(maker: &mut Maker<'_>, id: RunId, input: RunInput, created_at
     let mut spans: BTreeMap<u32, AttemptSpan> = BTreeMap::new();
     for step in &steps {
         if let Some(number) = attempt_of(&step.order.key) {
-            let span = spans.entry(number).or_insert(AttemptSpan { began: step.scheduled_at, ended: None });
+            let span =
+                spans.entry(number).or_insert(AttemptSpan { began: step.scheduled_at, ended: None, device_ms: 0 });
             span.ended = Some(step.finished_at);
+            if step.order.needs.device != DeviceUse::None {
+                span.device_ms += step.finished_at.since_ms(step.scheduled_at);
+            }
         }
     }
     let run = finish(maker, id, input, Ended { state, created_at, finished_at: at, spans })?;

@@ -112,7 +112,7 @@ pub(super) fn ended(maker: &mut Maker<'_>, input: &RunInput, created_at: Timesta
         };
         attempts.push(attempt);
         let over = at.plus_ms(20_000 + maker.dice.below(70_000));
-        spans.insert(number, AttemptSpan { began: at, ended: Some(over) });
+        spans.insert(number, AttemptSpan { began: at, ended: Some(over), device_ms: over.since_ms(at) / 3 });
         at = over;
     }
     let state = json!({

@@ -51,6 +51,7 @@ pub(super) async fn query(client: &Client, args: List) -> Result<AttemptQuery> {
             max_speedup: flags.max_speedup,
             min_reward: flags.min_reward,
             max_reward: flags.max_reward,
+            tag: flags.tag,
             text: flags.text,
         },
         sort: flags.sort.unwrap_or_default(),

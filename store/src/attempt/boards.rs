@@ -10,6 +10,7 @@ use nightshift_protocol::time::TimestampMs;
 use super::columns::{ABSENT, Columns, Key};
 use super::labels::Label;
 use super::rows::from_ppm;
+use super::tagged::Tagged;
 use super::wanted::{Wanted, in_ppm};
 use crate::direct::public_id;
 use crate::failure::Failure;
@@ -50,8 +51,12 @@ struct OfTask {
     timed: Vec<Timed>,
 }
 
-pub(crate) fn tasks(columns: &Columns, filter: &AttemptFilter) -> Result<Vec<TaskFound>, Failure> {
-    let wanted = Wanted::new(filter, columns);
+pub(crate) fn tasks(
+    columns: &Columns,
+    filter: &AttemptFilter,
+    tagged: Option<Tagged>,
+) -> Result<Vec<TaskFound>, Failure> {
+    let wanted = Wanted::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Target, Option<Label>), OfTask> = BTreeMap::new();
     let mut home: (i64, Option<Label>) = (ABSENT, None);
     wanted.scan(columns, |run_id, run, slot, misses| {
@@ -147,8 +152,8 @@ impl OfRun {
     }
 }
 
-pub(crate) fn models(columns: &Columns, filter: &AttemptFilter) -> Vec<ModelBoard> {
-    let wanted = Wanted::new(filter, columns);
+pub(crate) fn models(columns: &Columns, filter: &AttemptFilter, tagged: Option<Tagged>) -> Vec<ModelBoard> {
+    let wanted = Wanted::with_tag(filter, tagged, columns);
     let mut groups: BTreeMap<(Label, Label), OfModel> = BTreeMap::new();
     wanted.scan(columns, |run_id, run, slot, misses| {
         if !misses.none() {

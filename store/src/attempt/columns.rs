@@ -45,6 +45,7 @@ pub(crate) struct Slot {
     pub(crate) reward_ppm: i64,
     pub(crate) cost_microusd: i64,
     pub(crate) tokens: i64,
+    pub(crate) device_ms: u32,
     pub(crate) number: u32,
     pub(crate) model: Label,
     pub(crate) device: Option<Label>,

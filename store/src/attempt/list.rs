@@ -8,6 +8,7 @@ use nightshift_protocol::attempt::{AttemptOutcome, Stage};
 use super::MAX_ATTEMPT_ROWS;
 use super::columns::{Columns, Key, Run, Slot};
 use super::cursor::{Order, Rank};
+use super::tagged::Tagged;
 use super::wanted::{Misses, Wanted};
 use crate::failure::Failure;
 
@@ -24,11 +25,11 @@ pub(crate) struct Found {
 /// Values that are counted by more than these are too many to choose from.
 const MAX_FACET_VALUES: usize = 50;
 
-pub(crate) fn find(columns: &Columns, query: &AttemptQuery) -> Result<Found, Failure> {
+pub(crate) fn find(columns: &Columns, query: &AttemptQuery, tagged: Option<Tagged>) -> Result<Found, Failure> {
     let order = Order::of(query);
     let after = query.before.as_deref().map(|cursor| order.place(cursor)).transpose()?;
     let limit = usize::try_from(query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_ATTEMPT_ROWS)).unwrap_or(usize::MAX);
-    let wanted = Wanted::new(&query.filter, columns);
+    let wanted = Wanted::with_tag(&query.filter, tagged, columns);
     let mut counts = query.facets.then(|| Counts::new(columns));
     let mut total = 0;
     // The page and one more, the last of them on top.

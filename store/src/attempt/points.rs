@@ -4,10 +4,11 @@ use nightshift_protocol::api::{AttemptPoint, AttemptPoints, MAX_POINTS, PointVal
 use nightshift_protocol::time::TimestampMs;
 
 use super::columns::{ABSENT, Columns, Slot};
+use super::tagged::Tagged;
 use super::wanted::Wanted;
 
-pub(crate) fn pack(columns: &Columns, query: &PointsQuery) -> AttemptPoints {
-    let wanted = Wanted::new(&query.filter, columns);
+pub(crate) fn pack(columns: &Columns, query: &PointsQuery, tagged: Option<Tagged>) -> AttemptPoints {
+    let wanted = Wanted::with_tag(&query.filter, tagged, columns);
     let mut points: Vec<AttemptPoint> = Vec::new();
     let mut total = 0;
     wanted.scan(columns, |run_id, _, slot, misses| {

@@ -34,7 +34,7 @@ pub(crate) const CHANGED_WITH: &str = "SELECT run_id, changed, is_gone, run, cam
 /// What columns hold of the attempts of some runs.
 pub(crate) const OF_RUNS: Sql = any_of!(
     "SELECT run_id, number, stage, outcome, is_best, is_confirmed, speedup_ppm, reward_ppm, tokens, cost_microusd, model, \
-            device, created_at_ms, finished_at_ms FROM attempt WHERE run_id",
+            device, created_at_ms, finished_at_ms, device_ms FROM attempt WHERE run_id",
     "$1",
     " ORDER BY run_id, number"
 );
@@ -185,6 +185,7 @@ fn slot(row: &Row, columns: &mut Columns) -> Result<Slot, Failure> {
         reward_ppm: row.opt_i64(7)?.unwrap_or(ABSENT),
         cost_microusd: row.opt_i64(9)?.unwrap_or(ABSENT),
         tokens: row.i64(8)?,
+        device_ms: count_from_stored(row.i64(14)?),
         number: count_from_stored(row.i64(1)?),
         model: columns.names.number(row.str(10)?),
         device: row.opt_str(11)?.map(|device| columns.names.number(device)),

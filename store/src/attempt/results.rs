@@ -1,6 +1,7 @@
 //! What came out of a campaign: two passes over the columns, the second one for what is told one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use nightshift_protocol::api::{
     AttemptFilter, BestAt, CampaignResults, DeviceUse, Facet, FastP, MAX_LINE_POINTS, MAX_RESULT_DEVICES,
@@ -37,6 +38,7 @@ impl Line {
 struct OfDevice {
     runs: BTreeSet<i64>,
     attempts: u64,
+    device_ms: u64,
     best_ppm: Option<i64>,
     first_ms: i64,
     last_ms: i64,
@@ -49,11 +51,15 @@ struct Counts {
     kept: u64,
     discarded: u64,
     failed: u64,
+    /// Of the places that are told one by one: those that were kept, and others.
+    at_places: (u64, u64),
     speedups_ppm: Vec<i64>,
     lines: Vec<Line>,
     /// Of runs whose best attempt is right and timed.
     bests_ppm: Vec<i64>,
     devices: BTreeMap<Label, OfDevice>,
+    /// Of attempts that were never timed.
+    untimed_device_ms: u64,
 }
 
 /// What an attempt is among those before it in its run.
@@ -65,11 +71,16 @@ enum Place {
     Pending,
 }
 
-/// The results of a campaign that has this many runs.
-pub(crate) fn of_campaign(columns: &Columns, campaign: &CampaignId, runs: u64) -> Result<CampaignResults, Failure> {
+/// The results of a campaign that has this many runs; one by one, its attempts at these places.
+pub(crate) fn of_campaign(
+    columns: &Columns,
+    campaign: &CampaignId,
+    runs: u64,
+    places: &RangeInclusive<u64>,
+) -> Result<CampaignResults, Failure> {
     let filter = AttemptFilter { campaign: Some(campaign.clone()), ..AttemptFilter::default() };
     let wanted = Wanted::new(&filter, columns);
-    let counts = count_all(columns, &wanted);
+    let counts = count_all(columns, &wanted, places);
     let attempts = counts.outcomes.iter().sum();
     let outcomes = AttemptOutcome::ALL.into_iter().map(|outcome| outcome.as_str().to_owned()).zip(counts.outcomes);
     let mut outcomes: Vec<Facet> =
@@ -84,19 +95,22 @@ pub(crate) fn of_campaign(columns: &Columns, campaign: &CampaignId, runs: u64) -
         discarded: counts.discarded,
         failed: counts.failed,
         pending: attempts - counts.kept - counts.discarded - counts.failed,
-        marks: marks(columns, &wanted, counts.kept, attempts)?,
+        marks: marks(columns, &wanted, places, counts.at_places)?,
+        marks_of: counts.at_places.0 + counts.at_places.1,
         timed_runs: number(counts.lines.len()),
         lines: lines(columns, counts.lines)?,
         speedups: evenly(&speedups_ppm, MAX_RESULT_MARKS).map(|ppm| from_ppm(*ppm)).collect(),
         timed: number(speedups_ppm.len()),
         fast_p: fast_p(counts.bests_ppm, runs),
-        models: boards::models(columns, &filter),
+        models: boards::models(columns, &filter, None),
         devices: devices(columns, counts.devices),
+        untimed_device_ms: counts.untimed_device_ms,
     })
 }
 
-fn count_all(columns: &Columns, wanted: &Wanted) -> Counts {
+fn count_all(columns: &Columns, wanted: &Wanted, places: &RangeInclusive<u64>) -> Counts {
     let mut counts = Counts::default();
+    let mut seen = 0_u64;
     let mut line = Line { run_id: ABSENT, ..Line::default() };
     wanted.scan(columns, |run_id, _, slot, _| {
         if line.run_id != run_id {
@@ -107,7 +121,13 @@ fn count_all(columns: &Columns, wanted: &Wanted) -> Counts {
         let at_ms = moment_ms(slot);
         line.until_ms = line.until_ms.max(at_ms);
         counts.outcomes[slot.outcome as usize] += 1;
-        match place(slot, line.reached()) {
+        let place = place(slot, line.reached());
+        seen += 1;
+        if places.contains(&seen) {
+            counts.at_places.0 += u64::from(place == Place::Kept);
+            counts.at_places.1 += u64::from(place != Place::Kept);
+        }
+        match place {
             Place::Kept => {
                 counts.kept += 1;
                 line.bests.extend(speedup_ppm.map(|speedup_ppm| (at_ms, slot.number, speedup_ppm)));
@@ -126,9 +146,12 @@ fn count_all(columns: &Columns, wanted: &Wanted) -> Counts {
             });
             used.runs.insert(run_id);
             used.attempts += 1;
+            used.device_ms += u64::from(slot.device_ms);
             used.best_ppm = used.best_ppm.max(speedup_ppm);
             used.first_ms = used.first_ms.min(slot.created_ms);
             used.last_ms = used.last_ms.max(at_ms);
+        } else {
+            counts.untimed_device_ms += u64::from(slot.device_ms);
         }
     });
     counts.lines.extend((!line.bests.is_empty()).then_some(line));
@@ -149,15 +172,21 @@ fn place(slot: &Slot, best_so_far_ppm: i64) -> Place {
     }
 }
 
-/// Attempts one by one: those that were the best of their time, as many as half of the places hold, and others.
-fn marks(columns: &Columns, wanted: &Wanted, kept: u64, attempts: u64) -> Result<Vec<ResultMark>, Failure> {
+/// Attempts one by one, at these places, of which so many were kept and others not: those that were the best of their
+/// time, as many as half of the places hold, and others.
+fn marks(
+    columns: &Columns,
+    wanted: &Wanted,
+    places: &RangeInclusive<u64>,
+    (kept, others): (u64, u64),
+) -> Result<Vec<ResultMark>, Failure> {
     let most = number(MAX_RESULT_MARKS);
-    let others = attempts - kept;
-    let most_kept = if attempts <= most { kept } else { kept.min((most / 2).max(most.saturating_sub(others))) };
+    let fits = kept + others <= most;
+    let most_kept = if fits { kept } else { kept.min((most / 2).max(most.saturating_sub(others))) };
     let most_others = others.min(most - most_kept);
     let mut marks = Vec::new();
     let mut failure = None;
-    let (mut seen, mut seen_kept) = (0_u64, 0_u64);
+    let (mut seen, mut seen_kept, mut seen_others) = (0_u64, 0_u64, 0_u64);
     let mut best: (i64, i64) = (ABSENT, ABSENT);
     wanted.scan(columns, |run_id, run, slot, _| {
         if best.0 != run_id {
@@ -166,13 +195,14 @@ fn marks(columns: &Columns, wanted: &Wanted, kept: u64, attempts: u64) -> Result
         let is_kept = place(slot, best.1) == Place::Kept;
         let speedup_ppm = slot.right_speedup_ppm();
         best.1 = speedup_ppm.filter(|_| is_kept).unwrap_or(best.1);
-        let wanted = if is_kept {
-            is_taken(seen_kept, kept, most_kept)
-        } else {
-            is_taken(seen - seen_kept, others, most_others)
-        };
         seen += 1;
+        if !places.contains(&seen) {
+            return;
+        }
+        let wanted =
+            if is_kept { is_taken(seen_kept, kept, most_kept) } else { is_taken(seen_others, others, most_others) };
         seen_kept += u64::from(is_kept);
+        seen_others += u64::from(!is_kept);
         if !wanted || failure.is_some() {
             return;
         }
@@ -247,6 +277,7 @@ fn devices(columns: &Columns, found: BTreeMap<Label, OfDevice>) -> Vec<DeviceUse
         device: columns.names.name(device).to_owned(),
         runs: number(used.runs.len()),
         attempts: used.attempts,
+        device_ms: used.device_ms,
         best_speedup: used.best_ppm.map(from_ppm),
         first_at: TimestampMs(used.first_ms),
         last_at: TimestampMs(used.last_ms),

@@ -6,6 +6,7 @@ use nightshift_protocol::id::CampaignId;
 
 use super::columns::{ABSENT, Columns, Run, Slot};
 use super::labels::{Label, Labels};
+use super::tagged::Tagged;
 
 /// Words of a filter's text that count.
 const MAX_WORDS: usize = 16;
@@ -75,9 +76,16 @@ pub(crate) struct Wanted {
     speedup: (i64, i64),
     reward: (i64, i64),
     words: Vec<Word>,
+    tagged: Option<Tagged>,
 }
 
 impl Wanted {
+    /// The filter, with the attempts that have the tag that it asks for.
+    pub(crate) fn with_tag(filter: &AttemptFilter, tagged: Option<Tagged>, columns: &Columns) -> Self {
+        Self { tagged, ..Self::new(filter, columns) }
+    }
+
+    /// A filter that asks for no tag.
     pub(crate) fn new(filter: &AttemptFilter, columns: &Columns) -> Self {
         let words = filter.text.as_deref().unwrap_or_default().split_whitespace().take(MAX_WORDS);
         Self {
@@ -94,6 +102,8 @@ impl Wanted {
             speedup: range(filter.min_speedup, filter.max_speedup),
             reward: range(filter.min_reward, filter.max_reward),
             words: words.map(|word| Word::new(word, columns)).collect(),
+            // Until somebody looked them up: then nothing fits, rather than everything.
+            tagged: filter.tag.as_ref().map(|_| Tagged::default()),
         }
     }
 
@@ -118,7 +128,10 @@ impl Wanted {
         // Words that the run has not: its attempts must have them.
         let open: Vec<&Word> = self.words.iter().filter(|word| !word.is_in_run(run)).collect();
         for slot in &run.attempts {
-            if self.fits(slot) && open.iter().all(|word| word.is_in(slot)) {
+            if self.fits(slot)
+                && self.tagged.as_ref().is_none_or(|tagged| tagged.has(run, slot))
+                && open.iter().all(|word| word.is_in(slot))
+            {
                 each(run_id, run, slot, self.misses(slot));
             }
         }
@@ -129,6 +142,7 @@ impl Wanted {
             && self.task.fits(Some(run.task))
             && self.strategy.fits(Some(run.strategy))
             && self.run.as_deref().is_none_or(|id| *run.id == *id)
+            && self.tagged.as_ref().is_none_or(|tagged| tagged.is_in(run))
     }
 
     fn fits(&self, slot: &Slot) -> bool {

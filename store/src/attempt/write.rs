@@ -52,7 +52,7 @@ const PUT_ATTEMPTS: Sql = from_rows!(
     concat!(
         "INSERT INTO attempt (run_id, number, stage, parent, outcome, is_best, is_confirmed, speedup_ppm, speedup_low_ppm, \
             speedup_high_ppm, candidate_ps, reward_ppm, rubric_total, bound, issue, tokens, cost_microusd, model, device, \
-            source, created_at_ms, finished_at_ms) SELECT x.run_id, ",
+            source, created_at_ms, finished_at_ms, device_ms) SELECT x.run_id, ",
         number!(1),
         ", d.value ->> 2, ",
         number!(3),
@@ -80,6 +80,8 @@ const PUT_ATTEMPTS: Sql = from_rows!(
         number!(20),
         ", ",
         number!(21),
+        ", ",
+        number!(22),
         " FROM "
     ),
     " JOIN run r ON r.public_id = d.value ->> 0 JOIN attempt_run x ON x.run_id = r.id AND x.changed = $2 WHERE true \
@@ -90,7 +92,8 @@ const PUT_ATTEMPTS: Sql = from_rows!(
          reward_ppm = excluded.reward_ppm, rubric_total = excluded.rubric_total, bound = excluded.bound, \
          issue = excluded.issue, tokens = excluded.tokens, cost_microusd = excluded.cost_microusd, \
          model = excluded.model, device = excluded.device, source = excluded.source, \
-         created_at_ms = excluded.created_at_ms, finished_at_ms = excluded.finished_at_ms"
+         created_at_ms = excluded.created_at_ms, finished_at_ms = excluded.finished_at_ms, \
+         device_ms = excluded.device_ms"
 );
 
 /// Runs whose decisions the index does not know, or knows in an earlier form. What a later release wrote is left to it.
@@ -176,5 +179,6 @@ fn row(run: &RunId, attempt: &IndexedAttempt) -> Json {
         attempt.source,
         attempt.created_at.0,
         attempt.finished_at.map(|at| at.0),
+        to_stored(attempt.device_ms),
     ])
 }

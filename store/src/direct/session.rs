@@ -6,6 +6,8 @@ use nightshift_protocol::time::TimestampMs;
 use super::public_id;
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::json;
+use crate::row::Row;
 use crate::transaction::Transaction;
 use crate::value::values;
 
@@ -43,18 +45,41 @@ pub(crate) const FIND: &str =
 
 pub(crate) async fn find(connection: &mut Connection, secret_hash: &str) -> Result<Option<SessionRecord>, Failure> {
     let Some(row) = connection.fetch_optional(FIND, values![secret_hash]).await? else { return Ok(None) };
+    Ok(Some(record(secret_hash, &row)?))
+}
+
+/// Sessions that go on.
+pub(crate) const LIST: &str = "SELECT secret_hash, token, share, proof, created_at_ms, expires_at_ms FROM session \
+     WHERE expires_at_ms > $1 ORDER BY created_at_ms DESC, secret_hash LIMIT $2";
+
+pub(crate) async fn list(
+    connection: &mut Connection,
+    at: TimestampMs,
+    limit: u32,
+) -> Result<Vec<SessionRecord>, Failure> {
+    let rows = connection.fetch_all(LIST, values![at.0, limit]).await?;
+    rows.iter().map(|row| record(row.str("secret_hash")?, row)).collect()
+}
+
+fn record(secret_hash: &str, row: &Row) -> Result<SessionRecord, Failure> {
     let holder = match (row.opt_str("token")?, row.opt_str("share")?, row.opt_text("proof")?) {
         (Some(token), _, _) => SessionHolder::Token(public_id(token, "a token's id")?),
         (_, Some(share), _) => SessionHolder::Share(public_id(share, "a link's id")?),
         (_, _, Some(proof)) => SessionHolder::Configured { proof },
         (None, None, None) => return Err(Failure::unreadable("a session", &"it stands for nothing")),
     };
-    Ok(Some(SessionRecord {
+    Ok(SessionRecord {
         secret_hash: secret_hash.to_owned(),
         holder,
         created_at: TimestampMs(row.i64("created_at_ms")?),
         expires_at: TimestampMs(row.i64("expires_at_ms")?),
-    }))
+    })
+}
+
+/// Ends the session whose hash begins so.
+pub(crate) async fn end_named(transaction: &mut Transaction<'_>, beginning: &str) -> Result<bool, Failure> {
+    let sql = "DELETE FROM session WHERE substr(secret_hash, 1, length($1)) = $1";
+    Ok(transaction.connection.execute(sql, values![json::clean(beginning)]).await? > 0)
 }
 
 pub(crate) async fn end(transaction: &mut Transaction<'_>, secret_hash: &str) -> Result<(), Failure> {

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use nightshift_engine::store::{CampaignMark, RunMark, RunStamp};
+use nightshift_engine::store::{CampaignMark, CampaignSum, RunMark, RunStamp};
 use nightshift_protocol::api::RunCounts;
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::time::TimestampMs;
 
 use super::{public_id, run};
-use crate::connection::Connection;
+use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
 use crate::json;
 use crate::number::from_stored;
@@ -85,4 +85,25 @@ pub(crate) async fn campaigns(connection: &mut Connection) -> Result<Vec<Campaig
         Ok(CampaignMark { campaign: public_id(row.str(1)?, "a campaign's id")?, runs })
     };
     campaigns.iter().map(mark).collect()
+}
+
+/// Two look-ups for each campaign: the end of an index, and a line of its budget.
+pub(crate) const SUMS: Sql = any_of!(
+    "SELECT c.public_id, (SELECT MAX(finished_at_ms) FROM run WHERE campaign_id = c.id) AS ended_ms, \
+            coalesce((SELECT used FROM budget WHERE campaign_id = c.id AND resource = 'cost_microusd'), 0) AS cost \
+     FROM campaign c WHERE c.public_id",
+    "$1",
+    ""
+);
+
+pub(crate) async fn sums(connection: &mut Connection, campaigns: &[CampaignId]) -> Result<Vec<CampaignSum>, Failure> {
+    let ids: Vec<String> = campaigns.iter().map(ToString::to_string).collect();
+    let sum = |row: &Row| {
+        Ok(CampaignSum {
+            campaign: public_id(row.str("public_id")?, "a campaign's id")?,
+            last_ended_at: row.opt_i64("ended_ms")?.map(TimestampMs),
+            cost_microusd: from_stored(row.i64("cost")?),
+        })
+    };
+    connection.fetch_all(SUMS, values![ids]).await?.iter().map(sum).collect()
 }

@@ -131,6 +131,8 @@ pub(crate) async fn forget(transaction: &mut Transaction<'_>, before: TimestampM
     ids.retain(|id| found.contains(id));
     let seen = crate::sql::any_of!("DELETE FROM worker_seen WHERE worker_id", "$1", "");
     connection.execute(seen, values![ids.clone()]).await?;
+    let read = crate::sql::any_of!("DELETE FROM worker_reading WHERE worker_id", "$1", "");
+    connection.execute(read, values![ids.clone()]).await?;
     connection.execute(crate::sql::any_of!("DELETE FROM worker WHERE id", "$1", ""), values![ids]).await
 }
 

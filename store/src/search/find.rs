@@ -1,6 +1,6 @@
 //! Finding texts: the newest first, page by page.
 
-use nightshift_protocol::api::{MAX_PAGE_ROWS, SearchHit, SearchKind, SearchPage, SearchQuery};
+use nightshift_protocol::api::{MAX_COUNTED_HITS, MAX_PAGE_ROWS, SearchHit, SearchKind, SearchPage, SearchQuery};
 use nightshift_protocol::time::TimestampMs;
 
 use super::document::kind_of;
@@ -9,17 +9,20 @@ use super::words::{Term, for_fts5, for_tsquery, terms};
 use crate::connection::{Backend, Connection, Sql};
 use crate::direct::{campaign, public_id, run};
 use crate::failure::Failure;
-use crate::number::count_from_stored;
+use crate::json;
+use crate::number::{count_from_stored, from_stored, to_stored};
 use crate::row::Row;
 use crate::value::values;
 
-/// Texts with the words `$1`, older than `$2`, of the kinds `$3`, of the run `$4` and the campaign `$5` unless these are 0.
+/// Texts with the words `$1`, older than `$2`, of the kinds `$3`, of the run `$4` and the campaign `$5` unless these are 0,
+/// of the task `$7` unless that is empty.
 pub(crate) const FIND: Sql = Sql {
     sqlite: "SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
              FROM search_text t JOIN search_document s ON s.id = t.rowid JOIN run r ON r.id = s.run_id \
              JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
              WHERE search_text MATCH $1 AND t.rowid < $2 AND s.kind IN (SELECT value FROM json_each($3)) \
-               AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) ORDER BY t.rowid DESC LIMIT $6",
+               AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) \
+               AND ($7 = '' OR x.task = $7) ORDER BY t.rowid DESC LIMIT $6",
     // Found first, sorted then: else the words of one text after the other are looked at from the newest on, which costs
     // milliseconds for each.
     postgres: "WITH found AS MATERIALIZED (SELECT s.id FROM search_document s \
@@ -29,13 +32,28 @@ pub(crate) const FIND: Sql = Sql {
                SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
                FROM found f JOIN search_document s ON s.id = f.id JOIN run r ON r.id = s.run_id \
                JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
-               WHERE $5 = 0 OR r.campaign_id = $5 ORDER BY s.id DESC LIMIT $6",
+               WHERE ($5 = 0 OR r.campaign_id = $5) AND ($7 = '' OR x.task = $7) ORDER BY s.id DESC LIMIT $6",
+};
+
+/// How many there are, at most `$6`.
+pub(crate) const COUNT: Sql = Sql {
+    sqlite: "SELECT COUNT(*) FROM (SELECT 1 FROM search_text t JOIN search_document s ON s.id = t.rowid \
+               JOIN run r ON r.id = s.run_id JOIN attempt_run x ON x.run_id = s.run_id \
+             WHERE search_text MATCH $1 AND t.rowid < $2 AND s.kind IN (SELECT value FROM json_each($3)) \
+               AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) \
+               AND ($7 = '' OR x.task = $7) LIMIT $6)",
+    postgres: "SELECT COUNT(*) FROM (SELECT 1 FROM search_document s \
+                 JOIN run r ON r.id = s.run_id JOIN attempt_run x ON x.run_id = s.run_id \
+               WHERE to_tsvector('simple', regexp_replace(s.body, '[^a-zA-Z0-9\\u0080-\\uffff]+', ' ', 'g')) \
+                     @@ to_tsquery('simple', $1) \
+                 AND s.id < $2 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4) \
+                 AND ($5 = 0 OR r.campaign_id = $5) AND ($7 = '' OR x.task = $7) LIMIT $6) AS found",
 };
 
 pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Result<SearchPage, Failure> {
     let terms = terms(&query.text);
     if terms.is_empty() {
-        return Ok(SearchPage { items: Vec::new(), next: None });
+        return Ok(SearchPage { items: Vec::new(), next: None, total: 0 });
     }
     let before = match query.before.as_deref() {
         None => i64::MAX,
@@ -58,8 +76,12 @@ pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Re
         Backend::Postgres => for_tsquery(&terms),
     };
     let limit = query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_PAGE_ROWS);
-    let values = values![words, before, kinds, run_id, campaign_id, limit + 1];
+    let task = json::clean(query.task.as_deref().unwrap_or_default());
+    let values = values![words.as_str(), before, kinds.clone(), run_id, campaign_id, limit + 1, task.as_ref()];
     let rows = connection.fetch_all(FIND, values).await?;
+    let most = to_stored(MAX_COUNTED_HITS);
+    let values = values![words, i64::MAX, kinds, run_id, campaign_id, most, task.as_ref()];
+    let total = from_stored(connection.fetch_one(COUNT, values).await?.i64(0)?);
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut next = None;
     if rows.len() > wanted
@@ -68,7 +90,7 @@ pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Re
         next = Some(last.i64("id")?.to_string());
     }
     let items = rows.iter().take(wanted).map(|row| hit(row, &terms)).collect::<Result<Vec<_>, _>>()?;
-    Ok(SearchPage { items, next })
+    Ok(SearchPage { items, next, total })
 }
 
 fn hit(row: &Row, terms: &[Term]) -> Result<SearchHit, Failure> {

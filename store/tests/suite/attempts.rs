@@ -1,14 +1,14 @@
 //! The index of attempts: lists with exact counts, cursors, points, boards, and what becomes of them in time.
 
-use nightshift_engine::store::Store;
+use nightshift_engine::store::{Store, TeamStore};
 use nightshift_protocol::api::{
-    AttemptFilter, AttemptPage, AttemptQuery, AttemptSort, PointValue, PointsQuery, SortOrder,
+    AttemptFilter, AttemptPage, AttemptQuery, AttemptSort, PointValue, PointsQuery, SortOrder, Tag, Target,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{AttemptOutcome, Bound, Stage};
-use nightshift_protocol::id::RunId;
+use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::measurement::Interval;
-use nightshift_protocol::task::Target;
+use nightshift_protocol::task::Target as NeededTarget;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_store::{AttemptIndex, IndexedAttempt, IndexedRun};
 
@@ -19,6 +19,8 @@ crate::bench::on_both!(
     a_row_comes_back_as_it_was_written,
     pages_give_every_attempt_once_in_every_order,
     a_total_counts_what_fits_and_nothing_else,
+    a_tag_finds_the_attempts_that_have_it_in_every_list,
+    what_campaigns_have_come_to_is_told_for_many_at_once,
     a_facet_counts_what_another_choice_would_find,
     a_cursor_belongs_to_its_order,
     a_run_is_written_over_by_what_is_later_and_never_by_what_is_earlier,
@@ -50,6 +52,7 @@ pub(crate) fn attempt(number: u32, outcome: AttemptOutcome) -> IndexedAttempt {
         cost_microusd: Some(2_500),
         model: "lab/a".to_owned(),
         device: None,
+        device_ms: 300,
         source: None,
         created_at: TimestampMs(1_000 + i64::from(number)),
         finished_at: Some(TimestampMs(2_000 + i64::from(number))),
@@ -73,7 +76,7 @@ pub(crate) fn indexed(run: &RunId, attempts: Vec<IndexedAttempt>) -> IndexedRun 
         seq: 1,
         form: 1,
         task: "softmax".to_owned(),
-        target: Target::Cuda,
+        target: NeededTarget::Cuda,
         strategy: "stitch".to_owned(),
         attempts,
         documents: Vec::new(),
@@ -105,7 +108,7 @@ async fn a_row_comes_back_as_it_was_written(bench: Bench) {
     assert_eq!((page.total, page.next.as_deref(), page.facets), (1, None, None));
     let row = &page.items[0];
     assert_eq!((&row.run, &row.campaign, row.number), (&created.runs[0], &created.id, 3));
-    assert_eq!((row.task.as_str(), row.target, row.strategy.as_str()), ("softmax", Target::Cuda, "stitch"));
+    assert_eq!((row.task.as_str(), row.target, row.strategy.as_str()), ("softmax", NeededTarget::Cuda, "stitch"));
     assert_eq!((row.stage, row.parent, row.outcome), (Stage::Optimize, Some(2), AttemptOutcome::CorrectFaster));
     assert_eq!(row.speedup, Some(Interval { estimate: 2.375, low: 2.25, high: 2.5 }));
     assert_eq!((row.candidate_median_ns, row.reward, row.cost_usd), (Some(1_234.5), Some(1.1875), Some(0.0025)));
@@ -343,7 +346,7 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     let other = vec![IndexedAttempt { is_best: true, ..timed(1, 99.0, true) }];
     let written = vec![indexed(&runs[0], first), indexed(&runs[1], second), indexed(&elsewhere[0], other)];
     bench.store.put_index(written).await.unwrap();
-    let results = bench.store.campaign_results(&created.id, 3).await.unwrap();
+    let results = bench.store.campaign_results(&created.id, 3, 1..=u64::MAX).await.unwrap();
     assert_eq!((results.attempts, results.kept, results.discarded), (6, 2, 1));
     assert_eq!((results.failed, results.pending, results.timed, results.timed_runs), (2, 1, 3, 1));
     let outcomes: Vec<(&str, u64)> = results.outcomes.iter().map(|facet| (facet.value.as_str(), facet.count)).collect();
@@ -361,11 +364,13 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
     assert_eq!((results.models.len(), results.models[0].runs, results.models[0].attempts), (1, 2, 6));
     let device = &results.devices[0];
     assert_eq!((device.device.as_str(), device.runs, device.attempts), ("NVIDIA H200", 1, 4));
+    assert_eq!((device.device_ms, results.untimed_device_ms), (1_200, 600), "of those that were never timed apart");
     assert_eq!(
         (device.best_speedup, device.first_at, device.last_at),
         (Some(2.0), TimestampMs(1_001), TimestampMs(2_004))
     );
-    let none = bench.store.campaign_results(&bench.create(bench.new_campaign(1)).await.id, 1).await.unwrap();
+    let none =
+        bench.store.campaign_results(&bench.create(bench.new_campaign(1)).await.id, 1, 1..=u64::MAX).await.unwrap();
     assert_eq!((none.attempts, none.marks.len(), none.fast_p.len()), (0, 0, 1));
 }
 
@@ -377,13 +382,18 @@ async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
         indexed(run, (1..=200).map(|number| timed(number, speedup(number), false)).collect())
     };
     bench.store.put_index(created.runs.iter().map(of_run).collect()).await.unwrap();
-    let results = bench.store.campaign_results(&created.id, 30).await.unwrap();
+    let results = bench.store.campaign_results(&created.id, 30, 1..=u64::MAX).await.unwrap();
     assert_eq!((results.attempts, results.timed, results.timed_runs), (6_000, 6_000, 30));
     assert_eq!((results.marks.len(), results.speedups.len(), results.lines.len()), (2_000, 2_000, 8));
     // The first attempt is the best of its time as well.
     assert_eq!((results.kept, results.discarded), (30 * 21, 30 * 179));
     assert_eq!(results.marks.iter().filter(|mark| mark.kept).count(), 630, "all that were the best of their time");
     assert!(results.marks.is_sorted_by_key(|mark| mark.place));
+    let part = bench.store.campaign_results(&created.id, 30, 201..=220).await.unwrap();
+    let places: Vec<u64> = part.marks.iter().map(|mark| mark.place).collect();
+    assert_eq!((places, part.marks_of), ((201..=220).collect::<Vec<u64>>(), 20), "all of a part that is small enough");
+    assert_eq!((part.attempts, results.marks_of), (6_000, 6_000));
+    assert_eq!((part.marks[0].number, part.marks[0].kept, part.marks[9].kept), (1, true, true));
     assert_eq!((results.speedups[0], results.speedups[1_999]), (0.5, 26.0));
 }
 
@@ -447,4 +457,58 @@ async fn an_index_of_many_runs_is_read_as_a_whole(mut bench: Bench) {
     assert_eq!(list(&bench, &[("limit", "1")]).await.total, 601);
     bench.reopen().await;
     assert_eq!(list(&bench, &[("limit", "1")]).await.total, 601);
+}
+
+async fn a_tag_finds_the_attempts_that_have_it_in_every_list(bench: Bench) {
+    let runs = bench.create(bench.new_campaign(2)).await.runs;
+    let three = |run: &RunId| indexed(run, (1..=3).map(|number| timed(number, 1.5, true)).collect());
+    bench.store.put_index(runs.iter().map(three).collect()).await.unwrap();
+    let tag =
+        |target: Target, tag: &str| Tag { target, tag: tag.to_owned(), author: "ada".to_owned(), at: TimestampMs(1) };
+    let of = |place: usize, number: u32| Target::Attempt(runs[place].clone(), number);
+    let tags = vec![
+        tag(of(0, 2), "good"),
+        tag(of(1, 3), "good"),
+        tag(of(0, 1), "odd"),
+        tag(Target::Run(runs[1].clone()), "odd"),
+    ];
+    bench.store.change_tags(tags, Vec::new(), 50).await.unwrap();
+    assert_eq!(numbers(&bench, &[("tag", "good")]).await.len(), 2);
+    assert_eq!(numbers(&bench, &[("tag", "good"), ("run", runs[0].as_str())]).await, [2]);
+    assert_eq!(numbers(&bench, &[("tag", "odd")]).await, [1], "a tag of a run is none of its attempts");
+    assert_eq!(list(&bench, &[("tag", "none")]).await.total, 0);
+    let filter = AttemptFilter::from_pairs([("tag", "good")]).unwrap();
+    let points = PointsQuery { filter: filter.clone(), value: PointValue::Speedup };
+    assert_eq!(bench.store.attempt_points(&points).await.unwrap().iter().count(), 2);
+    assert_eq!(bench.store.task_boards(&filter).await.unwrap()[0].attempts, 2);
+    assert_eq!(bench.store.model_boards(&filter).await.unwrap()[0].attempts, 2);
+    bench.store.change_tags(Vec::new(), vec![(of(0, 2), "good".to_owned())], 50).await.unwrap();
+    assert_eq!(numbers(&bench, &[("tag", "good")]).await, [3], "what is taken away is gone at once");
+}
+
+async fn what_campaigns_have_come_to_is_told_for_many_at_once(bench: Bench) {
+    let first = bench.create(bench.new_campaign(2)).await;
+    let second = bench.create(bench.new_campaign(1)).await;
+    let third = bench.create(bench.new_campaign(1)).await;
+    let best = |speedup: f64| IndexedAttempt { is_best: true, ..timed(1, speedup, true) };
+    let unpriced = IndexedAttempt { cost_microusd: None, ..timed(2, 7.0, true) };
+    let on_cpu = IndexedRun { target: NeededTarget::Cpu, ..indexed(&first.runs[1], vec![best(3.0)]) };
+    let written = vec![
+        indexed(&first.runs[0], vec![best(2.0), unpriced]),
+        on_cpu,
+        indexed(&second.runs[0], vec![attempt(1, AttemptOutcome::NoCode)]),
+    ];
+    bench.store.put_index(written).await.unwrap();
+    let asked = [second.id.clone(), first.id.clone(), third.id];
+    let told = bench.store.campaign_bests(&asked).await.unwrap();
+    let of = |id: &CampaignId| told.iter().find(|one| one.campaign == *id).unwrap();
+    assert_eq!(told.len(), 2, "of the third nothing is known");
+    let one = of(&first.id);
+    assert_eq!(
+        (one.speedup, one.unpriced_attempts),
+        (Some(3.0), 1),
+        "the best of a run, not the fastest of its attempts"
+    );
+    assert_eq!(one.targets, [NeededTarget::Cpu, NeededTarget::Cuda]);
+    assert_eq!((of(&second.id).speedup, of(&second.id).unpriced_attempts), (None, 0));
 }

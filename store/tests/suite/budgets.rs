@@ -25,6 +25,7 @@ crate::bench::on_both!(
     a_retry_sets_aside_anew,
     a_failed_step_used_what_it_says,
     a_leased_step_reserves_and_settles_for_its_calls,
+    a_list_of_campaigns_is_told_what_each_has_come_to,
     a_model_call_is_paid_for_once,
     parallel_reservations_never_exceed_a_cap,
     usage_is_counted_without_caps_too,
@@ -339,4 +340,21 @@ async fn usage_is_counted_without_caps_too(bench: Bench) {
     let lines = bench.store.load_budget(&campaign).await.unwrap();
     assert_eq!(lines.iter().map(|line| line.resource).collect::<Vec<_>>(), Resource::ALL);
     bench.assert_sound().await;
+}
+
+async fn a_list_of_campaigns_is_told_what_each_has_come_to(bench: Bench) {
+    let price = |sum: u64| vec![amount(Resource::CostMicrousd, sum)];
+    let (campaign, run, step) = leased(&bench, BudgetCaps::default(), price(500)).await;
+    let (other, _) = bench.run_with_budget(BudgetCaps::default()).await;
+    bench.report_used(&step, done(json!(1)), price(300)).await;
+    bench.clock.forward(5_000);
+    bench.fail_run(&run, lost()).await;
+    let watch = bench.store.watch().unwrap();
+    let unknown = CampaignId::from_uuid(bench.uuid());
+    let mut sums = watch.campaign_sums(&[other.clone(), unknown, campaign.clone()]).await.unwrap();
+    sums.sort_by_key(|sum| sum.cost_microusd);
+    let ended = Some(bench.store.load_run(&run).await.unwrap().finished_at.unwrap());
+    assert_eq!(sums.len(), 2, "what does not exist is left out");
+    assert_eq!((&sums[0].campaign, sums[0].last_ended_at, sums[0].cost_microusd), (&other, None, 0));
+    assert_eq!((&sums[1].campaign, sums[1].last_ended_at, sums[1].cost_microusd), (&campaign, ended, 300));
 }

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use nightshift_engine::store::{Notice, Store, TokenRecord, TryEnd, WorkerRecord};
+use nightshift_engine::store::{Notice, ReadingRecord, Store, TokenRecord, TryEnd, WorkerRecord};
 use nightshift_engine::workflow::StepOrder;
 use nightshift_protocol::access::{Role, TokenView};
+use nightshift_protocol::api::DeviceReading;
 use nightshift_protocol::budget::{BudgetCaps, Resource};
 use nightshift_protocol::id::{TokenId, WorkerId};
 use nightshift_protocol::run::RunTransition;
+use nightshift_protocol::time::TimestampMs;
 use nightshift_store::SqlStore;
 use serde_json::json;
 
@@ -20,6 +22,7 @@ crate::bench::on_both!(
     a_worker_is_loaded_as_it_was_registered,
     workers_are_seen_together_and_never_earlier_than_before,
     workers_that_hold_nothing_are_forgotten_and_their_steps_keep_their_name,
+    how_devices_are_is_kept_as_it_was_told_last_until_the_worker_is_forgotten,
     a_token_is_found_by_its_hash_until_it_is_gone_and_revoked_once,
     gauges_count_what_is_there,
     commits_are_told_to_whoever_listens,
@@ -195,4 +198,24 @@ async fn on_postgres_commits_are_told_to_other_processes_and_not_back() {
     let heard = until(&mut here, &Notice::RunChanged(theirs)).await;
     let told = |notice: &Notice| heard.iter().filter(|heard| *heard == notice).count();
     assert_eq!(told(&Notice::RunChanged(last)), 1, "our own are not told twice: {heard:?}");
+}
+
+async fn how_devices_are_is_kept_as_it_was_told_last_until_the_worker_is_forgotten(bench: Bench) {
+    let watch = bench.store.watch().unwrap();
+    let (first, second) = (bench.worker().await, bench.worker().await);
+    let reading = |worker: &WorkerId, at: TimestampMs, temperature_c: u32| {
+        let device = DeviceReading { device: 1, temperature_c: Some(temperature_c), busy_ms: 30, over_ms: 60 };
+        ReadingRecord { worker: worker.clone(), at, devices: vec![device] }
+    };
+    let (early, late) = (bench.now(), bench.now().plus_ms(9));
+    let unknown = WorkerId::from_uuid(bench.uuid());
+    watch.put_readings(Vec::new()).await.unwrap();
+    watch.put_readings(vec![reading(&second, late, 50), reading(&unknown, late, 1)]).await.unwrap();
+    watch.put_readings(vec![reading(&second, early, 40), reading(&first, early, 30)]).await.unwrap();
+    assert_eq!(watch.list_readings().await.unwrap(), [reading(&first, early, 30), reading(&second, late, 50)]);
+    watch.put_readings(vec![reading(&first, late, 31)]).await.unwrap();
+    assert_eq!(watch.list_readings().await.unwrap()[0], reading(&first, late, 31));
+    bench.clock.forward(1);
+    assert_eq!(bench.store.forget_workers(bench.now()).await.unwrap(), 2);
+    assert!(watch.list_readings().await.unwrap().is_empty());
 }

@@ -12,6 +12,7 @@ crate::bench::on_both!(
     a_word_is_found_in_whatever_a_run_left_behind,
     words_phrases_and_beginnings_are_found_as_they_are_asked_for,
     pages_go_from_the_newest_to_the_oldest,
+    a_search_tells_how_many_texts_there_are_on_all_its_pages,
     a_text_that_changed_is_found_by_its_new_words_alone,
     what_comes_after_the_limit_of_a_text_is_not_found,
     the_texts_of_a_pruned_run_are_gone,
@@ -136,4 +137,25 @@ async fn the_texts_of_a_pruned_run_are_gone(bench: Bench) {
     assert!(find(&bench, &[("q", "needle")]).await.is_empty());
     assert!(bench.store.documents_of(run).await.unwrap().is_empty());
     bench.assert_sound().await;
+}
+
+async fn a_search_tells_how_many_texts_there_are_on_all_its_pages(bench: Bench) {
+    let runs = bench.create(bench.new_campaign(2)).await.runs;
+    let texts =
+        |count: u32| (1..=count).map(|number| document(number, SearchKind::Source, &format!("a tile {number}")));
+    put(&bench, &runs[0], texts(5).collect()).await;
+    let gemm = IndexedRun { task: "gemm".to_owned(), documents: texts(2).collect(), ..indexed(&runs[1], vec![]) };
+    bench.store.put_index(vec![gemm]).await.unwrap();
+    let totals = async |pairs: &[(&str, &str)]| {
+        let query = SearchQuery::from_pairs(pairs.iter().copied()).unwrap();
+        let page = bench.store.search(&query).await.unwrap();
+        (page.total, page.items.len(), page.next)
+    };
+    let (total, shown, next) = totals(&[("q", "tile"), ("limit", "3")]).await;
+    assert_eq!((total, shown), (7, 3));
+    let next = next.unwrap();
+    assert_eq!(totals(&[("q", "tile"), ("limit", "3"), ("before", &next)]).await.0, 7, "on every page the same");
+    assert_eq!(totals(&[("q", "tile"), ("task", "gemm")]).await, (2, 2, None));
+    assert_eq!(totals(&[("q", "tile"), ("kind", "reply")]).await, (0, 0, None));
+    assert_eq!(totals(&[("q", "tile"), ("task", "gemm"), ("run", runs[0].as_str())]).await.0, 0);
 }

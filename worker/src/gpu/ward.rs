@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::discovery::{Gpu, Gpus};
 use super::health::{Health, Illness, LOST, Prober, UNPROBED, WEDGED};
-use super::management::{GpuEvent, GpuEventKind};
+use super::management::{GpuEvent, GpuEventKind, Management};
 use super::xid::{self, Meaning};
 use crate::process::Survivor;
 
@@ -43,6 +43,7 @@ enum Asked {
 pub struct Ward {
     beds: Vec<Bed>,
     prober: Arc<dyn Prober>,
+    management: Option<Arc<dyn Management>>,
     table: Mutex<Table>,
     /// Goes up with every change.
     changed: watch::Sender<u64>,
@@ -87,7 +88,14 @@ impl Ward {
         }
         let beds =
             gpus.numbered().map(|(device, gpu)| Bed { device, gpu: gpu.clone(), testing: Mutex::new(()) }).collect();
-        let ward = Self { beds, prober, table: Mutex::default(), changed: watch::Sender::new(0), survivor_limit };
+        let ward = Self {
+            beds,
+            prober,
+            management: gpus.management().cloned(),
+            table: Mutex::default(),
+            changed: watch::Sender::new(0),
+            survivor_limit,
+        };
         for (device, health) in health {
             ward.take_in(device, health, Asked::Release);
         }
@@ -108,6 +116,14 @@ impl Ward {
     #[must_use]
     pub fn quarantine_of(&self, device: u32) -> Option<Quarantine> {
         self.table().quarantined.get(&device).cloned()
+    }
+
+    /// In degrees Celsius, by the numbers of the GPUs; those that the driver does not tell are left out. Instances are as
+    /// hot as their GPU. Blocks.
+    pub(crate) fn temperatures(&self) -> BTreeMap<u32, u32> {
+        let Some(management) = &self.management else { return BTreeMap::new() };
+        let of = |bed: &Bed| Some((bed.device, management.read(bed.gpu.card_uuid()).ok()?.temperature_c?));
+        self.beds.iter().filter_map(of).collect()
     }
 
     /// Told of every change.

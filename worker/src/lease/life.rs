@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::device::Told;
 use super::held::{Held, StopCause};
+use super::readings::Readings;
 use super::slots::Slots;
 use super::{KILL_GRACE, Stop, Work};
 use crate::gpu::Ward;
@@ -53,6 +54,8 @@ pub(super) struct Life<P, W> {
     pub(super) ward: Option<Arc<Ward>>,
     /// What this life told the server of them.
     told: Told,
+    /// What it has to tell of how they are.
+    pub(super) readings: Readings,
     /// Steps, until their reports are acknowledged.
     pub(super) steps: TaskTracker,
     /// Claims on their way.
@@ -88,6 +91,7 @@ impl<P: Port, W: Work> Life<P, W> {
             slots: Slots::new(&introduction.offers),
             ward,
             told: Told::new(&introduction.offers),
+            readings: Readings::new(&introduction.offers),
             steps: TaskTracker::new(),
             claims: TaskTracker::new(),
             claims_fail: AtomicBool::new(false),
@@ -104,6 +108,7 @@ impl<P: Port, W: Work> Life<P, W> {
         loops.spawn(Arc::clone(&self).guard());
         loops.spawn(Arc::clone(&self).claim());
         loops.spawn(Arc::clone(&self).mind_devices());
+        loops.spawn(Arc::clone(&self).look_at_devices());
         loops.close();
         tokio::select! {
             () = stop.shutdown.cancelled() => self.finish(End::ShutDown),
@@ -137,7 +142,7 @@ impl<P: Port, W: Work> Life<P, W> {
 
     /// Says that nothing more is to be expected of this worker. Unheard, it is missed after a while.
     async fn sign_off(&self) {
-        let farewell = Heartbeat { leases: Vec::new(), quarantined: None, leaving: true };
+        let farewell = Heartbeat { leases: Vec::new(), quarantined: None, leaving: true, readings: None };
         let call = self.port.heartbeat(&self.worker, &farewell, FAREWELL);
         if let Ok(Err(error)) = tokio::time::timeout(FAREWELL, call).await {
             tracing::debug!(error = %error, "nobody heard that the worker ends");
@@ -185,7 +190,8 @@ impl<P: Port, W: Work> Life<P, W> {
             let named = self.held.to_renew();
             let sent_at = Instant::now();
             let quarantined = self.told.news(self.ward.as_deref());
-            let heartbeat = Heartbeat { leases: named.clone(), quarantined, leaving: false };
+            let readings = self.readings.take();
+            let heartbeat = Heartbeat { leases: named.clone(), quarantined, leaving: false, readings };
             let call = self.port.heartbeat(&self.worker, &heartbeat, self.lease / 2);
             let Some(answer) = self.unless_over(call).await else { return };
             match answer {

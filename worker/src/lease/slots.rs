@@ -6,10 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{FreeDevice, FreeSlots, LeasedStep};
 use nightshift_protocol::machine::{DeviceUse, Needs, Offers};
 use tokio::sync::Notify;
+
+use super::usage::Usage;
 
 /// Where a step runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +72,7 @@ struct Device {
     stated: bool,
     /// Whether nothing may begin on it: it is quarantined.
     withdrawn: bool,
+    usage: Usage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +89,11 @@ impl Device {
         }
         let free = FreeDevice { index: self.index, exclusive: held == 0, shared: self.places.saturating_sub(held) };
         (free.exclusive || free.shared > 0).then_some(free)
+    }
+
+    fn put(&mut self, held: Held) {
+        self.held = held;
+        self.usage.set(!self.is_idle(), Instant::now());
     }
 
     fn is_idle(&self) -> bool {
@@ -120,7 +129,7 @@ impl Table {
                 let Some(device) = self.device(index) else { return false };
                 match device.held {
                     Held::Shared(held) if held < device.places && !device.withdrawn => {
-                        device.held = Held::Shared(held + 1);
+                        device.put(Held::Shared(held + 1));
                     }
                     _ => return false,
                 }
@@ -130,7 +139,7 @@ impl Table {
                 let Some(device) = self.device(index).filter(|device| device.is_idle() && !device.withdrawn) else {
                     return false;
                 };
-                device.held = Held::Exclusive;
+                device.put(Held::Exclusive);
                 true
             }
         }
@@ -141,10 +150,10 @@ impl Table {
             Place::Cpu => self.cpu_held = self.cpu_held.saturating_sub(1),
             Place::Shared(index) | Place::Exclusive(index) => {
                 if let Some(device) = self.device(index) {
-                    device.held = match device.held {
+                    device.put(match device.held {
                         Held::Shared(held) => Held::Shared(held.saturating_sub(1)),
                         Held::Exclusive => Held::Shared(0),
-                    };
+                    });
                 }
             }
         }
@@ -154,12 +163,14 @@ impl Table {
 impl Slots {
     /// The slots of a machine on which nothing runs.
     pub(super) fn new(offers: &Offers) -> Arc<Self> {
+        let begin = Instant::now();
         let device = |offer: &nightshift_protocol::machine::DeviceOffer| Device {
             index: offer.index,
             places: offer.shared_slots,
             held: Held::Shared(0),
             stated: false,
             withdrawn: offer.quarantine.is_some(),
+            usage: Usage::new(begin),
         };
         let devices = offers.devices.iter().map(device).collect();
         let table = Table { cpu_total: offers.cpu_slots, cpu_held: 0, cpu_stated: 0, devices };
@@ -185,6 +196,16 @@ impl Slots {
 
     fn statement(self: &Arc<Self>, cpu: u32, devices: Vec<FreeDevice>) -> Option<Statement> {
         (cpu > 0 || !devices.is_empty()).then(|| Statement { slots: Arc::clone(self), cpu, devices })
+    }
+
+    /// For each device, for how long of the last hour a step was on it, and how long that hour is so far.
+    pub(super) fn uses(&self, now: Instant) -> Vec<(u32, Duration, Duration)> {
+        let table = self.table();
+        let of = |device: &Device| {
+            let (used, of) = device.usage.of_the_last_hour(now);
+            (device.index, used, of)
+        };
+        table.devices.iter().map(of).collect()
     }
 
     /// Keeps everything off these devices from now on, and nothing off the others.

@@ -6,6 +6,7 @@ use nightshift_protocol::budget::{BudgetLine, Resource};
 
 use crate::address::Address;
 use crate::format::{count, counted, device as short_name, dollars, milliseconds, percent, tokens, when};
+use crate::meter;
 use crate::shell::model_label;
 
 pub(super) fn board(results: &CampaignResults) -> impl IntoView + use<> {
@@ -75,14 +76,25 @@ fn times(value: Option<f64>) -> String {
 
 /// What attempts were timed on, and how long machines worked for the campaign.
 pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[BudgetLine]) -> impl IntoView + use<> {
-    let rows = results.devices.iter().map(|device| device_row(campaign, device)).collect::<Vec<_>>();
+    let spent_ms = results.devices.iter().map(|device| device.device_ms).sum::<u64>() + results.untimed_device_ms;
+    let rows = results.devices.iter().map(|device| device_row(campaign, device, spent_ms)).collect::<Vec<_>>();
+    let untimed = (results.untimed_device_ms > 0).then(|| {
+        view! {
+            <tr>
+                <th scope="row">"never timed"</th>
+                <td></td><td></td>
+                {device_time(results.untimed_device_ms, spent_ms)}
+                <td></td><td></td><td></td>
+            </tr>
+        }
+    });
     let used_ms = budget.iter().find(|line| line.resource == Resource::DeviceMs).map_or(0, |line| line.used);
     let text = format!(
         "{} of time on devices, for {}.",
         milliseconds(used_ms),
         counted(results.attempts, "attempt", "attempts")
     );
-    (!rows.is_empty()).then(|| {
+    (!rows.is_empty() || untimed.is_some()).then(|| {
         view! {
             <h2 id="devices">"Devices"</h2>
             <p class="quiet">{text}</p>
@@ -92,24 +104,31 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
                         <tr>
                             <th scope="col">"Device"</th><th scope="col" class="number">"Runs"</th>
                             <th scope="col" class="number">"Attempts timed"</th>
+                            <th scope="col" class="number">"Time of their steps"</th>
                             <th scope="col" class="number">"Best speedup"</th>
                             <th scope="col">"First used"</th><th scope="col">"Last used"</th>
                         </tr>
                     </thead>
-                    <tbody>{rows}</tbody>
+                    <tbody>{rows}{untimed}</tbody>
                 </table>
             </div>
         }
     })
 }
 
-fn device_row(campaign: &str, device: &DeviceUse) -> impl IntoView + use<> {
+/// For how long steps of attempts were on a device, and which share of all such time that is.
+fn device_time(ms: u64, of_ms: u64) -> AnyView {
+    view! { <td class="number progress">{milliseconds(ms)}{meter::meter(ms, 0, of_ms, "share of the time on devices")}</td> }.into_any()
+}
+
+fn device_row(campaign: &str, device: &DeviceUse, spent_ms: u64) -> impl IntoView + use<> {
     let href = Address::parse("/attempts").with("campaign", Some(campaign)).with("device", Some(&device.device)).href();
     view! {
         <tr>
             <th scope="row" title=device.device.clone()><a href=href>{short_name(&device.device)}</a></th>
             <td class="number">{count(device.runs)}</td>
             <td class="number">{count(device.attempts)}</td>
+            {device_time(device.device_ms, spent_ms)}
             <td class="number">{times(device.best_speedup)}</td>
             <td>{when(device.first_at)}</td>
             <td>{when(device.last_at)}</td>

@@ -1,5 +1,7 @@
 //! What came out, drawn.
 
+use std::fmt::Write as _;
+
 use leptos::prelude::*;
 use nightshift_protocol::api::{BestAt, CampaignDetail, CampaignResults, FastP, ResultLine, ResultMark};
 use nightshift_protocol::attempt::AttemptOutcome;
@@ -10,22 +12,75 @@ use crate::chart::{
     Axis, Caption, Dots, Group, Series, Unit, fast_p, float_u64, histogram, lines, scatter, since_beginning,
 };
 use crate::format::{count, counted, words};
+use crate::page::failure::PageError;
+use crate::page::parts::on_page_only;
 
 /// Classes of lines, in their order.
 const LINE_CLASSES: [&str; 8] =
     ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"];
 
-pub(super) fn charts(detail: &CampaignDetail, results: &CampaignResults, now: TimestampMs) -> impl IntoView + use<> {
+/// The places of attempts that the address asks for: a part of the picture of all of them.
+pub(super) fn places(address: &Address) -> Result<(Option<u64>, Option<u64>), PageError> {
+    let place = |name: &str| match address.get(name) {
+        None => Ok(None),
+        Some(text) => match text.parse() {
+            Ok(place) => Ok(Some(place)),
+            Err(_) => Err(PageError::bad_query(&format!("`{name}`: `{text}` is no number of an attempt"))),
+        },
+    };
+    Ok((place("from")?, place("to")?))
+}
+
+/// Two fields that make the picture show a part, and the way back to the whole.
+fn zoom(address: &Address, results: &CampaignResults) -> AnyView {
+    if results.attempts < 2 {
+        return ().into_any();
+    }
+    let fields = [("from", "From attempt", 1), ("to", "to", results.attempts)].map(|(name, label, usual)| {
+        let value = address.get(name).map_or_else(|| usual.to_string(), str::to_owned);
+        let most = results.attempts.to_string();
+        view! { <label>{label}<input type="number" name=name min="1" max=most value=value required=true /></label> }
+    });
+    let kept = address.pairs().filter(|(name, _)| !matches!(*name, "from" | "to"));
+    let kept = kept.map(|(name, value)| {
+        view! { <input type="hidden" name=name.to_owned() value=value.to_owned() /> }
+    });
+    let kept = kept.collect::<Vec<_>>();
+    let whole = address.with("from", None).with("to", None).href();
+    let back = is_zoomed(address).then(|| view! { <a href=whole>"All attempts of the campaign"</a> });
+    view! {
+        <form class="filters" method="get" action="#every-attempt">
+            <span class="quiet">"Every attempt, closer:"</span>
+            {fields.into_iter().collect::<Vec<_>>()}
+            {kept}
+            <button>"Show"</button>
+            {back}
+        </form>
+    }
+    .into_any()
+}
+
+fn is_zoomed(address: &Address) -> bool {
+    address.get("from").is_some() || address.get("to").is_some()
+}
+
+pub(super) fn charts(
+    address: &Address,
+    detail: &CampaignDetail,
+    results: &CampaignResults,
+    now: TimestampMs,
+) -> impl IntoView + use<> {
     let all = Address::parse("/attempts").with("campaign", Some(detail.summary.id.as_str()));
     view! {
         <h2 id="results">"Results"</h2>
         {outcomes(&all, results)}
         <div class="charts">
             {best_so_far(detail, results, now)}
-            {attempts(results)}
+            <div id="every-attempt">{attempts(address, results)}</div>
             {curve(detail, &results.fast_p)}
             {distribution(results)}
         </div>
+        {on_page_only(zoom(address, results))}
     }
 }
 
@@ -118,28 +173,30 @@ fn best_of_all(lines: &[ResultLine]) -> Vec<BestAt> {
 }
 
 /// Every attempt: kept, right but not better, or failed.
-fn attempts(results: &CampaignResults) -> AnyView {
-    let (mut kept, mut discarded, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for mark in &results.marks {
-        let at = float_u64(mark.place);
-        let text = format!("{}, attempt {}: {}", mark.task, mark.number, words(mark.outcome.as_str()));
-        match (mark.speedup, mark.kept) {
-            (Some(speedup), true) => kept.push((at, speedup, text)),
-            (Some(speedup), false) => discarded.push((at, speedup, text)),
-            // What has no speedup stands on a line of its own, well below the baseline.
-            (None, _) if is_over(mark) => failed.push((at, FAILED_AT, text)),
-            (None, _) => {}
-        }
-    }
-    let (drawn, all) = (results.marks.len(), results.attempts);
+fn attempts(address: &Address, results: &CampaignResults) -> AnyView {
+    let (drawn, all) = (results.marks.len(), results.marks_of);
+    let is_zoomed = is_zoomed(address);
     let name = |name: &str, number: u64| {
-        if is_part(drawn, all) { format!("{name}, of {}", count(number)) } else { name.to_owned() }
+        if is_part(drawn, all) && !is_zoomed { format!("{name}, of {}", count(number)) } else { name.to_owned() }
     };
-    let kinds = [
-        Dots { name: name("new best of its run", results.kept), class: "kept", points: kept },
-        Dots { name: name("right, not better", results.discarded), class: "discarded", points: discarded },
-        Dots { name: name("failed, at the lower edge", results.failed), class: "failed", points: failed },
+    let dots = |name: String, class| Dots { name, class, ..Dots::default() };
+    let mut kinds = [
+        dots(name("new best of its run", results.kept), "kept"),
+        dots(name("right, not better", results.discarded), "discarded"),
+        dots(name("failed, at the lower edge", results.failed), "failed"),
     ];
+    for mark in &results.marks {
+        let (kind, speedup) = match (mark.speedup, mark.kept) {
+            (Some(speedup), true) => (0, speedup),
+            (Some(speedup), false) => (1, speedup),
+            // What has no speedup stands on a line of its own, well below the baseline.
+            (None, _) if is_over(mark) => (2, FAILED_AT),
+            (None, _) => continue,
+        };
+        let text = format!("{}, attempt {}: {}", mark.task, mark.number, words(mark.outcome.as_str()));
+        kinds[kind].points.push((float_u64(mark.place), speedup, text));
+        kinds[kind].hrefs.push(format!("/runs/{}/attempts/{}", mark.run, mark.number));
+    }
     let mut about = "By what became of it, run after run.".to_owned();
     if is_part(drawn, all) {
         about = format!(
@@ -147,6 +204,9 @@ fn attempts(results: &CampaignResults) -> AnyView {
             count(as_count(drawn)),
             count(all)
         );
+    }
+    if is_zoomed {
+        let _ = write!(about, " A part of {}.", counted(results.attempts, "attempt", "attempts"));
     }
     let x = Axis::linear("attempts of the campaign", Unit::Count);
     let caption = Caption::new("Every attempt", about);

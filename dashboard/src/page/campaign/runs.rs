@@ -10,6 +10,7 @@ use nightshift_protocol::run::RunStatus;
 use crate::address::Address;
 use crate::format::{speedup, when, words};
 use crate::page::files;
+use crate::page::run::stopped;
 use crate::table::{self, Column, Sorting};
 
 const COLUMNS: [Column; 6] = [
@@ -71,7 +72,7 @@ fn row(run: &RunSummary) -> impl IntoView + use<> {
 fn activity(run: &RunSummary) -> String {
     match (&run.failure, &run.digest.stop_reason) {
         (Some(failure), _) => failure.message.clone(),
-        (None, Some(reason)) => words(reason.as_str()),
+        (None, Some(reason)) => stopped(reason),
         (None, None) => run.digest.activity.clone(),
     }
 }

@@ -41,14 +41,14 @@ fn row(line: &BudgetLine, detail: &CampaignDetail, now: TimestampMs) -> impl Int
         _ => line.used,
     };
     let share = match line.cap {
-        Some(cap) => meter::budget(used, line.reserved, cap, name(line.resource)).into_any(),
+        Some(cap) => meter::budget(used, line.reserved, cap, resource_name(line.resource)).into_any(),
         None => view! { <span class="quiet">"no limit"</span> }.into_any(),
     };
     let cap = line.cap.map_or_else(|| "–".to_owned(), |cap| shown(line.resource, cap));
     let reserved = if line.reserved == 0 { "–".to_owned() } else { shown(line.resource, line.reserved) };
     view! {
         <tr>
-            <th scope="row">{name(line.resource)}</th>
+            <th scope="row">{resource_name(line.resource)}</th>
             <td class="number">{shown(line.resource, used)}</td>
             <td class="number">{reserved}</td>
             <td class="number">{cap}</td>
@@ -63,7 +63,8 @@ fn passed_ms(detail: &CampaignDetail, now: TimestampMs) -> u64 {
     end.since_ms(detail.summary.created_at)
 }
 
-fn name(resource: Resource) -> &'static str {
+/// What is counted, for people.
+pub(crate) fn resource_name(resource: Resource) -> &'static str {
     match resource {
         Resource::CostMicrousd => "Price of model calls",
         Resource::Tokens => "Tokens",

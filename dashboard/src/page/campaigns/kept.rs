@@ -58,7 +58,8 @@ pub(super) fn view(kept: &Kept) -> AnyView {
         let entries: Vec<AnyView> =
             found.iter().map(|one| entry(&one.target, named(&one.target), format!("by {}", one.author))).collect();
         let none = entries.is_empty().then(|| view! { <p class="empty">"Nothing has this tag."</p> });
-        let all = view! { <p><a href="/">"Without the tag"</a></p> };
+        let attempts = Address::parse("/attempts").with("tag", Some(tag)).href();
+        let all = view! { <p><a href=attempts>"Attempts with the tag, as a list"</a>" · "<a href="/">"Without the tag"</a></p> };
         view! { {part("tagged", format!("Tagged {tag}"), entries)}{none}{all} }
     });
     view! { {pins}{names}{tagged} }.into_any()

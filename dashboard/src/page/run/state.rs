@@ -10,6 +10,7 @@ use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
 use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
 use crate::page::attempt::findings;
+use crate::page::campaign::resource_name;
 use crate::page::parts::{Cell, artifact, facts, folded, machine, on_page_only, table, words};
 use crate::shell::model_label;
 use crate::who::Who;
@@ -18,7 +19,7 @@ use crate::who::Who;
 pub(super) fn head(detail: &RunDetail, who: &Who) -> AnyView {
     let summary = &detail.summary;
     let status = summary.status.as_str();
-    let ending = summary.digest.stop_reason.as_ref().map(|reason| format!(" · ended: {}", words(reason.as_str())));
+    let ending = summary.digest.stop_reason.as_ref().map(|reason| format!(" · ended: {}", stopped(reason)));
     let replies = model_label(&summary.digest.model, summary.digest.scripted);
     let best = summary.digest.best_speedup.zip(summary.digest.best_attempt).map(|(interval, number)| {
         let confirmed = if summary.digest.best_confirmed { "confirmed" } else { "not confirmed" };
@@ -100,7 +101,8 @@ fn explained(status: RunStatus) -> &'static str {
     }
 }
 
-fn stopped(reason: &StopReason) -> String {
+/// Why a run ended, in words.
+pub(crate) fn stopped(reason: &StopReason) -> String {
     match reason {
         StopReason::TargetReached => "the confirmed speedup reached the target".to_owned(),
         StopReason::AttemptBudget => "no attempts are left".to_owned(),
@@ -108,7 +110,7 @@ fn stopped(reason: &StopReason) -> String {
         StopReason::Stagnated => "no gain, and no new plan is left".to_owned(),
         StopReason::VerifierStopped => "the Verifier sees nothing more to gain".to_owned(),
         StopReason::BudgetExhausted { resource } => {
-            format!("the campaign's budget of {} is used up", words(resource.as_str()))
+            format!("the campaign's budget is used up: {}", resource_name(*resource).to_lowercase())
         }
         StopReason::GateRejected { gate, reason } => {
             format!("the gate {} stayed closed: {reason}", words(gate.as_str()))

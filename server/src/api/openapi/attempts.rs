@@ -34,6 +34,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .query("q", Kind::Text, "The words.")
             .query("campaign", Kind::Text, "Only what is in this campaign.")
             .query("run", Kind::Text, "Only what is in this run.")
+            .query("task", Kind::Text, "Only what belongs to this task.")
             .query("kind", Kind::Text, "Only texts of these kinds, with commas between them.")
             .pages()
             .gives(200, schemas.of::<SearchPage>())
@@ -57,5 +58,6 @@ pub(super) fn filtered(call: Call) -> Call {
         .query("max_speedup", Kind::Decimal, "Only up to this speedup.")
         .query("min_reward", Kind::Decimal, "Only from this reward on.")
         .query("max_reward", Kind::Decimal, "Only up to this reward.")
+        .query("tag", Kind::Text, "Only attempts with this tag of the team.")
         .query("q", Kind::Text, "Only attempts whose words hold these.")
 }

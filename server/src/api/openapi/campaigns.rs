@@ -23,7 +23,10 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .fails(400, &["request.invalid_query"])
             .fails(404, &["campaign.not_found"]),
         get("/campaigns/{id}/results", AREA, Who::Reads, "What came out of a campaign, over all of its attempts")
+            .query("from", Kind::Number, "The first place of the attempts that are told one by one.")
+            .query("to", Kind::Number, "The last one.")
             .gives(200, schemas.of::<CampaignResults>())
+            .fails(400, &["request.invalid_query"])
             .fails(404, &["campaign.not_found"]),
         get("/campaigns/{id}", AREA, Who::Reads, "A campaign with its runs and its budget")
             .gives(200, schemas.of::<CampaignDetail>())

@@ -1,7 +1,7 @@
 //! Health, sessions, tokens, servers, retention, and this document.
 
 use nightshift_protocol::access::{CreateToken, TokenCreated, TokenView};
-use nightshift_protocol::api::{Health, Prune, PruneDone, ServerView, SessionView, SignIn};
+use nightshift_protocol::api::{Health, OpenSession, Prune, PruneDone, ServerView, SessionView, SignIn};
 use utoipa::openapi::path::HttpMethod;
 
 use super::call::{Call, Kind, Who, get, post};
@@ -58,6 +58,11 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
         post("/tokens/{id}/revoke", OPERATIONS, Who::Administers, "Ends a token")
             .gives(200, schemas.of::<TokenView>())
             .fails(404, &["token.not_found"]),
+        get("/sessions", OPERATIONS, Who::Administers, "Browsers that are signed in, the latest first")
+            .gives(200, schemas.page_of::<OpenSession>()),
+        post("/sessions/{id}/end", OPERATIONS, Who::Administers, "Signs a browser out")
+            .gives_nothing(204, "It is signed out.")
+            .fails(404, &["session.not_found"]),
         get("/prune", OPERATIONS, Who::Administers, "What a prune would delete")
             .query("older_than_ms", Kind::Number, "How long ago the last run of a campaign has to have ended.")
             .gives(200, schemas.of::<PruneDone>())

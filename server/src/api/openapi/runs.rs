@@ -68,6 +68,11 @@ fn reading(schemas: &mut Schemas) -> Vec<Call> {
             .query("campaign", Kind::Text, "Only what is about this campaign.")
             .query("run", Kind::Text, "Only what is about this run.")
             .query("after", Kind::Text, "Id of the last event that the client has.")
+            .query(
+                "pause_ms",
+                Kind::Number,
+                "Least time between two bursts of events, at most 60000: what happens meanwhile comes together.",
+            )
             .header(LAST_EVENT_ID_HEADER, false, "The same; it counts before the query.")
             .streams(schemas.of::<LiveEvent>(), "The data of each event, until the client or the server ends it.")
             .fails(400, &["request.invalid_query"])

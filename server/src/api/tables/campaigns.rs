@@ -25,6 +25,11 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::text("time_zone"),
     Column::integer("priority"),
     Column::integer("weight"),
+    Column::time("ended_at"),
+    Column::number("best_speedup"),
+    Column::number("cost_usd"),
+    Column::integer("unpriced_attempts"),
+    Column::text("targets"),
 ];
 
 /// Pages of campaigns.
@@ -54,6 +59,7 @@ impl Pages {
 fn row(campaign: CampaignSummary) -> Row {
     let runs = campaign.runs;
     let schedule = campaign.schedule.as_ref();
+    let targets: Vec<&str> = campaign.targets.iter().map(|target| target.as_str()).collect();
     vec![
         campaign.id.to_string().into(),
         campaign.name.into(),
@@ -71,5 +77,10 @@ fn row(campaign: CampaignSummary) -> Row {
         schedule.map(|schedule| schedule.time_zone.clone()).into(),
         campaign.priority.into(),
         campaign.weight.into(),
+        campaign.ended_at.into(),
+        campaign.best_speedup.into(),
+        campaign.cost_usd.into(),
+        campaign.unpriced_attempts.into(),
+        (!targets.is_empty()).then(|| targets.join(", ")).into(),
     ]
 }

@@ -11,7 +11,7 @@ use super::fake::{
     EXCLUSIVE, FakeServer, FakeWork, Running, ServerState, failure_of, introduction_with_devices, start_with_gpus,
 };
 use crate::gpu::fake::{FACTS, FakeDriver, FakeProber};
-use crate::gpu::{GpuEvent, GpuEventKind, Health, Illness, LOST, Prober, WEDGED, Ward};
+use crate::gpu::{GpuEvent, GpuEventKind, Health, Illness, LOST, Prober, Reading, WEDGED, Ward};
 
 /// A worker with three GPUs and nothing else, and how they are found to be.
 fn three_gpus(work: FakeWork) -> (Running, Arc<Ward>, Arc<FakeProber>) {
@@ -187,5 +187,20 @@ async fn a_worker_that_registers_anew_says_which_of_its_gpus_are_ill() -> Outcom
             state.offered.iter().filter(|offer| offer.quarantine.is_some()).map(|offer| offer.index).collect();
         assert_eq!(ill, [2]);
     }
+    running.end().await
+}
+
+#[tokio::test]
+async fn heartbeats_tell_how_hot_each_gpu_is_and_leave_out_what_the_driver_does_not_tell() -> Outcome {
+    let driver = FakeDriver::with_whole(2);
+    driver.reads("GPU-0000", Ok(Reading { temperature_c: Some(61), ..Reading::default() }));
+    let prober: Arc<dyn Prober> = Arc::new(FakeProber::default());
+    let (_, ward) = Ward::open_within(driver.gpus(), prober, Duration::from_millis(50));
+    let running = start_with_gpus(FakeServer::default(), FakeWork::free_running(), introduction(), ward);
+    running.server.until("a reading", |state| !state.readings.is_empty()).await;
+    let told = running.server.state().readings.clone();
+    let temperatures: Vec<_> = told.iter().map(|reading| (reading.device, reading.temperature_c)).collect();
+    assert_eq!(temperatures[..2], [(1, Some(61)), (2, None)]);
+    assert!(told.iter().all(|reading| reading.busy_ms <= reading.over_ms));
     running.end().await
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::{
-    Claim, Claimed, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, QuarantinedDevice, RegisterWorker, Report,
-    ReportReply, ReportResult, TryOutcome, WorkerRegistered,
+    Claim, Claimed, DeviceReading, FreeSlots, Heartbeat, HeartbeatReply, LeasedStep, QuarantinedDevice, RegisterWorker,
+    Report, ReportReply, ReportResult, TryOutcome, WorkerRegistered,
 };
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::id::{RunId, StepId, WorkerId};
@@ -63,6 +63,8 @@ pub(super) struct ServerState {
     pub(super) offered: Vec<DeviceOffer>,
     /// What heartbeats told of devices, when they told something.
     pub(super) told: Vec<Vec<QuarantinedDevice>>,
+    /// What heartbeats told last of how devices are.
+    pub(super) readings: Vec<DeviceReading>,
     /// Devices that an operator released.
     pub(super) released: Vec<u32>,
 }
@@ -200,6 +202,9 @@ impl Port for FakeServer {
     ) -> Result<HeartbeatReply, PortError> {
         if let Some(told) = &heartbeat.quarantined {
             self.change(|state| state.told.push(told.clone()));
+        }
+        if let Some(readings) = &heartbeat.readings {
+            self.change(|state| state.readings.clone_from(readings));
         }
         let state = self.state();
         if state.heartbeats_fail {

@@ -1,0 +1,13 @@
+-- How the devices of a worker are, as it told last; apart from what it offers, because it changes every few seconds.
+CREATE TABLE worker_reading (
+    worker_id BIGINT PRIMARY KEY REFERENCES worker (id),
+    at_ms     BIGINT NOT NULL,
+    -- A JSON list, one entry for each device.
+    devices   TEXT COLLATE "C" NOT NULL
+) WITH (fillfactor = 70);
+
+-- For how long steps of an attempt were on a device.
+ALTER TABLE attempt ADD COLUMN device_ms BIGINT NOT NULL DEFAULT 0;
+
+-- Serves: when the last run of a campaign ended.
+CREATE INDEX run_by_campaign_and_end ON run (campaign_id, finished_at_ms);

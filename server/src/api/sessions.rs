@@ -1,0 +1,100 @@
+//! `/sessions`: browsers that are signed in, for administrators to see and to sign out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use nightshift_engine::store::{SessionHolder, SessionRecord, StoreError};
+use nightshift_protocol::access::{Role, TokenView};
+use nightshift_protocol::api::{OpenSession, Page};
+use nightshift_protocol::id::TokenId;
+
+use crate::access::{secret_hash, sessions};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::ApiFailure;
+use crate::extract::TextPath;
+
+/// Sessions in a list.
+const MAX_LISTED: u32 = 1_000;
+/// Characters of a session's name: the beginning of the hash of its cookie, from which no cookie can be made.
+const ID_CHARS: usize = 16;
+
+/// Browsers that are signed in, the latest first. Those whose token or link ended are signed in no more.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Result<Json<Page<OpenSession>>, ApiFailure> {
+    let own = sessions::cookie(&headers).map(secret_hash);
+    let records = sessions::store(&app)?.list_sessions(app.clock.now(), MAX_LISTED).await?;
+    let tokens: HashMap<TokenId, TokenView> =
+        app.store.list_tokens().await?.into_iter().map(|token| (token.id.clone(), token)).collect();
+    let mut items = Vec::with_capacity(records.len());
+    for record in records {
+        if let Some(mut session) = view(&app, &tokens, &record).await? {
+            session.own = own.as_ref() == Some(&record.secret_hash);
+            items.push(session);
+        }
+    }
+    Ok(Json(Page { items, next: None }))
+}
+
+async fn view(
+    app: &App,
+    tokens: &HashMap<TokenId, TokenView>,
+    record: &SessionRecord,
+) -> Result<Option<OpenSession>, ApiFailure> {
+    let now = app.clock.now();
+    let (name, role, limited_to) = match &record.holder {
+        SessionHolder::Configured { .. } => ("operator".to_owned(), Role::Admin, None),
+        SessionHolder::Token(id) => match tokens.get(id) {
+            Some(token) if token.revoked_at.is_none() && token.expires_at.is_none_or(|end| end > now) => {
+                (token.name.clone(), token.role, None)
+            }
+            _ => return Ok(None),
+        },
+        SessionHolder::Share(id) => {
+            let Some(team) = app.store.team() else { return Ok(None) };
+            match team.load_share(id).await {
+                Ok(share) if share.revoked_at.is_none() && share.expires_at > now => {
+                    (format!("link of {}", share.author), Role::Viewer, Some(share.target))
+                }
+                Ok(_) | Err(StoreError::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    Ok(Some(OpenSession {
+        id: record.secret_hash.chars().take(ID_CHARS).collect(),
+        name,
+        role,
+        limited_to,
+        created_at: record.created_at,
+        expires_at: record.expires_at,
+        own: false,
+    }))
+}
+
+/// Signs a browser out: at once on this server, within five seconds on others.
+pub(crate) async fn end(
+    State(app): State<Arc<App>>,
+    TextPath(id): TextPath,
+    actor: Actor,
+) -> Result<StatusCode, ApiFailure> {
+    let unknown =
+        || ApiFailure::not_found("session.not_found", format!("no browser is signed in as `{id}` (any more)"));
+    if id.len() != ID_CHARS || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(unknown());
+    }
+    let result = sessions::store(&app)?.end_session_named(&id).await;
+    app.trouble.note_error(&result);
+    let was_there = result?;
+    app.keys.forget();
+    if !was_there {
+        return Err(unknown());
+    }
+    tracing::info!(session.id = %id, by = actor.name(), "a browser was signed out");
+    Ok(StatusCode::NO_CONTENT)
+}

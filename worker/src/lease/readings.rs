@@ -1,0 +1,118 @@
+//! How devices are, for people to look at: their temperature, and for how long a step was on them. Read apart from the
+//! heartbeats that carry it: leases must not wait for a driver.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::api::DeviceReading;
+use nightshift_protocol::machine::Offers;
+use nightshift_protocol::task::Target;
+
+use super::Work;
+use super::life::Life;
+use super::slots::Slots;
+use crate::gpu::Ward;
+use crate::port::Port;
+
+/// How often devices are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Where the system tells temperatures.
+const THERMAL_ZONES: &str = "/sys/class/thermal";
+/// Zones that are the processor's as a whole.
+const PROCESSOR_ZONES: [&str; 3] = ["x86_pkg_temp", "cpu-thermal", "cpu_thermal"];
+/// Zones that are looked at.
+const MAX_ZONES: usize = 64;
+
+/// What the next heartbeat has to say.
+#[derive(Debug)]
+pub(super) struct Readings {
+    /// Devices that are the machine itself.
+    processors: Vec<u32>,
+    news: Mutex<Option<Vec<DeviceReading>>>,
+}
+
+impl Readings {
+    /// Of devices that are offered like that.
+    pub(super) fn new(offers: &Offers) -> Self {
+        let processors = offers.devices.iter().filter(|device| device.target == Target::Cpu);
+        Self { processors: processors.map(|device| device.index).collect(), news: Mutex::default() }
+    }
+
+    /// What was read since this was asked last. A heartbeat that is lost takes it along: there is more soon.
+    pub(super) fn take(&self) -> Option<Vec<DeviceReading>> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, slots: &Slots, temperatures: &BTreeMap<u32, u32>) {
+        let in_ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let readings = slots.uses(Instant::now()).into_iter().map(|(device, used, of)| DeviceReading {
+            device,
+            temperature_c: temperatures.get(&device).copied(),
+            busy_ms: in_ms(used),
+            over_ms: in_ms(of),
+        });
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(readings.collect());
+    }
+}
+
+impl<P: Port, W: Work> Life<P, W> {
+    /// Looks at the devices now and then, until this life is over.
+    pub(super) async fn look_at_devices(self: Arc<Self>) {
+        loop {
+            let (ward, processors) = (self.ward.clone(), self.readings.processors.clone());
+            let looking = tokio::task::spawn_blocking(move || temperatures(ward.as_deref(), &processors));
+            let Some(temperatures) = self.unless_over(looking).await else { return };
+            self.readings.put(&self.slots, &temperatures.unwrap_or_default());
+            if self.unless_over(tokio::time::sleep(LOOK_INTERVAL)).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// In degrees Celsius, by the numbers of devices; those that are not known are left out. Blocks.
+fn temperatures(ward: Option<&Ward>, processors: &[u32]) -> BTreeMap<u32, u32> {
+    let mut temperatures = ward.map(Ward::temperatures).unwrap_or_default();
+    if let Some(of_processor) = of_processor(Path::new(THERMAL_ZONES)) {
+        temperatures.extend(processors.iter().map(|device| (*device, of_processor)));
+    }
+    temperatures
+}
+
+/// That of the processor, as the system tells it; of several, that of the hottest.
+fn of_processor(zones: &Path) -> Option<u32> {
+    let zones = std::fs::read_dir(zones).ok()?.take(MAX_ZONES).filter_map(Result::ok);
+    let read = |path: &Path, name: &str| std::fs::read_to_string(path.join(name)).ok();
+    zones
+        .filter_map(|zone| {
+            let kind = read(&zone.path(), "type")?;
+            let millidegrees: u32 = read(&zone.path(), "temp")?.trim().parse().ok()?;
+            PROCESSOR_ZONES.contains(&kind.trim()).then_some(millidegrees / 1_000)
+        })
+        .max()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_as_hot_as_its_hottest_zone() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, kind, temp) in [
+            ("thermal_zone0", "acpitz", "90000\n"),
+            ("thermal_zone1", "x86_pkg_temp\n", "61500\n"),
+            ("thermal_zone2", "x86_pkg_temp\n", "58000\n"),
+            ("thermal_zone3", "x86_pkg_temp\n", "-1\n"),
+        ] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("type"), kind).unwrap();
+            std::fs::write(folder.path().join(name).join("temp"), temp).unwrap();
+        }
+        assert_eq!(of_processor(folder.path()), Some(61));
+        assert_eq!(of_processor(&folder.path().join("nowhere")), None);
+    }
+}
