@@ -127,6 +127,9 @@ impl App {
             for campaign in campaigns.iter_mut() {
                 let Some(best) = bests.remove(&campaign.id) else { continue };
                 campaign.best_speedup = best.speedup;
+                // What was imported may have no budget that tells what its attempts cost.
+                let of_attempts = dollars(best.cost_microusd);
+                campaign.cost_usd = Some(campaign.cost_usd.map_or(of_attempts, |booked| booked.max(of_attempts)));
                 campaign.unpriced_attempts = best.unpriced_attempts;
                 campaign.targets = best.targets;
             }

@@ -116,6 +116,8 @@ pub struct CampaignBest {
     pub campaign: CampaignId,
     /// The fastest of the best right programs of its runs.
     pub speedup: Option<f64>,
+    /// What model calls of its attempts cost, in millionths of a US dollar, as far as prices are known.
+    pub cost_microusd: u64,
     /// Attempts with a model call whose price is not known.
     pub unpriced_attempts: u64,
     /// Hardware targets of its runs.

@@ -9,12 +9,14 @@ use super::CampaignBest;
 use super::columns::{ABSENT, Columns};
 use super::labels::Label;
 use super::rows::from_ppm;
+use crate::number::from_stored;
 
 /// Those that the index does not know are left out.
 pub(crate) fn of_campaigns(columns: &Columns, campaigns: &[CampaignId]) -> Vec<CampaignBest> {
     let nothing = |campaign: &CampaignId| CampaignBest {
         campaign: campaign.clone(),
         speedup: None,
+        cost_microusd: 0,
         unpriced_attempts: 0,
         targets: Vec::new(),
     };
@@ -28,6 +30,7 @@ pub(crate) fn of_campaigns(columns: &Columns, campaigns: &[CampaignId]) -> Vec<C
         let mut best_ppm = ABSENT;
         for slot in &run.attempts {
             best_ppm = best_ppm.max(slot.right_speedup_ppm().filter(|_| slot.is_best).unwrap_or(ABSENT));
+            of_campaign.cost_microusd += from_stored(slot.cost_microusd.max(0));
             of_campaign.unpriced_attempts += u64::from(slot.cost_microusd == ABSENT);
         }
         if best_ppm != ABSENT {
@@ -36,6 +39,8 @@ pub(crate) fn of_campaigns(columns: &Columns, campaigns: &[CampaignId]) -> Vec<C
         }
     }
     let mut found: Vec<CampaignBest> = found.into_values().collect();
-    found.iter_mut().for_each(|one| one.targets.sort_unstable_by_key(|target: &Target| target.as_str()));
+    for one in &mut found {
+        one.targets.sort_unstable_by_key(|target: &Target| target.as_str());
+    }
     found
 }

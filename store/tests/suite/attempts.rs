@@ -510,5 +510,6 @@ async fn what_campaigns_have_come_to_is_told_for_many_at_once(bench: Bench) {
         "the best of a run, not the fastest of its attempts"
     );
     assert_eq!(one.targets, [NeededTarget::Cpu, NeededTarget::Cuda]);
+    assert_eq!((one.cost_microusd, of(&second.id).cost_microusd), (5_000, 2_500), "of those with a price");
     assert_eq!((of(&second.id).speedup, of(&second.id).unpriced_attempts), (None, 0));
 }

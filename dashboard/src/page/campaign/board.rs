@@ -91,7 +91,7 @@ pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[Budge
     let used_ms = budget.iter().find(|line| line.resource == Resource::DeviceMs).map_or(0, |line| line.used);
     let text = format!(
         "{} of time on devices, for {}.",
-        milliseconds(used_ms),
+        milliseconds(used_ms.max(spent_ms)),
         counted(results.attempts, "attempt", "attempts")
     );
     (!rows.is_empty() || untimed.is_some()).then(|| {
