@@ -33,6 +33,7 @@ const IN_WORDS: [(&str, &str); 12] = [
     ("worker.cuda_arch", "the GPU's; sm_90a without one"),
     ("worker.labels", "none"),
     ("worker.nvcc", "the first that works of the search path, the CUDA toolkit, doctor --install-nvcc"),
+    ("worker.python", "the first of the search path that has PyTorch"),
 ];
 
 /// A value as it is shown, with what is in force where it is not set.

@@ -27,6 +27,7 @@ const OPTIONAL: [&str; 21] = [
     "worker.name",
     "worker.nvcc",
     "worker.profilers",
+    "worker.python",
 ];
 
 /// One value.

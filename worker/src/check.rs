@@ -88,6 +88,7 @@ pub fn check_on(
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
             library: &libraries.candidate,
+            torch: spec.torch.as_ref(),
             shapes: together,
             double: false,
             memory_bytes: spec.limits.memory_bytes,

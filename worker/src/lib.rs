@@ -32,6 +32,7 @@ pub mod scratch;
 pub mod statistics;
 pub mod symbols;
 pub mod toolchain;
+pub mod torch;
 mod trace;
 mod tune;
 

@@ -102,6 +102,10 @@ fn needs(kind: StepKind, input: &RunInput) -> Needs {
         if needs.device != DeviceUse::None {
             needs.compute_capability = input.compute_capability;
         }
+        // What is timed and examined by itself needs neither the reference nor its Python.
+        if input.torch && !matches!(kind, StepKind::Sanitize | StepKind::Profile) {
+            needs.tools.insert(Tool::Torch);
+        }
     }
     needs
 }

@@ -37,6 +37,7 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         gates: BTreeSet::new(),
         labels: BTreeSet::new(),
         compute_capability: None,
+        torch: false,
     }
 }
 

@@ -104,6 +104,7 @@ impl Oracle {
         let launch = |library: &Path, double: bool| {
             let options = SessionOptions {
                 library,
+                torch: spec.torch.as_ref(),
                 shapes,
                 double,
                 memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),

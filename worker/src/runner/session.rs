@@ -6,10 +6,11 @@ mod standby;
 mod watch;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::task::{PYTHON_EXTENSION, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 use tempfile::TempDir;
 
@@ -21,7 +22,7 @@ use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;
 use super::breach::Breach;
 use super::message::{Reply, Request};
-use super::plan::{Layout, Placed, RunnerPlan};
+use super::plan::{Layout, Placed, RunnerPlan, TorchPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
 use crate::sandbox::{JailPlan, Work};
@@ -31,6 +32,15 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the taking hold of a device may take, in milliseconds: a machine with many devices takes its time.
 const OPEN_LIMIT_MS: u64 = 30_000;
+
+/// How long Python may take to load `PyTorch`, in milliseconds: from a cold disk it takes its time.
+const PYTHON_LIMIT_MS: u64 = 180_000;
+
+/// Processes and threads of a Python with `PyTorch`.
+const PYTHON_THREADS: u64 = 64;
+
+/// Added to the time limit of a call for building a model, in milliseconds.
+const BUILD_MODEL_EXTRA_MS: u64 = 60_000;
 
 /// Added to the time limit of a call for loading the library.
 const LOAD_EXTRA_MS: u64 = 2_000;
@@ -81,7 +91,9 @@ impl Launched {
         };
         session.wait_until_restricted()?;
         session.admit(require_sandbox)?;
-        if session.plan.on_device {
+        if session.plan.torch.is_some() {
+            session.open_python()?;
+        } else if session.plan.on_device {
             session.open_device()?;
         }
         session.weigh(memory_bytes);
@@ -120,6 +132,8 @@ pub struct Session {
     library: PathBuf,
     /// On a device whose processes are counted: its place among them.
     place: Option<Place>,
+    /// Whether what it takes to bring results into the arena is believed to be just that, and not counted.
+    discounts_delivery: bool,
     /// What it can be used for again.
     purpose: Option<Box<Purpose>>,
     /// Where its library lies, when the process was there before the library.
@@ -139,7 +153,7 @@ impl Session {
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
-        let plan = plan_of(host, library.clone(), options);
+        let plan = plan_of(host, library.clone(), options)?;
         let mut session = Self::begin(host, plan, library, options, cancel)?;
         session.call_timeout_ms = options.call_timeout_ms;
         let (memory_bytes, require_sandbox) = (options.memory_bytes, options.require_sandbox);
@@ -160,18 +174,19 @@ impl Session {
         let jail_plan = JailPlan {
             work: Work::Runner(plan.clone()),
             scratch: None,
-            read_only: vec![readable],
+            read_only: [readable].into_iter().chain(python_folders(host, &plan)).collect(),
             limits: Limits {
                 wall_ms: 0,
                 cpu_s: CPU_LIMIT_S,
                 memory_bytes: options.memory_bytes,
                 file_bytes: 0,
-                processes: 1,
+                processes: if plan.torch.is_some() { PYTHON_THREADS } else { 1 },
                 output_bytes: OUTPUT_BYTES,
             },
             means: host.means,
             device: options.device.map(|device| device.access.clone()),
-            as_tool: false,
+            // Python looks at the processor and at itself, and its address space says nothing about its memory.
+            as_tool: plan.torch.is_some(),
         };
         let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
         let library = plan.library.clone();
@@ -199,6 +214,7 @@ impl Session {
             cancel: cancel.clone(),
             library,
             place: None,
+            discounts_delivery: false,
             purpose: None,
             folder: None,
         })
@@ -251,6 +267,43 @@ impl Session {
                 Err(SessionError::Device { error: end.describe(), during: "taking hold of it".to_owned() })
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until Python has loaded `PyTorch` and, on a device, has taken hold of it.
+    fn open_python(&mut self) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        match self.ask(&Request::Open { nonce }, PYTHON_LIMIT_MS) {
+            Ok(_) => Ok(()),
+            Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
+                Err(SessionError::Device { error, during })
+            }
+            Err(SessionError::Ended(end)) => {
+                let printed = self.printed();
+                let said = printed.lines().last().map_or_else(String::new, |line| format!(": {line}"));
+                Err(SessionError::Python { reason: format!("{}{said}", end.describe()) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it is a file of Python.
+    pub(crate) fn runs_python(&self) -> bool {
+        self.plan.torch.is_some()
+    }
+
+    /// Believes this program, which is none of a model's, that bringing its results into the arena is just that. Where the
+    /// other one writes them there itself, what it takes is none of a call.
+    pub(crate) fn discount_delivery(&mut self) {
+        self.discounts_delivery = true;
+    }
+
+    /// What an entry point is called in messages.
+    fn entry_point(&self, native: &'static str) -> &'static str {
+        match (&self.plan.torch, native) {
+            (Some(_), "ns_init") => "load_state_dict",
+            (Some(_), _) => "forward",
+            (None, _) => native,
         }
     }
 
@@ -316,7 +369,8 @@ impl Session {
             return Ok(());
         }
         let nonce = self.nonces.draw();
-        let (reply, _) = self.ask(&Request::Load { nonce }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        let extra_ms = if self.plan.torch.is_some() { BUILD_MODEL_EXTRA_MS } else { LOAD_EXTRA_MS };
+        let (reply, _) = self.ask(&Request::Load { nonce }, self.call_timeout_ms + extra_ms)?;
         if let Some(message) = reply.load_error {
             return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
         }
@@ -357,7 +411,11 @@ impl Session {
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
-        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns().or(processor_ns) })
+        // On the host the kernel is believed, and nobody else.
+        let processor_ns = if self.plan.on_device { reply.at_rest_ns() } else { processor_ns };
+        let delivered_ns = if self.discounts_delivery { reply.delivered_ns } else { 0 };
+        let processor_ns = processor_ns.map(|time_ns| time_ns.saturating_sub(delivered_ns));
+        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns })
     }
 
     /// Half of the pattern that outputs are filled with: all of it, as it repeats itself.
@@ -367,8 +425,12 @@ impl Session {
     }
 
     /// Ends the program if an entry point returned an error.
-    pub(super) fn succeeded(&mut self, entry_point: &str, reply: &Reply) -> Result<(), SessionError> {
-        if reply.status == 0 { Ok(()) } else { Err(self.give_up(call_failed(entry_point, reply.status))) }
+    pub(super) fn succeeded(&mut self, entry_point: &'static str, reply: &Reply) -> Result<(), SessionError> {
+        if reply.status == 0 {
+            return Ok(());
+        }
+        let end = call_failed(self.entry_point(entry_point), reply.status);
+        Err(self.give_up(end))
     }
 
     /// Takes the outputs out and looks for broken rules.
@@ -415,15 +477,36 @@ fn os(what: &'static str) -> impl Fn(std::io::Error) -> ProcessError {
     move |source| ProcessError::Os { what: what.to_owned(), source }
 }
 
+/// What a jail has to show to the Python of a plan.
+fn python_folders(host: &JailHost, plan: &RunnerPlan) -> Vec<PathBuf> {
+    let python = plan.torch.is_some().then(|| host.python().ok()).flatten();
+    python.map(|python| python.folders.clone()).unwrap_or_default()
+}
+
+/// Whether Python runs it.
+fn is_python(library: &Path) -> bool {
+    library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
+}
+
 /// What the process of these options is to do.
-fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> RunnerPlan {
+fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> Result<RunnerPlan, SessionError> {
+    let torch = is_python(&library).then(|| {
+        let missing = |reason| SessionError::Python { reason };
+        let python = host.python().map_err(missing)?;
+        let spec = options.torch;
+        let spec = spec.ok_or_else(|| missing("the task does not say how its model is built and called".to_owned()))?;
+        let spec = TorchSpec { problems: Vec::new(), ..spec.clone() };
+        Ok::<_, SessionError>(TorchPlan { python: python.program.clone(), spec, double: options.double, filter: None })
+    });
     let mut plan = RunnerPlan::new(library, options.shapes, options.double, options.core);
+    plan.torch = torch.transpose()?;
+    plan.filtered = plan.torch.is_some() && host.means != SandboxChoice::None;
     if let Some(device) = options.device {
         plan.on_device = true;
         plan.filtered = host.means != SandboxChoice::None;
         plan.libraries.clone_from(&device.libraries);
     }
-    plan
+    Ok(plan)
 }
 
 fn call_failed(entry_point: &str, status: i32) -> ProcessEnd {

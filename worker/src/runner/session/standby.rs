@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
-use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, os, plan_of};
+use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os, plan_of};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::runner::message::Request;
 use crate::runner::plan::RunnerPlan;
@@ -59,6 +59,7 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct Purpose {
     library: ArtifactHash,
+    torch: Option<TorchSpec>,
     shapes: Vec<ConcreteShapes>,
     double: bool,
     memory_bytes: u64,
@@ -73,6 +74,7 @@ impl Purpose {
         let bytes = std::fs::read(options.library).map_err(os("reading the library"))?;
         Ok(Self {
             library: ArtifactHash::of(&bytes),
+            torch: options.torch.cloned(),
             shapes: options.shapes.to_vec(),
             double: options.double,
             memory_bytes: options.memory_bytes,
@@ -89,6 +91,7 @@ impl Purpose {
         self.library == other.library
             && terms(self) == terms(other)
             && self.device == other.device
+            && self.torch == other.torch
             && self.shapes == other.shapes
     }
 }
@@ -209,7 +212,8 @@ impl Standby {
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
         self.shared.table().last = Some((device.access.clone(), Instant::now()));
-        loop {
+        // A spare process has no Python in it.
+        while !is_python(options.library) {
             let Some(mut session) = self.shared.table().take_spare(&device.access) else { break };
             match session.take(&self.shared.host, options, cancel) {
                 Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
@@ -409,6 +413,7 @@ impl Session {
         let library = folder.path().join(LIBRARY_NAME);
         let options = SessionOptions {
             library: &library,
+            torch: None,
             shapes: &[],
             double: false,
             memory_bytes: 0,
@@ -417,7 +422,7 @@ impl Session {
             require_sandbox: false,
             device: Some(&device),
         };
-        let plan = plan_of(host, library.clone(), &options);
+        let plan = plan_of(host, library.clone(), &options)?;
         let readable = folder.path().to_path_buf();
         let mut session = Self::begin(host, plan, readable, &options, &CancelFlag::default())?;
         session.folder = Some(folder);
@@ -430,7 +435,7 @@ impl Session {
         self.admit(options.require_sandbox)?;
         let library = self.plan.library.clone();
         std::fs::copy(options.library, &library).map_err(os("copying the library"))?;
-        let plan: RunnerPlan = plan_of(host, library, options);
+        let plan: RunnerPlan = plan_of(host, library, options)?;
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
         self.call_timeout_ms = options.call_timeout_ms;
         self.cancel = cancel.clone();

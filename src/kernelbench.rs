@@ -1,0 +1,5 @@
+//! Files with a `Model` of `PyTorch`, as `KernelBench` has them, become tasks.
+
+pub(crate) mod files;
+mod known;
+pub(crate) mod task;
