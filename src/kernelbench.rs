@@ -2,4 +2,5 @@
 
 pub(crate) mod files;
 mod known;
+pub(crate) mod layout;
 pub(crate) mod task;

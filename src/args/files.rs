@@ -31,6 +31,22 @@ pub(crate) enum ProgramForm {
 pub(crate) enum ExportCommand {
     /// Write training rows of both skills, as verl and TRL read them
     Rollouts(ExportRollouts),
+    /// Write programs and results of a campaign in the layout of KernelBench, for its own scripts
+    Kernelbench(ExportKernelbench),
+}
+
+/// `export kernelbench`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportKernelbench {
+    /// Campaign
+    #[arg(value_name = "CAMPAIGN")]
+    pub(crate) campaign: String,
+    /// The folder to write into: runs/ and results/timing/ are made there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Every program of a run, in their order; without it its best one
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// `export`.

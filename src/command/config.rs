@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 12] = [
+const IN_WORDS: [(&str, &str); 13] = [
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
     ("prompts", "the built-in ones alone"),

@@ -95,6 +95,7 @@ pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &Wish) -> TaskSpe
             state: found.params.iter().map(|param| param.state.clone().unwrap_or_default()).collect(),
             types: found.types.clone(),
             training: wish.training,
+            file: Some(file.label()),
             problems,
         }),
     }

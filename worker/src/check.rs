@@ -4,7 +4,7 @@
 
 mod oracle;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::RwLockReadGuard;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use nightshift_protocol::verdict::{CheckCase, ERROR_HISTOGRAM_BOUNDS, Finding, P
 pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
 use crate::compare::compare;
 use crate::cost::Cost;
+use crate::golden::{Recorded, Recording};
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::process::{CancelFlag, JailHost, side_by_side};
 use crate::runner::{Call, Grounds, Launched, Session, SessionError, SessionOptions, note};
@@ -24,7 +25,7 @@ use crate::runner::{Call, Grounds, Launched, Session, SessionError, SessionOptio
 const CASES_BEFORE_STOPPING: usize = 3;
 
 /// Most tensors that are changed one at a time.
-const MAX_PERTURBED_TENSORS: usize = 16;
+pub(crate) const MAX_PERTURBED_TENSORS: usize = 16;
 
 /// A reference's error below this counts as this: luck may not tighten the limit for everybody else.
 const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
@@ -74,6 +75,53 @@ pub fn check_on(
     require_sandbox: bool,
     seeds: &mut SecretSeeds,
 ) -> Result<CheckReport, StepFailure> {
+    let mut answers = Answers::Live { reference: &libraries.reference, truth: &libraries.truth, kept: None };
+    check_with(grounds, spec, &libraries.candidate, &mut answers, require_sandbox, seeds)
+}
+
+/// [`check`] by what reference and truth once answered, without either.
+pub(crate) fn check_recorded(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    candidate: &Path,
+    recording: Recording,
+    require_sandbox: bool,
+) -> Result<CheckReport, StepFailure> {
+    let mut seeds = SecretSeeds::fixed(recording.seed);
+    check_with(grounds, spec, candidate, &mut Answers::Recorded(Some(recording)), require_sandbox, &mut seeds)
+}
+
+/// Lets the reference be checked against itself, and keeps the answers; none when it does not pass.
+pub(crate) fn record(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    reference: &Path,
+    truth: &Path,
+    seed: u64,
+) -> Result<Option<Recording>, StepFailure> {
+    let mut answers = Answers::Live { reference, truth, kept: Some(Vec::new()) };
+    let report = check_with(grounds, spec, reference, &mut answers, false, &mut SecretSeeds::fixed(seed))?;
+    let passed = report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed);
+    let Answers::Live { kept: Some(answers), .. } = answers else { return Ok(None) };
+    Ok((passed && !answers.is_empty()).then_some(Recording { seed, answers }))
+}
+
+/// Where the right answers come from.
+enum Answers<'a> {
+    /// From reference and truth; they are kept where there is a place for them.
+    Live { reference: &'a Path, truth: &'a Path, kept: Option<Vec<Option<Recorded>>> },
+    /// From a recording, of which there is one for a check.
+    Recorded(Option<Recording>),
+}
+
+fn check_with(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    library: &Path,
+    answers: &mut Answers<'_>,
+    require_sandbox: bool,
+    seeds: &mut SecretSeeds,
+) -> Result<CheckReport, StepFailure> {
     let shapes = smallest_first(spec)?;
     let mut report = CheckReport {
         end: ProcessEnd::Finished,
@@ -87,7 +135,7 @@ pub fn check_on(
     let mut cost = Cost::start();
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
-            library: &libraries.candidate,
+            library,
             torch: spec.torch.as_ref(),
             shapes: together,
             double: false,
@@ -100,7 +148,10 @@ pub fn check_on(
         let beside = grounds.beside_others();
         cost.part("waiting");
         let candidate = grounds.launch(&options);
-        let oracle = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth)?;
+        let oracle = match answers {
+            Answers::Live { reference, truth, .. } => Ok(Oracle::launch(grounds, spec, together, reference, truth)?),
+            Answers::Recorded(recording) => Err(recording.take()),
+        };
         let mut candidate = match candidate.and_then(Launched::wait) {
             Ok(session) => session,
             Err(error) => {
@@ -108,7 +159,14 @@ pub fn check_on(
                 break;
             }
         };
-        let mut oracle = oracle.wait()?;
+        let mut oracle = match oracle {
+            Ok(launched) => launched.wait()?,
+            Err(Some(recording)) => Oracle::of_recording(spec, recording),
+            Err(None) => return Err(one_shape_only()),
+        };
+        if let Answers::Live { kept: Some(_), .. } = answers {
+            oracle.record();
+        }
         // What passes is timed next, beside its baseline.
         grounds.expect_programs(2);
         // From here on a place is taken for each call: making inputs and comparing results needs none.
@@ -131,6 +189,9 @@ pub fn check_on(
         if !printed.is_empty() {
             report.printed = printed;
         }
+        if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (&mut *answers, oracle.take_answers()) {
+            kept.extend(answered);
+        }
         let beside = grounds.beside_others();
         cost.part("waiting");
         grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
@@ -148,6 +209,10 @@ pub fn check_on(
     }
     report.cost = cost.parts();
     Ok(report)
+}
+
+fn one_shape_only() -> StepFailure {
+    StepFailure::fatal("task.golden_unusable", "golden data are of one shape, and the task has several")
 }
 
 /// The shapes of a task, the smallest first.

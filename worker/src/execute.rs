@@ -3,6 +3,7 @@
 mod cuda;
 mod device_step;
 mod examine;
+mod golden;
 mod tune;
 
 use std::fs::File;
@@ -131,9 +132,13 @@ impl Workbench {
                 self.admit(*sandbox_required)?;
                 step.build(&step.task(task)?, source)
             }
-            StepInput::Check { task, library, reference_library, truth_library, sandbox_required } => {
+            StepInput::Check { task, library, reference_library, truth_library, sandbox_required, golden } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
+                if let Some(golden) = golden.as_ref().filter(|_| step.lacks_python(&task)) {
+                    let library = step.library(Role::Candidate, library, &task)?;
+                    return step.check_by_golden_data(&task, &library, golden, *sandbox_required);
+                }
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
                     reference: step.library(Role::Reference, reference_library, &task)?,
@@ -428,6 +433,7 @@ impl Step<'_> {
                     }
                     _ => None,
                 };
+                let golden = self.golden_data(task, &libraries, &grounds, &mut seeds)?;
                 Ok(StepOutput::TaskPrepared {
                     prepared: Box::new(PreparedTask {
                         reference,
@@ -438,6 +444,7 @@ impl Step<'_> {
                         warnings: facts.warnings,
                         machine,
                         profile,
+                        golden,
                     }),
                 })
             }

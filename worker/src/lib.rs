@@ -13,6 +13,7 @@ pub mod compiler_output;
 mod cost;
 pub mod disassembly;
 pub mod execute;
+mod golden;
 pub mod gpu;
 pub mod inputs;
 pub mod lease;

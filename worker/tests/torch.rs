@@ -3,6 +3,9 @@
 //! with the reason.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/bench.rs"]
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod bench;
 #[path = "torch/programs.rs"]
 mod programs;
 #[path = "support/torch.rs"]
@@ -13,11 +16,15 @@ mod workshop;
 
 use std::process::ExitCode;
 
+use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::CheckReport;
-use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::step::{PreparedTask, StepInput, StepOutput};
+use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_worker::check::{Libraries, check};
+use nightshift_worker::execute::Workbench;
 use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::lease::WorkerConfig;
 use nightshift_worker::measure::{MeasureOptions, measure};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare};
 use nightshift_worker::process::CancelFlag;
@@ -40,6 +47,8 @@ fn main() -> ExitCode {
             "the_reference_wrapped_as_a_program_is_as_fast_as_itself",
             the_reference_wrapped_as_a_program_is_as_fast_as_itself,
         ),
+        ("the_steps_of_both_forms_go_well", the_steps_of_both_forms_go_well),
+        ("golden_data_are_made_with_the_task", golden_data_are_made_with_the_task),
         (
             "a_program_reaches_neither_files_nor_processes_nor_the_network",
             a_program_reaches_neither_files_nor_processes_nor_the_network,
@@ -47,7 +56,7 @@ fn main() -> ExitCode {
     ])
 }
 
-fn checked(bench: &Bench, candidate: &std::path::Path, spec: &nightshift_protocol::task::TaskSpec) -> CheckReport {
+fn checked(bench: &Bench, candidate: &std::path::Path, spec: &TaskSpec) -> CheckReport {
     let reference = bench.file("reference.py", LINEAR);
     let libraries = Libraries { candidate: candidate.to_path_buf(), truth: reference.clone(), reference };
     check(&bench.host, spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap()
@@ -204,11 +213,88 @@ fn the_reference_wrapped_as_a_program_is_as_fast_as_itself(bench: &Bench) {
     assert_eq!(findings, []);
 }
 
+/// A worker's bench that has this Python, and the task of [`LINEAR`] for programs of a form.
+fn workbench(bench: &Bench, form: CandidateForm) -> (bench::Bench, ArtifactHash, PreparedTask) {
+    let (folder, store) = (tempfile::tempdir().unwrap(), bench::Store::default());
+    let config = WorkerConfig { python: Some(bench.python.program.clone()), ..bench::config(folder.path(), None) };
+    let inner = Workbench::open(&config, Box::new(store.clone())).unwrap();
+    let worker = bench::Bench { inner, store, folder };
+    let bundle = TaskBundle { spec: TaskSpec { form, ..task() }, reference_source: LINEAR.to_owned() };
+    let task = worker.put(&serde_json::to_string(&bundle).unwrap());
+    let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
+    let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
+    (worker, task, *prepared)
+}
+
+fn the_steps_of_both_forms_go_well(bench: &Bench) {
+    let right = native("if (v < 0) v = 0;");
+    for (form, program) in [(CandidateForm::Native, right.as_str()), (CandidateForm::Torch, MODEL_NEW)] {
+        let (worker, task, prepared) = workbench(bench, form);
+        assert!(prepared.reference.toolchain.version.contains("PyTorch"), "{prepared:?}");
+        let build = |source: &str| {
+            let source = worker.put(source);
+            let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+            let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+            *report
+        };
+        let report = build(program);
+        let library = report.library.clone().unwrap();
+        let (reference_library, truth_library) = (prepared.reference_library, prepared.truth_library);
+        let check = StepInput::Check {
+            task: task.clone(),
+            library: library.clone(),
+            reference_library: reference_library.clone(),
+            truth_library,
+            sandbox_required: false,
+            golden: prepared.golden.map(|golden| golden.artifact),
+        };
+        let checked = worker.execute(&check).unwrap();
+        let StepOutput::Checked { report: checked } = checked else { panic!("{checked:?}") };
+        assert!(passed(&checked), "{checked:?}");
+        let measure = StepInput::Measure {
+            task: task.clone(),
+            library,
+            reference_library,
+            confirms: false,
+            sandbox_required: false,
+        };
+        let measured = worker.execute(&measure).unwrap();
+        let StepOutput::Measured { measurement, findings } = measured else { panic!("{measured:?}") };
+        assert!(measurement.baseline.starts_with("reference.py, eager PyTorch "), "{}", measurement.baseline);
+        assert_eq!(findings, []);
+        if form == CandidateForm::Torch {
+            let wrong = build("import torch\n\nclass ModelNew(torch.nn.Module:\n    pass\n");
+            assert_eq!((wrong.library, wrong.messages[0].line), (None, 3), "{:?}", wrong.messages);
+            let nameless = build("class Other:\n    pass\n");
+            assert!(nameless.messages[0].message.contains("no class ModelNew"), "{:?}", nameless.messages);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden data")]
+fn golden_data_are_made_with_the_task(bench: &Bench) {
+    let (worker, _, prepared) = workbench(bench, CandidateForm::Native);
+    let golden = prepared.golden.unwrap();
+    assert_eq!((golden.seeds, golden.given_stored), (3, true));
+    let bytes = worker.store.get(&golden.artifact).unwrap();
+    assert_eq!(u64::try_from(bytes.len()).unwrap(), golden.size_bytes);
+    let text = String::from_utf8_lossy(&bytes);
+    for part in ["state/linear.weight", "inputs/x", "answer0/truth/output", "answer3/reference/output"] {
+        assert!((0..3).all(|seed| text.contains(&format!("seed{seed}/{part}"))), "{part}");
+    }
+    if std::env::var("NIGHTSHIFT_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/linear.safetensors");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, &bytes).unwrap();
+    }
+    let (_, _, prepared) = workbench(bench, CandidateForm::Torch);
+    assert_eq!(prepared.golden, None, "a program of PyTorch needs it in any case");
+}
+
 fn a_program_reaches_neither_files_nor_processes_nor_the_network(bench: &Bench) {
     let secret = bench.file("secret.txt", "secret");
     let probe = format!(
-        "\
-        import os, socket, threading
+        "        import os, socket, threading
         reached = []
         def tried(name, act):
             try:

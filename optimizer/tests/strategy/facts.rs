@@ -109,6 +109,7 @@ pub(crate) fn prepared() -> PreparedTask {
         warnings: Vec::new(),
         machine: machine(),
         profile: None,
+        golden: None,
     }
 }
 

@@ -31,6 +31,9 @@ pub struct TorchSpec {
     /// dropout.
     #[serde(default)]
     pub training: bool,
+    /// The file that it was made of, with the folder of its level, for example `level1/19_ReLU.py`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Known problems of the task, which count as warnings about its quality.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<TaskProblem>,

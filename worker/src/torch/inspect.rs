@@ -15,6 +15,9 @@ use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessError, 
 /// Does the work, in Python.
 const SCRIPT: &str = include_str!("inspect_model.py");
 
+/// How that is called in the jail.
+const SCRIPT_FILE: &str = "inspect_model.py";
+
 /// How the file is called in the jail.
 const FILE: &str = "reference.py";
 
@@ -136,19 +139,20 @@ pub fn inspect(
     scratch: &Path,
     cancel: &CancelFlag,
 ) -> Result<Result<Inspection, ModelError>, ProcessError> {
-    let file = scratch.join(FILE);
+    let (file, script) = (scratch.join(FILE), scratch.join(SCRIPT_FILE));
     let os = |source| ProcessError::Os { what: "writing the model's file".to_owned(), source };
     std::fs::write(&file, source).map_err(os)?;
+    std::fs::write(&script, SCRIPT).map_err(os)?;
     let asked = json!({
         "file": file, "name": FILE, "precision": options.precision, "training": options.training,
         "max_bytes": options.max_bytes, "seed": SEED,
     });
     let command = JailedCommand {
         program: python.program.clone(),
-        args: ["-I", "-B", "-W", "ignore", "-c", SCRIPT]
-            .into_iter()
+        args: ["-I", "-B", "-W", "ignore"]
             .map(Into::into)
-            .chain([asked.to_string().into()])
+            .into_iter()
+            .chain([script.into(), asked.to_string().into()])
             .collect(),
         read_only: python.folders.clone(),
         scratch: scratch.to_path_buf(),

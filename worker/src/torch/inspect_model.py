@@ -1,7 +1,7 @@
 """Finds out what a file with `Model`, `get_inputs` and `get_init_inputs` needs: the tensors of a call, the state of the
 model, its operators. One line of JSON on the first descriptor for each stage that begins, and one with the outcome.
 
-Whatever can be known without memory is found on tensors without storage. Run as: python -I -c THIS FILE OPTIONS, where
+Whatever can be known without memory is found on tensors without storage. Run as: python -I -B THIS FILE OPTIONS, where
 OPTIONS is JSON: {"file", "name", "precision", "training", "max_bytes", "seed"}.
 """
 
