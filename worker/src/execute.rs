@@ -280,13 +280,16 @@ impl Step<'_> {
         task: &TaskBundle,
     ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
         if role.is_python(&task.spec) {
+            let cuda = self.bench.cuda.as_ref().ok().filter(|_| task.spec.target == Target::Cuda);
             let builder = PythonBuilder {
                 jail: &self.bench.jail,
+                nvcc: cuda.map(|cuda| &cuda.nvcc),
+                cache: &self.bench.builds,
                 artifacts: self.artifacts,
                 scratch: self.folder,
                 cancel: self.cancel,
             };
-            return build_python(&builder, source, role);
+            return build_python(&builder, source, role, task.spec.limits.build_timeout_ms);
         }
         let builder = Builder {
             jail: &self.bench.jail,

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
             the_reference_wrapped_as_a_program_is_as_fast_as_itself,
         ),
         ("the_steps_of_both_forms_go_well", the_steps_of_both_forms_go_well),
+        ("an_extension_is_built_ahead_of_its_first_call", an_extension_is_built_ahead_of_its_first_call),
         ("golden_data_are_made_with_the_task", golden_data_are_made_with_the_task),
         (
             "a_program_reaches_neither_files_nor_processes_nor_the_network",
@@ -269,6 +270,37 @@ fn the_steps_of_both_forms_go_well(bench: &Bench) {
             assert!(nameless.messages[0].message.contains("no class ModelNew"), "{:?}", nameless.messages);
         }
     }
+}
+
+fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
+    let (worker, task, prepared) = workbench(bench, CandidateForm::Torch);
+    let build = |source: &str| {
+        let source = worker.put(source);
+        let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+        let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+        *report
+    };
+    let report = build(programs::EXTENSION);
+    let library = report.library.clone().unwrap_or_else(|| panic!("{:?}", report.messages));
+    let check = StepInput::Check {
+        task: task.clone(),
+        library,
+        reference_library: prepared.reference_library,
+        truth_library: prepared.truth_library,
+        sandbox_required: false,
+        golden: None,
+    };
+    let checked = worker.execute(&check).unwrap();
+    let StepOutput::Checked { report: checked } = checked else { panic!("{checked:?}") };
+    assert!(passed(&checked), "{checked:?}");
+    assert!(build(programs::EXTENSION).cached, "an equal source is built once");
+
+    let wrong = build(&programs::EXTENSION.replace("torch::relu(x)", "torch::no_such_thing(x)"));
+    assert_eq!(wrong.library, None);
+    let said: Vec<&str> = wrong.messages.iter().map(|message| message.message.as_str()).collect();
+    assert!(said.iter().any(|message| message.contains("no_such_thing")), "{said:?}");
+    let marked = build(&format!("{MODEL_NEW}#nightshift-extension scaled_relu AAAA\n"));
+    assert!(marked.messages[0].message.contains("only the builder writes"), "{:?}", marked.messages);
 }
 
 #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden data")]

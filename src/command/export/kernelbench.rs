@@ -33,7 +33,7 @@ pub(super) async fn run(context: &Context, args: ExportKernelbench) -> Result<Ex
             let found = samples_of(client, &run.id, args.all).await?;
             match found {
                 Some(found) => samples.extend(found),
-                None => left_out.push(run.task_name.clone()),
+                None => left_out.push(run.digest.task.clone()),
             }
         }
         if samples.is_empty() {

@@ -245,10 +245,12 @@ pub(crate) fn refuse_after_start() -> Result<(), String> {
 /// the driver starts threads.
 pub(crate) fn filter_for_python(on_device: bool) -> Result<String, String> {
     let mut refused: Rules = BTreeMap::new();
-    let compiles = |call: i64| {
-        on_device && [libc::SYS_clone, libc::SYS_execve, libc::SYS_memfd_create, libc::SYS_prlimit64].contains(&call)
+    // Extensions that were built ahead are loaded from memory.
+    let needed = |call: i64| {
+        call == libc::SYS_memfd_create
+            || (on_device && [libc::SYS_clone, libc::SYS_execve, libc::SYS_prlimit64].contains(&call))
     };
-    for call in REFUSED_TO_RUNNERS.iter().filter(|call| !compiles(**call)) {
+    for call in REFUSED_TO_RUNNERS.iter().filter(|call| !needed(**call)) {
         refuse(&mut refused, *call, &[]);
     }
     if !on_device {

@@ -43,6 +43,29 @@ class ModelNew(nn.Module):
         return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0
 ";
 
+/// The same with an extension in C++.
+pub(crate) const EXTENSION: &str = "\
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r'''
+#include <torch/extension.h>
+torch::Tensor scaled_relu(torch::Tensor x, double factor) { return torch::relu(x) * factor; }
+'''
+
+extension = load_inline(name='scaled_relu', cpp_sources=SOURCE, functions=['scaled_relu'])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, fan_in, fan_out, extents):
+        super().__init__()
+        self.linear = nn.Linear(fan_in, fan_out)
+
+    def forward(self, x):
+        return extension.scaled_relu(self.linear(x), 3.0)
+";
+
 /// A model with a label, and an argument that is no tensor.
 pub(crate) const LABELS: &str = "\
 import torch
