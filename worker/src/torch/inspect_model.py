@@ -153,7 +153,16 @@ def encoded(value, where):
     )
 
 
-parse_only = parse()
+def refuse(failure):
+    tell({"error": {"code": failure.code, "message": failure.message, "line": failure.line}})
+    sys.exit(0)
+
+
+# Before PyTorch is there, which takes seconds.
+try:
+    text = parse()
+except Unusable as failure:
+    refuse(failure)
 
 stage("importing PyTorch")
 try:
@@ -681,6 +690,6 @@ def examine(module):
 
 
 try:
-    tell({"found": examine(load(parse_only))})
+    tell({"found": examine(load(text))})
 except Unusable as failure:
-    tell({"error": {"code": failure.code, "message": failure.message, "line": failure.line}})
+    refuse(failure)
