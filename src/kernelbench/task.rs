@@ -21,14 +21,15 @@ pub(crate) const REFERENCE: &str = "reference.py";
 /// Longest name of a task.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Memory that a program may always take beside its tensors, in bytes.
-const LEAST_MEMORY_BYTES: u64 = 1 << 30;
+/// Memory that a program may always take beside its tensors, in bytes: libraries of `PyTorch` are loaded when they are first
+/// called, and those for a GPU are large.
+const LEAST_MEMORY_BYTES: u64 = 8 << 30;
 
 /// Most memory that a program may take beside its tensors, in bytes.
 const MOST_MEMORY_BYTES: u64 = 1 << 36;
 
-/// Wall time of one call, in milliseconds.
-const CALL_TIMEOUT_MS: u64 = 15_000;
+/// Wall time of one call, in milliseconds: Triton compiles at the first one.
+const CALL_TIMEOUT_MS: u64 = 60_000;
 
 /// Wall time of one compilation, in milliseconds: sources with the headers of `PyTorch` take their time.
 const BUILD_TIMEOUT_MS: u64 = 180_000;

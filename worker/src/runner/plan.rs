@@ -67,6 +67,8 @@ pub(crate) struct TorchPlan {
     pub(crate) spec: TorchSpec,
     /// Whether it is called in double precision.
     pub(crate) double: bool,
+    /// A folder of its own to write to: a program for a device may compile at its first call.
+    pub(crate) scratch: Option<PathBuf>,
     /// The filter of system calls that is put in force once Python has started, as hexadecimal digits.
     pub(crate) filter: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::plan::RunnerPlan;
 use crate::sandbox::filter_for_python;
+use crate::torch::inspect::environment;
 
 /// Answers the parent's messages, in Python.
 const EVALUATOR: &str = include_str!("../torch/evaluator.py");
@@ -38,6 +39,7 @@ pub(crate) fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Res
         torch.filter = Some(filter_for_python(on_device)?);
     }
     let program = torch.python.clone();
+    let torch_scratch = torch.scratch.as_ref().map(|folder| folder.to_string_lossy().into_owned());
     let file = written(plan).map_err(|error| format!("handing over the plan: {error}"))?;
     for descriptor in [memory.as_fd(), channel.as_fd(), file.as_fd()] {
         fcntl_setfd(descriptor, FdFlags::empty()).map_err(|error| format!("keeping a descriptor open: {error}"))?;
@@ -46,9 +48,8 @@ pub(crate) fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Res
         json!({"plan": file.as_raw_fd(), "arena": memory.as_raw_fd(), "channel": channel.as_raw_fd()}).to_string();
     let args =
         ["-I", "-B", "-W", "ignore", "-c", EVALUATOR].into_iter().map(Into::into).chain([given.into()]).collect();
-    let env = [("HOME", "/"), ("OMP_NUM_THREADS", "1"), ("MKL_NUM_THREADS", "1"), ("HF_HUB_OFFLINE", "1")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
+    let scratch = torch_scratch.unwrap_or_else(|| "/".to_owned());
+    let env = environment(Path::new(&scratch)).into_iter().chain([("TMPDIR".to_owned(), scratch.clone())]).collect();
     Ok(PythonCall { program, args, env, _plan: file })
 }
 

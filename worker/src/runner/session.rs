@@ -2,27 +2,28 @@
 
 mod error;
 mod grounds;
+mod python;
 mod standby;
 mod watch;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_protocol::task::{PYTHON_EXTENSION, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 use tempfile::TempDir;
 
 pub use self::error::SessionError;
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
+use self::python::{is_python, own_folder, python_folders, torch_plan};
 use self::standby::Purpose;
 pub use self::standby::{Place, Standby};
 use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;
 use super::breach::Breach;
 use super::message::{Reply, Request};
-use super::plan::{Layout, Placed, RunnerPlan, TorchPlan};
+use super::plan::{Layout, Placed, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
 use crate::sandbox::{JailPlan, Work};
@@ -32,9 +33,6 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the taking hold of a device may take, in milliseconds: a machine with many devices takes its time.
 const OPEN_LIMIT_MS: u64 = 30_000;
-
-/// How long Python may take to load `PyTorch`, in milliseconds: from a cold disk it takes its time.
-const PYTHON_LIMIT_MS: u64 = 180_000;
 
 /// Processes and threads of a Python with `PyTorch`.
 const PYTHON_THREADS: u64 = 64;
@@ -138,6 +136,8 @@ pub struct Session {
     purpose: Option<Box<Purpose>>,
     /// Where its library lies, when the process was there before the library.
     folder: Option<TempDir>,
+    /// What it may write to.
+    _scratch: Option<TempDir>,
 }
 
 impl Session {
@@ -163,7 +163,7 @@ impl Session {
     /// Starts a process that reads nothing but this path, beside the system's.
     fn begin(
         host: &JailHost,
-        plan: RunnerPlan,
+        mut plan: RunnerPlan,
         readable: PathBuf,
         options: &SessionOptions<'_>,
         cancel: &CancelFlag,
@@ -171,9 +171,17 @@ impl Session {
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
+        let scratch = match &mut plan.torch {
+            Some(torch) if plan.on_device => {
+                let (folder, path) = own_folder().map_err(os("making a folder"))?;
+                torch.scratch = Some(path);
+                Some(folder)
+            }
+            _ => None,
+        };
         let jail_plan = JailPlan {
             work: Work::Runner(plan.clone()),
-            scratch: None,
+            scratch: plan.torch.as_ref().and_then(|torch| torch.scratch.clone()),
             read_only: [readable].into_iter().chain(python_folders(host, &plan)).collect(),
             limits: Limits {
                 wall_ms: 0,
@@ -217,6 +225,7 @@ impl Session {
             discounts_delivery: false,
             purpose: None,
             folder: None,
+            _scratch: scratch,
         })
     }
 
@@ -267,43 +276,6 @@ impl Session {
                 Err(SessionError::Device { error: end.describe(), during: "taking hold of it".to_owned() })
             }
             Err(error) => Err(error),
-        }
-    }
-
-    /// Waits until Python has loaded `PyTorch` and, on a device, has taken hold of it.
-    fn open_python(&mut self) -> Result<(), SessionError> {
-        let nonce = self.nonces.draw();
-        match self.ask(&Request::Open { nonce }, PYTHON_LIMIT_MS) {
-            Ok(_) => Ok(()),
-            Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
-                Err(SessionError::Device { error, during })
-            }
-            Err(SessionError::Ended(end)) => {
-                let printed = self.printed();
-                let said = printed.lines().last().map_or_else(String::new, |line| format!(": {line}"));
-                Err(SessionError::Python { reason: format!("{}{said}", end.describe()) })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether it is a file of Python.
-    pub(crate) fn runs_python(&self) -> bool {
-        self.plan.torch.is_some()
-    }
-
-    /// Believes this program, which is none of a model's, that bringing its results into the arena is just that. Where the
-    /// other one writes them there itself, what it takes is none of a call.
-    pub(crate) fn discount_delivery(&mut self) {
-        self.discounts_delivery = true;
-    }
-
-    /// What an entry point is called in messages.
-    fn entry_point(&self, native: &'static str) -> &'static str {
-        match (&self.plan.torch, native) {
-            (Some(_), "ns_init") => "load_state_dict",
-            (Some(_), _) => "forward",
-            (None, _) => native,
         }
     }
 
@@ -477,29 +449,11 @@ fn os(what: &'static str) -> impl Fn(std::io::Error) -> ProcessError {
     move |source| ProcessError::Os { what: what.to_owned(), source }
 }
 
-/// What a jail has to show to the Python of a plan.
-fn python_folders(host: &JailHost, plan: &RunnerPlan) -> Vec<PathBuf> {
-    let python = plan.torch.is_some().then(|| host.python().ok()).flatten();
-    python.map(|python| python.folders.clone()).unwrap_or_default()
-}
-
-/// Whether Python runs it.
-fn is_python(library: &Path) -> bool {
-    library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
-}
-
 /// What the process of these options is to do.
 fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> Result<RunnerPlan, SessionError> {
-    let torch = is_python(&library).then(|| {
-        let missing = |reason| SessionError::Python { reason };
-        let python = host.python().map_err(missing)?;
-        let spec = options.torch;
-        let spec = spec.ok_or_else(|| missing("the task does not say how its model is built and called".to_owned()))?;
-        let spec = TorchSpec { problems: Vec::new(), ..spec.clone() };
-        Ok::<_, SessionError>(TorchPlan { python: python.program.clone(), spec, double: options.double, filter: None })
-    });
+    let torch = torch_plan(host, &library, options)?;
     let mut plan = RunnerPlan::new(library, options.shapes, options.double, options.core);
-    plan.torch = torch.transpose()?;
+    plan.torch = torch;
     plan.filtered = plan.torch.is_some() && host.means != SandboxChoice::None;
     if let Some(device) = options.device {
         plan.on_device = true;
