@@ -32,6 +32,8 @@ pub(crate) struct Sample {
     pub(crate) baseline_ns: Vec<u64>,
     /// The GPU or the processor.
     pub(crate) hardware: String,
+    /// Which device of that: `cuda:0` or `cpu`.
+    pub(crate) device: String,
     /// What else is said of it.
     pub(crate) metadata: Map<String, Value>,
 }
@@ -101,7 +103,7 @@ fn results(samples: &[&Sample]) -> Value {
         by_problem.entry(sample.problem).or_default().push(sample);
     }
     let entry = |sample: &&Sample| {
-        let stats = statistics(&sample.times_ns, &sample.hardware);
+        let stats = statistics(&sample.times_ns, sample);
         let runtime = stats.as_ref().and_then(|stats| stats.get("mean")).cloned().unwrap_or(json!(-1.0));
         json!({
             "sample_id": sample.number, "compiled": sample.compiled, "correctness": sample.correct,
@@ -116,7 +118,7 @@ fn results(samples: &[&Sample]) -> Value {
 fn timings(samples: &[Sample]) -> BTreeMap<String, Value> {
     let mut by_hardware: BTreeMap<String, BTreeMap<String, Map<String, Value>>> = BTreeMap::new();
     for sample in samples {
-        if let Some(stats) = statistics(&sample.baseline_ns, &sample.hardware) {
+        if let Some(stats) = statistics(&sample.baseline_ns, sample) {
             let folder: String =
                 sample.hardware.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             let levels = by_hardware.entry(folder).or_default();
@@ -127,7 +129,7 @@ fn timings(samples: &[Sample]) -> BTreeMap<String, Value> {
 }
 
 /// Mean, deviation and extremes in milliseconds.
-fn statistics(times_ns: &[u64], hardware: &str) -> Option<Value> {
+fn statistics(times_ns: &[u64], sample: &Sample) -> Option<Value> {
     #[expect(clippy::cast_precision_loss, reason = "times are far below 2^53 nanoseconds")]
     let times: Vec<f64> = times_ns.iter().map(|time| *time as f64 / 1e6).collect();
     let count = f64::from(u32::try_from(times.len()).unwrap_or(u32::MAX));
@@ -136,7 +138,7 @@ fn statistics(times_ns: &[u64], hardware: &str) -> Option<Value> {
     let std = (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count).sqrt();
     Some(json!({
         "mean": rounded(mean), "std": rounded(std), "min": rounded(low), "max": rounded(high),
-        "num_trials": times.len(), "hardware": hardware, "device": "cuda:0",
+        "num_trials": times.len(), "hardware": sample.hardware, "device": sample.device,
     }))
 }
 
@@ -177,7 +179,7 @@ fn ratio(part: usize, whole: usize) -> f64 {
 
 /// The mean of the reference by that of a right program.
 fn speedup(sample: &Sample) -> Option<f64> {
-    let mean = |times: &[u64]| statistics(times, "")?.get("mean")?.as_f64();
+    let mean = |times: &[u64]| statistics(times, sample)?.get("mean")?.as_f64();
     let (baseline, own) = (mean(&sample.baseline_ns)?, mean(&sample.times_ns)?);
     (sample.correct && own > 0.0).then(|| baseline / own)
 }
@@ -199,6 +201,7 @@ mod tests {
             times_ns: vec![time_ns; 4],
             baseline_ns: vec![2_000_000; 4],
             hardware: "NVIDIA H200".to_owned(),
+            device: "cuda:0".to_owned(),
             metadata: Map::new(),
         }
     }

@@ -7,7 +7,7 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
-use nightshift_protocol::verdict::Answer;
+use nightshift_protocol::verdict::{Answer, WorstElement};
 use serde_json::{Map, Value, json};
 
 use super::not_written;
@@ -132,14 +132,16 @@ fn judged(attempt: &Attempt) -> Sample {
     let hardware = measured.map_or_else(String::new, |measured| {
         measured.machine.gpus.first().map_or_else(|| measured.machine.processor.clone(), |gpu| gpu.name.clone())
     });
+    let has_gpu = measured.is_some_and(|measured| !measured.machine.gpus.is_empty());
     let mut metadata = Map::new();
     let mut say = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
     say("hardware", json!(hardware));
     if let Some(check) = &attempt.check {
         let passed = check.cases.iter().filter(|case| case.passed).count();
         say("correctness_trials", json!(format!("({passed} / {})", check.cases.len())));
-        let errors: Vec<f64> = check.cases.iter().filter_map(|case| case.worst.as_ref()?.normalized_error).collect();
-        say("max_difference", json!(errors));
+        let difference = |worst: &WorstElement| Some((worst.candidate? - worst.truth).abs());
+        let differences: Vec<f64> = check.cases.iter().filter_map(|case| difference(case.worst.as_ref()?)).collect();
+        say("max_difference", json!(differences));
     }
     let findings: Vec<&str> = attempt.findings.iter().map(|finding| finding.code.as_str()).collect();
     if !findings.is_empty() {
@@ -167,6 +169,7 @@ fn judged(attempt: &Attempt) -> Sample {
             .unwrap_or_default(),
         baseline_ns: measured.map(|measured| measured.baseline_samples_ns.clone()).unwrap_or_default(),
         hardware,
+        device: if has_gpu { "cuda:0" } else { "cpu" }.to_owned(),
         metadata,
     }
 }

@@ -389,7 +389,7 @@ class Operators(TorchDispatchMode):
         class_name = CLASS_OF.get(name, "elementwise")
         if class_name == "random" and not (name == "native_dropout" and len(args) > 1 and args[1] == 0.0):
             self.random.add(name)
-        if not is_view and class_name != "factory":
+        if not is_view and class_name != "factory" and func.namespace != "prim":
             tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
             self.seen.append({
