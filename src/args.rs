@@ -24,7 +24,10 @@ pub(crate) use control::{
     Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Token,
     TokenCommand, TokenCreate,
 };
-pub(crate) use files::{Export, ExportCommand, ExportFormat, Import, ProgramForm, Prune};
+pub(crate) use files::{
+    Export, ExportCommand, ExportFormat, ExportKernelbench, Import, ImportCommand, ImportKernelbench, Precision,
+    ProgramForm, Prune,
+};
 pub(crate) use find::{AttemptFlags, Search};
 pub(crate) use generate::Generate;
 pub(crate) use list::{List, Noun};
@@ -157,8 +160,8 @@ pub(crate) enum Command {
     Export(Export),
     /// Score history anew, or score programs for a trainer
     Reward(Reward),
-    /// Store a campaign from the file that `export` wrote
-    Import(Import),
+    /// Store a campaign from the file that `export` wrote, or make tasks of models of PyTorch
+    Import(Box<Import>),
     /// Delete campaigns that ended long ago, and artifacts that nothing names
     Prune(Prune),
     /// Check what a campaign needs on this machine, and say what to do about what is missing

@@ -67,7 +67,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Token(args) => token::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
         Command::Reward(args) => reward::run(context, args).await,
-        Command::Import(args) => import::run(context, args).await,
+        Command::Import(args) => import::run(context, *args).await,
         Command::Prune(args) => prune::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Prompts(args) => prompts::run(context, args.command).await,

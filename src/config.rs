@@ -123,6 +123,8 @@ pub(crate) struct WorkerSection {
     pub(crate) nvcc: Option<String>,
     /// What CUDA programs are built for, for example `sm_90a`; the GPU's architecture without it.
     pub(crate) cuda_arch: Option<String>,
+    /// The Python that runs models of `PyTorch`; the first one of the search path that has it without it.
+    pub(crate) python: Option<PathBuf>,
     /// Folder of build results; `$XDG_CACHE_HOME/nightshift` without it.
     pub(crate) cache_dir: Option<PathBuf>,
     /// Labels that steps may ask for, separated by commas.

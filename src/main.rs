@@ -15,6 +15,7 @@ mod examples;
 mod failure;
 mod follow;
 mod interrupt;
+mod kernelbench;
 mod limits;
 mod models;
 mod output;

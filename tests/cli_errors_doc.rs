@@ -55,7 +55,7 @@ const AREAS: [&str; 42] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 37] = [
+const NO_CODES: [&str; 38] = [
     "campaign.id",
     "config.toml",
     "device.index",
@@ -93,6 +93,7 @@ const NO_CODES: [&str; 37] = [
     "worker.name",
     "worker.nvcc",
     "worker.profilers",
+    "worker.python",
 ];
 
 /// Whether a file holds tests, which name codes that do not exist.

@@ -163,3 +163,89 @@ fn an_attempt_is_named_by_its_number() {
     let output = expect_exit(nightshift(&folder.path().join("data")).args(["show", "3f9c2a10/first"]), 2);
     assert!(String::from_utf8_lossy(&output.stderr).contains("error[usage.invalid]"));
 }
+
+/// A program that answers like a Python with `PyTorch`, and tells of every file what is written here.
+fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder.canonicalize().unwrap();
+    let (program, shown) = (folder.join("python3"), folder.display());
+    let about = format!(r#"{{"program":"{shown}/python3","version":"3.9.1","torch":{torch},"folders":["{shown}"]}}"#);
+    std::fs::write(folder.join("found.json"), format!("{found}\n")).unwrap();
+    let script = format!("#!/bin/sh\nif [ \"$2\" = -c ]; then echo '{about}'; else cat '{shown}/found.json'; fi\n");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// What is told of a model that multiplies by a matrix.
+fn found_model() -> Value {
+    let tensor = |name: &str| {
+        serde_json::json!({"name": name, "dtype": "f32", "shape": [4, 4], "origin": "torch.rand",
+                           "distribution": {"kind": "uniform", "low": 0.0, "high": 1.0}})
+    };
+    let mut weight = tensor("linear_weight");
+    weight["state"] = "linear.weight".into();
+    serde_json::json!({"found": {
+        "init": [4], "call": [{"input": "x"}], "types": {}, "inputs": [tensor("x")], "params": [weight],
+        "outputs": [tensor("output")], "operators": [], "flops": null, "bytes": 192.0, "problems": [], "notes": [],
+        "torch": "2.9.0",
+    }})
+}
+
+#[test]
+fn models_of_pytorch_become_tasks_and_one_that_cannot_does_not_keep_the_others_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let python = python_that_says(tools.path(), "\"2.9.0\"", &found_model());
+    let files = folder.path().join("files");
+    for (file, text) in [
+        ("level1/1_Good.py", "class Model: ..."),
+        ("level2/80_Gemm_Max_Subtract_GELU.py", "x"),
+        ("level1/2_Bad.py", ""),
+    ] {
+        let path = files.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // Not all of them are text.
+        std::fs::write(path, if file.contains("Bad") { &b"\xff\xfe"[..] } else { text.as_bytes() }).unwrap();
+    }
+    let out = folder.path().join("tasks");
+    let import = |more: &[&str]| {
+        let mut command = nightshift(&folder.path().join("data"));
+        command
+            .args(["import", "kernelbench"])
+            .arg(&files)
+            .arg("--out")
+            .arg(&out)
+            .arg("--python")
+            .arg(&python)
+            .args(more);
+        command
+    };
+    let rows = json_lines(&expect_exit(&mut import(&["--json"]), 0)).pop().unwrap();
+    let codes: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|row| row["refused"]["code"].as_str().unwrap_or("ready")).collect();
+    assert_eq!(codes, ["ready", "task.model_syntax", "ready"]);
+    assert_eq!(rows[2]["problems"][0]["code"], "constant_output");
+    let text = std::fs::read_to_string(out.join("kb-l1-1-good/task.toml")).unwrap();
+    assert!(text.contains("state = [\"linear.weight\"]") && text.contains("file = \"level1/1_Good.py\""), "{text}");
+    assert_eq!(std::fs::read_to_string(out.join("kb-l1-1-good/reference.py")).unwrap(), "class Model: ...");
+
+    let again = json_lines(&expect_exit(&mut import(&["--json", "--level", "1", "--task", "1"]), 2)).pop().unwrap();
+    assert_eq!(again[0]["refused"]["code"], "usage.file_exists");
+    let table = expect_exit(&mut import(&["--force"]), 0);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("2 of 3 files imported, 1 of them with known problems; 1 refused"), "{table}");
+    expect_exit(&mut import(&["--task", "77"]), 3);
+}
+
+#[test]
+fn without_pytorch_an_import_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let python = python_that_says(tools.path(), "null", &Value::Null);
+    let mut command = nightshift(&folder.path().join("data"));
+    let output = expect_exit(command.args(["import", "kernelbench", "x.py", "--json", "--python"]).arg(&python), 6);
+    let error = json_lines(&output).pop().unwrap()["error"].clone();
+    assert_eq!(error["code"], "toolchain.python_unusable", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("name a Python that has PyTorch"), "{error}");
+}

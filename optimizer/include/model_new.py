@@ -4,7 +4,8 @@
 # imported once, in a process of its own, where PyTorch and Triton are installed and neither the reference nor expected
 # results can be reached. Its caller does this:
 #
-#     model = ModelNew(*init_inputs).to(device).eval()      # what the reference's get_init_inputs() returns
+#     model = ModelNew(*init_inputs).to(device)             # what the reference's get_init_inputs() returns
+#     model.train(training)                                 # in training mode where the task says so, else as by .eval()
 #     model.load_state_dict(state, strict=True)             # the state of the reference's Model
 #     for inputs in calls:                                  # other values in each call, other shapes in some of them
 #         with torch.no_grad():

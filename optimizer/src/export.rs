@@ -73,9 +73,9 @@ pub struct ProjectFile {
 /// Why an attempt cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// The candidate is Python already.
+    /// The candidate is Python already, or its reference is.
     #[error(
-        "the program is written for PyTorch, and a CMake project holds programs in C++ or CUDA C++: export it as `model-new`"
+        "program or reference are written for PyTorch, and a CMake project holds C++ or CUDA C++: export it as `model-new`"
     )]
     TorchForm,
     /// The task's shapes cannot be used.
@@ -96,7 +96,8 @@ impl ExportError {
 
 /// The files of a stand-alone `CMake` project: candidate, reference, contract, and a program that compares and times both.
 pub fn project(program: &Program<'_>) -> Result<Vec<ProjectFile>, ExportError> {
-    if program.task.spec.form == CandidateForm::Torch {
+    let spec = &program.task.spec;
+    if spec.form == CandidateForm::Torch || spec.has_python_reference() {
         return Err(ExportError::TorchForm);
     }
     project::files(program)

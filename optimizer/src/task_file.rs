@@ -95,5 +95,6 @@ pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) 
         gates: campaign.gates.clone(),
         labels: campaign.labels.clone(),
         compute_capability: spec.min_compute_capability,
+        torch: spec.has_python_reference(),
     }
 }

@@ -11,7 +11,7 @@ use nightshift_optimizer::export::{ExportError, Program, model_new, project};
 use nightshift_optimizer::reply::extract_code;
 use nightshift_optimizer::task_file;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
-use nightshift_protocol::task::{CandidateForm, TaskBundle};
+use nightshift_protocol::task::{CandidateForm, TaskBundle, TorchSpec};
 use serde_json::json;
 
 const TASK: &str = include_str!("fixtures/scale_and_shift.toml");
@@ -140,4 +140,23 @@ fn a_program_for_pytorch_is_no_project_and_its_own_model_new() {
     let refused = project(&program).unwrap_err();
     assert_eq!((refused.code(), &refused), ("attempt.torch_form", &ExportError::TorchForm));
     assert_eq!(model_new(&program).unwrap(), program.source);
+}
+
+#[test]
+fn a_program_for_a_model_is_a_model_new_with_the_state_of_that_model() {
+    let mut task = task();
+    task.spec.reference = "reference.py".to_owned();
+    let state: Vec<String> = task.spec.params.iter().map(|param| format!("inner.{}", param.name)).collect();
+    task.spec.torch = Some(TorchSpec { state: state.clone(), ..TorchSpec::default() });
+    task.reference_source = "class Model:\n    pass\n".to_owned();
+    let (run, attempt) = (run_id(), attempt(AttemptOutcome::CorrectFaster));
+    let program = Program { run: &run, attempt: &attempt, task: &task, source: PROGRAM };
+    let text = model_new(&program).unwrap();
+    assert!(!state.is_empty() && state.iter().all(|name| text.contains(&format!("\"{name}\""))), "{text}");
+    let call: Vec<String> = task.spec.inputs.iter().map(|input| format!("{{\"input\": \"{}\"}}", input.name)).collect();
+    assert!(
+        text.contains(&format!("\"call\": [{}]", call.join(", "))) && text.contains("\"class Model:\\n\""),
+        "{text}"
+    );
+    assert_eq!(project(&program).unwrap_err().code(), "attempt.torch_form");
 }

@@ -126,6 +126,20 @@ impl StepKind {
     }
 }
 
+/// What reference and truth answered to hidden inputs, kept for checks on machines that cannot run them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GoldenData {
+    /// The answers, as `safetensors`.
+    pub artifact: ArtifactHash,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// How many hidden seeds they are answers for.
+    pub seeds: u32,
+    /// Whether inputs and weights are kept beside them; otherwise they are drawn anew from the seeds.
+    pub given_stored: bool,
+}
+
 /// The reference, built and examined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -147,6 +161,9 @@ pub struct PreparedTask {
     /// The system profile of the reference, on the `cuda` target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Box<Profile>>,
+    /// Answers for machines that can run neither reference nor truth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub golden: Option<GoldenData>,
 }
 
 /// Why the Coder is called again.
@@ -246,6 +263,9 @@ pub enum StepInput {
         truth_library: ArtifactHash,
         /// Refuse to run without a file and network sandbox: the author is a live model.
         sandbox_required: bool,
+        /// Answers for a machine that can run neither.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        golden: Option<ArtifactHash>,
     },
     /// See [`StepKind::Sanitize`].
     Sanitize {

@@ -1,9 +1,13 @@
 //! A task: one program to make faster, with its reference, contract, tolerance and limits.
 
+mod torch;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
 use crate::needs::ComputeCapability;
 
 /// Largest number of bytes that the tensors of one shape may take together.
@@ -406,6 +410,9 @@ pub struct TaskSpec {
     /// What the task asks of the search.
     #[serde(default)]
     pub goal: TaskGoal,
+    /// How the reference is built and called, when it is a model of `PyTorch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub torch: Option<TorchSpec>,
 }
 
 /// Why a shape cannot be used.
@@ -478,6 +485,12 @@ pub struct ConcreteShapes {
 }
 
 impl TaskSpec {
+    /// Whether the reference is a file of Python, with a model of `PyTorch`.
+    #[must_use]
+    pub fn has_python_reference(&self) -> bool {
+        Path::new(&self.reference).extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
+    }
+
     /// The tensors at the default shape.
     pub fn default_shapes(&self) -> Result<ConcreteShapes, ShapeError> {
         self.shapes("default", &BTreeMap::new())

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use nightshift_protocol::task::Target;
 
 use super::reward::ExportRollouts;
 use crate::limits::duration_ms;
@@ -30,6 +31,22 @@ pub(crate) enum ProgramForm {
 pub(crate) enum ExportCommand {
     /// Write training rows of both skills, as verl and TRL read them
     Rollouts(ExportRollouts),
+    /// Write programs and results of a campaign in the layout of KernelBench, for its own scripts
+    Kernelbench(ExportKernelbench),
+}
+
+/// `export kernelbench`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportKernelbench {
+    /// Campaign
+    #[arg(value_name = "CAMPAIGN")]
+    pub(crate) campaign: String,
+    /// The folder to write into: runs/ and results/timing/ are made there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Every program of a run, in their order; without it its best one
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// `export`.
@@ -56,12 +73,91 @@ pub(crate) struct Export {
     pub(crate) force: bool,
 }
 
+/// What `import` reads besides campaigns.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportCommand {
+    /// Make tasks of files with a model of PyTorch: those of KernelBench, or others with `Model`, `get_inputs` and
+    /// `get_init_inputs`
+    Kernelbench(ImportKernelbench),
+}
+
 /// `import`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Import {
+    /// What else can be read
+    #[command(subcommand)]
+    pub(crate) command: Option<ImportCommand>,
     /// A file that `export` wrote
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// The element type that a model is called with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Precision {
+    /// 32-bit floats, as the files say.
+    Fp32,
+    /// 16-bit floats.
+    Fp16,
+    /// The upper half of 32-bit floats.
+    Bf16,
+}
+
+impl Precision {
+    /// `fp32`, `fp16` or `bf16`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// `import kernelbench`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportKernelbench {
+    /// A file, a folder with such files or with folders level1, level2, ..., or the address of a git repository
+    #[arg(value_name = "PATH_OR_URL")]
+    pub(crate) source: String,
+    /// Only this level; may be given several times
+    #[arg(long = "level", value_name = "N")]
+    pub(crate) levels: Vec<u32>,
+    /// Only this task: 19, 1/19, or 19_ReLU; may be given several times
+    #[arg(long = "task", value_name = "ID")]
+    pub(crate) tasks: Vec<String>,
+    /// Where the folders of the tasks are written
+    #[arg(long, value_name = "DIR", default_value = "kernelbench")]
+    pub(crate) out: PathBuf,
+    /// Write programs as native libraries, or as Python files with `ModelNew`
+    #[arg(long, value_name = "FORM", default_value = "native", value_parser = ["native", "torch"])]
+    pub(crate) form: String,
+    /// The hardware that programs are written for
+    #[arg(long, value_parser = super::target, default_value = "cuda")]
+    pub(crate) target: Target,
+    /// The element type that models are called with; 16 bits are for the target `cuda`
+    #[arg(long, value_enum, default_value = "fp32")]
+    pub(crate) precision: Precision,
+    /// Call models in evaluation mode: without it they are called as they are built, in training mode
+    #[arg(long)]
+    pub(crate) eval: bool,
+    /// The Python with PyTorch that inspects the files; the first one of the search path without it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) python: Option<PathBuf>,
+    /// How long the inspection of a file may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) timeout_s: u32,
+    /// Write folders anew that exist
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+impl ImportKernelbench {
+    /// Whether programs are files of Python.
+    pub(crate) fn torch_form(&self) -> bool {
+        self.form == "torch"
+    }
 }
 
 /// `prune`.

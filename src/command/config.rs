@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 12] = [
+const IN_WORDS: [(&str, &str); 13] = [
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
     ("prompts", "the built-in ones alone"),
@@ -33,6 +33,7 @@ const IN_WORDS: [(&str, &str); 12] = [
     ("worker.cuda_arch", "the GPU's; sm_90a without one"),
     ("worker.labels", "none"),
     ("worker.nvcc", "the first that works of the search path, the CUDA toolkit, doctor --install-nvcc"),
+    ("worker.python", "the first of the search path that has PyTorch"),
 ];
 
 /// A value as it is shown, with what is in force where it is not set.

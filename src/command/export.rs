@@ -1,6 +1,7 @@
 //! `nightshift export`: a campaign as one archive that `import` rebuilds, or as JSON to read.
 
 mod archive;
+mod kernelbench;
 mod program;
 mod readable;
 mod rollouts;
@@ -20,8 +21,10 @@ pub(super) use archive::examine;
 
 pub(super) async fn run(context: &Context, args: Export) -> Result<ExitCode> {
     let Export { command, id, out, form, format, force } = args;
-    if let Some(ExportCommand::Rollouts(args)) = command {
-        return rollouts::run(context, args).await;
+    match command {
+        Some(ExportCommand::Rollouts(args)) => return rollouts::run(context, args).await,
+        Some(ExportCommand::Kernelbench(args)) => return kernelbench::run(context, args).await,
+        None => {}
     }
     let (Some(id), Some(out)) = (id, out) else {
         return Err(Failure::new("usage.invalid", "an export needs what to write and where")

@@ -1,4 +1,6 @@
-//! `nightshift import`: store a campaign from the file that `export` wrote.
+//! `nightshift import`: store a campaign from the file that `export` wrote, or make tasks of models of `PyTorch`.
+
+mod kernelbench;
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +10,7 @@ use nightshift_protocol::archive::Manifest;
 use nightshift_protocol::error::ExitCode;
 
 use super::export::examine;
-use crate::args::Import;
+use crate::args::{Import, ImportCommand};
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -18,7 +20,13 @@ use crate::present;
 const MAX_IMPORT_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
-    let file = args.file.clone();
+    if let Some(ImportCommand::Kernelbench(args)) = args.command {
+        return kernelbench::run(context, args).await;
+    }
+    let Some(file) = args.file else {
+        return Err(Failure::new("usage.invalid", "an import needs what to read")
+            .hint("nightshift import FILE, or nightshift import kernelbench PATH_OR_URL"));
+    };
     // Before a server is asked or started: most files that are refused are refused here.
     let (manifest, archive) = tokio::task::spawn_blocking(move || read(&file))
         .await

@@ -5,7 +5,7 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 21] = [
+const OPTIONAL: [&str; 22] = [
     "database.url",
     "knowledge.folder",
     "prices",
@@ -27,6 +27,7 @@ const OPTIONAL: [&str; 21] = [
     "worker.name",
     "worker.nvcc",
     "worker.profilers",
+    "worker.python",
 ];
 
 /// One value.

@@ -4,6 +4,7 @@
 //! and the report; a damaged entry is built again. That a source does not compile is a result, not a failure.
 
 mod cpp;
+mod python;
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,10 @@ use nightshift_protocol::cuda_build::CudaBuild;
 use nightshift_protocol::machine::Toolchain;
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::Target;
+use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
+pub(crate) use self::python::{PythonBuilder, build_python};
 use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
@@ -58,6 +60,20 @@ impl Role {
             Self::Reference => "reference",
             Self::Truth => "truth",
         }
+    }
+
+    /// Whether it is a file of Python, which nobody compiles.
+    pub(crate) fn is_python(self, spec: &TaskSpec) -> bool {
+        match self {
+            Self::Candidate => spec.form == CandidateForm::Torch,
+            Self::Reference | Self::Truth => spec.has_python_reference(),
+        }
+    }
+
+    /// What it is called in the folder of a step.
+    pub(crate) fn library_name(self, spec: &TaskSpec) -> String {
+        let extension = if self.is_python(spec) { PYTHON_EXTENSION } else { "so" };
+        format!("{}.{extension}", self.name())
     }
 
     /// How messages name the source.

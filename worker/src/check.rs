@@ -5,7 +5,7 @@
 mod examination;
 mod oracle;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nightshift_protocol::attempt::CheckReport;
@@ -13,15 +13,14 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
-use self::examination::Examination;
+use self::examination::{Examination, Stop};
+pub(crate) use self::examination::{MAX_PERTURBED_TENSORS, allowed_error};
 pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
 use crate::cost::Cost;
+use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Grounds, Launched, SessionError, SessionOptions};
-
-/// A reference's error below this counts as this: luck may not tighten the limit for everybody else.
-const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
+use crate::runner::{Grounds, Launched, SessionOptions};
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -61,6 +60,53 @@ pub fn check_on(
     require_sandbox: bool,
     seeds: &mut SecretSeeds,
 ) -> Result<CheckReport, StepFailure> {
+    let mut answers = Answers::Live { reference: &libraries.reference, truth: &libraries.truth, kept: None };
+    check_with(grounds, spec, &libraries.candidate, &mut answers, require_sandbox, seeds)
+}
+
+/// [`check`] by what reference and truth once answered, without either.
+pub(crate) fn check_recorded(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    candidate: &Path,
+    recording: Recording,
+    require_sandbox: bool,
+) -> Result<CheckReport, StepFailure> {
+    let mut seeds = SecretSeeds::fixed(recording.seed);
+    check_with(grounds, spec, candidate, &mut Answers::Recorded(Some(recording)), require_sandbox, &mut seeds)
+}
+
+/// Lets the reference be checked against itself, and keeps the answers; none when it does not pass.
+pub(crate) fn record(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    reference: &Path,
+    truth: &Path,
+    seed: u64,
+) -> Result<Option<Recording>, StepFailure> {
+    let mut answers = Answers::Live { reference, truth, kept: Some(Vec::new()) };
+    let report = check_with(grounds, spec, reference, &mut answers, false, &mut SecretSeeds::fixed(seed))?;
+    let passed = report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed);
+    let Answers::Live { kept: Some(answers), .. } = answers else { return Ok(None) };
+    Ok((passed && !answers.is_empty()).then_some(Recording { seed, answers }))
+}
+
+/// Where the right answers come from.
+enum Answers<'a> {
+    /// From reference and truth; they are kept where there is a place for them.
+    Live { reference: &'a Path, truth: &'a Path, kept: Option<Vec<Option<Recorded>>> },
+    /// From a recording, of which there is one for a check.
+    Recorded(Option<Recording>),
+}
+
+fn check_with(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    library: &Path,
+    answers: &mut Answers<'_>,
+    require_sandbox: bool,
+    seeds: &mut SecretSeeds,
+) -> Result<CheckReport, StepFailure> {
     let shapes = smallest_first(spec)?;
     let mut report = CheckReport {
         end: ProcessEnd::Finished,
@@ -74,7 +120,8 @@ pub fn check_on(
     let mut cost = Cost::start();
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
         let options = SessionOptions {
-            library: &libraries.candidate,
+            library,
+            torch: spec.torch.as_ref(),
             shapes: together,
             double: false,
             memory_bytes: spec.limits.memory_bytes,
@@ -86,7 +133,10 @@ pub fn check_on(
         let beside = grounds.beside_others();
         cost.part("waiting");
         let candidate = grounds.launch(&options);
-        let oracle = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth)?;
+        let oracle = match answers {
+            Answers::Live { reference, truth, .. } => Ok(Oracle::launch(grounds, spec, together, reference, truth)?),
+            Answers::Recorded(recording) => Err(recording.take()),
+        };
         let mut candidate = match candidate.and_then(Launched::wait) {
             Ok(session) => session,
             Err(error) => {
@@ -94,7 +144,14 @@ pub fn check_on(
                 break;
             }
         };
-        let mut oracle = oracle.wait()?;
+        let mut oracle = match oracle {
+            Ok(launched) => launched.wait()?,
+            Err(Some(recording)) => Oracle::of_recording(spec, recording),
+            Err(None) => return Err(one_shape_only()),
+        };
+        if let Answers::Live { kept: Some(_), .. } = answers {
+            oracle.record();
+        }
         // What passes is timed next, beside its baseline.
         grounds.expect_programs(2);
         // From here on a place is taken for each call: making inputs and comparing results needs none.
@@ -117,6 +174,9 @@ pub fn check_on(
         if !printed.is_empty() {
             report.printed = printed;
         }
+        if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (&mut *answers, oracle.take_answers()) {
+            kept.extend(answered);
+        }
         let beside = grounds.beside_others();
         cost.part("waiting");
         grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
@@ -136,6 +196,10 @@ pub fn check_on(
     Ok(report)
 }
 
+fn one_shape_only() -> StepFailure {
+    StepFailure::fatal("task.golden_unusable", "golden data are of one shape, and the task has several")
+}
+
 /// The shapes of a task, the smallest first.
 pub(crate) fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, StepFailure> {
     let shapes = spec.all_shapes();
@@ -148,58 +212,7 @@ fn total_bytes(shapes: &ConcreteShapes) -> u64 {
     shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs).map(ConcreteTensor::size_bytes).sum()
 }
 
-/// Why an examination ends early.
-enum Stop {
-    /// It is wrong at this shape: others say no more.
-    Wrong,
-    Candidate(SessionError),
-    Failure(StepFailure),
-}
-
-impl From<SessionError> for Stop {
-    fn from(error: SessionError) -> Self {
-        Self::Candidate(error)
-    }
-}
-
-impl From<StepFailure> for Stop {
-    fn from(failure: StepFailure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<OracleError> for Stop {
-    fn from(error: OracleError) -> Self {
-        Self::Failure(error.into())
-    }
-}
-
+/// Whether two lists of tensors have the same bits.
 pub(crate) fn same_bits(left: &[TensorData], right: &[TensorData]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.same_bits(right))
-}
-
-/// The largest normalized error that passes, given the reference's own. An exact reference says nothing about what
-/// single precision can do, so the tolerance alone decides then.
-pub(crate) fn allowed_error(reference_error: f64, factor: f64) -> f64 {
-    if reference_error <= 0.0 {
-        return 1.0;
-    }
-    (reference_error.max(SMALLEST_REFERENCE_ERROR) * factor).min(1.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tolerance_is_the_limit_when_the_reference_is_exact_or_coarse() {
-        assert!((allowed_error(0.0, 64.0) - 1.0).abs() < 1e-12);
-        assert!((allowed_error(0.5, 64.0) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_precise_reference_asks_for_precision_but_not_for_luck() {
-        assert!((allowed_error(0.001, 64.0) - 0.064).abs() < 1e-12);
-        assert!((allowed_error(1e-9, 64.0) - 0.0064).abs() < 1e-12);
-    }
 }

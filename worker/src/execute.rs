@@ -3,11 +3,12 @@
 mod cuda;
 mod device_step;
 mod examine;
+mod golden;
 mod tune;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -23,7 +24,7 @@ pub use self::cuda::find_profilers;
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
-use crate::build::{Builder, Compiler, Role, build, disk_failure};
+use crate::build::{Builder, Compiler, PythonBuilder, Role, build, build_python, disk_failure};
 use crate::build_cache::BuildCache;
 use crate::check::Libraries;
 use crate::inputs::SecretSeeds;
@@ -36,6 +37,7 @@ use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::sandbox;
 use crate::scratch::Scratch;
+use crate::torch::python::PythonSearch;
 use crate::trace::Telling;
 
 /// Most messages of the compiler that a rejected task repeats.
@@ -64,7 +66,8 @@ impl Workbench {
             move |source| WorkbenchError::Folder { folder, source }
         };
         let scratch = Scratch::open(&config.scratch_dir).map_err(unusable(&config.scratch_dir))?;
-        let jail = jail_host(&config.executable);
+        let python = PythonSearch::new(config.python.clone(), config.search_path.clone());
+        let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
         let hardware = machine::this_hardware();
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
@@ -129,9 +132,13 @@ impl Workbench {
                 self.admit(*sandbox_required)?;
                 step.build(&step.task(task)?, source)
             }
-            StepInput::Check { task, library, reference_library, truth_library, sandbox_required } => {
+            StepInput::Check { task, library, reference_library, truth_library, sandbox_required, golden } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
+                if let Some(golden) = golden.as_ref().filter(|_| step.lacks_python(&task)) {
+                    let library = step.library(Role::Candidate, library, &task)?;
+                    return step.check_by_golden_data(&task, &library, golden, *sandbox_required);
+                }
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
                     reference: step.library(Role::Reference, reference_library, &task)?,
@@ -154,7 +161,7 @@ impl Workbench {
             StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
                 let task = step.task(task)?;
                 match (task.spec.target, library) {
-                    (Target::Cuda, Some(library)) => {
+                    (Target::Cuda, Some(library)) if !Role::Candidate.is_python(&task.spec) => {
                         self.admit(*sandbox_required)?;
                         let library = step.library(Role::Candidate, library, &task)?;
                         step.profile_on_device(&task, &library, build, measurement)
@@ -272,6 +279,18 @@ impl Step<'_> {
         source: &str,
         task: &TaskBundle,
     ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+        if role.is_python(&task.spec) {
+            let cuda = self.bench.cuda.as_ref().ok().filter(|_| task.spec.target == Target::Cuda);
+            let builder = PythonBuilder {
+                jail: &self.bench.jail,
+                nvcc: cuda.map(|cuda| &cuda.nvcc),
+                cache: &self.bench.builds,
+                artifacts: self.artifacts,
+                scratch: self.folder,
+                cancel: self.cancel,
+            };
+            return build_python(&builder, source, role, task.spec.limits.build_timeout_ms);
+        }
         let builder = Builder {
             jail: &self.bench.jail,
             compiler: self.compiler(&task.spec)?,
@@ -284,7 +303,9 @@ impl Step<'_> {
     }
 
     fn build(&self, task: &TaskBundle, source: &ArtifactHash) -> Result<StepOutput, StepFailure> {
-        if let (Target::Cuda, Ok(cuda)) = (task.spec.target, &self.bench.cuda) {
+        if let (Target::Cuda, Ok(cuda), false) =
+            (task.spec.target, &self.bench.cuda, Role::Candidate.is_python(&task.spec))
+        {
             cuda.expect_program();
         }
         let source = self.artifacts.get(source)?;
@@ -349,8 +370,12 @@ impl Step<'_> {
 
     /// A built library as a file of this step. One that was built for another machine is built again for this one.
     fn library(&self, role: Role, hash: &ArtifactHash, task: &TaskBundle) -> Result<PathBuf, StepFailure> {
-        let path = self.folder.join(format!("{}.so", role.name()));
+        let path = self.folder.join(role.library_name(&task.spec));
         self.artifacts.copy_to(hash, &path)?;
+        if role.is_python(&task.spec) {
+            // Compiled for no machine in particular.
+            return Ok(path);
+        }
         let file = File::open(&path).map_err(|error| disk_failure(&path, &error))?;
         match Origin::read(&ReadCache::new(file)) {
             Some(origin) if origin.toolchain != self.compiler(&task.spec)?.toolchain().fingerprint => {
@@ -399,16 +424,19 @@ impl Step<'_> {
         let libraries = ReferenceLibraries { reference: reference_path, truth: truth_path };
         let mut seeds = secret_seeds()?;
         let device = self.device(task, &[&libraries.reference, &libraries.truth])?;
+        let native = !Role::Reference.is_python(&task.spec);
         let grounds = self.grounds(device.as_ref());
         let machine = device.as_ref().map_or_else(|| bench.machine.clone(), |device| device.machine(&bench.machine));
         match prepare_on(&grounds, &task.spec, &libraries, &machine, &mut seeds)? {
             Examined::Usable(facts) => {
                 let profile = match &device {
-                    Some(device) => {
+                    // Tools repeat calls of libraries, not of Python.
+                    Some(device) if native => {
                         Some(Box::new(self.profile_reference(task, &libraries, device, &reference, &facts)?))
                     }
-                    None => None,
+                    _ => None,
                 };
+                let golden = self.golden_data(task, &libraries, &grounds, &mut seeds)?;
                 Ok(StepOutput::TaskPrepared {
                     prepared: Box::new(PreparedTask {
                         reference,
@@ -419,6 +447,7 @@ impl Step<'_> {
                         warnings: facts.warnings,
                         machine,
                         profile,
+                        golden,
                     }),
                 })
             }

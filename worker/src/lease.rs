@@ -66,6 +66,8 @@ pub struct WorkerConfig {
     pub cpp_compiler: Option<String>,
     /// Which CUDA compiler, and what it builds for.
     pub nvcc: NvccChoice,
+    /// The Python that runs models of `PyTorch`; the first one of the search path that has it without it.
+    pub python: Option<PathBuf>,
     /// Builds at once.
     pub cpu_slots: u32,
     /// Labels that steps may ask for.

@@ -13,6 +13,7 @@ pub mod compiler_output;
 mod cost;
 pub mod disassembly;
 pub mod execute;
+mod golden;
 pub mod gpu;
 pub mod inputs;
 pub mod lease;
@@ -32,6 +33,7 @@ pub mod scratch;
 pub mod statistics;
 pub mod symbols;
 pub mod toolchain;
+pub mod torch;
 mod trace;
 mod tune;
 

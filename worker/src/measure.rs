@@ -106,6 +106,7 @@ pub fn measure(
     let start = |library: &Path, double: bool, patience: u64, require_sandbox: bool| {
         let options = SessionOptions {
             library,
+            torch: spec.torch.as_ref(),
             shapes: std::slice::from_ref(&shapes),
             double,
             memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),
@@ -119,7 +120,13 @@ pub fn measure(
     let trusted = |library: &Path, double: bool| start(library, double, PATIENCE, false).map_err(Side::Baseline);
     let sessions = start(candidate, false, 1, require_sandbox)
         .map_err(Side::Candidate)
-        .and_then(|candidate| Ok((candidate, trusted(reference, false)?, trusted(truth, true)?)));
+        .and_then(|candidate| Ok((candidate, trusted(reference, false)?, trusted(truth, true)?)))
+        .map(|(candidate, mut baseline, truth)| {
+            if baseline.runs_python() && !candidate.runs_python() {
+                baseline.discount_delivery();
+            }
+            (candidate, baseline, truth)
+        });
     let mut race = match sessions {
         Ok((candidate, baseline, truth)) => Race {
             candidate,

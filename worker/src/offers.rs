@@ -77,7 +77,7 @@ pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result
         targets,
         cpu_slots: config.cpu_slots.max(1),
         devices,
-        tools: tools(root, &config.search_path),
+        tools: tools(root, &search_path(config)),
         labels: config.labels.clone(),
         machine,
     })
@@ -121,6 +121,12 @@ pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>) -> Vec<u32> {
 fn contexts_of(gpu: &GpuFacts) -> u32 {
     let contexts = u32::try_from(gpu.memory_bytes / MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
     contexts.clamp(CONTEXTS_PER_STEP, MAX_CONTEXTS)
+}
+
+/// Where tools are looked for: beside the Python that is configured, too.
+fn search_path(config: &WorkerConfig) -> Vec<PathBuf> {
+    let python = config.python.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    config.search_path.iter().cloned().chain(python).collect()
 }
 
 /// Tools below `root`: programs in the search path, in the system's folders and in those of CUDA.
@@ -181,6 +187,7 @@ mod tests {
             executable: PathBuf::new(),
             cpp_compiler: None,
             nvcc: crate::nvcc::NvccChoice::default(),
+            python: None,
             cpu_slots: 3,
             labels: BTreeSet::new(),
             search_path: Vec::new(),

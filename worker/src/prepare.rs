@@ -89,7 +89,7 @@ pub fn prepare_on(
 ) -> Result<Examined, StepFailure> {
     let all_shapes =
         spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
-    let mut facts = ReferenceFacts { baseline_median_ns: 0.0, reference_normalized_error: 0.0, warnings: Vec::new() };
+    let mut facts = ReferenceFacts { baseline_median_ns: 0.0, reference_normalized_error: 0.0, warnings: known(spec) };
     // As a check takes them, so that what was started here can serve there.
     let shapes = smallest_first(spec)?;
     let default = all_shapes.first().map(|shapes| shapes.name.as_str());
@@ -124,6 +124,12 @@ pub fn prepare_on(
         }
     }
     Ok(Examined::Usable(facts))
+}
+
+/// What is known to be wrong with a task.
+fn known(spec: &TaskSpec) -> Vec<Finding> {
+    let problems = spec.torch.iter().flat_map(|torch| &torch.problems);
+    problems.map(|problem| warning(&problem.code, problem.message.clone())).collect()
 }
 
 /// Why an examination ends early.
@@ -290,13 +296,14 @@ fn time_on_device(
 
 fn timed<'a>(
     grounds: &Grounds<'a>,
-    spec: &TaskSpec,
+    spec: &'a TaskSpec,
     shapes: &'a ConcreteShapes,
     libraries: &'a ReferenceLibraries,
     core: Option<usize>,
 ) -> SessionOptions<'a> {
     SessionOptions {
         library: &libraries.reference,
+        torch: spec.torch.as_ref(),
         shapes: std::slice::from_ref(shapes),
         double: false,
         memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),

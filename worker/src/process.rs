@@ -29,6 +29,7 @@ pub(crate) use wire::{WireError, pair, receive, send};
 
 use crate::profilers::REPLAY_ARGUMENT;
 use crate::sandbox::{DeviceAccess, JailPlan, Work};
+use crate::torch::python::{Python, PythonSearch};
 
 /// First argument of a child that becomes a command.
 pub(crate) const JAIL_ARGUMENT: &str = "__jail";
@@ -118,6 +119,16 @@ pub struct JailHost {
     pub executable: PathBuf,
     /// Which means are tried.
     pub means: SandboxChoice,
+    /// The Python that runs models of `PyTorch`; none where none is looked for.
+    pub python: Option<Arc<PythonSearch>>,
+}
+
+impl JailHost {
+    /// The Python that runs models of `PyTorch`, or why there is none. Blocks the first time.
+    pub(crate) fn python(&self) -> Result<&Python, String> {
+        let Some(search) = &self.python else { return Err("it looks for no Python with PyTorch".to_owned()) };
+        search.python().map_err(ToString::to_string)
+    }
 }
 
 /// Set from any thread to stop the work of another.

@@ -53,11 +53,21 @@ pub struct Subject<'a> {
 /// Looks for errors of memory, for races, and, when `thorough`, for reads of memory that nobody wrote. The replay should
 /// be that of a small shape: the tools slow a program down up to a hundred times.
 pub fn sanitize(profilers: &Profilers, replay: &Replay<'_>, thorough: bool) -> Result<SanitizeReport, StepFailure> {
+    sanitizer::sanitize(profilers, replay, &wanted(thorough))
+}
+
+/// What is said where nothing was looked at: the tools repeat calls of libraries, and this is a file of Python.
+#[must_use]
+pub fn nothing_sanitized(thorough: bool) -> SanitizeReport {
+    sanitizer::nothing(&wanted(thorough))
+}
+
+fn wanted(thorough: bool) -> Vec<SanitizerTool> {
     let mut wanted = vec![SanitizerTool::Memcheck, SanitizerTool::Racecheck];
     if thorough {
         wanted.push(SanitizerTool::Initcheck);
     }
-    sanitizer::sanitize(profilers, replay, &wanted)
+    wanted
 }
 
 /// Profiles a program at its default shape, by the best tools that can be had.

@@ -15,6 +15,7 @@ mod device;
 mod driver;
 mod message;
 mod plan;
+mod python;
 mod replay;
 mod sampling;
 #[expect(unsafe_code, reason = "loads a foreign library and calls it through the native contract")]
@@ -25,6 +26,7 @@ pub use breach::{Breach, note};
 pub(crate) use cupti::DeviceTrace;
 pub(crate) use device::ROW_SLOTS;
 pub(crate) use plan::RunnerPlan;
+pub(crate) use python::{PythonCall, python_call};
 pub(crate) use replay::replay;
 pub use replay::write_replay;
 pub use sampling::{Burst, Draw};

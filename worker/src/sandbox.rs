@@ -29,4 +29,4 @@ pub use device::{DeviceAccess, DeviceMissing};
 pub(crate) use plan::{ControlMessage, JailPlan, Work};
 pub use probe::probe;
 pub(crate) use supervise::supervise;
-pub(crate) use system_calls::refuse_after_start;
+pub(crate) use system_calls::{filter_for_python, refuse_after_start};

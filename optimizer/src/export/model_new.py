@@ -28,6 +28,14 @@ FLAGS = @@FLAGS@@
 # By shape: tensors as (name, type, extents, distribution and its two numbers). The program was checked at these shapes.
 CONTRACT = @@CONTRACT@@
 
+# Of a model of PyTorch: its names of the weights, the arguments of its call, and types that the program does not have.
+MODEL = @@MODEL@@
+
+# Its source: the module below has its constructor and its state, and none of its work.
+REFERENCE = (
+@@REFERENCE@@
+)
+
 HEADER = (
 @@HEADER@@
 )
@@ -312,8 +320,45 @@ def get_init_inputs():
     return []
 
 
+if MODEL is not None:
+    _Native, _reference = ModelNew, {"__name__": "reference"}
+    exec(compile(REFERENCE, "reference.py", "exec"), _reference)  # noqa: S102
+    get_inputs, get_init_inputs = _reference["get_inputs"], _reference["get_init_inputs"]
+
+    class ModelNew(_reference["Model"]):
+        """The model with the program in the place of its `forward`: built as it is, with its parameters and buffers."""
+
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            # Out of the module's sight: it has no part in its state.
+            object.__setattr__(self, "_native", _Native())
+
+        def forward(self, *arguments):
+            native, state = self._native, self.state_dict(keep_vars=True)
+            given = [value for value, part in zip(arguments, MODEL["call"]) if "input" in part]
+            inputs = [_converted(value, spec).contiguous() for value, spec in zip(given, CONTRACT["default"]["inputs"])]
+            contract, device = native._fitting(inputs), inputs[0].device
+            weights = [state[name].detach().contiguous() for name in MODEL["state"]]
+            if TARGET == "cpu":
+                outputs = native._called(contract, inputs, weights, device, None)
+            else:
+                with torch.cuda.device(device):
+                    outputs = native._called(contract, inputs, weights, device, torch.cuda.current_stream(device))
+            several = isinstance(outputs, tuple)
+            specs = contract["outputs"]
+            outputs = [_given_back(value, spec) for value, spec in zip(outputs if several else (outputs,), specs)]
+            return tuple(outputs) if several else outputs[0]
+
+    def _converted(tensor, spec):
+        return tensor.to(torch.int32) if spec[0] in MODEL["types"] else tensor
+
+    def _given_back(tensor, spec):
+        kind = MODEL["types"].get(spec[0])
+        return tensor if kind is None else tensor.to(getattr(torch, kind))
+
+
 if __name__ == "__main__":
-    inputs = [tensor.to(TARGET) for tensor in get_inputs()]
+    inputs = [tensor.to(TARGET) if isinstance(tensor, torch.Tensor) else tensor for tensor in get_inputs()]
     outputs = ModelNew(*get_init_inputs()).to(TARGET)(*inputs)
     for output, spec in zip(outputs if isinstance(outputs, tuple) else (outputs,), CONTRACT["default"]["outputs"]):
         print(f"{spec[0]}: {tuple(output.shape)} {output.dtype}")

@@ -1,6 +1,7 @@
 //! `ModelNew`: one file of Python that holds the program and calls it.
 
-use nightshift_protocol::task::Target;
+use nightshift_protocol::task::{Target, TaskSpec};
+use serde_json::{Value, json};
 
 use super::{ExportError, Program, contract, flags, quote};
 use crate::prompt::CONTRACT;
@@ -23,7 +24,7 @@ pub(super) fn text(program: &Program<'_>) -> Result<String, ExportError> {
     let arch = program.arch().filter(|_| target == Target::Cuda);
     let capability = spec.min_compute_capability.map(|least| format!("({}, {})", least.major, least.minor));
     let none = || "None".to_owned();
-    let filled: [(&str, String); 11] = [
+    let filled: [(&str, String); 13] = [
         ("@@ABOUT@@", about.join("\n")),
         ("@@TASK@@", quote::python(&spec.name)),
         ("@@TARGET@@", quote::python(target.as_str())),
@@ -32,11 +33,32 @@ pub(super) fn text(program: &Program<'_>) -> Result<String, ExportError> {
         ("@@MIN_CAPABILITY@@", capability.unwrap_or_else(none)),
         ("@@FLAGS@@", strings(flags(target))),
         ("@@CONTRACT@@", contract::python(&program.shapes()?)),
+        ("@@MODEL@@", model(spec)),
+        ("@@REFERENCE@@", quote::python_lines(if spec.torch.is_some() { &program.task.reference_source } else { "" })),
         ("@@WARNING@@", warning),
         ("@@HEADER@@", quote::python_lines(CONTRACT)),
         ("@@SOURCE@@", quote::python_lines(program.source)),
     ];
     Ok(fill(TEMPLATE, &filled))
+}
+
+/// What the file has to know of a model of `PyTorch`, as a literal.
+fn model(spec: &TaskSpec) -> String {
+    let Some(torch) = &spec.torch else { return "None".to_owned() };
+    let state: Vec<&str> = torch.state.iter().map(String::as_str).collect();
+    let types: Vec<String> =
+        torch.types.iter().map(|(name, kind)| format!("{}: {}", quote::python(name), quote::python(kind))).collect();
+    let parts = spec.inputs.iter().map(|input| json!({"input": input.name})).collect::<Vec<Value>>();
+    let parts = torch.call.as_deref().and_then(|call| serde_json::from_str(call).ok()).unwrap_or(parts);
+    // What is no tensor is passed by the caller, so that only its place matters.
+    let call: Vec<String> = parts
+        .iter()
+        .map(|part| match part.get("input").and_then(Value::as_str) {
+            Some(name) => format!("{{\"input\": {}}}", quote::python(name)),
+            None => "{}".to_owned(),
+        })
+        .collect();
+    format!("{{\"state\": {}, \"call\": [{}], \"types\": {{{}}}}}", strings(&state), call.join(", "), types.join(", "))
 }
 
 /// Fills each place once, from the front: what was filled in is not looked at again, whatever it holds.

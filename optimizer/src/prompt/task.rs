@@ -13,8 +13,10 @@ pub(crate) struct TaskView {
     target: &'static str,
     /// `native` or `torch`.
     form: &'static str,
-    /// The language of programs and of the reference, as the name of a fenced block.
+    /// The language of programs, as the name of a fenced block.
     language: &'static str,
+    /// The language of the reference, likewise.
+    reference_language: &'static str,
     libraries: Vec<&'static str>,
     tensors: Vec<TensorView>,
     variants: Vec<String>,
@@ -77,6 +79,7 @@ impl TaskView {
             target: spec.target.as_str(),
             form: spec.form.as_str(),
             language: language(spec.form),
+            reference_language: if spec.has_python_reference() { "python" } else { language(CandidateForm::Native) },
             libraries: spec.libraries.iter().map(|library| library.as_str()).collect(),
             tensors,
             variants,

@@ -8,6 +8,7 @@ use nightshift_protocol::attempt_memory::AttemptMemory;
 use nightshift_protocol::budget::{Amount, Resource};
 use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::{DeviceUse, Executor, Needs};
+use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
 use super::state::{AttemptStep, Open, Phase, RunState, broken};
@@ -102,6 +103,10 @@ fn needs(kind: StepKind, input: &RunInput) -> Needs {
         if needs.device != DeviceUse::None {
             needs.compute_capability = input.compute_capability;
         }
+        // What is timed and examined by itself needs neither the reference nor its Python.
+        if input.torch && !matches!(kind, StepKind::Sanitize | StepKind::Profile) {
+            needs.tools.insert(Tool::Torch);
+        }
     }
     needs
 }
@@ -139,7 +144,10 @@ fn order(run: &RunState, key: String, open: Open) -> Result<StepOrder, WorkflowE
         (Open::Run, _) => StepInput::PrepareTask { task },
     };
     let kind = input.kind();
-    let needs = needs(kind, &run.input);
+    let mut needs = needs(kind, &run.input);
+    if let StepInput::Check { golden: Some(_), .. } = &input {
+        needs.tools.remove(&Tool::Torch);
+    }
     Ok(StepOrder {
         key,
         kind: kind.as_str().to_owned(),
@@ -197,6 +205,7 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             reference_library: run.prepared()?.reference_library.clone(),
             truth_library: run.prepared()?.truth_library.clone(),
             sandbox_required,
+            golden: run.prepared()?.golden.as_ref().map(|golden| golden.artifact.clone()),
         },
         AttemptStep::Sanitize | AttemptStep::SanitizeBest => StepInput::Sanitize {
             task,

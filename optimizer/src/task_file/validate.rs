@@ -1,10 +1,14 @@
 //! What a well-formed `task.toml` still may not say.
 
+mod torch;
+
 use std::collections::BTreeMap;
 
 use nightshift_protocol::task::{
     CandidateForm, Dim, Distribution, ShapeError, ShapeVariant, Target, TaskSpec, TensorSpec,
 };
+
+use self::torch::torch;
 
 use super::error::TaskError;
 use super::locate::{Document, Step};
@@ -17,8 +21,10 @@ const MAX_NAME_CHARS: usize = 64;
 const MAX_TITLE_CHARS: usize = 200;
 /// Longest description.
 const MAX_DESCRIPTION_CHARS: usize = 16_000;
-/// Most inputs, weights or outputs.
+/// Most inputs or outputs, and weights of a native reference.
 const MAX_TENSORS: usize = 64;
+/// Most weights of a model of `PyTorch`: each has its place in what a program is told before it starts.
+const MAX_STATE_TENSORS: usize = 400;
 /// Most extents of a tensor.
 const MAX_RANK: usize = 8;
 /// Most further shapes.
@@ -43,6 +49,7 @@ pub const FORM_UNVERIFIED: &str = "task.form_unverified";
 pub(super) fn spec(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
     let checks = [
         names, texts, form, reference, gpu, dimensions, tensors, variants, shapes, tolerance, operators, numbers, goal,
+        torch,
     ];
     checks.iter().try_for_each(|check| check(spec, document))
 }
@@ -79,13 +86,13 @@ fn form(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
     unverified_form(spec).map_or(Ok(()), |message| Err(document.error(FORM_UNVERIFIED, &["form".into()], message)))
 }
 
-/// Why programs of the form that a task asks for cannot be verified by this release; none where they can.
+/// Why programs of the form that a task asks for cannot be verified; none where they can.
 #[must_use]
 pub fn unverified_form(spec: &TaskSpec) -> Option<String> {
-    (spec.form != CandidateForm::Native).then(|| {
+    (spec.form == CandidateForm::Torch && !(spec.has_python_reference() && spec.torch.is_some())).then(|| {
         format!(
-            "programs of the form `{}` cannot be built, checked and timed by this release, so a task that asks for them is \
-             not taken: leave `form` out, and give a native reference",
+            "programs of the form `{}` are compared with a model of PyTorch, and this task has none: leave `form` out, or \
+             give a `.py` reference and a section [torch], as `nightshift import kernelbench` writes them",
             spec.form.as_str()
         )
     })
@@ -93,12 +100,20 @@ pub fn unverified_form(spec: &TaskSpec) -> Option<String> {
 
 fn reference(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
     let path = &spec.reference;
-    let wanted = match spec.target {
-        Target::Cpu => ".cpp",
-        Target::Cuda => ".cu",
+    let wanted = match (&spec.torch, spec.target) {
+        (Some(_), _) => ".py",
+        (None, Target::Cpu) => ".cpp",
+        (None, Target::Cuda) => ".cu",
     };
     let inside =
         !path.starts_with('/') && !path.contains('\\') && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if inside && spec.torch.is_none() && spec.has_python_reference() {
+        let message = format!(
+            "`{path}` is a file of Python, and the task has no section [torch] that says how its model is built and called: \
+             `nightshift import kernelbench` writes one"
+        );
+        return Err(document.error("task.no_reference", &["reference".into()], message));
+    }
     if !inside || !path.ends_with(wanted) {
         let message = format!(
             "`{path}` is no reference for the target `{}`: name a `{wanted}` file inside the task's folder",
@@ -150,8 +165,9 @@ fn tensors(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> {
             let message = format!("the task has no {key}: at least one is needed");
             return Err(document.error("task.no_tensors", &[key.into()], message));
         }
-        if list.len() > MAX_TENSORS {
-            let message = format!("the task has more than {MAX_TENSORS} {key}");
+        let most = if key == "params" && spec.torch.is_some() { MAX_STATE_TENSORS } else { MAX_TENSORS };
+        if list.len() > most {
+            let message = format!("the task has more than {most} {key}");
             return Err(document.error("task.too_large", &[key.into()], message));
         }
         for (i, tensor) in list.iter().enumerate() {

@@ -37,6 +37,7 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         gates: BTreeSet::new(),
         labels: BTreeSet::new(),
         compute_capability: None,
+        torch: false,
     }
 }
 
@@ -108,6 +109,7 @@ pub(crate) fn prepared() -> PreparedTask {
         warnings: Vec::new(),
         machine: machine(),
         profile: None,
+        golden: None,
     }
 }
 

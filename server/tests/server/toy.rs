@@ -263,6 +263,7 @@ pub(crate) fn prepared() -> PreparedTask {
         warnings: Vec::new(),
         machine: machine(),
         profile: None,
+        golden: None,
     }
 }
 

@@ -46,7 +46,7 @@ fn tool_checks(config: &WorkerConfig, compiler: Option<&Nvcc>) -> Vec<Check> {
             return vec![Check::warning("profilers", found, "set TMPDIR to a folder that can be written")];
         }
     };
-    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best, python: None };
     let found = find_profilers(&jail, compiler, &config.search_path, &scratch.1);
     vec![
         tool_check("nsys", "records timelines", &found.nsys),

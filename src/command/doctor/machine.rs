@@ -51,7 +51,7 @@ fn compiler(config: &WorkerConfig) -> Check {
 }
 
 fn jail(config: &WorkerConfig) -> Check {
-    let host = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    let host = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best, python: None };
     match sandbox::probe(&host) {
         Ok(report) if report.is_sufficient() => Check::ok("sandbox", describe(&report)),
         Ok(report) => Check::warning("sandbox", describe(&report), MEANS_ADVICE),

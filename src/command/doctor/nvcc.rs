@@ -45,7 +45,7 @@ pub(super) fn find(config: &WorkerConfig) -> Result<Nvcc, NvccError> {
         host_compiler: None,
         os: &machine::this_hardware().os,
     };
-    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best, python: None };
     let never = CancelFlag::default();
     Nvcc::find(&search, &scratch.1, &|command: &JailedCommand| run_jailed(&jail, command, &never))
 }

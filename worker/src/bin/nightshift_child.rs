@@ -21,7 +21,7 @@ fn parent_main(args: &[OsString]) -> i32 {
         Some("none") => SandboxChoice::None,
         _ => return 2,
     };
-    let host = JailHost { executable: PathBuf::from(executable), means };
+    let host = JailHost { executable: PathBuf::from(executable), means, python: None };
     let command = JailedCommand {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".into(), script.clone()],

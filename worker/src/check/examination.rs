@@ -9,18 +9,21 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{CheckCase, Finding, Severity};
 
-use super::oracle::Answered;
-use super::{Expected, Oracle, Stop, allowed_error, same_bits};
+use super::oracle::{Answered, Expected, Oracle, OracleError};
+use super::same_bits;
 use crate::compare::compare;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::process::side_by_side;
-use crate::runner::{Call, Grounds, Session, note};
+use crate::runner::{Call, Grounds, Session, SessionError, note};
 
 /// Questions of a shape that are asked even when the first answer is wrong: they tell stale results from wrong ones.
 const QUESTIONS_BEFORE_STOPPING: usize = 3;
 
 /// Most tensors that are changed one at a time.
-const MAX_PERTURBED_TENSORS: usize = 16;
+pub(crate) const MAX_PERTURBED_TENSORS: usize = 16;
+
+/// A reference's error below this counts as this: luck may not tighten the limit for everybody else.
+const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
 
 /// Changes of the declared inputs that are tried, with the names of their cases.
 const SCALED_KINDS: [(InputKind, &str); 3] = [
@@ -28,6 +31,32 @@ const SCALED_KINDS: [(InputKind, &str); 3] = [
     (InputKind::ScaledDown, "scaled_down"),
     (InputKind::SignsFlipped, "signs_flipped"),
 ];
+
+/// Why an examination ends early.
+pub(super) enum Stop {
+    /// It is wrong at this shape: others say no more.
+    Wrong,
+    Candidate(SessionError),
+    Failure(StepFailure),
+}
+
+impl From<SessionError> for Stop {
+    fn from(error: SessionError) -> Self {
+        Self::Candidate(error)
+    }
+}
+
+impl From<StepFailure> for Stop {
+    fn from(failure: StepFailure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<OracleError> for Stop {
+    fn from(error: OracleError) -> Self {
+        Self::Failure(error.into())
+    }
+}
 
 /// One program at one shape.
 pub(super) struct Examination<'a> {
@@ -206,6 +235,7 @@ impl<'a> Examination<'a> {
 
     /// Writes down what came of a question.
     fn note(&mut self, question: Question, judged: Option<Judged>, first: &mut Option<Seen>) -> Result<(), Stop> {
+        self.oracle.keep(judged.as_ref().map(|judged| &judged.expected));
         let Some(judged) = judged else {
             if matches!(question, Question::Declared) {
                 let message = "the reference gives values that are not finite for its declared inputs";
@@ -338,4 +368,30 @@ fn warning(code: &str, message: String) -> Finding {
 /// Whether the program's results stayed the same, bit by bit, although the truth changed.
 fn unchanged(before: &Seen, after: &Seen) -> bool {
     same_bits(&before.outputs, &after.outputs) && !same_bits(&before.truth, &after.truth)
+}
+
+/// The largest normalized error that passes, given the reference's own. An exact reference says nothing about what
+/// single precision can do, so the tolerance alone decides then.
+pub(crate) fn allowed_error(reference_error: f64, factor: f64) -> f64 {
+    if reference_error <= 0.0 {
+        return 1.0;
+    }
+    (reference_error.max(SMALLEST_REFERENCE_ERROR) * factor).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tolerance_is_the_limit_when_the_reference_is_exact_or_coarse() {
+        assert!((allowed_error(0.0, 64.0) - 1.0).abs() < 1e-12);
+        assert!((allowed_error(0.5, 64.0) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_precise_reference_asks_for_precision_but_not_for_luck() {
+        assert!((allowed_error(0.001, 64.0) - 0.064).abs() < 1e-12);
+        assert!((allowed_error(1e-9, 64.0) - 0.0064).abs() < 1e-12);
+    }
 }

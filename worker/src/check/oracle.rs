@@ -7,6 +7,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolera
 use nightshift_protocol::verdict::ProcessEnd;
 
 use crate::compare::compare;
+use crate::golden::{Recorded, Recording};
 use crate::inputs::TensorData;
 use crate::process::side_by_side;
 use crate::runner::{Breach, Call, Grounds, Launched, Session, SessionError, SessionOptions};
@@ -59,35 +60,53 @@ impl From<OracleError> for StepFailure {
 
 /// What reference and truth said to one set of inputs.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    truth: Call,
-    reference: Call,
+pub(crate) enum Answered {
+    /// Just now.
+    Called {
+        /// The truth's call.
+        truth: Call,
+        /// The reference's call.
+        reference: Call,
+    },
+    /// When it was recorded.
+    Known(Recorded),
 }
 
 impl Answered {
     /// How far the reference is from the truth.
     pub(crate) fn judged(self, outputs: &[ConcreteTensor], tolerance: &Tolerance) -> Expected {
-        let Self { truth, reference } = self;
+        let (truth, reference) = match self {
+            Self::Called { truth, reference } => (truth, reference),
+            Self::Known(Recorded { truth, reference, reference_error }) => {
+                return Expected { truth, reference, reference_error, breaches: Vec::new() };
+            }
+        };
         let found = compare(&reference.outputs, &truth.outputs, outputs, tolerance);
         let mut breaches = reference.breaches;
         breaches.extend(truth.breaches);
-        Expected {
-            truth: truth.outputs,
-            reference: reference.outputs,
-            reference_error: found.largest_error.min(f64::MAX),
-            breaches,
-        }
+        let reference_error = found.largest_error.min(f64::MAX);
+        Expected { truth: truth.outputs, reference: reference.outputs, reference_error, breaches }
     }
 }
 
-/// Reference and truth, at one shape at a time.
+/// Where answers come from.
+#[derive(Debug)]
+enum Source {
+    /// From reference and truth.
+    Live { reference: Box<Session>, truth: Box<Session> },
+    /// From a recording, in its order.
+    Recording(std::vec::IntoIter<Option<Recorded>>),
+}
+
+/// Reference and truth, at one shape at a time; or what they once said.
 #[derive(Debug)]
 pub(crate) struct Oracle {
-    reference: Session,
-    truth: Session,
+    source: Source,
     outputs: Vec<ConcreteTensor>,
     tolerance: Tolerance,
     on_device: bool,
+    /// What was answered so far.
+    answers: Option<Vec<Option<Recorded>>>,
 }
 
 /// Reference and truth that are getting ready.
@@ -104,7 +123,8 @@ impl LaunchedOracle {
     /// Waits for both.
     pub(crate) fn wait(self) -> Result<Oracle, OracleError> {
         let Self { reference, truth, outputs, tolerance, on_device } = self;
-        Ok(Oracle { reference: reference.wait()?, truth: truth.wait()?, outputs, tolerance, on_device })
+        let source = Source::Live { reference: Box::new(reference.wait()?), truth: Box::new(truth.wait()?) };
+        Ok(Oracle { source, outputs, tolerance, on_device, answers: None })
     }
 }
 
@@ -120,6 +140,7 @@ impl Oracle {
         let launch = |library: &Path, double: bool| {
             let options = SessionOptions {
                 library,
+                torch: spec.torch.as_ref(),
                 shapes,
                 double,
                 memory_bytes: spec.limits.memory_bytes.saturating_mul(PATIENCE),
@@ -139,18 +160,41 @@ impl Oracle {
         })
     }
 
+    /// What was once answered, for a check that asks the same.
+    pub(crate) fn of_recording(spec: &TaskSpec, recording: Recording) -> Self {
+        Self {
+            source: Source::Recording(recording.answers.into_iter()),
+            outputs: Vec::new(),
+            tolerance: spec.tolerance,
+            on_device: false,
+            answers: None,
+        }
+    }
+
+    /// Keeps every answer from here on.
+    pub(crate) fn record(&mut self) {
+        self.answers = Some(Vec::new());
+    }
+
+    /// What was kept.
+    pub(crate) fn take_answers(&mut self) -> Option<Vec<Option<Recorded>>> {
+        self.answers.take()
+    }
+
     /// Takes the shape of this number for what follows.
     pub(crate) fn select(&mut self, number: usize, shapes: &ConcreteShapes) -> Result<(), OracleError> {
         self.outputs.clone_from(&shapes.outputs);
-        self.reference.select(number)?;
-        Ok(self.truth.select(number)?)
+        let Source::Live { reference, truth } = &mut self.source else { return Ok(()) };
+        reference.select(number)?;
+        Ok(truth.select(number)?)
     }
 
     /// Hands both the weights.
     pub(crate) fn init(&mut self, params: &[TensorData]) -> Result<(), OracleError> {
-        self.reference.init(params)?;
+        let Source::Live { reference, truth } = &mut self.source else { return Ok(()) };
+        reference.init(params)?;
         let widened: Vec<TensorData> = params.iter().map(TensorData::widened).collect();
-        Ok(self.truth.init(&widened)?)
+        Ok(truth.init(&widened)?)
     }
 
     /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
@@ -160,26 +204,54 @@ impl Oracle {
 
     /// What both say; nothing when it is not finite.
     pub(crate) fn ask(&mut self, inputs: &[TensorData]) -> Result<Option<Answered>, OracleError> {
-        let Self { reference, truth, on_device, .. } = self;
+        let (reference, truth) = match &mut self.source {
+            Source::Recording(answers) => {
+                return answers.next().map(|answer| answer.map(Answered::Known)).ok_or_else(|| {
+                    let message = "the golden data of the task hold fewer answers than a check has questions";
+                    OracleError::Failure(StepFailure::fatal("task.golden_unusable", message))
+                });
+            }
+            Source::Live { reference, truth } => (reference, truth),
+        };
         let mut truth = || {
             let widened: Vec<TensorData> = inputs.iter().map(TensorData::widened).collect();
             truth.run(&widened)
         };
         // On a device most of the time goes into copies, to and fro, which do not disturb each other.
-        let (truth, reference) =
-            if *on_device { side_by_side(truth, || reference.run(inputs)) } else { (truth(), reference.run(inputs)) };
+        let (truth, reference) = if self.on_device {
+            side_by_side(truth, || reference.run(inputs))
+        } else {
+            (truth(), reference.run(inputs))
+        };
         let (truth, reference) = (truth?, reference?);
         let finite = truth.outputs.iter().chain(&reference.outputs).all(TensorData::is_finite);
-        Ok(finite.then_some(Answered { truth, reference }))
+        Ok(finite.then_some(Answered::Called { truth, reference }))
     }
 
-    /// Both processes.
-    pub(crate) fn into_sessions(self) -> [Session; 2] {
-        [self.reference, self.truth]
+    /// Keeps an answer for a recording, where there is to be one: in the order of the questions.
+    pub(crate) fn keep(&mut self, answer: Option<&Expected>) {
+        if let Some(answers) = &mut self.answers {
+            answers.push(answer.map(|expected| Recorded {
+                truth: expected.truth.clone(),
+                reference: expected.reference.clone(),
+                reference_error: expected.reference_error,
+            }));
+        }
+    }
+
+    /// Both processes, where there are any.
+    pub(crate) fn into_sessions(self) -> Vec<Session> {
+        match self.source {
+            Source::Live { reference, truth } => vec![*reference, *truth],
+            Source::Recording(_) => Vec::new(),
+        }
     }
 
     /// What the reference printed.
     pub(crate) fn printed(&self) -> String {
-        self.reference.printed()
+        match &self.source {
+            Source::Live { reference, .. } => reference.printed(),
+            Source::Recording(_) => String::new(),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TaskSpec};
 
 use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
@@ -120,7 +120,9 @@ impl CudaBench {
         let (gpu, site) = self.gpu(number)?;
         let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(|error| missing(&error))?;
         let mut wanted: Vec<PathBuf> = Vec::new();
-        for library in libraries {
+        // What a file of Python needs, Python finds.
+        let native = libraries.iter().filter(|library| library.extension().is_none_or(|name| name != PYTHON_EXTENSION));
+        for library in native {
             let bytes = std::fs::read(library).map_err(|error| disk_failure(library, &error))?;
             for path in self.needed(&bytes, spec)? {
                 if !wanted.contains(&path) {

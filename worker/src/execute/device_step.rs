@@ -10,6 +10,7 @@ use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
 
 use super::cuda::{StepDevice, replay_plan};
 use super::{Step, secret_seeds};
+use crate::build::Role;
 use crate::check::{Libraries, check_on};
 use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
@@ -52,7 +53,7 @@ impl Step<'_> {
         libraries: &Libraries,
         sandbox_required: bool,
     ) -> Result<StepOutput, StepFailure> {
-        let label = format!("{}, built with the flags of the candidate", task.spec.reference);
+        let label = self.baseline_label(task);
         let Some(device) = self.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])? else {
             let output = measure(
                 &self.bench.jail,
@@ -87,6 +88,16 @@ impl Step<'_> {
         Ok(output)
     }
 
+    /// What the baseline is, for people.
+    fn baseline_label(&self, task: &TaskBundle) -> String {
+        let reference = &task.spec.reference;
+        match (Role::Reference.is_python(&task.spec), self.bench.jail.python()) {
+            (true, Ok(python)) => format!("{reference}, eager PyTorch {}", python.torch),
+            (true, Err(_)) => format!("{reference}, eager PyTorch"),
+            (false, _) => format!("{reference}, built with the flags of the candidate"),
+        }
+    }
+
     /// Looks for errors of memory and for races, at the smallest shape: the tools slow programs down a hundredfold.
     pub(super) fn sanitize(
         &self,
@@ -94,6 +105,9 @@ impl Step<'_> {
         library: &Path,
         thorough: bool,
     ) -> Result<StepOutput, StepFailure> {
+        if Role::Candidate.is_python(&task.spec) {
+            return Ok(StepOutput::Sanitized { report: Box::new(profilers::nothing_sanitized(thorough)) });
+        }
         let shapes = task.spec.all_shapes().map_err(|error| not_usable(&error))?;
         let bytes = |shapes: &ConcreteShapes| {
             let tensors = shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs);

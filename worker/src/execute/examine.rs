@@ -82,5 +82,5 @@ pub(super) fn find_toolchain(
 }
 
 pub(super) fn jail_host(executable: &Path) -> JailHost {
-    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best }
+    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best, python: None }
 }

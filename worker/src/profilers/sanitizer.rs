@@ -69,6 +69,17 @@ pub(super) fn sanitize(
     Ok(report)
 }
 
+/// That nothing was looked at, because there is no library to be repeated.
+pub(super) fn nothing(wanted: &[SanitizerTool]) -> SanitizeReport {
+    let trouble = || Trouble {
+        code: "profile.tool_missing",
+        reason: "programs of PyTorch are not repeated under this tool".to_owned(),
+        remedy: None,
+    };
+    let tools = wanted.iter().map(|tool| without_answer(*tool, trouble(), 0)).collect();
+    SanitizeReport { tools, ..SanitizeReport::default() }
+}
+
 fn arguments(tool: SanitizerTool, folder: &Path, replay: &Replay<'_>) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["--tool".into(), tool.as_str().into()];
     args.extend(["--error-exitcode".into(), FOUND_STATUS.to_string().into()]);

@@ -161,6 +161,8 @@ pub(crate) struct Reply {
     pub(crate) elapsed_ns: u64,
     /// On a device: from the end of the call on its stream until nothing ran on the device any more, in nanoseconds.
     pub(crate) rest_ns: Option<u64>,
+    /// On the host, of a model of `PyTorch`: what it took to bring its results into the arena, which is none of the call.
+    pub(crate) delivered_ns: u64,
     /// Why the library could not be loaded.
     pub(crate) load_error: Option<String>,
     /// What went wrong on the device.

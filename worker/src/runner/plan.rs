@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, TorchSpec};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,23 @@ pub(crate) struct RunnerPlan {
     pub(crate) on_device: bool,
     /// Whether system calls that only the driver needs are refused once it has started.
     pub(crate) filtered: bool,
+    /// How the library is run when it is a file of Python.
+    pub(crate) torch: Option<TorchPlan>,
+}
+
+/// How a model of `PyTorch` is run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TorchPlan {
+    /// The Python.
+    pub(crate) python: PathBuf,
+    /// How the model is built and called.
+    pub(crate) spec: TorchSpec,
+    /// Whether it is called in double precision.
+    pub(crate) double: bool,
+    /// A folder of its own to write to: a program for a device may compile at its first call.
+    pub(crate) scratch: Option<PathBuf>,
+    /// The filter of system calls that is put in force once Python has started, as hexadecimal digits.
+    pub(crate) filter: Option<String>,
 }
 
 /// Where the tensors of one shape lie.
@@ -112,7 +129,16 @@ impl RunnerPlan {
         let layouts: Vec<Layout> = shapes.iter().map(|shapes| Layout::new(shapes, double)).collect();
         let end = layouts.iter().map(|layout| layout.end).max().unwrap_or(0);
         let total_bytes = end.next_multiple_of(rustix::param::page_size()).max(rustix::param::page_size());
-        Self { library, libraries: Vec::new(), layouts, total_bytes, core, on_device: false, filtered: false }
+        Self {
+            library,
+            libraries: Vec::new(),
+            layouts,
+            total_bytes,
+            core,
+            on_device: false,
+            filtered: false,
+            torch: None,
+        }
     }
 
     /// Size of the arena in bytes.

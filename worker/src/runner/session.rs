@@ -2,6 +2,7 @@
 
 mod error;
 mod grounds;
+mod python;
 mod standby;
 mod watch;
 
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 
 pub use self::error::SessionError;
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
+use self::python::{is_python, own_folder, python_folders, torch_plan};
 use self::standby::Purpose;
 pub use self::standby::{Place, Standby};
 use self::watch::OUTPUT_BYTES;
@@ -31,6 +33,12 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the taking hold of a device may take, in milliseconds: a machine with many devices takes its time.
 const OPEN_LIMIT_MS: u64 = 30_000;
+
+/// Processes and threads of a Python with `PyTorch`.
+const PYTHON_THREADS: u64 = 64;
+
+/// Added to the time limit of a call for building a model, in milliseconds.
+const BUILD_MODEL_EXTRA_MS: u64 = 60_000;
 
 /// Added to the time limit of a call for loading the library.
 const LOAD_EXTRA_MS: u64 = 2_000;
@@ -81,7 +89,9 @@ impl Launched {
         };
         session.wait_until_restricted()?;
         session.admit(require_sandbox)?;
-        if session.plan.on_device {
+        if session.plan.torch.is_some() {
+            session.open_python()?;
+        } else if session.plan.on_device {
             session.open_device()?;
         }
         session.weigh(memory_bytes);
@@ -120,10 +130,14 @@ pub struct Session {
     library: PathBuf,
     /// On a device whose processes are counted: its place among them.
     place: Option<Place>,
+    /// Whether what it takes to bring results into the arena is believed to be just that, and not counted.
+    discounts_delivery: bool,
     /// What it can be used for again.
     purpose: Option<Box<Purpose>>,
     /// Where its library lies, when the process was there before the library.
     folder: Option<TempDir>,
+    /// What it may write to.
+    _scratch: Option<TempDir>,
 }
 
 impl Session {
@@ -139,7 +153,7 @@ impl Session {
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
-        let plan = plan_of(host, library.clone(), options);
+        let plan = plan_of(host, library.clone(), options)?;
         let mut session = Self::begin(host, plan, library, options, cancel)?;
         session.call_timeout_ms = options.call_timeout_ms;
         let (memory_bytes, require_sandbox) = (options.memory_bytes, options.require_sandbox);
@@ -149,7 +163,7 @@ impl Session {
     /// Starts a process that reads nothing but this path, beside the system's.
     fn begin(
         host: &JailHost,
-        plan: RunnerPlan,
+        mut plan: RunnerPlan,
         readable: PathBuf,
         options: &SessionOptions<'_>,
         cancel: &CancelFlag,
@@ -157,21 +171,30 @@ impl Session {
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
+        let scratch = match &mut plan.torch {
+            Some(torch) if plan.on_device => {
+                let (folder, path) = own_folder().map_err(os("making a folder"))?;
+                torch.scratch = Some(path);
+                Some(folder)
+            }
+            _ => None,
+        };
         let jail_plan = JailPlan {
-            work: Work::Runner(plan.clone()),
-            scratch: None,
-            read_only: vec![readable],
+            work: Work::Runner(Box::new(plan.clone())),
+            scratch: plan.torch.as_ref().and_then(|torch| torch.scratch.clone()),
+            read_only: [readable].into_iter().chain(python_folders(host, &plan)).collect(),
             limits: Limits {
                 wall_ms: 0,
                 cpu_s: CPU_LIMIT_S,
                 memory_bytes: options.memory_bytes,
                 file_bytes: 0,
-                processes: 1,
+                processes: if plan.torch.is_some() { PYTHON_THREADS } else { 1 },
                 output_bytes: OUTPUT_BYTES,
             },
             means: host.means,
             device: options.device.map(|device| device.access.clone()),
-            as_tool: false,
+            // Python looks at the processor and at itself, and its address space says nothing about its memory.
+            as_tool: plan.torch.is_some(),
         };
         let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
         let library = plan.library.clone();
@@ -199,8 +222,10 @@ impl Session {
             cancel: cancel.clone(),
             library,
             place: None,
+            discounts_delivery: false,
             purpose: None,
             folder: None,
+            _scratch: scratch,
         })
     }
 
@@ -316,7 +341,8 @@ impl Session {
             return Ok(());
         }
         let nonce = self.nonces.draw();
-        let (reply, _) = self.ask(&Request::Load { nonce }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        let extra_ms = if self.plan.torch.is_some() { BUILD_MODEL_EXTRA_MS } else { LOAD_EXTRA_MS };
+        let (reply, _) = self.ask(&Request::Load { nonce }, self.call_timeout_ms + extra_ms)?;
         if let Some(message) = reply.load_error {
             return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
         }
@@ -357,7 +383,11 @@ impl Session {
         self.succeeded("ns_run", &reply)?;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
-        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns: reply.at_rest_ns().or(processor_ns) })
+        // On the host the kernel is believed, and nobody else.
+        let processor_ns = if self.plan.on_device { reply.at_rest_ns() } else { processor_ns };
+        let delivered_ns = if self.discounts_delivery { reply.delivered_ns } else { 0 };
+        let processor_ns = processor_ns.map(|time_ns| time_ns.saturating_sub(delivered_ns));
+        Ok(CallTime { inside_ns: reply.elapsed_ns, outside_ns, processor_ns })
     }
 
     /// Half of the pattern that outputs are filled with: all of it, as it repeats itself.
@@ -367,8 +397,12 @@ impl Session {
     }
 
     /// Ends the program if an entry point returned an error.
-    pub(super) fn succeeded(&mut self, entry_point: &str, reply: &Reply) -> Result<(), SessionError> {
-        if reply.status == 0 { Ok(()) } else { Err(self.give_up(call_failed(entry_point, reply.status))) }
+    pub(super) fn succeeded(&mut self, entry_point: &'static str, reply: &Reply) -> Result<(), SessionError> {
+        if reply.status == 0 {
+            return Ok(());
+        }
+        let end = call_failed(self.entry_point(entry_point), reply.status);
+        Err(self.give_up(end))
     }
 
     /// Takes the outputs out and looks for broken rules.
@@ -416,14 +450,17 @@ fn os(what: &'static str) -> impl Fn(std::io::Error) -> ProcessError {
 }
 
 /// What the process of these options is to do.
-fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> RunnerPlan {
+fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> Result<RunnerPlan, SessionError> {
+    let torch = torch_plan(host, &library, options)?;
     let mut plan = RunnerPlan::new(library, options.shapes, options.double, options.core);
+    plan.torch = torch;
+    plan.filtered = plan.torch.is_some() && host.means != SandboxChoice::None;
     if let Some(device) = options.device {
         plan.on_device = true;
         plan.filtered = host.means != SandboxChoice::None;
         plan.libraries.clone_from(&device.libraries);
     }
-    plan
+    Ok(plan)
 }
 
 fn call_failed(entry_point: &str, status: i32) -> ProcessEnd {

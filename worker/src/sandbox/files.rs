@@ -65,8 +65,8 @@ pub(super) struct Visible {
 /// that do not exist would weaken the whole set.
 pub(super) fn visible(plan: &JailPlan) -> Result<Visible, String> {
     let system: &[&str] = match plan.work {
-        Work::Runner(_) => &RUNNER_PATHS,
-        Work::Command { .. } | Work::Probe(_) => &COMMAND_PATHS,
+        Work::Runner(ref runner) if runner.torch.is_none() => &RUNNER_PATHS,
+        Work::Runner(_) | Work::Command { .. } | Work::Probe(_) => &COMMAND_PATHS,
     };
     let mut read_only: Vec<PathBuf> =
         system.iter().map(Path::new).filter(|path| path.exists()).map(Path::to_owned).collect();

@@ -57,7 +57,7 @@ pub(crate) enum Work {
         env: Vec<(String, String)>,
     },
     /// A runner. The message carries the arena and the runner's socket.
-    Runner(RunnerPlan),
+    Runner(Box<RunnerPlan>),
     /// Tries to break out, and prints what it could do.
     Probe(ProbePlan),
 }

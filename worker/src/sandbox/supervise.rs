@@ -16,7 +16,7 @@ use super::probe::try_to_break_out;
 use super::system_calls::{Strictness, filter_system_calls};
 use super::{files, limits};
 use crate::process::{RawEnd, SandboxChoice, WireError, receive, send};
-use crate::runner::serve;
+use crate::runner::{PythonCall, python_call, serve};
 
 /// Exit status of a child that could not do its work; the reason went over the control socket.
 const SETUP_FAILED: i32 = 125;
@@ -228,6 +228,9 @@ impl Init {
                     let super::namespaces::Namespaces { network, processes, .. } = self.namespaces;
                     Strictness::DeviceCommand { own_network: network, own_processes: processes }
                 }
+                (Work::Runner(runner), _) if runner.torch.is_some() => {
+                    Strictness::Python { on_device: self.plan.device.is_some() }
+                }
                 (Work::Runner(_), false) => Strictness::Runner,
                 (Work::Runner(_), true) => Strictness::DeviceRunner,
             };
@@ -252,6 +255,16 @@ impl Init {
                 }
                 #[expect(clippy::disallowed_methods, reason = "replaces this process and starts no other")]
                 let error = std::process::Command::new(&program).args(args).env_clear().envs(env).exec();
+                refuse(&self.control, &format!("executing {}: {error}", program.display()))
+            }
+            Work::Runner(mut runner) if runner.torch.is_some() => {
+                let call = match python_call(&mut runner, &self.descriptors) {
+                    Ok(call) => call,
+                    Err(message) => return refuse(&self.control, &message),
+                };
+                let PythonCall { program, args, env, .. } = &call;
+                #[expect(clippy::disallowed_methods, reason = "replaces this process and starts no other")]
+                let error = std::process::Command::new(program).args(args).envs(env.iter().cloned()).exec();
                 refuse(&self.control, &format!("executing {}: {error}", program.display()))
             }
             Work::Runner(runner) => {

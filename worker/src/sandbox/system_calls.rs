@@ -1,6 +1,7 @@
 //! The filter of system calls: what no compiler and no program has an honest use for is refused.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use nightshift_protocol::machine::SandboxMeans;
 use seccompiler::{
@@ -25,6 +26,12 @@ pub(super) enum Strictness {
     Runner,
     /// A loaded library on a GPU: the driver starts threads and keeps nameless files.
     DeviceRunner,
+    /// A Python that has still to be executed. What it does not need once it has started is refused then, with
+    /// [`filter_for_python`].
+    Python {
+        /// Whether it takes hold of a device.
+        on_device: bool,
+    },
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -174,8 +181,8 @@ fn install(strictness: Strictness) -> Result<usize, String> {
             allowed.extend(SOCKETS.iter().filter(|_| own_network));
             allowed.extend(GROUPS.iter().filter(|_| own_processes));
         }
-        Strictness::DeviceRunner => allowed.extend(LOCAL_SOCKETS),
-        Strictness::Command | Strictness::Runner => {}
+        Strictness::DeviceRunner | Strictness::Python { on_device: true } => allowed.extend(LOCAL_SOCKETS),
+        Strictness::Command | Strictness::Runner | Strictness::Python { on_device: false } => {}
     }
     for call in REFUSED.iter().chain(REFUSED_HERE).filter(|call| !allowed.contains(call)) {
         refuse(&mut refused, *call, &[]);
@@ -183,7 +190,10 @@ fn install(strictness: Strictness) -> Result<usize, String> {
     // The signal that ends a program with its parent may not be called off.
     refuse(&mut refused, libc::SYS_prctl, &[argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
     match strictness {
-        Strictness::Command | Strictness::DeviceCommand { .. } => {
+        Strictness::Command | Strictness::DeviceCommand { .. } | Strictness::Python { .. } => {
+            if let Strictness::Python { on_device: true } = strictness {
+                refuse(&mut refused, libc::SYS_socket, &[argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?]);
+            }
             for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
                 let mask = u64::from(flag.unsigned_abs());
                 refuse(&mut refused, libc::SYS_clone, &[argument(0, SeccompCmpOp::MaskedEq(mask), flag)?]);
@@ -228,6 +238,43 @@ pub(crate) fn refuse_after_start() -> Result<(), String> {
     refuse(&mut refused, libc::SYS_alarm, &[]);
     // For every thread: the driver calls functions of the program from its own.
     seccompiler::apply_filter_all_threads(&compile(refused, libc::EPERM)?).map_err(|error| error.to_string())
+}
+
+/// The filter that a Python puts in force itself once it has started and has taken hold of its device, as hexadecimal
+/// digits: what runners may not do, as far as it does not need it. On a device a program may compile at its first call, and
+/// the driver starts threads.
+pub(crate) fn filter_for_python(on_device: bool) -> Result<String, String> {
+    let mut refused: Rules = BTreeMap::new();
+    // Extensions that were built ahead are loaded from memory.
+    let needed = |call: i64| {
+        call == libc::SYS_memfd_create
+            || (on_device && [libc::SYS_clone, libc::SYS_execve, libc::SYS_prlimit64].contains(&call))
+    };
+    for call in REFUSED_TO_RUNNERS.iter().filter(|call| !needed(**call)) {
+        refuse(&mut refused, *call, &[]);
+    }
+    if !on_device {
+        for call in REFUSED_TO_RUNNERS_HERE {
+            refuse(&mut refused, *call, &[]);
+        }
+        let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
+        for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill] {
+            refuse(&mut refused, call, &[argument(0, SeccompCmpOp::Ne, this)?]);
+        }
+    }
+    for call in SOCKETS {
+        refuse(&mut refused, call, &[]);
+    }
+    let program = compile(refused, libc::EPERM)?;
+    let mut digits = String::with_capacity(program.len() * 16);
+    for instruction in &program {
+        let [low, high] = instruction.code.to_ne_bytes();
+        let [a, b, c, d] = instruction.k.to_ne_bytes();
+        for byte in [low, high, instruction.jt, instruction.jf, a, b, c, d] {
+            let _ = write!(digits, "{byte:02x}");
+        }
+    }
+    Ok(digits)
 }
 
 fn put_in_force(refused: Rules) -> Result<usize, String> {

@@ -116,6 +116,7 @@ pub(crate) fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfi
         executable: PathBuf::from(CHILD),
         cpp_compiler,
         nvcc: NvccChoice::default(),
+        python: None,
         cpu_slots: 1,
         labels: BTreeSet::new(),
         search_path: Vec::new(),

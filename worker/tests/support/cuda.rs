@@ -59,7 +59,7 @@ fn nvcc() -> Option<PathBuf> {
 }
 
 pub fn host(means: SandboxChoice) -> JailHost {
-    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means }
+    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means, python: None }
 }
 
 /// A folder with programs.

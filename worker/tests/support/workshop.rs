@@ -13,7 +13,7 @@ use nightshift_worker::process::{
 pub const ROADS: [SandboxChoice; 3] = [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::Namespaces];
 
 pub fn host(means: SandboxChoice) -> JailHost {
-    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means }
+    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means, python: None }
 }
 
 pub fn limits() -> Limits {

@@ -239,6 +239,7 @@ fn prepared() -> PreparedTask {
         warnings: Vec::new(),
         machine: machine(),
         profile: None,
+        golden: None,
     }
 }
 

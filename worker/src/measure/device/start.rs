@@ -43,6 +43,7 @@ pub(super) fn prepare<'a>(
     let shapes = &all_shapes[number];
     let options = |library, double, patience: u64| SessionOptions {
         library,
+        torch: spec.torch.as_ref(),
         shapes: all_shapes,
         double,
         memory_bytes: spec.limits.memory_bytes.saturating_mul(patience),

@@ -23,6 +23,12 @@ pub enum SessionError {
         /// What was asked of the driver.
         during: String,
     },
+    /// A file of Python cannot be run here; it was not loaded.
+    #[error("programs of PyTorch cannot be run on this machine: {reason}")]
+    Python {
+        /// Why.
+        reason: String,
+    },
     /// It could not be run at all.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -35,6 +41,7 @@ impl SessionError {
             Self::Ended(end) => Ok(end),
             Self::Insufficient(report) => Err(insufficient(&report)),
             error @ Self::Device { .. } => Err(StepFailure::retriable("gpu.unusable", error.to_string())),
+            error @ Self::Python { .. } => Err(StepFailure::retriable("worker.no_torch", error.to_string())),
             Self::Process(error) => Err(error.into()),
         }
     }

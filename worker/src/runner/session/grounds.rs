@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 use super::{Launched, Session, SessionError, Standby};
 use crate::process::{CancelFlag, JailHost};
@@ -12,8 +12,10 @@ use crate::sandbox::DeviceAccess;
 /// What a session is made of.
 #[derive(Debug, Clone)]
 pub struct SessionOptions<'a> {
-    /// The library.
+    /// The library, or a file of Python.
     pub library: &'a Path,
+    /// How a file of Python is built and called.
+    pub torch: Option<&'a TorchSpec>,
     /// The tensors of a call: the shapes that it will be called with, the first one first.
     pub shapes: &'a [ConcreteShapes],
     /// Widen 32-bit floats to 64 bits: the library gives the truth.

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
-use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, os, plan_of};
+use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os, plan_of};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::runner::message::Request;
 use crate::runner::plan::RunnerPlan;
@@ -34,6 +34,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The name of a library in the folder of the process that waited for it.
 const LIBRARY_NAME: &str = "library.so";
+
+/// The same of a file of Python.
+const PROGRAM_NAME: &str = "program.py";
 
 /// Of all contexts this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 6;
@@ -59,6 +62,7 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct Purpose {
     library: ArtifactHash,
+    torch: Option<TorchSpec>,
     shapes: Vec<ConcreteShapes>,
     double: bool,
     memory_bytes: u64,
@@ -73,6 +77,7 @@ impl Purpose {
         let bytes = std::fs::read(options.library).map_err(os("reading the library"))?;
         Ok(Self {
             library: ArtifactHash::of(&bytes),
+            torch: options.torch.cloned(),
             shapes: options.shapes.to_vec(),
             double: options.double,
             memory_bytes: options.memory_bytes,
@@ -89,14 +94,30 @@ impl Purpose {
         self.library == other.library
             && terms(self) == terms(other)
             && self.device == other.device
+            && self.torch == other.torch
             && self.shapes == other.shapes
+    }
+}
+
+/// What a process can become of which nobody knows yet what for.
+#[derive(Debug, Clone, PartialEq)]
+struct Kind {
+    /// How it reaches the device.
+    access: DeviceAccess,
+    /// Whether it is a Python that has loaded `PyTorch`, which takes longer than all else.
+    python: bool,
+}
+
+impl Kind {
+    fn of(options: &SessionOptions<'_>, device: &DeviceUse) -> Self {
+        Self { access: device.access.clone(), python: is_python(options.library) }
     }
 }
 
 #[derive(Debug)]
 enum Chore {
-    /// Have so many processes ready that reach the device like this.
-    Spare { access: DeviceAccess, count: usize },
+    /// Have so many processes of a kind ready.
+    Spare { kind: Kind, count: usize },
     /// End what waits for that.
     End,
 }
@@ -119,11 +140,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Table {
     trusted: Vec<Kept<()>>,
-    spare: Vec<Kept<DeviceAccess>>,
+    spare: Vec<Kept<Kind>>,
     /// Those that are of no use any more.
     over: Vec<Session>,
-    /// How the last program reached the device, and when it did.
-    last: Option<(DeviceAccess, Instant)>,
+    /// Of which kinds programs were lately, and when.
+    last: Vec<(Kind, Instant)>,
     /// Whether nothing is kept any more.
     closed: bool,
 }
@@ -175,9 +196,9 @@ impl Standby {
     /// device lately: they will want what that one wanted.
     pub fn expect_programs(&self, count: usize) {
         let last = self.shared.table().last.clone();
-        if let Some((access, _)) = last.filter(|(_, when)| when.elapsed() < KEPT_FOR) {
+        for (kind, _) in last.into_iter().filter(|(_, when)| when.elapsed() < KEPT_FOR) {
             // Without the thread there is none, as above.
-            let _ = self.chores.send(Chore::Spare { access, count });
+            let _ = self.chores.send(Chore::Spare { kind, count });
         }
     }
 
@@ -208,9 +229,10 @@ impl Standby {
         device: &DeviceUse,
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
-        self.shared.table().last = Some((device.access.clone(), Instant::now()));
+        let kind = Kind::of(options, device);
+        self.shared.table().note(&kind);
         loop {
-            let Some(mut session) = self.shared.table().take_spare(&device.access) else { break };
+            let Some(mut session) = self.shared.table().take_spare(&kind) else { break };
             match session.take(&self.shared.host, options, cancel) {
                 Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
                 Err(error @ SessionError::Insufficient(_)) => return Err(error),
@@ -298,9 +320,9 @@ impl Shared {
     fn do_chores(&self, chores: &Receiver<Chore>) {
         loop {
             match chores.recv_timeout(LOOK_EVERY) {
-                Ok(Chore::Spare { access, count }) => {
+                Ok(Chore::Spare { kind, count }) => {
                     for _ in 0..count {
-                        self.make_spare(&access, count);
+                        self.make_spare(&kind, count);
                     }
                 }
                 Ok(Chore::End) => self.end_beside_others(),
@@ -327,10 +349,10 @@ impl Shared {
     }
 
     /// One more, unless there are as many as are wanted, or room for.
-    fn make_spare(&self, access: &DeviceAccess, wanted: usize) {
+    fn make_spare(&self, kind: &Kind, wanted: usize) {
         let place = {
             let table = self.table();
-            let ready = table.spare.iter().filter(|kept| kept.what == *access).count();
+            let ready = table.spare.iter().filter(|kept| kept.what == *kind).count();
             let most = (self.room / SPARE_PART).max(1);
             let full = table.spare.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room;
             if table.closed || ready >= wanted || full {
@@ -341,7 +363,7 @@ impl Shared {
         };
         let made = {
             let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-            Session::start_empty(&self.host, &self.scratch, access)
+            Session::start_empty(&self.host, &self.scratch, kind)
         };
         let mut session = match made {
             Ok(session) => session,
@@ -354,14 +376,20 @@ impl Shared {
             drop(table);
             drop(session);
         } else {
-            table.spare.push(Kept { session, what: access.clone(), since: Instant::now() });
+            table.spare.push(Kept { session, what: kind.clone(), since: Instant::now() });
         }
     }
 }
 
 impl Table {
-    fn take_spare(&mut self, access: &DeviceAccess) -> Option<Session> {
-        let found = self.spare.iter().position(|kept| kept.what == *access)?;
+    /// Remembers that a program of this kind was there.
+    fn note(&mut self, kind: &Kind) {
+        self.last.retain(|(other, _)| other.python != kind.python);
+        self.last.push((kind.clone(), Instant::now()));
+    }
+
+    fn take_spare(&mut self, kind: &Kind) -> Option<Session> {
+        let found = self.spare.iter().position(|kept| kept.what == *kind)?;
         Some(self.spare.remove(found).session)
     }
 
@@ -403,12 +431,14 @@ impl Table {
 impl Session {
     /// A process that has taken hold of the device and knows of no library; it can read a folder of its own below
     /// `scratch`.
-    fn start_empty(host: &JailHost, scratch: &std::path::Path, access: &DeviceAccess) -> Result<Self, SessionError> {
+    fn start_empty(host: &JailHost, scratch: &std::path::Path, kind: &Kind) -> Result<Self, SessionError> {
         let folder = tempfile::Builder::new().prefix("standby-").tempdir_in(scratch).map_err(os("making a folder"))?;
-        let device = DeviceUse { access: access.clone(), libraries: Vec::new() };
-        let library = folder.path().join(LIBRARY_NAME);
+        let device = DeviceUse { access: kind.access.clone(), libraries: Vec::new() };
+        let (name, nothing) = (if kind.python { PROGRAM_NAME } else { LIBRARY_NAME }, TorchSpec::default());
+        let library = folder.path().join(name);
         let options = SessionOptions {
             library: &library,
+            torch: kind.python.then_some(&nothing),
             shapes: &[],
             double: false,
             memory_bytes: 0,
@@ -417,7 +447,7 @@ impl Session {
             require_sandbox: false,
             device: Some(&device),
         };
-        let plan = plan_of(host, library.clone(), &options);
+        let plan = plan_of(host, library.clone(), &options)?;
         let readable = folder.path().to_path_buf();
         let mut session = Self::begin(host, plan, readable, &options, &CancelFlag::default())?;
         session.folder = Some(folder);
@@ -430,7 +460,7 @@ impl Session {
         self.admit(options.require_sandbox)?;
         let library = self.plan.library.clone();
         std::fs::copy(options.library, &library).map_err(os("copying the library"))?;
-        let plan: RunnerPlan = plan_of(host, library, options);
+        let plan: RunnerPlan = plan_of(host, library, options)?;
         let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
         self.call_timeout_ms = options.call_timeout_ms;
         self.cancel = cancel.clone();

@@ -1,0 +1,236 @@
+//! `nightshift import kernelbench`: files with a model of `PyTorch` become folders of tasks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, TaskProblem};
+use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_worker::torch::inspect::{InspectOptions, inspect};
+use nightshift_worker::torch::python::{self, Python};
+use serde::Serialize;
+
+use crate::args::{ImportKernelbench, Precision};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::kernelbench::files::{self, ModelFile};
+use crate::kernelbench::task::{self, Wish};
+use crate::output::Output;
+use crate::present;
+
+/// Most files that are inspected at once: each takes a process with `PyTorch` in it.
+const MAX_AT_ONCE: usize = 4;
+
+/// Largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<ExitCode> {
+    let output = context.output;
+    let config = crate::compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
+    let import = move || {
+        let configured = args.python.as_deref().or(config.python.as_deref());
+        let python = python::find(configured, &config.search_path)
+            .map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let host = JailHost { executable: config.executable, means: SandboxChoice::Best, python: None };
+        let found = files::find(&args.source, &args.levels, &args.tasks)?;
+        let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output };
+        Ok::<_, Failure>(importer.import_all(&found.files))
+    };
+    let rows = tokio::task::spawn_blocking(import)
+        .await
+        .map_err(|error| Failure::new("internal.import", format!("the import broke down: {error}")))??;
+    report(output, &rows)
+}
+
+fn wish(args: &ImportKernelbench, origin: Option<String>) -> Wish {
+    Wish {
+        target: args.target,
+        form: if args.torch_form() { CandidateForm::Torch } else { CandidateForm::Native },
+        half: args.precision != Precision::Fp32,
+        training: !args.eval,
+        origin,
+    }
+}
+
+/// What became of one file.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    /// The file.
+    file: String,
+    /// The task's name.
+    task: String,
+    /// Its folder, when it was written.
+    folder: Option<PathBuf>,
+    /// Bytes of all tensors of a call.
+    bytes: Option<f64>,
+    /// How many operators a call has.
+    operators: Option<usize>,
+    /// Known problems.
+    problems: Vec<TaskProblem>,
+    /// Why it was refused.
+    refused: Option<Refusal>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Refusal {
+    code: String,
+    message: String,
+    line: Option<u32>,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self { code: failure.error.code, message: failure.error.message, line: None }
+    }
+}
+
+struct Importer {
+    args: ImportKernelbench,
+    wish: Wish,
+    python: Python,
+    host: JailHost,
+    output: Output,
+}
+
+impl Importer {
+    /// Inspects files side by side. What is wrong with one of them does not concern the others.
+    fn import_all(&self, files: &[ModelFile]) -> Vec<Row> {
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_AT_ONCE).min(files.len());
+        std::thread::scope(|scope| {
+            for _ in 0..at_once {
+                scope.spawn(|| {
+                    while let Some((number, file)) = next_of(&next, files) {
+                        let row = self.import(file);
+                        if files.len() > 1 {
+                            let state = row.refused.as_ref().map_or("ready", |refused| refused.code.as_str());
+                            self.output.note(&format!("{}: {state}", row.file));
+                        }
+                        done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((number, row));
+                    }
+                });
+            }
+        });
+        let mut rows = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rows.sort_by_key(|(number, _)| *number);
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    fn import(&self, file: &ModelFile) -> Row {
+        let mut row = Row {
+            file: file.label(),
+            task: task::name(file),
+            folder: None,
+            bytes: None,
+            operators: None,
+            problems: Vec::new(),
+            refused: None,
+        };
+        if let Err(refused) = self.try_to_import(file, &mut row) {
+            row.refused = Some(refused);
+        }
+        row
+    }
+
+    fn try_to_import(&self, file: &ModelFile, row: &mut Row) -> std::result::Result<(), Refusal> {
+        let folder = self.args.out.join(&row.task);
+        if folder.exists() && !self.args.force {
+            let message = format!("the folder `{}` exists already: give --force to write it anew", folder.display());
+            return Err(Failure::new("usage.file_exists", message).into());
+        }
+        let source = read(&file.path)?;
+        let scratch = tempfile::tempdir().map_err(|error| disk(&std::env::temp_dir(), &error))?;
+        let scratch_path = scratch.path().canonicalize().map_err(|error| disk(scratch.path(), &error))?;
+        let options = InspectOptions {
+            precision: self.args.precision.as_str().to_owned(),
+            training: self.wish.training,
+            max_bytes: MAX_TENSOR_BYTES,
+            wall_ms: u64::from(self.args.timeout_s).saturating_mul(1_000),
+        };
+        let found = inspect(&self.host, &self.python, &source, &options, &scratch_path, &CancelFlag::default())
+            .map_err(|error| Failure::new("internal.import", error.to_string()))?
+            .map_err(|error| Refusal { code: error.code.to_owned(), message: error.message, line: error.line })?;
+        let spec = task::spec(file, &found, &self.wish);
+        row.bytes = Some(found.bytes);
+        row.operators = Some(found.operators.len());
+        row.problems = spec.torch.as_ref().map(|torch| torch.problems.clone()).unwrap_or_default();
+        let text = task::text(&spec, file, &found, &self.wish)?;
+        task::write(&folder, &text, &source).map_err(|error| disk(&folder, &error))?;
+        row.folder = Some(folder);
+        Ok(())
+    }
+}
+
+fn next_of<'f>(next: &AtomicUsize, files: &'f [ModelFile]) -> Option<(usize, &'f ModelFile)> {
+    let number = next.fetch_add(1, Ordering::Relaxed);
+    files.get(number).map(|file| (number, file))
+}
+
+fn read(path: &Path) -> std::result::Result<String, Refusal> {
+    let unreadable = |reason: String| Failure::new("task.unreadable", format!("it cannot be read: {reason}"));
+    let size_bytes = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    if size_bytes > MAX_FILE_BYTES {
+        let message = format!("the file has {size_bytes} bytes, at most {MAX_FILE_BYTES} are read");
+        return Err(Failure::new("task.too_large", message).into());
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::new("task.model_syntax", "the file is not UTF-8 text".to_owned()).into())
+}
+
+fn disk(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("task.not_written", format!("`{}` cannot be written: {error}", path.display()))
+}
+
+/// Says what became of the files. It failed when none of them became a task.
+fn report(output: Output, rows: &[Row]) -> Result<ExitCode> {
+    let written = rows.iter().filter(|row| row.folder.is_some()).count();
+    if output.is_json() {
+        output.json(rows)?;
+    } else {
+        if let [Row { refused: Some(refused), file, .. }] = rows {
+            let line = refused.line.map_or_else(String::new, |line| format!(":{line}"));
+            return Err(Failure::new(&refused.code, format!("{file}{line}: {}", refused.message)));
+        }
+        let mut table = output.table(&["file", "task", "tensors", "operators", "state"]);
+        for row in rows {
+            table.add_row([
+                row.file.clone(),
+                row.task.clone(),
+                row.bytes.map_or_else(|| present::NONE.to_owned(), mebibytes),
+                row.operators.map_or_else(|| present::NONE.to_owned(), |count| count.to_string()),
+                state(row),
+            ]);
+        }
+        output.text(&table.to_string())?;
+        let flagged = rows.iter().filter(|row| row.folder.is_some() && !row.problems.is_empty()).count();
+        output.text(&format!(
+            "{written} of {} imported, {flagged} of them with known problems; {} refused",
+            present::count(rows.len(), "file"),
+            rows.len() - written
+        ))?;
+    }
+    let first = rows.iter().find_map(|row| row.refused.as_ref());
+    Ok(match first {
+        Some(refused) if written == 0 => ExitCode::for_error_code(&refused.code),
+        _ => ExitCode::Ok,
+    })
+}
+
+fn state(row: &Row) -> String {
+    if let Some(refused) = &row.refused {
+        let line = refused.line.map_or_else(String::new, |line| format!(" (line {line})"));
+        return format!("{}: {}{line}", refused.code, refused.message);
+    }
+    if row.problems.is_empty() {
+        return "ready".to_owned();
+    }
+    let problems: Vec<String> =
+        row.problems.iter().map(|problem| format!("{}: {}", problem.code, problem.message)).collect();
+    format!("ready, but {}", problems.join("; "))
+}
+
+fn mebibytes(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / f64::from(1 << 20))
+}

@@ -1,0 +1,244 @@
+//! Results in the layout that `KernelBench`'s own scripts read: programs, `eval_results.json` and files of times.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Thresholds of the published curve.
+const THRESHOLDS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];
+
+/// One program of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sample {
+    /// Level of its task.
+    pub(crate) level: u32,
+    /// Number of its task.
+    pub(crate) problem: u32,
+    /// The file of its task, without folders.
+    pub(crate) file: String,
+    /// Its number among the programs of its task, from 0.
+    pub(crate) number: u32,
+    /// The file with `ModelNew`; none where there is no program.
+    pub(crate) source: Option<String>,
+    /// Whether it was built.
+    pub(crate) compiled: bool,
+    /// Whether it is right, and kept to the rules.
+    pub(crate) correct: bool,
+    /// Times of its calls in nanoseconds.
+    pub(crate) times_ns: Vec<u64>,
+    /// Times of the reference beside it, in nanoseconds.
+    pub(crate) baseline_ns: Vec<u64>,
+    /// The GPU or the processor.
+    pub(crate) hardware: String,
+    /// Which device of that: `cuda:0` or `cpu`.
+    pub(crate) device: String,
+    /// What else is said of it.
+    pub(crate) metadata: Map<String, Value>,
+}
+
+/// A file of the layout.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LaidOut {
+    /// Where, below the folder.
+    pub(crate) path: PathBuf,
+    /// What.
+    pub(crate) text: String,
+}
+
+/// How much faster programs are, as it is published.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Fast {
+    /// Level.
+    pub(crate) level: u32,
+    /// Tasks.
+    pub(crate) tasks: usize,
+    /// Share of the tasks with a right program that is more than so many times as fast, by threshold.
+    pub(crate) fast: BTreeMap<String, f64>,
+    /// Geometric mean of the speedups of right programs.
+    pub(crate) geometric_mean: Option<f64>,
+}
+
+/// Every file for these programs of a run of that name.
+pub(crate) fn files(run: &str, samples: &[Sample]) -> Vec<LaidOut> {
+    let mut files = Vec::new();
+    let mut by_level: BTreeMap<u32, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        by_level.entry(sample.level).or_default().push(sample);
+    }
+    for (level, samples) in &by_level {
+        // Their results are keyed by the number alone: a folder for each level.
+        let folder = PathBuf::from("runs").join(format!("{run}_level{level}"));
+        for sample in samples {
+            let Sample { problem, number, source: Some(source), .. } = sample else { continue };
+            let name = format!("level_{level}_problem_{problem}_sample_{number}_kernel.py");
+            files.push(LaidOut { path: folder.join(name), text: source.clone() });
+        }
+        files.push(LaidOut { path: folder.join("eval_results.json"), text: indented(&results(samples)) });
+        let configuration =
+            format!("run_name: {run}_level{level}\nlevel: {level}\ndataset_src: local\nbackend: nightshift\n");
+        files.push(LaidOut { path: folder.join("generation_config.yaml"), text: configuration });
+    }
+    for (hardware, timing) in timings(samples) {
+        let path = PathBuf::from("results").join("timing").join(hardware).join("baseline_time_torch.json");
+        files.push(LaidOut { path, text: indented(&timing) });
+    }
+    files
+}
+
+fn indented(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let mut writer =
+        serde_json::Serializer::with_formatter(&mut bytes, serde_json::ser::PrettyFormatter::with_indent(b"    "));
+    // Writing to memory does not fail.
+    let _ = value.serialize(&mut writer);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// `eval_results.json`: lists of samples by the number of the task, in the order of the numbers.
+fn results(samples: &[&Sample]) -> Value {
+    let mut by_problem: BTreeMap<u32, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        by_problem.entry(sample.problem).or_default().push(sample);
+    }
+    let entry = |sample: &&Sample| {
+        let stats = statistics(&sample.times_ns, sample);
+        let runtime = stats.as_ref().and_then(|stats| stats.get("mean")).cloned().unwrap_or(json!(-1.0));
+        json!({
+            "sample_id": sample.number, "compiled": sample.compiled, "correctness": sample.correct,
+            "metadata": sample.metadata, "runtime": runtime, "runtime_stats": stats.unwrap_or(json!({})),
+        })
+    };
+    let lists = by_problem.iter().map(|(problem, samples)| (problem.to_string(), samples.iter().map(entry).collect()));
+    Value::Object(lists.collect())
+}
+
+/// Times of references by hardware, level and file.
+fn timings(samples: &[Sample]) -> BTreeMap<String, Value> {
+    let mut by_hardware: BTreeMap<String, BTreeMap<String, Map<String, Value>>> = BTreeMap::new();
+    for sample in samples {
+        if let Some(stats) = statistics(&sample.baseline_ns, sample) {
+            let folder: String =
+                sample.hardware.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            let levels = by_hardware.entry(folder).or_default();
+            levels.entry(format!("level{}", sample.level)).or_default().insert(sample.file.clone(), stats);
+        }
+    }
+    by_hardware.into_iter().map(|(hardware, levels)| (hardware, json!(levels))).collect()
+}
+
+/// Mean, deviation and extremes in milliseconds.
+fn statistics(times_ns: &[u64], sample: &Sample) -> Option<Value> {
+    #[expect(clippy::cast_precision_loss, reason = "times are far below 2^53 nanoseconds")]
+    let times: Vec<f64> = times_ns.iter().map(|time| *time as f64 / 1e6).collect();
+    let count = f64::from(u32::try_from(times.len()).unwrap_or(u32::MAX));
+    let (low, high) = (times.iter().copied().reduce(f64::min)?, times.iter().copied().reduce(f64::max)?);
+    let mean = times.iter().sum::<f64>() / count;
+    let std = (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count).sqrt();
+    Some(json!({
+        "mean": rounded(mean), "std": rounded(std), "min": rounded(low), "max": rounded(high),
+        "num_trials": times.len(), "hardware": sample.hardware, "device": sample.device,
+    }))
+}
+
+/// Six digits: what a clock is good for.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// The published figures, by level: for each task the program with the number 0 counts.
+pub(crate) fn fast(samples: &[Sample]) -> Vec<Fast> {
+    let mut by_level: BTreeMap<u32, Vec<Option<f64>>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.number == 0) {
+        by_level.entry(sample.level).or_default().push(speedup(sample));
+    }
+    by_level
+        .into_iter()
+        .map(|(level, speedups)| {
+            let right: Vec<f64> = speedups.iter().copied().flatten().collect();
+            let share = |threshold: f64| {
+                let count = right.iter().filter(|speedup| **speedup > threshold).count();
+                ratio(count, speedups.len())
+            };
+            let logarithms = right.iter().map(|speedup| speedup.ln()).sum::<f64>();
+            Fast {
+                level,
+                tasks: speedups.len(),
+                fast: THRESHOLDS.iter().map(|threshold| (format!("{threshold}"), share(*threshold))).collect(),
+                geometric_mean: (!right.is_empty()).then(|| (logarithms * ratio(1, right.len())).exp()),
+            }
+        })
+        .collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of tasks are small")]
+fn ratio(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The mean of the reference by that of a right program.
+fn speedup(sample: &Sample) -> Option<f64> {
+    let mean = |times: &[u64]| statistics(times, sample)?.get("mean")?.as_f64();
+    let (baseline, own) = (mean(&sample.baseline_ns)?, mean(&sample.times_ns)?);
+    (sample.correct && own > 0.0).then(|| baseline / own)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    fn sample(problem: u32, number: u32, correct: bool, time_ns: u64) -> Sample {
+        Sample {
+            level: 1,
+            problem,
+            file: format!("{problem}_a.py"),
+            number,
+            source: Some("class ModelNew: ...\n".to_owned()),
+            compiled: true,
+            correct,
+            times_ns: vec![time_ns; 4],
+            baseline_ns: vec![2_000_000; 4],
+            hardware: "NVIDIA H200".to_owned(),
+            device: "cuda:0".to_owned(),
+            metadata: Map::new(),
+        }
+    }
+
+    fn text_of(files: &[LaidOut], path: &str) -> Value {
+        let file = files.iter().find(|file| file.path == PathBuf::from(path)).unwrap();
+        serde_json::from_str(&file.text).unwrap()
+    }
+
+    #[test]
+    fn results_lie_where_the_scripts_look_for_them() {
+        let failed = Sample { source: None, compiled: false, times_ns: Vec::new(), ..sample(10, 0, false, 1) };
+        let files = files("night", &[failed, sample(9, 0, true, 1_000_000), sample(9, 1, true, 500_000)]);
+        let results = text_of(&files, "runs/night_level1/eval_results.json");
+        assert_eq!(results["9"][1]["runtime"], json!(0.5));
+        assert_eq!(results["9"][0]["runtime_stats"]["num_trials"], json!(4));
+        assert_eq!((&results["10"][0]["runtime"], &results["10"][0]["compiled"]), (&json!(-1.0), &json!(false)));
+        let timing = text_of(&files, "results/timing/NVIDIA_H200/baseline_time_torch.json");
+        assert_eq!(timing["level1"]["9_a.py"]["mean"], json!(2.0));
+        let names: Vec<_> = files.iter().filter_map(|file| file.path.file_name()?.to_str()).collect();
+        assert!(names.contains(&"level_1_problem_9_sample_1_kernel.py"), "{names:?}");
+        assert!(!names.contains(&"level_1_problem_10_sample_0_kernel.py"), "{names:?}");
+    }
+
+    #[test]
+    fn the_published_figures_count_right_programs_over_all_tasks() {
+        // Twice as fast, half as fast, wrong, and a second program that does not count.
+        let samples = [
+            sample(1, 0, true, 1_000_000),
+            sample(2, 0, true, 4_000_000),
+            sample(3, 0, false, 1),
+            sample(2, 1, true, 1),
+        ];
+        let fast = fast(&samples).remove(0);
+        assert_eq!((fast.level, fast.tasks), (1, 3));
+        let share = |threshold: &str| (fast.fast[threshold] * 3.0).round();
+        assert_eq!((share("0"), share("0.5"), share("1"), share("1.5"), share("2")), (2.0, 1.0, 1.0, 1.0, 0.0));
+        assert!((fast.geometric_mean.unwrap() - 1.0).abs() < 1e-9);
+    }
+}

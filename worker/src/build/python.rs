@@ -1,0 +1,281 @@
+//! A file of Python is read by Python's parser, in the jail; the extensions that it compiles when it is imported are built
+//! there, once for each content, and kept behind the file. So the process that runs it compiles nothing.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::PYTHON_EXTENSION;
+use nightshift_protocol::verdict::ProcessEnd;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{MAX_LIBRARY_BYTES, Role, disk_failure, limits};
+use crate::artifacts::StepArtifacts;
+use crate::build_cache::{BuildCache, CachedBuild};
+use crate::compiler_output;
+use crate::nvcc::Nvcc;
+use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, run_jailed_as_tool};
+use crate::torch::inspect::environment;
+use crate::torch::python::Python;
+
+/// Reads and builds, in Python.
+const SCRIPT: &str = include_str!("../torch/build_program.py");
+
+/// How that is called in the jail.
+const SCRIPT_FILE: &str = "build_program.py";
+
+/// How a line begins that holds a built extension. The evaluator looks for the same.
+const MARKER: &str = "#nightshift-extension ";
+
+/// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
+const BUILD_VERSION: u32 = 1;
+
+/// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
+const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
+
+/// Where programs of the system lie.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What a build of a file of Python works with.
+#[derive(Debug)]
+pub(crate) struct PythonBuilder<'a> {
+    /// Runs Python.
+    pub(crate) jail: &'a JailHost,
+    /// Compiles extensions for a GPU, on the `cuda` target.
+    pub(crate) nvcc: Option<&'a Nvcc>,
+    /// Earlier builds.
+    pub(crate) cache: &'a BuildCache,
+    /// Takes the file and what was said.
+    pub(crate) artifacts: StepArtifacts<'a>,
+    /// A folder of this step alone.
+    pub(crate) scratch: &'a Path,
+    /// Stops it.
+    pub(crate) cancel: &'a CancelFlag,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Said {
+    Wrong { line: u32, column: u32, message: String, log: String },
+    Built(Vec<Extension>),
+}
+
+#[derive(Deserialize)]
+struct Extension {
+    name: String,
+    path: PathBuf,
+}
+
+/// Builds a file, or answers from the cache. What can be run lies at the given path in `scratch`.
+pub(crate) fn build_python(
+    builder: &PythonBuilder<'_>,
+    source: &str,
+    role: Role,
+    timeout_ms: u64,
+) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+    let python = builder.jail.python().map_err(|reason| StepFailure::retriable("worker.no_torch", reason))?;
+    let key = build_key(builder, python, source, role);
+    let (built, cached) = match builder.cache.get(&key) {
+        Some(cached) => (cached, true),
+        None => (compile(builder, python, source, role, &key, timeout_ms)?, false),
+    };
+    let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
+    if !cached
+        && is_lasting
+        && let Err(error) = builder.cache.put(&key, &built)
+    {
+        tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
+    }
+    let mut report = built.report;
+    report.cached = cached;
+    report.log = builder.artifacts.put(&built.log)?;
+    let Some(bytes) = built.library else { return Ok((report, None)) };
+    report.library = Some(builder.artifacts.put(&bytes)?);
+    let path = builder.scratch.join(format!("{}.{PYTHON_EXTENSION}", role.name()));
+    std::fs::write(&path, &bytes).map_err(|error| disk_failure(&path, &error))?;
+    Ok((report, Some(path)))
+}
+
+/// The address of a build: blake3 over source, Python, compiler and role.
+fn build_key(builder: &PythonBuilder<'_>, python: &Python, source: &str, role: Role) -> String {
+    let toolchain = python.toolchain().fingerprint;
+    let nvcc = builder.nvcc.map(|nvcc| nvcc.toolchain().fingerprint.as_str()).unwrap_or_default();
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&BUILD_VERSION.to_le_bytes());
+    for part in [source, SCRIPT, role.name(), &toolchain, nvcc] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn compile(
+    builder: &PythonBuilder<'_>,
+    python: &Python,
+    source: &str,
+    role: Role,
+    key: &str,
+    timeout_ms: u64,
+) -> Result<CachedBuild, StepFailure> {
+    let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
+    let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
+    let folder = folder.path();
+    let file = format!("{}.{PYTHON_EXTENSION}", role.name());
+    for (name, text) in [(file.as_str(), source), (SCRIPT_FILE, SCRIPT)] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
+    }
+    let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
+    let asked = json!({
+        "file": folder.join(&file), "wanted": wanted, "folder": folder.join("extensions"), "marker": MARKER,
+    });
+    let command = JailedCommand {
+        program: python.program.clone(),
+        args: ["-I", "-B", "-W", "ignore"]
+            .map(Into::into)
+            .into_iter()
+            .chain([folder.join(SCRIPT_FILE).into(), asked.to_string().into()])
+            .collect(),
+        read_only: python.folders.clone(),
+        scratch: folder.to_path_buf(),
+        env: compiling(builder, python, folder),
+        limits: Limits { file_bytes: MAX_OUTPUT_FILE_BYTES, ..limits(timeout_ms) },
+    };
+    // As a tool: its address space says nothing about its memory.
+    let result = run_jailed_as_tool(builder.jail, &command, builder.cancel)?;
+    let (library, messages, log) = match outcome(&result, source, folder) {
+        Ok(library) => (Some(library), Vec::new(), Vec::new()),
+        Err((messages, log)) => (None, messages_of(messages, &file), log.into_bytes()),
+    };
+    let end = match (&library, result.end) {
+        (None, ProcessEnd::Finished) => ProcessEnd::Exited { status: 1 },
+        (_, end) => end,
+    };
+    Ok(CachedBuild {
+        report: BuildReport {
+            library: library.as_deref().map(ArtifactHash::of),
+            end,
+            messages,
+            log: ArtifactHash::of(&log),
+            toolchain: python.toolchain(),
+            build_key: key.to_owned(),
+            cached: false,
+            duration_ms: result.wall_ms,
+            report: CompilerReport::default(),
+            cuda: None,
+            sandbox: result.sandbox,
+        },
+        library,
+        log,
+    })
+}
+
+/// What the compilers of an extension find by themselves otherwise.
+fn compiling(builder: &PythonBuilder<'_>, python: &Python, folder: &Path) -> Vec<(String, String)> {
+    let mut env = environment(folder);
+    // The folder of Python's programs has `ninja`, where it was installed with it.
+    let mut path: Vec<String> =
+        python.program.parent().map(|folder| folder.display().to_string()).into_iter().collect();
+    if let Some(nvcc) = builder.nvcc {
+        path.push(nvcc.program_folder().display().to_string());
+        let home = nvcc.program_folder().parent().unwrap_or(nvcc.program_folder());
+        env.push(("CUDA_HOME".to_owned(), home.display().to_string()));
+        env.push(("TORCH_CUDA_ARCH_LIST".to_owned(), capability(&nvcc.arch().to_string())));
+    }
+    path.push(SYSTEM_PATH.to_owned());
+    env.push(("PATH".to_owned(), path.join(":")));
+    env.push(("MAX_JOBS".to_owned(), "4".to_owned()));
+    env
+}
+
+/// `9.0a` for `sm_90a`.
+fn capability(arch: &str) -> String {
+    let digits = arch.trim_start_matches("sm_");
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (major, minor) = digits.split_at(end.saturating_sub(1));
+    format!("{major}.{minor}")
+}
+
+/// Messages, and all that was said.
+type Wrong = (Vec<CompilerMessage>, String);
+
+/// The file with its extensions behind it, or what is wrong.
+fn outcome(result: &ProcessResult, source: &str, folder: &Path) -> Result<Vec<u8>, Wrong> {
+    let text = String::from_utf8_lossy(&result.stdout);
+    let said = text.lines().rev().find_map(|line| serde_json::from_str::<Said>(line).ok());
+    match said {
+        Some(Said::Built(extensions)) if result.end == ProcessEnd::Finished => {
+            with_extensions(source, &extensions, folder).map_err(|message| (vec![told(0, 0, message.clone())], message))
+        }
+        Some(Said::Wrong { line, column, message, log }) => {
+            let scratch = folder.display().to_string();
+            let mut messages = compiler_output::messages(&log, &scratch);
+            messages.retain(|message| message.severity == "error");
+            messages.insert(0, told(line, column, message));
+            messages.truncate(compiler_output::MAX_MESSAGES);
+            Err((messages, log.replace(&format!("{scratch}/"), "")))
+        }
+        _ => {
+            let printed = String::from_utf8_lossy(&result.stderr).into_owned();
+            let message = format!("building it did not come to its end: {}", result.end.describe());
+            Err((vec![told(0, 0, message)], printed))
+        }
+    }
+}
+
+fn told(line: u32, column: u32, message: String) -> CompilerMessage {
+    CompilerMessage { file: String::new(), line, column, severity: "error".to_owned(), message }
+}
+
+fn messages_of(mut messages: Vec<CompilerMessage>, file: &str) -> Vec<CompilerMessage> {
+    for message in messages.iter_mut().filter(|message| message.file.is_empty()) {
+        file.clone_into(&mut message.file);
+    }
+    messages
+}
+
+fn with_extensions(source: &str, extensions: &[Extension], folder: &Path) -> Result<Vec<u8>, String> {
+    if extensions.is_empty() {
+        return Ok(source.as_bytes().to_vec());
+    }
+    let mut text = source.trim_end().to_owned();
+    text.push('\n');
+    for Extension { name, path } in extensions {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let data = std::fs::symlink_metadata(path);
+        let data = data.map_err(|error| format!("the extension `{name}` was not written: {error}"))?;
+        // Never through a link: what the program names may lie outside of its folder.
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        if !plain || !data.is_file() || !parent.is_some_and(|parent| parent.starts_with(folder)) {
+            return Err(format!("the extension `{name}` is no library in the folder of the build"));
+        }
+        if data.len() > MAX_LIBRARY_BYTES {
+            let size_bytes = data.len();
+            return Err(format!(
+                "the extension `{name}` has {size_bytes} bytes, more than the limit of {MAX_LIBRARY_BYTES}"
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(|error| format!("the extension `{name}` cannot be read: {error}"))?;
+        text.push_str(MARKER);
+        text.push_str(name);
+        text.push(' ');
+        BASE64_STANDARD.encode_string(&bytes, &mut text);
+        text.push('\n');
+    }
+    Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_architecture_is_named_as_pytorch_names_it() {
+        assert_eq!((capability("sm_90a").as_str(), capability("sm_120").as_str()), ("9.0a", "12.0"));
+    }
+}

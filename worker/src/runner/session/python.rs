@@ -1,0 +1,90 @@
+//! What a process with a Python in it has beside others.
+
+use std::path::{Path, PathBuf};
+
+use nightshift_protocol::task::{PYTHON_EXTENSION, TorchSpec};
+use nightshift_protocol::verdict::ProcessEnd;
+use tempfile::TempDir;
+
+use super::{Session, SessionError, SessionOptions};
+use crate::process::JailHost;
+use crate::runner::message::Request;
+use crate::runner::plan::{RunnerPlan, TorchPlan};
+
+/// How long Python may take to load `PyTorch`, in milliseconds: from a cold disk it takes its time.
+const PYTHON_LIMIT_MS: u64 = 180_000;
+
+impl Session {
+    /// Waits until Python has loaded `PyTorch` and, on a device, has taken hold of it.
+    pub(super) fn open_python(&mut self) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        match self.ask(&Request::Open { nonce }, PYTHON_LIMIT_MS) {
+            Ok(_) => Ok(()),
+            Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
+                Err(SessionError::Device { error, during })
+            }
+            Err(SessionError::Ended(end)) => {
+                let printed = self.printed();
+                let said = printed.lines().last().map_or_else(String::new, |line| format!(": {line}"));
+                Err(SessionError::Python { reason: format!("{}{said}", end.describe()) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it is a file of Python.
+    pub(crate) fn runs_python(&self) -> bool {
+        self.plan.torch.is_some()
+    }
+
+    /// Believes this program, which is none of a model's, that bringing its results into the arena is just that. Where the
+    /// other one writes them there itself, what it takes is none of a call.
+    pub(crate) fn discount_delivery(&mut self) {
+        self.discounts_delivery = true;
+    }
+
+    /// What an entry point is called in messages.
+    pub(super) fn entry_point(&self, native: &'static str) -> &'static str {
+        match (&self.plan.torch, native) {
+            (Some(_), "ns_init") => "load_state_dict",
+            (Some(_), _) => "forward",
+            (None, _) => native,
+        }
+    }
+}
+
+/// A folder for one process, and its path without links.
+pub(super) fn own_folder() -> std::io::Result<(TempDir, PathBuf)> {
+    let folder = tempfile::Builder::new().prefix("nightshift-python-").tempdir()?;
+    let path = folder.path().canonicalize()?;
+    Ok((folder, path))
+}
+
+/// What a jail has to show to the Python of a plan.
+pub(super) fn python_folders(host: &JailHost, plan: &RunnerPlan) -> Vec<PathBuf> {
+    let python = plan.torch.is_some().then(|| host.python().ok()).flatten();
+    python.map(|python| python.folders.clone()).unwrap_or_default()
+}
+
+/// Whether Python runs it.
+pub(super) fn is_python(library: &Path) -> bool {
+    library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
+}
+
+/// How a file of Python is run; none for a library.
+pub(super) fn torch_plan(
+    host: &JailHost,
+    library: &Path,
+    options: &SessionOptions<'_>,
+) -> Result<Option<TorchPlan>, SessionError> {
+    let plan = is_python(library).then(|| {
+        let missing = |reason| SessionError::Python { reason };
+        let python = host.python().map_err(missing)?;
+        let spec = options.torch;
+        let spec = spec.ok_or_else(|| missing("the task does not say how its model is built and called".to_owned()))?;
+        let spec = TorchSpec { problems: Vec::new(), ..spec.clone() };
+        let (python, double) = (python.program.clone(), options.double);
+        Ok::<_, SessionError>(TorchPlan { python, spec, double, scratch: None, filter: None })
+    });
+    plan.transpose()
+}

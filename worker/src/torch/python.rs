@@ -1,0 +1,223 @@
+//! The Python that has `PyTorch`: which program, and what a jail has to show for it to start.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use nightshift_protocol::machine::Toolchain;
+use serde::Deserialize;
+
+use crate::process::run_trusted;
+
+/// What is looked for in the search path.
+const NAMES: [&str; 2] = ["python3", "python"];
+
+/// Prints what is asked of a Python, without loading `PyTorch`: that would take seconds.
+const QUESTION: &str = "\
+import importlib.metadata, importlib.util, json, os, sys
+found = importlib.util.find_spec('torch')
+try:
+    torch = importlib.metadata.version('torch') if found else None
+except importlib.metadata.PackageNotFoundError:
+    torch = 'unknown'
+folders = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
+folders += [entry for entry in sys.path if os.path.isdir(entry)]
+folders += list(found.submodule_search_locations or []) if found else []
+print(json.dumps({'program': sys.executable, 'version': sys.version.split()[0], 'torch': torch, 'folders': folders}))
+";
+
+/// A Python that has `PyTorch`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Python {
+    /// The program.
+    pub program: PathBuf,
+    /// What it reads beside the system's folders.
+    pub folders: Vec<PathBuf>,
+    /// Its version, for example `3.12.3`.
+    pub version: String,
+    /// The version of `PyTorch`.
+    pub torch: String,
+}
+
+impl Python {
+    /// What a report says of it, as of a compiler.
+    #[must_use]
+    pub fn toolchain(&self) -> Toolchain {
+        let version = format!("Python {}, PyTorch {}", self.version, self.torch);
+        let fingerprint =
+            blake3::hash(format!("{}\n{version}", self.program.display()).as_bytes()).to_hex().to_string();
+        Toolchain {
+            program: "python3".to_owned(),
+            path: self.program.display().to_string(),
+            version,
+            flags: Vec::new(),
+            fingerprint,
+        }
+    }
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PythonError {
+    /// No Python with `PyTorch` in the search path.
+    #[error(
+        "no Python with PyTorch was found ({looked_at}): install it (`python3 -m venv DIR && DIR/bin/pip install torch`) and \
+         name that Python with --python DIR/bin/python, or worker.python in the configuration"
+    )]
+    NotFound {
+        /// What was found instead.
+        looked_at: String,
+    },
+    /// The one that was named cannot be used.
+    #[error("{} cannot be used: {reason}; name a Python that has PyTorch", program.display())]
+    Unusable {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl PythonError {
+    /// Stable code, documented in `docs/errors.md`.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "toolchain.torch_not_found",
+            Self::Unusable { .. } => "toolchain.python_unusable",
+        }
+    }
+}
+
+/// A Python that is looked for when it is first needed: looking for it takes a while, and most steps need none.
+#[derive(Debug, Default)]
+pub struct PythonSearch {
+    configured: Option<PathBuf>,
+    search_path: Vec<PathBuf>,
+    found: OnceLock<Result<Python, PythonError>>,
+}
+
+impl PythonSearch {
+    /// The one that is configured, or the first one of the search path that has `PyTorch`.
+    #[must_use]
+    pub fn new(configured: Option<PathBuf>, search_path: Vec<PathBuf>) -> Self {
+        Self { configured, search_path, found: OnceLock::new() }
+    }
+
+    /// The Python. Blocks the first time.
+    pub fn python(&self) -> Result<&Python, &PythonError> {
+        self.found.get_or_init(|| find(self.configured.as_deref(), &self.search_path)).as_ref()
+    }
+}
+
+impl From<Python> for PythonSearch {
+    fn from(python: Python) -> Self {
+        Self { found: OnceLock::from(Ok(python)), ..Self::default() }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    program: PathBuf,
+    version: String,
+    torch: Option<String>,
+    folders: Vec<PathBuf>,
+}
+
+/// The Python that was named, or the first one of the search path that has `PyTorch`. Blocks: it asks each of them.
+pub fn find(configured: Option<&Path>, search_path: &[PathBuf]) -> Result<Python, PythonError> {
+    if let Some(program) = configured {
+        let unusable = |reason| PythonError::Unusable { program: program.to_path_buf(), reason };
+        return ask(program).map_err(unusable)?.map_err(|version| unusable(format!("Python {version} has no PyTorch")));
+    }
+    let mut seen = BTreeSet::new();
+    let mut without = Vec::new();
+    for program in search_path.iter().flat_map(|folder| NAMES.map(|name| folder.join(name))) {
+        if !program.is_file() || !seen.insert(program.canonicalize().unwrap_or_else(|_| program.clone())) {
+            continue;
+        }
+        match ask(&program) {
+            Ok(Ok(python)) => return Ok(python),
+            Ok(Err(version)) => without.push(format!("Python {version} at {} has none", program.display())),
+            Err(reason) => without.push(format!("{}: {reason}", program.display())),
+        }
+    }
+    let looked_at = if without.is_empty() { "no python3 in the search path".to_owned() } else { without.join("; ") };
+    Err(PythonError::NotFound { looked_at })
+}
+
+/// A Python with `PyTorch`, or the version of one without; an error for what is no Python.
+fn ask(program: &Path) -> Result<Result<Python, String>, String> {
+    let output =
+        run_trusted(program, ["-I", "-c", QUESTION]).map_err(|error| format!("it cannot be started: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("it failed: {}", said.lines().last().unwrap_or("it said nothing").trim()));
+    }
+    let answer: Answer =
+        serde_json::from_slice(&output.stdout).map_err(|_| "it does not answer as a Python does".to_owned())?;
+    let Some(torch) = answer.torch else { return Ok(Err(answer.version)) };
+    let folders = outermost(answer.folders);
+    Ok(Ok(Python { program: answer.program, folders, version: answer.version, torch }))
+}
+
+/// The folders that exist, with their links resolved beside them, without those that lie within others.
+fn outermost(folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let resolved: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let all: BTreeSet<PathBuf> = folders
+        .into_iter()
+        .chain(resolved)
+        .filter(|folder| folder.is_absolute() && folder.parent().is_some())
+        .collect();
+    let existing: Vec<PathBuf> = all.into_iter().filter(|folder| folder.is_dir()).collect();
+    let within_another = |folder: &PathBuf| existing.iter().any(|other| other != folder && folder.starts_with(other));
+    existing.iter().filter(|folder| !within_another(folder)).cloned().collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A program that answers like a Python of this kind.
+    fn stand_in(folder: &Path, name: &str, torch: &str) -> PathBuf {
+        std::fs::create_dir_all(folder).unwrap();
+        let (program, folder) = (folder.join(name), folder.display());
+        let answer =
+            format!(r#"{{"program":"{folder}/{name}","version":"3.9.1","torch":{torch},"folders":["{folder}"]}}"#);
+        std::fs::write(&program, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    #[test]
+    fn the_first_python_that_has_pytorch_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (plain, good, later) = (root.join("plain"), root.join("good"), root.join("later"));
+        stand_in(&plain, "python3", "null");
+        stand_in(&good, "python3", "\"2.9.0\"");
+        stand_in(&later, "python3", "\"2.8.0\"");
+        let found = find(None, &[plain.clone(), good.clone(), later]).unwrap();
+        assert_eq!((found.torch.as_str(), &found.program), ("2.9.0", &good.join("python3")));
+        assert_eq!(found.folders, [good]);
+
+        let missing = find(None, std::slice::from_ref(&plain)).unwrap_err();
+        assert_eq!(missing.code(), "toolchain.torch_not_found");
+        assert!(missing.to_string().contains("Python 3.9.1 at"), "{missing}");
+        let named = find(Some(&plain.join("python3")), &[]).unwrap_err();
+        assert_eq!(named.code(), "toolchain.python_unusable");
+        assert!(find(Some(&root.join("nothing")), &[]).unwrap_err().to_string().contains("cannot be started"));
+    }
+
+    #[test]
+    fn folders_within_others_are_not_named_again() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("lib/inner")).unwrap();
+        let folders = outermost(vec![root.join("lib/inner"), root.join("lib"), root.join("gone"), PathBuf::from("/")]);
+        assert_eq!(folders, [root.join("lib")]);
+    }
+}

@@ -1,0 +1,78 @@
+//! What the tests with `PyTorch` have in common: which Python, files of programs, and the inspection of a file.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, LazyLock};
+
+use libtest_mimic::{Arguments, Trial};
+use nightshift_protocol::task::MAX_TENSOR_BYTES;
+use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_worker::torch::inspect::{InspectOptions, Inspection, ModelError, inspect};
+use nightshift_worker::torch::python::{Python, find};
+
+use crate::workshop::{self, Workshop};
+
+static PYTHON: LazyLock<Result<Python, String>> = LazyLock::new(|| {
+    let named = std::env::var_os("NIGHTSHIFT_TEST_PYTHON").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    find(named.as_deref(), &path).map_err(|error| error.to_string())
+});
+
+/// A folder with programs, and where they run.
+pub(crate) struct Bench {
+    pub(crate) host: JailHost,
+    pub(crate) shop: Workshop,
+    pub(crate) python: Python,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(python: &Python) -> Self {
+        let host = JailHost { python: Some(Arc::new(python.clone().into())), ..workshop::host(SandboxChoice::Best) };
+        Self { host, shop: Workshop::new(), python: python.clone(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A file with this text.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().canonicalize().unwrap().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn inspect(&self, source: &str) -> Result<Inspection, ModelError> {
+        self.inspect_within(source, 120_000)
+    }
+
+    pub(crate) fn inspect_within(&self, source: &str, wall_ms: u64) -> Result<Inspection, ModelError> {
+        let options =
+            InspectOptions { precision: "fp32".to_owned(), training: true, max_bytes: MAX_TENSOR_BYTES, wall_ms };
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path().canonicalize().unwrap();
+        inspect(&self.host, &self.python, source, &options, &scratch, &CancelFlag::default()).unwrap()
+    }
+}
+
+/// A test with `PyTorch`, with its name.
+pub(crate) type TorchTest = (&'static str, fn(&Bench));
+
+/// Runs the tests of a file, one after the other. Where there is no `PyTorch` they are reported as skipped, and why is said
+/// once.
+#[expect(clippy::print_stdout, reason = "it says what it skips")]
+pub(crate) fn run_all<const N: usize>(tests: [TorchTest; N]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(1);
+    if let Err(reason) = &*PYTHON {
+        println!("skipped, all tests with PyTorch: {reason}");
+    }
+    let trials = tests.map(|(name, test)| {
+        let run = move || {
+            if let Ok(python) = &*PYTHON {
+                test(&Bench::new(python));
+            }
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(PYTHON.is_err())
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}

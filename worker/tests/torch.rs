@@ -1,0 +1,349 @@
+//! Models of PyTorch as references and as candidates, on the host. Each test needs a Python with PyTorch: the one that
+//! `NIGHTSHIFT_TEST_PYTHON` names, or the first of the search path that has it. Without one all are reported as skipped,
+//! with the reason.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/bench.rs"]
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod bench;
+#[path = "torch/programs.rs"]
+mod programs;
+#[path = "support/torch.rs"]
+mod torch;
+#[path = "support/workshop.rs"]
+#[expect(unreachable_pub, dead_code, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::process::ExitCode;
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::step::{PreparedTask, StepInput, StepOutput};
+use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskSpec};
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_worker::check::{Libraries, check};
+use nightshift_worker::execute::Workbench;
+use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::lease::WorkerConfig;
+use nightshift_worker::measure::{MeasureOptions, measure};
+use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare};
+use nightshift_worker::process::CancelFlag;
+
+use crate::programs::{LINEAR, MODEL_NEW, native, task};
+use crate::torch::{Bench, run_all};
+
+fn main() -> ExitCode {
+    run_all([
+        ("a_file_says_what_it_needs", a_file_says_what_it_needs),
+        ("files_that_cannot_be_tasks_are_told_why", files_that_cannot_be_tasks_are_told_why),
+        ("an_endless_file_and_a_giant_one_are_ended", an_endless_file_and_a_giant_one_are_ended),
+        ("a_model_is_a_usable_reference", a_model_is_a_usable_reference),
+        ("a_constant_model_is_found_out", a_constant_model_is_found_out),
+        ("a_random_model_is_refused", a_random_model_is_refused),
+        ("a_native_program_is_compared_with_the_model", a_native_program_is_compared_with_the_model),
+        ("a_program_of_pytorch_is_compared_with_the_model", a_program_of_pytorch_is_compared_with_the_model),
+        ("programs_that_cheat_or_break_are_found_out", programs_that_cheat_or_break_are_found_out),
+        (
+            "the_reference_wrapped_as_a_program_is_as_fast_as_itself",
+            the_reference_wrapped_as_a_program_is_as_fast_as_itself,
+        ),
+        ("the_steps_of_both_forms_go_well", the_steps_of_both_forms_go_well),
+        ("an_extension_is_built_ahead_of_its_first_call", an_extension_is_built_ahead_of_its_first_call),
+        ("golden_data_are_made_with_the_task", golden_data_are_made_with_the_task),
+        (
+            "a_program_reaches_neither_files_nor_processes_nor_the_network",
+            a_program_reaches_neither_files_nor_processes_nor_the_network,
+        ),
+    ])
+}
+
+fn checked(bench: &Bench, candidate: &std::path::Path, spec: &TaskSpec) -> CheckReport {
+    let reference = bench.file("reference.py", LINEAR);
+    let libraries = Libraries { candidate: candidate.to_path_buf(), truth: reference.clone(), reference };
+    check(&bench.host, spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap()
+}
+
+fn passed(report: &CheckReport) -> bool {
+    report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed) && report.findings.is_empty()
+}
+
+fn a_file_says_what_it_needs(bench: &Bench) {
+    let found = bench.inspect(LINEAR).unwrap();
+    let names = |tensors: &[nightshift_worker::torch::inspect::FoundTensor]| -> Vec<(String, Vec<u64>)> {
+        tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
+    };
+    let named = |name: &str, shape: &[u64]| (name.to_owned(), shape.to_vec());
+    assert_eq!(names(&found.inputs), [named("x", &[8, 32])]);
+    assert_eq!(names(&found.params), [named("linear_weight", &[16, 32]), named("linear_bias", &[16])]);
+    assert_eq!(found.params[0].state.as_deref(), Some("linear.weight"));
+    assert_eq!(names(&found.outputs), [named("output", &[8, 16])]);
+    assert_eq!(found.init.to_string(), "[32,16,{\"tuple\":[2,3]}]");
+    assert_eq!(found.inputs[0].origin, "torch.rand * 2.0 - 1.0");
+    assert!(
+        found.operators.iter().any(|operator| operator.class == "matmul" && operator.flops == Some(8192.0)),
+        "{found:?}"
+    );
+
+    let found = bench.inspect(programs::LABELS).unwrap();
+    assert_eq!(found.types.get("labels").map(String::as_str), Some("int64"), "{found:?}");
+    assert_eq!(found.call.to_string(), r#"[{"input":"scores"},{"input":"labels"},{"value":2.5}]"#);
+    let found = bench.inspect(programs::RANDOM).unwrap();
+    assert_eq!(found.problems.first().map(|problem| problem.code.as_str()), Some("random_forward"));
+}
+
+fn files_that_cannot_be_tasks_are_told_why(bench: &Bench) {
+    for (source, code, line, part) in programs::unusable() {
+        let error = bench.inspect(&source).unwrap_err();
+        assert_eq!((error.code, error.line), (code, line), "{error}\n{source}");
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+fn an_endless_file_and_a_giant_one_are_ended(bench: &Bench) {
+    let endless = LINEAR.replace("def get_inputs():\n", "def get_inputs():\n    while True: pass\n");
+    let error = bench.inspect_within(&endless, 15_000).unwrap_err();
+    assert_eq!(error.code, "task.model_hangs", "{error}");
+    assert!(error.message.contains("get_inputs()"), "{error}");
+    let giant = LINEAR.replace("IN, OUT = 32, 16", "IN, OUT = 1 << 17, 1 << 17");
+    let error = bench.inspect(&giant).unwrap_err();
+    assert_eq!(error.code, "task.model_too_large", "{error}");
+    assert!(error.message.contains("64.0 GiB"), "{error}");
+    let greedy = LINEAR.replace("IN, OUT = 32, 16", "IN, OUT = 32, 16\nTABLE = torch.ones(1 << 34)");
+    assert_eq!(bench.inspect(&greedy).unwrap_err().code, "task.model_too_large");
+}
+
+fn examined(bench: &Bench, source: &str) -> Examined {
+    let reference = bench.file("examined.py", source);
+    let libraries = ReferenceLibraries { truth: reference.clone(), reference };
+    let (spec, machine) = (task(), workshop::machine());
+    prepare(&bench.host, &spec, &libraries, &machine, &mut SecretSeeds::fixed(3), &CancelFlag::default()).unwrap()
+}
+
+fn a_model_is_a_usable_reference(bench: &Bench) {
+    let Examined::Usable(facts) = examined(bench, LINEAR) else { panic!("{:?}", examined(bench, LINEAR)) };
+    assert!(facts.baseline_median_ns > 1_000.0, "{facts:?}");
+    assert!(facts.reference_normalized_error > 0.0 && facts.reference_normalized_error < 0.5, "{facts:?}");
+    assert_eq!(facts.warnings, []);
+}
+
+fn a_constant_model_is_found_out(bench: &Bench) {
+    let constant =
+        LINEAR.replace("return torch.relu(self.linear(x)) * self.scale", "return self.linear(x).clamp(3, 3)");
+    let Examined::Usable(facts) = examined(bench, &constant) else { panic!("a constant is usable, with warnings") };
+    let codes: Vec<&str> = facts.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    assert_eq!(codes, ["constant_output", "input_has_no_effect", "parameter_has_no_effect", "parameter_has_no_effect"]);
+}
+
+fn a_random_model_is_refused(bench: &Bench) {
+    let random = LINEAR.replace("* self.scale", "* torch.rand(1)");
+    let refused = examined(bench, &random);
+    assert!(
+        matches!(&refused, Examined::Rejected { code, .. } if code == "task.reference_not_deterministic"),
+        "{refused:?}"
+    );
+    let broken = examined(bench, &LINEAR.replace("torch.relu", "torch.no_such_function"));
+    let Examined::Rejected { code, printed, .. } = &broken else { panic!("{broken:?}") };
+    assert_eq!(code, "task.reference_returns_error");
+    assert!(printed.contains("no_such_function"), "{printed}");
+}
+
+fn a_native_program_is_compared_with_the_model(bench: &Bench) {
+    let spec = task();
+    let right = bench.shop.library("right", &native("if (v < 0) v = 0;"), &[]);
+    let report = checked(bench, &right, &spec);
+    assert!(passed(&report), "{report:?}");
+    assert_eq!(report.deterministic, Some(true));
+    let wrong = bench.shop.library("wrong", &native(""), &[]);
+    let report = checked(bench, &wrong, &spec);
+    assert!(report.cases.iter().any(|case| !case.passed), "{report:?}");
+}
+
+fn a_program_of_pytorch_is_compared_with_the_model(bench: &Bench) {
+    let spec = task();
+    let right = bench.file("candidate.py", MODEL_NEW);
+    let report = checked(bench, &right, &spec);
+    assert!(passed(&report), "{report:?}");
+
+    // The reference itself, with other names for its state: they are taken in their order.
+    let renamed = LINEAR.replace("class Model(", "class ModelNew(").replace("self.linear", "self.fc");
+    let report = checked(bench, &bench.file("renamed.py", &renamed), &spec);
+    assert!(passed(&report), "{report:?}");
+}
+
+fn programs_that_cheat_or_break_are_found_out(bench: &Bench) {
+    let spec = task();
+    for (name, body, sign) in programs::attacks() {
+        let source =
+            MODEL_NEW.replace("        return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0\n", body);
+        assert_ne!(source, MODEL_NEW, "{name}");
+        let report = checked(bench, &bench.file(&format!("{name}.py"), &source), &spec);
+        assert!(!passed(&report), "{name}: {report:?}");
+        let told = format!("{:?}", (&report.end, &report.findings, &report.printed));
+        assert!(told.contains(sign), "{name}: {told}");
+    }
+    for (name, from, to, sign) in programs::breakages() {
+        let source = MODEL_NEW.replace(from, to);
+        assert_ne!(source, MODEL_NEW, "{name}");
+        let report = checked(bench, &bench.file(&format!("{name}.py"), &source), &spec);
+        let ProcessEnd::LoadFailed { message } = &report.end else { panic!("{name}: {report:?}") };
+        assert!(message.contains(sign), "{name}: {message}");
+    }
+}
+
+fn the_reference_wrapped_as_a_program_is_as_fast_as_itself(bench: &Bench) {
+    let spec = programs::larger_task();
+    let reference = bench.file("reference.py", &programs::larger());
+    let wrapped = bench.file("wrapped.py", &programs::larger().replace("class Model(", "class ModelNew("));
+    let options = MeasureOptions { max_samples: 41, ..MeasureOptions::default() };
+    let output = measure(
+        &bench.host,
+        &spec,
+        &wrapped,
+        &reference,
+        &reference,
+        &workshop::machine(),
+        "eager",
+        false,
+        &options,
+        &CancelFlag::default(),
+    );
+    let Ok(StepOutput::Measured { measurement, findings }) = output else { panic!("{output:?}") };
+    // On a machine where others work, the same program is measured as the same within some tens of a percent.
+    let speedup = measurement.speedup;
+    assert!(speedup.estimate > 0.6 && speedup.estimate < 1.7, "{speedup:?}");
+    assert_eq!(findings, []);
+}
+
+/// A worker's bench that has this Python, and the task of [`LINEAR`] for programs of a form.
+fn workbench(bench: &Bench, form: CandidateForm) -> (bench::Bench, ArtifactHash, PreparedTask) {
+    let (folder, store) = (tempfile::tempdir().unwrap(), bench::Store::default());
+    let config = WorkerConfig { python: Some(bench.python.program.clone()), ..bench::config(folder.path(), None) };
+    let inner = Workbench::open(&config, Box::new(store.clone())).unwrap();
+    let worker = bench::Bench { inner, store, folder };
+    let bundle = TaskBundle { spec: TaskSpec { form, ..task() }, reference_source: LINEAR.to_owned() };
+    let task = worker.put(&serde_json::to_string(&bundle).unwrap());
+    let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
+    let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
+    (worker, task, *prepared)
+}
+
+fn the_steps_of_both_forms_go_well(bench: &Bench) {
+    let right = native("if (v < 0) v = 0;");
+    for (form, program) in [(CandidateForm::Native, right.as_str()), (CandidateForm::Torch, MODEL_NEW)] {
+        let (worker, task, prepared) = workbench(bench, form);
+        assert!(prepared.reference.toolchain.version.contains("PyTorch"), "{prepared:?}");
+        let build = |source: &str| {
+            let source = worker.put(source);
+            let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+            let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+            *report
+        };
+        let report = build(program);
+        let library = report.library.clone().unwrap();
+        let (reference_library, truth_library) = (prepared.reference_library, prepared.truth_library);
+        let check = StepInput::Check {
+            task: task.clone(),
+            library: library.clone(),
+            reference_library: reference_library.clone(),
+            truth_library,
+            sandbox_required: false,
+            golden: prepared.golden.map(|golden| golden.artifact),
+        };
+        let checked = worker.execute(&check).unwrap();
+        let StepOutput::Checked { report: checked } = checked else { panic!("{checked:?}") };
+        assert!(passed(&checked), "{checked:?}");
+        let measure = StepInput::Measure {
+            task: task.clone(),
+            library,
+            reference_library,
+            confirms: false,
+            sandbox_required: false,
+        };
+        let measured = worker.execute(&measure).unwrap();
+        let StepOutput::Measured { measurement, findings } = measured else { panic!("{measured:?}") };
+        assert!(measurement.baseline.starts_with("reference.py, eager PyTorch "), "{}", measurement.baseline);
+        assert_eq!(findings, []);
+        if form == CandidateForm::Torch {
+            let wrong = build("import torch\n\nclass ModelNew(torch.nn.Module:\n    pass\n");
+            assert_eq!((wrong.library, wrong.messages[0].line), (None, 3), "{:?}", wrong.messages);
+            let nameless = build("class Other:\n    pass\n");
+            assert!(nameless.messages[0].message.contains("no class ModelNew"), "{:?}", nameless.messages);
+        }
+    }
+}
+
+fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
+    let (worker, task, prepared) = workbench(bench, CandidateForm::Torch);
+    let build = |source: &str| {
+        let source = worker.put(source);
+        let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+        let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+        *report
+    };
+    let report = build(programs::EXTENSION);
+    let library = report.library.clone().unwrap_or_else(|| panic!("{:?}", report.messages));
+    let check = StepInput::Check {
+        task: task.clone(),
+        library,
+        reference_library: prepared.reference_library,
+        truth_library: prepared.truth_library,
+        sandbox_required: false,
+        golden: None,
+    };
+    let checked = worker.execute(&check).unwrap();
+    let StepOutput::Checked { report: checked } = checked else { panic!("{checked:?}") };
+    assert!(passed(&checked), "{checked:?}");
+    assert!(build(programs::EXTENSION).cached, "an equal source is built once");
+
+    let wrong = build(&programs::EXTENSION.replace("torch::relu(x)", "torch::no_such_thing(x)"));
+    assert_eq!(wrong.library, None);
+    let said: Vec<&str> = wrong.messages.iter().map(|message| message.message.as_str()).collect();
+    assert!(said.iter().any(|message| message.contains("no_such_thing")), "{said:?}");
+    let marked = build(&format!("{MODEL_NEW}#nightshift-extension scaled_relu AAAA\n"));
+    assert!(marked.messages[0].message.contains("only the builder writes"), "{:?}", marked.messages);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden data")]
+fn golden_data_are_made_with_the_task(bench: &Bench) {
+    let (worker, _, prepared) = workbench(bench, CandidateForm::Native);
+    let golden = prepared.golden.unwrap();
+    assert_eq!((golden.seeds, golden.given_stored), (3, true));
+    let bytes = worker.store.get(&golden.artifact).unwrap();
+    assert_eq!(u64::try_from(bytes.len()).unwrap(), golden.size_bytes);
+    let text = String::from_utf8_lossy(&bytes);
+    for part in ["state/linear.weight", "inputs/x", "answer0/truth/output", "answer3/reference/output"] {
+        assert!((0..3).all(|seed| text.contains(&format!("seed{seed}/{part}"))), "{part}");
+    }
+    if std::env::var("NIGHTSHIFT_UPDATE_GOLDEN").is_ok_and(|value| value == "1") {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/linear.safetensors");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, &bytes).unwrap();
+    }
+    let (_, _, prepared) = workbench(bench, CandidateForm::Torch);
+    assert_eq!(prepared.golden, None, "a program of PyTorch needs it in any case");
+}
+
+fn a_program_reaches_neither_files_nor_processes_nor_the_network(bench: &Bench) {
+    let secret = bench.file("secret.txt", "secret");
+    let probe = format!(
+        "        import os, socket, threading
+        reached = []
+        def tried(name, act):
+            try:
+                act()
+                reached.append(name)
+            except Exception:
+                pass
+        tried('file', lambda: open({secret:?}).read())
+        tried('write', lambda: open('/tmp/reached', 'w'))
+        tried('process', lambda: os.system('true') == 0 or 1 / 0)
+        tried('fork', os.fork)
+        tried('socket', lambda: socket.create_connection(('127.0.0.1', 80), 1))
+        tried('thread', lambda: threading.Thread(target=print).start())
+        raise ValueError('reached: ' + ' '.join(reached) + '.')\n"
+    );
+    let source =
+        MODEL_NEW.replace("        return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0\n", &probe);
+    let report = checked(bench, &bench.file("probe.py", &source), &task());
+    assert!(report.printed.contains("reached: ."), "{}", report.printed);
+}
