@@ -1,5 +1,5 @@
-//! Programs for a model of PyTorch, checked without PyTorch: by golden data that were made with it. The file is renewed by
-//! `NIGHTSHIFT_UPDATE_GOLDEN=1 cargo test -p nightshift-worker --test torch`, on a machine that has PyTorch.
+//! Programs for a model of `PyTorch`, checked without `PyTorch`: by golden data that were made with it. The file is renewed by
+//! `NIGHTSHIFT_UPDATE_GOLDEN=1 cargo test -p nightshift-worker --test torch`, on a machine that has `PyTorch`.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "support/bench.rs"]

@@ -1,4 +1,4 @@
-//! Models of PyTorch as references and as candidates, on the host. Each test needs a Python with PyTorch: the one that
+//! Models of `PyTorch` as references and as candidates, on the host. Each test needs a Python with `PyTorch`: the one that
 //! `NIGHTSHIFT_TEST_PYTHON` names, or the first of the search path that has it. Without one all are reported as skipped,
 //! with the reason.
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -69,14 +69,14 @@ fn passed(report: &CheckReport) -> bool {
 
 fn a_file_says_what_it_needs(bench: &Bench) {
     let found = bench.inspect(LINEAR).unwrap();
-    let names = |tensors: &[nightshift_worker::torch::inspect::FoundTensor]| -> Vec<(String, Vec<u64>)> {
+    let listed = |tensors: &[nightshift_worker::torch::inspect::FoundTensor]| -> Vec<(String, Vec<u64>)> {
         tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
     };
     let named = |name: &str, shape: &[u64]| (name.to_owned(), shape.to_vec());
-    assert_eq!(names(&found.inputs), [named("x", &[8, 32])]);
-    assert_eq!(names(&found.params), [named("linear_weight", &[16, 32]), named("linear_bias", &[16])]);
+    assert_eq!(listed(&found.inputs), [named("x", &[8, 32])]);
+    assert_eq!(listed(&found.params), [named("linear_weight", &[16, 32]), named("linear_bias", &[16])]);
     assert_eq!(found.params[0].state.as_deref(), Some("linear.weight"));
-    assert_eq!(names(&found.outputs), [named("output", &[8, 16])]);
+    assert_eq!(listed(&found.outputs), [named("output", &[8, 16])]);
     assert_eq!(found.init.to_string(), "[32,16,{\"tuple\":[2,3]}]");
     assert_eq!(found.inputs[0].origin, "torch.rand * 2.0 - 1.0");
     assert!(
@@ -324,7 +324,7 @@ fn golden_data_are_made_with_the_task(bench: &Bench) {
 }
 
 fn a_program_reaches_neither_files_nor_processes_nor_the_network(bench: &Bench) {
-    let secret = bench.file("secret.txt", "secret");
+    let secret = bench.file("secret.txt", "secret").display().to_string();
     let probe = format!(
         "        import os, socket, threading
         reached = []
