@@ -9,7 +9,7 @@ use crate::id::RunId;
 use crate::time::TimestampMs;
 
 /// Most attempts that are told one by one.
-pub const MAX_RESULT_MARKS: usize = 2_000;
+pub const MAX_RESULT_MARKS: usize = 600;
 /// Most runs of which is told how their best grew: those that got furthest.
 pub const MAX_RESULT_LINES: usize = 8;
 /// Most bests of one of them.

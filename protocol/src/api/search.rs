@@ -7,7 +7,7 @@ use crate::id::{CampaignId, RunId};
 use crate::time::TimestampMs;
 
 /// Texts beyond these are not counted: there are more.
-pub const MAX_COUNTED_HITS: u64 = 10_000;
+pub const MAX_COUNTED_HITS: u64 = 1_000;
 
 /// Longest text that is searched for, in characters.
 pub const MAX_SEARCH_TEXT_CHARS: usize = 200;
