@@ -81,8 +81,15 @@ class Server:
     def get(self, path: str) -> tuple[float, bytes]:
         """Milliseconds to the last byte of the answer, and the answer."""
         began = time.perf_counter()
-        self.connection.request("GET", "/api/v1" + path)
-        answer = self.connection.getresponse()
+        try:
+            self.connection.request("GET", "/api/v1" + path)
+            answer = self.connection.getresponse()
+        except http.client.RemoteDisconnected:
+            # The server ends connections on which nothing was asked for a while.
+            self.connection.close()
+            began = time.perf_counter()
+            self.connection.request("GET", "/api/v1" + path)
+            answer = self.connection.getresponse()
         body = answer.read()
         took_ms = (time.perf_counter() - began) * 1e3
         if answer.status != 200:
