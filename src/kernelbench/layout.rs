@@ -55,7 +55,8 @@ pub(crate) struct Fast {
     /// Tasks.
     pub(crate) tasks: usize,
     /// Share of the tasks with a right program that is more than so many times as fast, by threshold.
-    pub(crate) fast: BTreeMap<String, f64>,
+    #[serde(rename = "fast")]
+    pub(crate) share: BTreeMap<String, f64>,
     /// Geometric mean of the speedups of right programs.
     pub(crate) geometric_mean: Option<f64>,
 }
@@ -165,7 +166,7 @@ pub(crate) fn fast(samples: &[Sample]) -> Vec<Fast> {
             Fast {
                 level,
                 tasks: speedups.len(),
-                fast: THRESHOLDS.iter().map(|threshold| (format!("{threshold}"), share(*threshold))).collect(),
+                share: THRESHOLDS.iter().map(|threshold| (format!("{threshold}"), share(*threshold))).collect(),
                 geometric_mean: (!right.is_empty()).then(|| (logarithms * ratio(1, right.len())).exp()),
             }
         })
@@ -187,6 +188,8 @@ fn speedup(sample: &Sample) -> Option<f64> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn sample(problem: u32, number: u32, correct: bool, time_ns: u64) -> Sample {
@@ -207,7 +210,7 @@ mod tests {
     }
 
     fn text_of(files: &[LaidOut], path: &str) -> Value {
-        let file = files.iter().find(|file| file.path == PathBuf::from(path)).unwrap();
+        let file = files.iter().find(|file| file.path == Path::new(path)).unwrap();
         serde_json::from_str(&file.text).unwrap()
     }
 
@@ -237,7 +240,7 @@ mod tests {
         ];
         let fast = fast(&samples).remove(0);
         assert_eq!((fast.level, fast.tasks), (1, 3));
-        let share = |threshold: &str| (fast.fast[threshold] * 3.0).round();
+        let share = |threshold: &str| (fast.share[threshold] * 3.0).round();
         assert_eq!((share("0"), share("0.5"), share("1"), share("1.5"), share("2")), (2.0, 1.0, 1.0, 1.0, 0.0));
         assert!((fast.geometric_mean.unwrap() - 1.0).abs() < 1e-9);
     }

@@ -191,7 +191,11 @@ fn description(file: &ModelFile, found: &Inspection, wish: &Wish) -> String {
             .take(32)
             .map(|(param, state)| format!("`{}` is `{state}`", param.name))
             .collect();
-        text.push_str(&if renamed.is_empty() { ".".to_owned() } else { format!(": {}.", renamed.join(", ")) });
+        if renamed.is_empty() {
+            text.push('.');
+        } else {
+            let _ = write!(text, ": {}.", renamed.join(", "));
+        }
     }
     for (tensor, kind) in &found.types {
         let _ = write!(text, " `{tensor}` is of the type {kind} in the model");

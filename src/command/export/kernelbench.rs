@@ -78,7 +78,7 @@ pub(super) async fn run(context: &Context, args: ExportKernelbench) -> Result<Ex
 
 fn line(level: &Fast) -> String {
     let shares: Vec<String> =
-        level.fast.iter().map(|(threshold, share)| format!("fast_{threshold} {:.0} %", share * 100.0)).collect();
+        level.share.iter().map(|(threshold, share)| format!("fast_{threshold} {:.0} %", share * 100.0)).collect();
     let mean = level.geometric_mean.map_or_else(|| present::NONE.to_owned(), present::factor);
     format!("level {}: {} of {}; geometric mean of right programs {mean}", level.level, shares.join(", "), level.tasks)
 }

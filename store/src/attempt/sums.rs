@@ -30,7 +30,8 @@ pub(crate) fn of_campaigns(columns: &Columns, campaigns: &[CampaignId]) -> Vec<C
         let mut best_ppm = ABSENT;
         for slot in &run.attempts {
             best_ppm = best_ppm.max(slot.right_speedup_ppm().filter(|_| slot.is_best).unwrap_or(ABSENT));
-            of_campaign.cost_microusd += from_stored(slot.cost_microusd.max(0));
+            let cost_microusd = from_stored(slot.cost_microusd.max(0));
+            of_campaign.cost_microusd = of_campaign.cost_microusd.saturating_add(cost_microusd);
             of_campaign.unpriced_attempts += u64::from(slot.cost_microusd == ABSENT);
         }
         if best_ppm != ABSENT {

@@ -76,7 +76,8 @@ fn times(value: Option<f64>) -> String {
 
 /// What attempts were timed on, and how long machines worked for the campaign.
 pub(super) fn devices(campaign: &str, results: &CampaignResults, budget: &[BudgetLine]) -> impl IntoView + use<> {
-    let spent_ms = results.devices.iter().map(|device| device.device_ms).sum::<u64>() + results.untimed_device_ms;
+    let timed_ms = results.devices.iter().map(|device| device.device_ms);
+    let spent_ms = timed_ms.fold(results.untimed_device_ms, u64::saturating_add);
     let rows = results.devices.iter().map(|device| device_row(campaign, device, spent_ms)).collect::<Vec<_>>();
     let untimed = (results.untimed_device_ms > 0).then(|| {
         view! {
