@@ -18,7 +18,7 @@ fn a_run_shows_its_tree_its_plans_and_who_did_what() {
         "Speedup of each attempt",
         "Steps by worker",
         "subtask1/attempt2/check",
-        "verifier stopped",
+        "the Verifier sees nothing more to gain",
     ] {
         assert!(html.contains(part), "{part}");
     }
