@@ -375,26 +375,26 @@ async fn the_results_of_a_campaign_are_those_of_all_its_attempts(bench: Bench) {
 }
 
 async fn many_results_are_thinned_and_say_of_how_many(bench: Bench) {
-    let created = bench.create(bench.new_campaign(30)).await;
+    let created = bench.create(bench.new_campaign(14)).await;
     // In each run every tenth attempt is the best of its time.
     let of_run = |run: &RunId| {
         let speedup = |number: u32| if number.is_multiple_of(10) { 1.0 + f64::from(number) / 8.0 } else { 0.5 };
         indexed(run, (1..=200).map(|number| timed(number, speedup(number), false)).collect())
     };
     bench.store.put_index(created.runs.iter().map(of_run).collect()).await.unwrap();
-    let results = bench.store.campaign_results(&created.id, 30, 1..=u64::MAX).await.unwrap();
-    assert_eq!((results.attempts, results.timed, results.timed_runs), (6_000, 6_000, 30));
-    assert_eq!((results.marks.len(), results.speedups.len(), results.lines.len()), (2_000, 2_000, 8));
+    let results = bench.store.campaign_results(&created.id, 14, 1..=u64::MAX).await.unwrap();
+    assert_eq!((results.attempts, results.timed, results.timed_runs), (2_800, 2_800, 14));
+    assert_eq!((results.marks.len(), results.speedups.len(), results.lines.len()), (600, 600, 8));
     // The first attempt is the best of its time as well.
-    assert_eq!((results.kept, results.discarded), (30 * 21, 30 * 179));
-    assert_eq!(results.marks.iter().filter(|mark| mark.kept).count(), 630, "all that were the best of their time");
+    assert_eq!((results.kept, results.discarded), (14 * 21, 14 * 179));
+    assert_eq!(results.marks.iter().filter(|mark| mark.kept).count(), 294, "all that were the best of their time");
     assert!(results.marks.is_sorted_by_key(|mark| mark.place));
-    let part = bench.store.campaign_results(&created.id, 30, 201..=220).await.unwrap();
+    let part = bench.store.campaign_results(&created.id, 14, 201..=220).await.unwrap();
     let places: Vec<u64> = part.marks.iter().map(|mark| mark.place).collect();
     assert_eq!((places, part.marks_of), ((201..=220).collect::<Vec<u64>>(), 20), "all of a part that is small enough");
-    assert_eq!((part.attempts, results.marks_of), (6_000, 6_000));
+    assert_eq!((part.attempts, results.marks_of), (2_800, 2_800));
     assert_eq!((part.marks[0].number, part.marks[0].kept, part.marks[9].kept), (1, true, true));
-    assert_eq!((results.speedups[0], results.speedups[1_999]), (0.5, 26.0));
+    assert_eq!((results.speedups[0], results.speedups[599]), (0.5, 26.0));
 }
 
 async fn the_board_of_a_model_counts_runs_and_what_they_reached(bench: Bench) {
