@@ -62,7 +62,7 @@ pub(crate) fn write(
     shapes: &ConcreteShapes,
     torch: &str,
     recordings: &[Recording],
-) -> (Vec<u8>, bool) {
+) -> Result<(Vec<u8>, bool), StepFailure> {
     let given = shapes.inputs.iter().chain(&shapes.params).map(ConcreteTensor::size_bytes).sum::<u64>();
     let given_too = given.saturating_mul(u64::try_from(recordings.len()).unwrap_or(1)) <= MAX_GIVEN_BYTES;
     let mut file = TensorFile::default();
@@ -112,7 +112,8 @@ pub(crate) fn write(
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
-    (file.to_bytes(), given_too)
+    let bytes = file.to_bytes().map_err(|error| StepFailure::fatal("worker.internal", error.to_string()))?;
+    Ok((bytes, given_too))
 }
 
 /// The recordings of a file, for this task.

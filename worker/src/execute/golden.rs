@@ -54,7 +54,7 @@ impl Step<'_> {
             return Ok(None);
         }
         let torch = self.bench.jail.python().map(|python| python.torch.clone()).unwrap_or_default();
-        let (bytes, given_stored) = golden::write(&task.spec, &shapes, &torch, &recordings);
+        let (bytes, given_stored) = golden::write(&task.spec, &shapes, &torch, &recordings)?;
         Ok(Some(GoldenData {
             artifact: self.artifacts.put(&bytes)?,
             size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
