@@ -17,7 +17,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
-pub(crate) use self::python::{PythonBuilder, build_python};
+pub(crate) use self::python::{EXTENSION_MARKER, PythonBuilder, build_python};
 use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
@@ -165,34 +165,54 @@ pub fn build(
     timeout_ms: u64,
 ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
     let key = build_key(source, role, &builder.compiler);
-    if let Some(cached) = builder.cache.get(&key) {
-        tracing::debug!(build.key = %key, "a build is answered from the cache");
-        return deliver(builder, cached, role, true);
-    }
-    let built = compile(builder, source, role, &key, timeout_ms)?;
-    // What a limit ended may go well on a quieter machine.
-    let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
-    if is_lasting && let Err(error) = builder.cache.put(&key, &built) {
-        tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
-    }
-    deliver(builder, built, role, false)
+    let delivery = Delivery { cache: builder.cache, artifacts: builder.artifacts, scratch: builder.scratch };
+    delivery.of(&key, &format!("{}.so", role.name()), || compile(builder, source, role, &key, timeout_ms))
 }
 
-/// Stores library and log as artifacts, also those of a cached build: the server may be another one than then.
-fn deliver(
-    builder: &Builder<'_>,
-    built: CachedBuild,
-    role: Role,
-    cached: bool,
-) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
-    let mut report = built.report;
-    report.cached = cached;
-    report.log = builder.artifacts.put(&built.log)?;
-    let Some(bytes) = built.library else { return Ok((report, None)) };
-    report.library = Some(builder.artifacts.put(&bytes)?);
-    let path = builder.scratch.join(format!("{}.so", role.name()));
-    std::fs::write(&path, &bytes).map_err(|error| disk_failure(&path, &error))?;
-    Ok((report, Some(path)))
+/// Where builds come from and go to.
+struct Delivery<'a> {
+    cache: &'a BuildCache,
+    artifacts: StepArtifacts<'a>,
+    scratch: &'a Path,
+}
+
+impl Delivery<'_> {
+    /// The build of this key, from the cache or made now. What can be run is put into a file of that name.
+    fn of(
+        &self,
+        key: &str,
+        file: &str,
+        compile: impl FnOnce() -> Result<CachedBuild, StepFailure>,
+    ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+        if let Some(cached) = self.cache.get(key) {
+            tracing::debug!(build.key = %key, "a build is answered from the cache");
+            return self.hand_over(cached, file, true);
+        }
+        let built = compile()?;
+        // What a limit ended may go well on a quieter machine.
+        let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
+        if is_lasting && let Err(error) = self.cache.put(key, &built) {
+            tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
+        }
+        self.hand_over(built, file, false)
+    }
+
+    /// Stores library and log as artifacts, also those of a cached build: the server may be another one than then.
+    fn hand_over(
+        &self,
+        built: CachedBuild,
+        file: &str,
+        cached: bool,
+    ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+        let mut report = built.report;
+        report.cached = cached;
+        report.log = self.artifacts.put(&built.log)?;
+        let Some(bytes) = built.library else { return Ok((report, None)) };
+        report.library = Some(self.artifacts.put(&bytes)?);
+        let path = self.scratch.join(file);
+        std::fs::write(&path, &bytes).map_err(|error| disk_failure(&path, &error))?;
+        Ok((report, Some(path)))
+    }
 }
 
 fn compile(

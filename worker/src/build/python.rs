@@ -14,7 +14,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{MAX_LIBRARY_BYTES, Role, disk_failure, limits};
+use super::{Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limits};
 use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
@@ -30,7 +30,7 @@ const SCRIPT: &str = include_str!("../torch/build_program.py");
 const SCRIPT_FILE: &str = "build_program.py";
 
 /// How a line begins that holds a built extension. The evaluator looks for the same.
-const MARKER: &str = "#nightshift-extension ";
+pub(crate) const EXTENSION_MARKER: &str = "#nightshift-extension ";
 
 /// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
 const BUILD_VERSION: u32 = 1;
@@ -80,25 +80,9 @@ pub(crate) fn build_python(
 ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
     let python = builder.jail.python().map_err(|reason| StepFailure::retriable("worker.no_torch", reason))?;
     let key = build_key(builder, python, source, role);
-    let (built, cached) = match builder.cache.get(&key) {
-        Some(cached) => (cached, true),
-        None => (compile(builder, python, source, role, &key, timeout_ms)?, false),
-    };
-    let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
-    if !cached
-        && is_lasting
-        && let Err(error) = builder.cache.put(&key, &built)
-    {
-        tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
-    }
-    let mut report = built.report;
-    report.cached = cached;
-    report.log = builder.artifacts.put(&built.log)?;
-    let Some(bytes) = built.library else { return Ok((report, None)) };
-    report.library = Some(builder.artifacts.put(&bytes)?);
-    let path = builder.scratch.join(format!("{}.{PYTHON_EXTENSION}", role.name()));
-    std::fs::write(&path, &bytes).map_err(|error| disk_failure(&path, &error))?;
-    Ok((report, Some(path)))
+    let delivery = Delivery { cache: builder.cache, artifacts: builder.artifacts, scratch: builder.scratch };
+    let file = format!("{}.{PYTHON_EXTENSION}", role.name());
+    delivery.of(&key, &file, || compile(builder, python, source, role, &key, timeout_ms))
 }
 
 /// The address of a build: blake3 over source, Python, compiler and role.
@@ -132,7 +116,7 @@ fn compile(
     }
     let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
     let asked = json!({
-        "file": folder.join(&file), "wanted": wanted, "folder": folder.join("extensions"), "marker": MARKER,
+        "file": folder.join(&file), "wanted": wanted, "folder": folder.join("extensions"), "marker": EXTENSION_MARKER,
     });
     let command = JailedCommand {
         program: python.program.clone(),
@@ -261,7 +245,7 @@ fn with_extensions(source: &str, extensions: &[Extension], folder: &Path) -> Res
             ));
         }
         let bytes = std::fs::read(path).map_err(|error| format!("the extension `{name}` cannot be read: {error}"))?;
-        text.push_str(MARKER);
+        text.push_str(EXTENSION_MARKER);
         text.push_str(name);
         text.push(' ');
         BASE64_STANDARD.encode_string(&bytes, &mut text);
