@@ -13,6 +13,7 @@ use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::plan::SubtaskLimits;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome, SanitizerRun};
 use nightshift_protocol::run::{RunStatus, StepStatus};
+use nightshift_protocol::step::FurtherBaseline;
 use nightshift_protocol::time::TimestampMs;
 use nightshift_protocol::verdict::Answer;
 
@@ -32,6 +33,20 @@ pub(crate) fn factor(value: f64) -> String {
 /// `2.34x [2.20, 2.41]`.
 pub(crate) fn interval(value: Interval) -> String {
     format!("{} [{:.2}, {:.2}]", factor(value.estimate), value.low, value.high)
+}
+
+/// `torch.compile: 1.52 ms, 1.31x [1.30, 1.32] of the reference as it is`.
+pub(crate) fn further_baseline(baseline: &FurtherBaseline) -> String {
+    let name = &baseline.name;
+    match (&baseline.measurement, &baseline.reason) {
+        (Some(measured), _) => format!(
+            "{name}: {}, {} of the reference as it is",
+            nanoseconds(measured.candidate_median_ns),
+            interval(measured.speedup)
+        ),
+        (None, Some(reason)) => format!("{name}: not measured: {reason}"),
+        (None, None) => format!("{name}: not measured"),
+    }
 }
 
 /// What the sanitizer's checks came to: `memcheck clean, racecheck 2 errors, initcheck unavailable (not installed)`.

@@ -164,6 +164,23 @@ pub struct PreparedTask {
     /// Answers for machines that can run neither reference nor truth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub golden: Option<GoldenData>,
+    /// Other ways to run the reference, beside the one that programs are compared with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<FurtherBaseline>,
+}
+
+/// Another way to run a reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FurtherBaseline {
+    /// Which one, for example `torch.compile`.
+    pub name: String,
+    /// It in the place of a program, the reference in the place of the baseline; none when it could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<Box<Measurement>>,
+    /// Why it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Why the Coder is called again.

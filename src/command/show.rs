@@ -164,6 +164,9 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
             machine.cores,
             machine.sandbox.summary(),
         )))?;
+        for baseline in &prepared.baselines {
+            output.text(&printable(&present::further_baseline(baseline)))?;
+        }
         for warning in &prepared.warnings {
             output.text(&printable(&format!("warning: {}: {}", warning.code, warning.message)))?;
         }

@@ -1,5 +1,6 @@
 //! What a machine has for carrying out steps, and which part carries out which step.
 
+mod baselines;
 mod cuda;
 mod device_step;
 mod examine;
@@ -35,6 +36,7 @@ use crate::origin::Origin;
 use crate::prepare::{Examined, ReferenceLibraries, prepare_on};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
+use crate::reference_cache::{KnownReference, ReferenceCache};
 use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::torch::python::PythonSearch;
@@ -51,6 +53,7 @@ pub struct Workbench {
     toolchain: Toolchain,
     artifacts: ArtifactCache,
     builds: BuildCache,
+    references: ReferenceCache,
     scratch: Scratch,
     /// Measured once, by the first profile: they do not change while the process lives.
     peaks: Mutex<Option<Peaks>>,
@@ -66,12 +69,14 @@ impl Workbench {
             move |source| WorkbenchError::Folder { folder, source }
         };
         let scratch = Scratch::open(&config.scratch_dir).map_err(unusable(&config.scratch_dir))?;
-        let python = PythonSearch::new(config.python.clone(), config.search_path.clone());
+        let python = PythonSearch::new(config.python.clone(), config.search_path.clone())
+            .with_scratch(scratch.folder().to_path_buf());
         let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
         let hardware = machine::this_hardware();
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
-        let (artifacts, builds) = (config.cache_dir.join("artifacts"), config.cache_dir.join("builds"));
+        let [artifacts, builds, references] =
+            ["artifacts", "builds", "references"].map(|name| config.cache_dir.join(name));
         let cuda = {
             // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
             let host = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
@@ -97,6 +102,7 @@ impl Workbench {
             machine,
             artifacts: ArtifactCache::open(&artifacts, MAX_CACHE_BYTES, store).map_err(unusable(&artifacts))?,
             builds: BuildCache::open(&builds).map_err(unusable(&builds))?,
+            references: ReferenceCache::open(&references).map_err(unusable(&references))?,
             jail,
             toolchain,
             scratch,
@@ -161,7 +167,7 @@ impl Workbench {
             StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
                 let task = step.task(task)?;
                 match (task.spec.target, library) {
-                    (Target::Cuda, Some(library)) if !Role::Candidate.is_python(&task.spec) => {
+                    (Target::Cuda, Some(library)) => {
                         self.admit(*sandbox_required)?;
                         let library = step.library(Role::Candidate, library, &task)?;
                         step.profile_on_device(&task, &library, build, measurement)
@@ -424,18 +430,14 @@ impl Step<'_> {
         let libraries = ReferenceLibraries { reference: reference_path, truth: truth_path };
         let mut seeds = secret_seeds()?;
         let device = self.device(task, &[&libraries.reference, &libraries.truth])?;
-        let native = !Role::Reference.is_python(&task.spec);
         let grounds = self.grounds(device.as_ref());
         let machine = device.as_ref().map_or_else(|| bench.machine.clone(), |device| device.machine(&bench.machine));
         match prepare_on(&grounds, &task.spec, &libraries, &machine, &mut seeds)? {
             Examined::Usable(facts) => {
-                let profile = match &device {
-                    // Tools repeat calls of libraries, not of Python.
-                    Some(device) if native => {
-                        Some(Box::new(self.profile_reference(task, &libraries, device, &reference, &facts)?))
-                    }
-                    _ => None,
-                };
+                let known = device
+                    .as_ref()
+                    .map(|device| self.known_reference(task, &libraries, &grounds, device, (&reference, &facts)));
+                let KnownReference { profile, baselines } = known.transpose()?.unwrap_or_default();
                 let golden = self.golden_data(task, &libraries, &grounds, &mut seeds)?;
                 Ok(StepOutput::TaskPrepared {
                     prepared: Box::new(PreparedTask {
@@ -448,6 +450,7 @@ impl Step<'_> {
                         machine,
                         profile,
                         golden,
+                        baselines,
                     }),
                 })
             }

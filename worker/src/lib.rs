@@ -27,6 +27,7 @@ pub mod prepare;
 pub mod process;
 pub mod profile;
 pub mod profilers;
+mod reference_cache;
 pub mod runner;
 pub mod sandbox;
 pub mod scratch;

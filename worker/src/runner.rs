@@ -25,12 +25,13 @@ mod session;
 pub use breach::{Breach, note};
 pub(crate) use cupti::DeviceTrace;
 pub(crate) use device::ROW_SLOTS;
-pub(crate) use plan::RunnerPlan;
+pub(crate) use plan::{RunnerPlan, TorchPlan};
 pub(crate) use python::{PythonCall, python_call};
-pub(crate) use replay::replay;
 pub use replay::write_replay;
+pub(crate) use replay::{replay, write_any_replay};
 pub use sampling::{Burst, Draw};
 pub(crate) use serve::serve;
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby,
 };
+pub(crate) use session::{python_folders, replay_torch_plan};

@@ -3,4 +3,5 @@
 //! Nothing of a model's file runs in this process: it is inspected in the jail, and its model runs in the runner's.
 
 pub mod inspect;
+pub(crate) mod provenance;
 pub mod python;

@@ -339,6 +339,7 @@ fn profiled(refused: &str) -> Profile {
         run: &run,
         executable: &host.executable,
         plan: &plan,
+        in_python: false,
         readable: &[folder.clone(), honest.parent().unwrap().canonicalize().unwrap()],
         library_path: &access.library_folders,
         env: &access.environment(),

@@ -87,6 +87,7 @@ impl<'a> Place<'a> {
             run: &run,
             executable: &host.executable,
             plan: &plan,
+            in_python: false,
             readable: &[folder.path().to_path_buf(), library.parent().unwrap().to_path_buf()],
             library_path: &access.library_folders,
             env: &access.environment(),

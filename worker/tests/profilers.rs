@@ -68,6 +68,7 @@ impl Tools {
             run: &run,
             executable: Path::new("/bin/true"),
             plan: Path::new("/plan.json"),
+            in_python: false,
             readable: &readable,
             library_path: &[],
             env: &[],

@@ -10,20 +10,27 @@ use nightshift_protocol::profile::{KernelTime, Profile};
 /// when no timeline was taken, when nothing is known of the build's kernels, and when no kernel ran.
 ///
 /// Kernels that cuBLAS or cuDNN bring along are not in the build. Kernels of a library of headers are: the candidate's
-/// source instantiates them, and chooses their tiles and types.
+/// source instantiates them, and chooses their tiles and types. Of files of Python the worker says which kernels are theirs.
 pub(super) fn own_kernel_share(build: Option<&BuildReport>, profile: &Profile) -> Option<f64> {
-    let own = &build?.cuda.as_ref()?.kernels;
     let timeline = profile.timeline.as_ref().filter(|timeline| !timeline.kernels.is_empty())?;
+    if timeline.kernels.iter().any(|kernel| kernel.own.is_some()) {
+        return share_of(&timeline.kernels, |kernel| kernel.own == Some(true));
+    }
+    let own = &build?.cuda.as_ref()?.kernels;
     let symbols: BTreeSet<&str> = own.iter().map(|kernel| kernel.symbol.as_str()).collect();
     let names = |wanted: fn(&&KernelBuild) -> bool| -> BTreeSet<String> {
         own.iter().filter(wanted).map(|kernel| bare(&kernel.name)).collect()
     };
     let (all, without_symbol) = (names(|_| true), names(|kernel| kernel.symbol.is_empty()));
-    let is_own = |kernel: &&KernelTime| match &kernel.mangled {
+    let is_own = |kernel: &KernelTime| match &kernel.mangled {
         Some(mangled) => symbols.contains(mangled.as_str()) || without_symbol.contains(&bare(&kernel.name)),
         None => all.contains(&bare(&kernel.name)),
     };
-    let share: f64 = timeline.kernels.iter().filter(is_own).map(|kernel| kernel.share).sum();
+    share_of(&timeline.kernels, is_own)
+}
+
+fn share_of(kernels: &[KernelTime], is_own: impl Fn(&KernelTime) -> bool) -> Option<f64> {
+    let share: f64 = kernels.iter().filter(|kernel| is_own(kernel)).map(|kernel| kernel.share).sum();
     share.is_finite().then(|| share.clamp(0.0, 1.0))
 }
 

@@ -110,6 +110,7 @@ pub(crate) fn prepared() -> PreparedTask {
         machine: machine(),
         profile: None,
         golden: None,
+        baselines: Vec::new(),
     }
 }
 

@@ -89,6 +89,10 @@ pub struct KernelTime {
     pub registers_per_thread: u64,
     /// Shared memory of a block, static and dynamic, in bytes.
     pub shared_bytes: u64,
+    /// Whether it comes from the program itself, for files of Python; what a library brings along is told from the report of
+    /// its build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<bool>,
 }
 
 /// Where a copy goes.

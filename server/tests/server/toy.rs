@@ -264,6 +264,7 @@ pub(crate) fn prepared() -> PreparedTask {
         machine: machine(),
         profile: None,
         golden: None,
+        baselines: Vec::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 use crate::offers::contexts_of_each;
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
-use crate::runner::{DeviceUse, Standby, write_replay};
+use crate::runner::{DeviceUse, Standby, TorchPlan, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Compiler, devices and profilers.
@@ -22,6 +22,8 @@ use crate::sandbox::{DeviceAccess, DeviceMissing};
 pub(super) struct CudaBench {
     pub(super) nvcc: Nvcc,
     pub(super) profilers: Profilers,
+    /// Whether references are looked at closer than it takes to use them.
+    pub(super) profiles: bool,
     gpus: Gpus,
     /// One for each device, in the order of their numbers.
     sites: Vec<Site>,
@@ -60,7 +62,7 @@ pub(super) fn find(
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
     let profilers = find_profilers(jail, Some(&nvcc), search_path, scratch);
-    Ok(CudaBench { nvcc, profilers, gpus: gpus.clone(), sites: Vec::new() })
+    Ok(CudaBench { nvcc, profilers, profiles: true, gpus: gpus.clone(), sites: Vec::new() })
 }
 
 /// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
@@ -106,6 +108,7 @@ impl CudaBench {
     /// The same for a worker that is not to profile.
     pub(super) fn without_profilers(mut self) -> Self {
         self.profilers = self.profilers.switched_off();
+        self.profiles = false;
         self
     }
 
@@ -194,11 +197,13 @@ fn missing(error: &DeviceMissing) -> StepFailure {
 pub(super) fn replay_plan(
     folder: &Path,
     library: &Path,
+    torch: Option<TorchPlan>,
     device: &DeviceUse,
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
 ) -> Result<PathBuf, StepFailure> {
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
     let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
-    write_replay(folder, library, device, shapes, &params, &inputs).map_err(|error| disk_failure(folder, &error))
+    write_any_replay(folder, library, torch, device, shapes, (&params, &inputs))
+        .map_err(|error| disk_failure(folder, &error))
 }

@@ -6,17 +6,18 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
+use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, ShapeError, Target, TaskBundle};
 
 use super::cuda::{StepDevice, replay_plan};
 use super::{Step, secret_seeds};
-use crate::build::Role;
+use crate::build::{Role, disk_failure};
 use crate::check::{Libraries, check_on};
 use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::{JailedCommand, run_jailed_on_device};
 use crate::profilers::{self, Profilers, Replay, Subject};
-use crate::runner::Grounds;
+use crate::runner::{Grounds, python_folders, replay_torch_plan};
+use crate::torch::provenance::mark_own;
 
 impl Step<'_> {
     /// The device of this step; none on the host.
@@ -89,7 +90,7 @@ impl Step<'_> {
     }
 
     /// What the baseline is, for people.
-    fn baseline_label(&self, task: &TaskBundle) -> String {
+    pub(super) fn baseline_label(&self, task: &TaskBundle) -> String {
         let reference = &task.spec.reference;
         match (Role::Reference.is_python(&task.spec), self.bench.jail.python()) {
             (true, Ok(python)) => format!("{reference}, eager PyTorch {}", python.torch),
@@ -115,7 +116,7 @@ impl Step<'_> {
         };
         let smallest = shapes.into_iter().min_by_key(bytes).ok_or_else(|| no_device(task))?;
         let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
-        let report = self.replayed(library, &device, &smallest, |profilers, replay| {
+        let report = self.replayed(task, library, &device, &smallest, |profilers, replay| {
             profilers::sanitize(profilers, replay, thorough)
         })?;
         Ok(StepOutput::Sanitized { report: Box::new(report) })
@@ -163,12 +164,20 @@ impl Step<'_> {
             bytes: task.spec.bytes,
             median_ns,
         };
-        self.replayed(library, device, &shapes, |profilers, replay| profilers::profile(profilers, replay, &subject))
+        let mut profile = self.replayed(task, library, device, &shapes, |profilers, replay| {
+            profilers::profile(profilers, replay, &subject)
+        })?;
+        if library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION) {
+            let program = std::fs::read(library).map_err(|error| disk_failure(library, &error))?;
+            mark_own(&mut profile, &program);
+        }
+        Ok(profile)
     }
 
     /// Writes one call of a program down, and lets tools repeat it in the jail, on the device.
     fn replayed<T>(
         &self,
+        task: &TaskBundle,
         library: &Path,
         device: &StepDevice<'_>,
         shapes: &ConcreteShapes,
@@ -177,8 +186,14 @@ impl Step<'_> {
         let folder = tempfile::Builder::new()
             .prefix("replay-")
             .tempdir_in(self.folder)
-            .map_err(|error| crate::build::disk_failure(self.folder, &error))?;
-        let plan = replay_plan(folder.path(), library, &device.device, shapes, &mut secret_seeds()?)?;
+            .map_err(|error| disk_failure(self.folder, &error))?;
+        let jail = &self.bench.jail;
+        let torch = replay_torch_plan(jail, library, task.spec.torch.as_ref()).map_err(|error| {
+            error.into_end().map_or_else(|failure| failure, |end| StepFailure::fatal("worker.internal", end.describe()))
+        })?;
+        let python = python_folders(jail, torch.as_ref());
+        let in_python = torch.is_some();
+        let plan = replay_plan(folder.path(), library, torch, &device.device, shapes, &mut secret_seeds()?)?;
         let access = &device.device.access;
         let grounds = self.grounds(Some(device));
         let run = |command: &JailedCommand| {
@@ -187,11 +202,13 @@ impl Step<'_> {
             let _place = device.standby.place();
             run_jailed_on_device(&self.bench.jail, command, access, self.cancel)
         };
+        let readable: Vec<_> = [folder.path().to_path_buf(), library.to_path_buf()].into_iter().chain(python).collect();
         let replay = Replay {
             run: &run,
             executable: &self.bench.jail.executable,
             plan: &plan,
-            readable: &[folder.path().to_path_buf(), library.to_path_buf()],
+            readable: &readable,
+            in_python,
             library_path: &access.library_folders,
             env: &access.environment(),
             scratch: self.folder,

@@ -76,6 +76,11 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
         Ok(tool) => tool,
         Err(missing) => return Ok((tier::missing(TierPurpose::Timeline, "cupti", missing), None)),
     };
+    if replay.in_python {
+        let reason = "this tier watches libraries, and the program is a file of Python".to_owned();
+        let missing = MissingTool { reason, remedy: "install Nsight Systems, which watches both".to_owned() };
+        return Ok((tier::missing(TierPurpose::Timeline, "cupti", &missing), None));
+    }
     let folder = replay.folder("cupti")?;
     let path = folder.path().join(TRACE);
     let mut args: Vec<OsString> = replay.command(WARMUPS, CALLS);

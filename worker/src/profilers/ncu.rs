@@ -68,6 +68,10 @@ pub(super) fn count(
         Err(missing) => return Ok((tier::missing(TierPurpose::Kernels, "ncu", missing), Vec::new())),
     };
     let mut report = tier::used(TierPurpose::Kernels, "ncu", &tool.version);
+    if replay.in_python {
+        let reason = "files of Python are not profiled by it: PyTorch takes minutes to load under its eyes";
+        return Ok((tier::failed(report, Trouble::plain(reason)), Vec::new()));
+    }
     let selection = match traced {
         Some(traced) if traced.timeline.kernels.is_empty() => {
             let reason = "the program started no kernels on the device";

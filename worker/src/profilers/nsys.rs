@@ -24,6 +24,9 @@ const LIMITS: Limits = Limits {
     output_bytes: 1 << 20,
 };
 
+/// A Python that loads `PyTorch` may take so many times the limit.
+const PYTHON_PATIENCE: u64 = 4;
+
 /// Name of the report, without an ending.
 const REPORT: &str = "timeline";
 
@@ -34,7 +37,8 @@ pub(super) fn trace(profilers: &Profilers, replay: &Replay<'_>) -> Result<(TierR
         Err(missing) => return Ok((tier::missing(TierPurpose::Timeline, "nsys", missing), None)),
     };
     let folder = replay.folder("nsys")?;
-    let limits = Limits { wall_ms: profilers.limits.nsys_ms, ..LIMITS };
+    let patience = if replay.in_python { PYTHON_PATIENCE } else { 1 };
+    let limits = Limits { wall_ms: profilers.limits.nsys_ms.saturating_mul(patience), ..LIMITS };
     let ended = replay.run_tool(tool, profile_arguments(folder.path(), replay), folder.path(), limits)?;
     let mut report = tier::used(TierPurpose::Timeline, "nsys", &tool.version);
     let result = match ended {

@@ -40,6 +40,8 @@ pub struct Replay<'a> {
     pub executable: &'a Path,
     /// The plan of the call.
     pub plan: &'a Path,
+    /// Whether a Python takes the replay's place: the program is a file of Python.
+    pub in_python: bool,
     /// What the replay reads beside its system: the folders of the plan, the inputs and the library.
     pub readable: &'a [PathBuf],
     /// Folders for `LD_LIBRARY_PATH`: the driver and the libraries of CUDA, where the system does not know them.

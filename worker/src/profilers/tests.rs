@@ -36,6 +36,7 @@ impl Setup {
             run,
             executable: Path::new("/bin/sh"),
             plan: Path::new("/plan.json"),
+            in_python: false,
             readable: &[],
             library_path: &self.library_path,
             env: &self.env,

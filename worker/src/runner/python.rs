@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plan::RunnerPlan;
 use crate::sandbox::filter_for_python;
@@ -17,6 +18,8 @@ use crate::torch::inspect::environment;
 
 /// Answers the parent's messages, in Python.
 const EVALUATOR: &str = include_str!("../torch/evaluator.py");
+
+const NO_MODEL: &str = "the plan has no model of PyTorch";
 
 /// What is executed.
 pub(crate) struct PythonCall {
@@ -34,23 +37,53 @@ pub(crate) struct PythonCall {
 pub(crate) fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Result<PythonCall, String> {
     let [memory, channel] = descriptors else { return Err("the runner was given no descriptors".to_owned()) };
     let (filtered, on_device) = (plan.filtered, plan.on_device);
-    let Some(torch) = &mut plan.torch else { return Err("the plan has no model of PyTorch".to_owned()) };
+    let torch = plan.torch.as_mut().ok_or(NO_MODEL)?;
     if filtered {
         torch.filter = Some(filter_for_python(on_device)?);
     }
-    let program = torch.python.clone();
-    let torch_scratch = torch.scratch.as_ref().map(|folder| folder.to_string_lossy().into_owned());
+    let scratch = torch.scratch.as_ref().map_or_else(|| "/".to_owned(), |folder| folder.to_string_lossy().into_owned());
+    stay_open(channel)?;
+    let env = environment(Path::new(&scratch)).into_iter().chain([("TMPDIR".to_owned(), scratch.clone())]).collect();
+    call(plan, memory, &json!({"channel": channel.as_raw_fd()}), env)
+}
+
+/// Becomes a Python that repeats a call of a program, within the marks that profilers look for; says why it could not. The
+/// environment is the one that the tool in front of it was given.
+pub(super) fn python_replay(plan: &RunnerPlan, tensors: &File, (warmups, calls): (u32, u32)) -> String {
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let replay = json!({"warmups": warmups, "calls": calls});
+    let PythonCall { program, args, env, _plan } =
+        match call(plan, tensors, &json!({"replay": replay}), environment(&home)) {
+            Ok(call) => call,
+            Err(message) => return message,
+        };
+    #[expect(clippy::disallowed_methods, reason = "replaces this process and starts no other")]
+    let error = std::process::Command::new(&program).args(args).envs(env).exec();
+    format!("executing {}: {error}", program.display())
+}
+
+fn call(
+    plan: &RunnerPlan,
+    memory: &(impl AsFd + AsRawFd),
+    further: &Value,
+    env: Vec<(String, String)>,
+) -> Result<PythonCall, String> {
+    let program = plan.torch.as_ref().ok_or(NO_MODEL)?.python.clone();
     let file = written(plan).map_err(|error| format!("handing over the plan: {error}"))?;
-    for descriptor in [memory.as_fd(), channel.as_fd(), file.as_fd()] {
-        fcntl_setfd(descriptor, FdFlags::empty()).map_err(|error| format!("keeping a descriptor open: {error}"))?;
+    stay_open(memory)?;
+    stay_open(&file)?;
+    let mut given = json!({"plan": file.as_raw_fd(), "arena": memory.as_raw_fd()});
+    if let (Value::Object(given), Value::Object(further)) = (&mut given, further) {
+        given.extend(further.clone());
     }
-    let given =
-        json!({"plan": file.as_raw_fd(), "arena": memory.as_raw_fd(), "channel": channel.as_raw_fd()}).to_string();
+    let given = given.to_string();
     let args =
         ["-I", "-B", "-W", "ignore", "-c", EVALUATOR].into_iter().map(Into::into).chain([given.into()]).collect();
-    let scratch = torch_scratch.unwrap_or_else(|| "/".to_owned());
-    let env = environment(Path::new(&scratch)).into_iter().chain([("TMPDIR".to_owned(), scratch.clone())]).collect();
     Ok(PythonCall { program, args, env, _plan: file })
+}
+
+fn stay_open(descriptor: &impl AsFd) -> Result<(), String> {
+    fcntl_setfd(descriptor.as_fd(), FdFlags::empty()).map_err(|error| format!("keeping a descriptor open: {error}"))
 }
 
 fn written(plan: &RunnerPlan) -> std::io::Result<File> {

@@ -1,6 +1,7 @@
 //! One call of a program, repeated in a process of its own without a parent, so that a tool can be put in front of it:
 //! `EXECUTABLE __replay PLAN WARMUPS CALLS [CUPTI TRACE]`. With the last two it watches itself: it loads the library of CUPTI
-//! once it is warm, and writes what that told to the file.
+//! once it is warm, and writes what that told to the file. A file of Python is repeated by a Python that takes the place of
+//! this process.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::arena::{fill_file, map_private};
 use super::cupti::Tracer;
 use super::message::{Reply, Request};
-use super::plan::RunnerPlan;
+use super::plan::{RunnerPlan, TorchPlan};
+use super::python::python_replay;
 use super::serve::Runner;
 use super::session::DeviceUse;
 use crate::inputs::TensorData;
@@ -31,7 +33,7 @@ struct ReplayPlan {
     tensors: PathBuf,
 }
 
-/// Writes the plan of a call, and the tensors beside it, into a folder. Gives the path of the plan.
+/// Writes the plan of a call of a library, and the tensors beside it, into a folder. Gives the path of the plan.
 pub fn write_replay(
     folder: &Path,
     library: &Path,
@@ -40,8 +42,21 @@ pub fn write_replay(
     params: &[TensorData],
     inputs: &[TensorData],
 ) -> std::io::Result<PathBuf> {
+    write_any_replay(folder, library, None, device, shapes, (params, inputs))
+}
+
+/// The same for a library, or for a file of Python with the plan for it.
+pub(crate) fn write_any_replay(
+    folder: &Path,
+    library: &Path,
+    torch: Option<TorchPlan>,
+    device: &DeviceUse,
+    shapes: &ConcreteShapes,
+    (params, inputs): (&[TensorData], &[TensorData]),
+) -> std::io::Result<PathBuf> {
     let mut runner = RunnerPlan::new(library.to_path_buf(), std::slice::from_ref(shapes), false, None);
     runner.on_device = true;
+    runner.torch = torch;
     runner.libraries.clone_from(&device.libraries);
     let tensors = folder.join("tensors.bin");
     let layout = &runner.layouts[0];
@@ -78,6 +93,10 @@ fn try_to_replay(args: &[OsString]) -> Result<(), String> {
     let text = std::fs::read(path).map_err(|error| unreadable(&error))?;
     let plan: ReplayPlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
     let file = File::open(&plan.tensors).map_err(|error| unreadable(&error))?;
+    if plan.runner.torch.is_some() {
+        let library = watched.map(|_| "CUPTI watches libraries, and this is a file of Python".to_owned());
+        return Err(library.unwrap_or_else(|| python_replay(&plan.runner, &file, (warmups, calls))));
+    }
     let mut arena = map_private(&file, plan.runner.total_bytes).map_err(|error| unreadable(&error))?;
     let mut runner = Runner::new(plan.runner, arena.as_mut_ptr());
     for request in [Request::Open { nonce: 0 }, Request::Load { nonce: 0 }] {

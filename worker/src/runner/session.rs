@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 pub use self::error::SessionError;
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
-use self::python::{is_python, own_folder, python_folders, torch_plan};
+use self::python::{is_python, own_folder, torch_plan};
+pub(crate) use self::python::{python_folders, replay_torch_plan};
 use self::standby::Purpose;
 pub use self::standby::{Place, Standby};
 use self::watch::OUTPUT_BYTES;
@@ -173,7 +174,7 @@ impl Session {
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
         let scratch = match &mut plan.torch {
             Some(torch) if plan.on_device => {
-                let (folder, path) = own_folder().map_err(os("making a folder"))?;
+                let (folder, path) = own_folder(host)?;
                 torch.scratch = Some(path);
                 Some(folder)
             }
@@ -182,7 +183,7 @@ impl Session {
         let jail_plan = JailPlan {
             work: Work::Runner(Box::new(plan.clone())),
             scratch: plan.torch.as_ref().and_then(|torch| torch.scratch.clone()),
-            read_only: [readable].into_iter().chain(python_folders(host, &plan)).collect(),
+            read_only: [readable].into_iter().chain(python_folders(host, plan.torch.as_ref())).collect(),
             limits: Limits {
                 wall_ms: 0,
                 cpu_s: CPU_LIMIT_S,

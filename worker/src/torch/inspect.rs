@@ -177,9 +177,13 @@ pub(crate) fn environment(scratch: &Path) -> Vec<(String, String)> {
         ("XDG_CACHE_HOME", &folder),
         ("TORCHINDUCTOR_CACHE_DIR", &folder),
         ("TRITON_CACHE_DIR", &folder),
+        // What compiles does so in its own process: others would need shared memory, and find none.
+        ("TORCHINDUCTOR_COMPILE_THREADS", "1"),
         ("OMP_NUM_THREADS", "1"),
         ("MKL_NUM_THREADS", "1"),
         ("HF_HUB_OFFLINE", "1"),
+        // Who asks for the user's name would look for it in a file that is not shown.
+        ("USER", "nightshift"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec()

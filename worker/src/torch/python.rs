@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use nightshift_protocol::machine::Toolchain;
 use serde::Deserialize;
+use tempfile::TempDir;
 
 use crate::process::run_trusted;
 
@@ -94,6 +95,8 @@ impl PythonError {
 pub struct PythonSearch {
     configured: Option<PathBuf>,
     search_path: Vec<PathBuf>,
+    /// Where processes with Python get folders of their own; the system's folder for temporary files without it.
+    scratch: Option<PathBuf>,
     found: OnceLock<Result<Python, PythonError>>,
 }
 
@@ -101,7 +104,22 @@ impl PythonSearch {
     /// The one that is configured, or the first one of the search path that has `PyTorch`.
     #[must_use]
     pub fn new(configured: Option<PathBuf>, search_path: Vec<PathBuf>) -> Self {
-        Self { configured, search_path, found: OnceLock::new() }
+        Self { configured, search_path, ..Self::default() }
+    }
+
+    /// The same, with the folder in which each process gets one of its own: whoever owns it cleans up after a crash.
+    #[must_use]
+    pub fn with_scratch(self, scratch: PathBuf) -> Self {
+        Self { scratch: Some(scratch), ..self }
+    }
+
+    /// A folder for one process, and its path without links.
+    pub(crate) fn own_folder(&self) -> std::io::Result<(TempDir, PathBuf)> {
+        let mut named = tempfile::Builder::new();
+        let named = named.prefix("python-");
+        let folder = self.scratch.as_ref().map_or_else(|| named.tempdir(), |scratch| named.tempdir_in(scratch))?;
+        let path = folder.path().canonicalize()?;
+        Ok((folder, path))
     }
 
     /// The Python. Blocks the first time.

@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::StopReason;
 use nightshift_protocol::run::RunStatus;
+use nightshift_protocol::step::FurtherBaseline;
 
 use crate::actions;
 use crate::chart::{Bar, Caption, Unit, bars, float_u64, show, significant};
@@ -174,6 +175,7 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
             "Its own error",
             format!("{} times what is tolerated", significant(prepared.reference_normalized_error)).into(),
         ),
+        ("Other baselines", prepared.baselines.iter().map(further).collect::<Vec<_>>().join("; ").into()),
         ("Built by", prepared.reference.toolchain.version.clone().into()),
         ("Flags", Cell::Code(prepared.reference.toolchain.flags.join(" "))),
         ("Isolation", prepared.machine.sandbox.summary().into()),
@@ -190,4 +192,20 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
     let bound = prepared.profile.as_ref().and_then(|profile| profile.bound.as_ref()).map(crate::page::attempt::bound);
     let on = folded(format!("Machine: {}", prepared.machine.processor), machine(&prepared.machine));
     Some(view! { {sums}{bound}{warnings}{on} }.into_any())
+}
+
+/// Another way to run the reference, beside the one that attempts are measured against.
+fn further(baseline: &FurtherBaseline) -> String {
+    let name = &baseline.name;
+    let reason = || format!("{name}: {}", baseline.reason.as_deref().unwrap_or("not measured"));
+    baseline.measurement.as_ref().map_or_else(reason, |measured| {
+        let interval = measured.speedup;
+        format!(
+            "{name}: {}, median; {} [{}, {}] times as fast as the reference as it is",
+            show(measured.candidate_median_ns, Unit::Nanoseconds),
+            significant(interval.estimate),
+            significant(interval.low),
+            significant(interval.high)
+        )
+    })
 }

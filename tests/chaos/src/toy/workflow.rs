@@ -240,6 +240,7 @@ fn prepared() -> PreparedTask {
         machine: machine(),
         profile: None,
         golden: None,
+        baselines: Vec::new(),
     }
 }
 

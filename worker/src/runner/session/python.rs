@@ -6,10 +6,10 @@ use nightshift_protocol::task::{PYTHON_EXTENSION, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 use tempfile::TempDir;
 
-use super::{Session, SessionError, SessionOptions};
+use super::{Session, SessionError, SessionOptions, os};
 use crate::process::JailHost;
 use crate::runner::message::Request;
-use crate::runner::plan::{RunnerPlan, TorchPlan};
+use crate::runner::plan::TorchPlan;
 
 /// How long Python may take to load `PyTorch`, in milliseconds: from a cold disk it takes its time.
 const PYTHON_LIMIT_MS: u64 = 180_000;
@@ -53,16 +53,16 @@ impl Session {
     }
 }
 
-/// A folder for one process, and its path without links.
-pub(super) fn own_folder() -> std::io::Result<(TempDir, PathBuf)> {
-    let folder = tempfile::Builder::new().prefix("nightshift-python-").tempdir()?;
-    let path = folder.path().canonicalize()?;
-    Ok((folder, path))
+/// A folder for one process that may compile at its first call, and its path without links.
+pub(super) fn own_folder(host: &JailHost) -> Result<(TempDir, PathBuf), SessionError> {
+    let missing = || SessionError::Python { reason: "no Python is looked for here".to_owned() };
+    let search = host.python.as_ref().ok_or_else(missing)?;
+    Ok(search.own_folder().map_err(os("making a folder"))?)
 }
 
 /// What a jail has to show to the Python of a plan.
-pub(super) fn python_folders(host: &JailHost, plan: &RunnerPlan) -> Vec<PathBuf> {
-    let python = plan.torch.is_some().then(|| host.python().ok()).flatten();
+pub(crate) fn python_folders(host: &JailHost, torch: Option<&TorchPlan>) -> Vec<PathBuf> {
+    let python = torch.and_then(|_| host.python().ok());
     python.map(|python| python.folders.clone()).unwrap_or_default()
 }
 
@@ -77,14 +77,22 @@ pub(super) fn torch_plan(
     library: &Path,
     options: &SessionOptions<'_>,
 ) -> Result<Option<TorchPlan>, SessionError> {
-    let plan = is_python(library).then(|| {
-        let missing = |reason| SessionError::Python { reason };
-        let python = host.python().map_err(missing)?;
-        let spec = options.torch;
-        let spec = spec.ok_or_else(|| missing("the task does not say how its model is built and called".to_owned()))?;
-        let spec = TorchSpec { problems: Vec::new(), ..spec.clone() };
-        let (python, double) = (python.program.clone(), options.double);
-        Ok::<_, SessionError>(TorchPlan { python, spec, double, scratch: None, filter: None })
-    });
-    plan.transpose()
+    let plan = replay_torch_plan(host, library, options.torch)?;
+    Ok(plan.map(|plan| TorchPlan { double: options.double, ..plan }))
+}
+
+/// The same for a call that is repeated for profilers.
+pub(crate) fn replay_torch_plan(
+    host: &JailHost,
+    library: &Path,
+    spec: Option<&TorchSpec>,
+) -> Result<Option<TorchPlan>, SessionError> {
+    if !is_python(library) {
+        return Ok(None);
+    }
+    let missing = |reason| SessionError::Python { reason };
+    let python = host.python().map_err(missing)?;
+    let spec = spec.ok_or_else(|| missing("the task does not say how its model is built and called".to_owned()))?;
+    let spec = TorchSpec { problems: Vec::new(), ..spec.clone() };
+    Ok(Some(TorchPlan { python: python.program.clone(), spec, double: false, scratch: None, filter: None }))
 }

@@ -1,0 +1,150 @@
+//! What is found out about a reference beside whether it can be used: its profile, and other ways to run it, measured by the
+//! protocol of programs.
+
+use std::path::Path;
+
+use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::step::{FurtherBaseline, StepFailure, StepOutput};
+use nightshift_protocol::task::{PYTHON_EXTENSION, TaskBundle, TaskSpec};
+use serde_json::json;
+
+use super::Step;
+use super::cuda::StepDevice;
+use crate::build::{Role, disk_failure};
+use crate::inputs::{InputKind, SecretSeeds, generate_all};
+use crate::measure::{DeviceMeasureOptions, Programs, measure_on_device};
+use crate::prepare::{ReferenceFacts, ReferenceLibraries};
+use crate::process::side_by_side;
+use crate::reference_cache::KnownReference;
+use crate::runner::{Grounds, SessionOptions};
+
+/// What the baseline is called.
+const COMPILED: &str = "torch.compile";
+
+/// Stands behind a reference: the same model, compiled at its first call.
+const COMPILE: &str = "\n\nclass ModelNew(Model):\n    def __init__(self, *args, **kwargs):\n        super().__init__(*args, **kwargs)\n        self.compile()\n";
+
+/// A first call may compile for so long, in milliseconds.
+const COMPILE_LIMIT_MS: u64 = 120_000;
+
+impl Step<'_> {
+    /// What a reference does on a device. What is known of a model of `PyTorch` from before is not found out again: neither
+    /// the model nor `PyTorch` nor the device has changed then.
+    pub(super) fn known_reference(
+        &self,
+        task: &TaskBundle,
+        libraries: &ReferenceLibraries,
+        grounds: &Grounds<'_>,
+        device: &StepDevice<'_>,
+        (build, facts): (&BuildReport, &ReferenceFacts),
+    ) -> Result<KnownReference, StepFailure> {
+        let cache = &self.bench.references;
+        let key = self.reference_key(task, device);
+        if let Some((known, trace)) = key.as_ref().and_then(|key| cache.get(key)) {
+            if let Some(trace) = trace {
+                self.artifacts.put(&trace)?;
+            }
+            return Ok(known);
+        }
+        // Most of either is loading and compiling, on the host; on the device they take turns.
+        let (profile, compiled) = side_by_side(
+            || self.profile_reference(task, libraries, device, build, facts),
+            || self.compiled_baseline(task, libraries, grounds, device),
+        );
+        let known = KnownReference { profile: Some(Box::new(profile?)), baselines: compiled?.into_iter().collect() };
+        if let Some(key) = key.filter(|_| known.is_whole()) {
+            let trace = known.profile.as_ref().and_then(|profile| profile.trace.as_ref());
+            let trace = trace.map(|hash| self.artifacts.get(hash)).transpose()?;
+            if let Err(error) = cache.put(&key, &known, trace.as_deref()) {
+                tracing::warn!(error = %error, "what was found out about a reference could not be kept");
+            }
+        }
+        Ok(known)
+    }
+
+    /// Names a model, its shapes, `PyTorch`, the device and the tools. None for what is built here: that takes no time.
+    fn reference_key(&self, task: &TaskBundle, device: &StepDevice<'_>) -> Option<String> {
+        if !Role::Reference.is_python(&task.spec) {
+            return None;
+        }
+        let python = self.bench.jail.python().ok()?;
+        let profilers = &self.cuda().ok()?.profilers;
+        let named = json!({
+            "release": env!("CARGO_PKG_VERSION"), "source": task.reference_source, "torch": task.spec.torch,
+            "dims": task.spec.dims, "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs,
+            "flops": task.spec.flops, "bytes": task.spec.bytes,
+            "python": python.toolchain().fingerprint, "device": device.facts,
+            "nsys": profilers.nsys.as_ref().ok().map(|tool| &tool.version),
+        });
+        Some(blake3::hash(named.to_string().as_bytes()).to_hex().to_string())
+    }
+
+    /// The reference after `torch.compile` beside the reference as it is. None where it is no model of `PyTorch`, and on the
+    /// host, where programs may not compile.
+    fn compiled_baseline(
+        &self,
+        task: &TaskBundle,
+        libraries: &ReferenceLibraries,
+        grounds: &Grounds<'_>,
+        device: &StepDevice<'_>,
+    ) -> Result<Option<FurtherBaseline>, StepFailure> {
+        if !Role::Reference.is_python(&task.spec) || !self.cuda()?.profiles {
+            return Ok(None);
+        }
+        let program = self.folder.join(format!("compiled.{PYTHON_EXTENSION}"));
+        std::fs::write(&program, format!("{}{COMPILE}", task.reference_source))
+            .map_err(|error| disk_failure(&program, &error))?;
+        let mut spec: TaskSpec = task.spec.clone();
+        spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);
+        let label = self.baseline_label(task);
+        let programs = Programs {
+            candidate: &program,
+            baseline: &libraries.reference,
+            truth: &libraries.truth,
+            baseline_label: &label,
+        };
+        let machine = device.machine(&self.bench.machine);
+        let options = DeviceMeasureOptions { graphs: false, ..DeviceMeasureOptions::default() };
+        let measured = measure_on_device(grounds, &spec, &programs, &machine, device.watch.as_ref(), false, &options);
+        let (measurement, reason) = match measured {
+            Ok(StepOutput::Measured { measurement, findings }) if findings.is_empty() => (Some(measurement), None),
+            Ok(StepOutput::Measured { findings, .. } | StepOutput::MeasureFailed { findings, .. })
+                if !findings.is_empty() =>
+            {
+                (None, Some(findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")))
+            }
+            Ok(StepOutput::MeasureFailed { end, .. }) => {
+                let said = first_call(grounds, &spec, &program).unwrap_or_default();
+                (None, Some(format!("{}{said}", end.describe())))
+            }
+            Ok(_) => return Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
+            // Without it a task is as good as with it.
+            Err(failure) if failure.code.starts_with("worker.") => (None, Some(failure.message)),
+            Err(failure) => return Err(failure),
+        };
+        Ok(Some(FurtherBaseline { name: COMPILED.to_owned(), measurement, reason }))
+    }
+}
+
+/// What a program prints last when its first call fails: the measurement says that it did, and not why.
+fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<String> {
+    let shapes = spec.default_shapes().ok()?;
+    let options = SessionOptions {
+        library: program,
+        torch: spec.torch.as_ref(),
+        shapes: std::slice::from_ref(&shapes),
+        double: false,
+        memory_bytes: spec.limits.memory_bytes,
+        call_timeout_ms: spec.limits.call_timeout_ms,
+        core: None,
+        require_sandbox: false,
+        device: grounds.device,
+    };
+    let mut seeds = SecretSeeds::from_os().ok()?;
+    let mut session = grounds.launch(&options).ok()?.wait().ok()?;
+    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+    let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
+    let failed = session.init(&params).and_then(|()| session.run(&inputs).map(drop)).is_err();
+    let printed = session.printed();
+    printed.lines().rfind(|line| !line.trim().is_empty()).filter(|_| failed).map(|line| format!(": {}", line.trim()))
+}
