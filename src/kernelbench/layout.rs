@@ -9,6 +9,10 @@ use serde_json::{Map, Value, json};
 /// Thresholds of the published curve.
 const THRESHOLDS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];
 
+/// Files of times, as the published ones are called.
+const EAGER_TIMES: &str = "baseline_time_torch.json";
+const COMPILED_TIMES: &str = "baseline_time_torch_compile_inductor_default.json";
+
 /// One program of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
@@ -30,6 +34,8 @@ pub(crate) struct Sample {
     pub(crate) times_ns: Vec<u64>,
     /// Times of the reference beside it, in nanoseconds.
     pub(crate) baseline_ns: Vec<u64>,
+    /// The same after `torch.compile`.
+    pub(crate) compiled_ns: Vec<u64>,
     /// The GPU or the processor.
     pub(crate) hardware: String,
     /// Which device of that: `cuda:0` or `cpu`.
@@ -81,9 +87,13 @@ pub(crate) fn files(run: &str, samples: &[Sample]) -> Vec<LaidOut> {
             format!("run_name: {run}_level{level}\nlevel: {level}\ndataset_src: local\nbackend: nightshift\n");
         files.push(LaidOut { path: folder.join("generation_config.yaml"), text: configuration });
     }
-    for (hardware, timing) in timings(samples) {
-        let path = PathBuf::from("results").join("timing").join(hardware).join("baseline_time_torch.json");
-        files.push(LaidOut { path, text: indented(&timing) });
+    let eager = |sample: &Sample| sample.baseline_ns.clone();
+    let compiled = |sample: &Sample| sample.compiled_ns.clone();
+    for (name, timings) in [(EAGER_TIMES, timings(samples, eager)), (COMPILED_TIMES, timings(samples, compiled))] {
+        for (hardware, timing) in timings {
+            let path = PathBuf::from("results").join("timing").join(hardware).join(name);
+            files.push(LaidOut { path, text: indented(&timing) });
+        }
     }
     files
 }
@@ -116,10 +126,10 @@ fn results(samples: &[&Sample]) -> Value {
 }
 
 /// Times of references by hardware, level and file.
-fn timings(samples: &[Sample]) -> BTreeMap<String, Value> {
+fn timings(samples: &[Sample], times_ns: impl Fn(&Sample) -> Vec<u64>) -> BTreeMap<String, Value> {
     let mut by_hardware: BTreeMap<String, BTreeMap<String, Map<String, Value>>> = BTreeMap::new();
     for sample in samples {
-        if let Some(stats) = statistics(&sample.baseline_ns, sample) {
+        if let Some(stats) = statistics(&times_ns(sample), sample) {
             let folder: String =
                 sample.hardware.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             let levels = by_hardware.entry(folder).or_default();
@@ -203,6 +213,7 @@ mod tests {
             correct,
             times_ns: vec![time_ns; 4],
             baseline_ns: vec![2_000_000; 4],
+            compiled_ns: vec![1_500_000; 4],
             hardware: "NVIDIA H200".to_owned(),
             device: "cuda:0".to_owned(),
             metadata: Map::new(),

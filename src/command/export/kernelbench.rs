@@ -100,6 +100,8 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
     // Without a right one the last one says how far it came.
     let chosen: Vec<&Attempt> =
         if all { view.attempts.iter().collect() } else { best.or(view.attempts.last()).into_iter().collect() };
+    let others = view.prepared.iter().flat_map(|prepared| &prepared.baselines);
+    let compiled = others.filter(|baseline| baseline.name == "torch.compile").find_map(|b| b.measurement.as_deref());
     let mut samples = Vec::new();
     for (number, attempt) in chosen.into_iter().enumerate() {
         let source = match (&attempt.source, bundle.spec.form) {
@@ -113,6 +115,7 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             file: file.to_owned(),
             number: u32::try_from(number).unwrap_or(u32::MAX),
             source: source.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+            compiled_ns: compiled.map(|measured| measured.candidate_samples_ns.clone()).unwrap_or_default(),
             ..judged(attempt)
         });
     }
@@ -168,6 +171,7 @@ fn judged(attempt: &Attempt) -> Sample {
             .map(|measured| measured.candidate_samples_ns.clone())
             .unwrap_or_default(),
         baseline_ns: measured.map(|measured| measured.baseline_samples_ns.clone()).unwrap_or_default(),
+        compiled_ns: Vec::new(),
         hardware,
         device: if has_gpu { "cuda:0" } else { "cpu" }.to_owned(),
         metadata,
