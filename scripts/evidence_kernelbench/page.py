@@ -1,0 +1,129 @@
+"""docs/evidence/kernelbench.md, from what the parts found."""
+
+import statistics
+
+NATIVE_TARGET, TORCH_TARGET = 20, 2
+"""So many times the other evaluation's programs an hour."""
+
+
+def ratio(interval: dict | None) -> str:
+    return f"{interval['estimate']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]" if interval else "-"
+
+
+def seconds(ms: float | None) -> str:
+    return f"{ms / 1e3:.1f} s" if ms is not None else "-"
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def wrapped(found: dict) -> list:
+    tasks = found["tasks"]
+    done = [task for task in tasks.values() if task.get("outcome")]
+    timed = [task for task in done if task["speedup"]]
+    lines = ["## Each reference as the program of its own task", "",
+             f"{len(tasks)} tasks, {len(done)} programs, {sum(task['right'] == 'pass' for task in done)} verdicts right, {len(timed)} timed."]
+    if timed:
+        estimates = [task["speedup"]["estimate"] for task in timed]
+        around = sum(task["speedup"]["low"] <= 1.0 <= task["speedup"]["high"] for task in timed)
+        lines.append(f"Ratio of the reference to itself: median {statistics.median(estimates):.3f}, from {min(estimates):.3f} to "
+                     f"{max(estimates):.3f}; the interval holds 1 in {around} of {len(timed)}.")
+    lines += ["", "| task | verdict | ratio and interval | eager | torch.compile, ratio to eager | profile | prepare | check | measure | warnings, findings |",
+              "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for name, task in tasks.items():
+        prepared, steps = task["prepared"], task.get("steps_ms", {})
+        compiled = prepared.get("baselines", {}).get("torch.compile") or {}
+        notes = ", ".join([*(prepared.get("warnings") or []), *task.get("findings", [])]) or "-"
+        shown = ratio(compiled.get("speedup")) if compiled.get("speedup") else cell((compiled.get("reason") or "-")[:80])
+        eager = f"{task['reference_ms']:.3f} ms" if task.get("reference_ms") else "-"
+        verdict = f"{task['right']} ({task['outcome']})" if task.get("outcome") else cell(str(prepared.get("stopped"))[:120])
+        lines.append(f"| {name} | {verdict} | {ratio(task.get('speedup'))} | {eager} | {shown} | {prepared.get('tier') or '-'} | "
+                     f"{seconds(task.get('prepare_ms'))} | {seconds(steps.get('check'))} | {seconds(steps.get('measure'))} | {notes} |")
+    return lines if found["whole"] else lines + ["", "The time was used up before every run was over: what is missing was not reached."]
+
+
+def said_by_peer(row: dict | None) -> str:
+    if not row:
+        return "not reached"
+    return {True: "right", False: "wrong", None: "no result"}[row["correct"]]
+
+
+def own_word(entry: dict | None) -> str:
+    return {"pass": "right", "fail": "wrong"}.get(entry["right"], entry["outcome"]) if entry else "not reached"
+
+
+def native(found: dict) -> list:
+    rows, agreed, told, lines = [], 0, 0, ["", "## Native programs, a right and a wrong one for each task", ""]
+    peer = (found.get("peer") or {}).get("programs", {})
+    for name, entry in found["tasks"].items():
+        cells = []
+        for kind in ("right", "wrong"):
+            theirs = peer.get(f"{name} {kind}")
+            cells += [own_word(entry[kind]), said_by_peer(theirs)]
+            if theirs and theirs["correct"] is not None and entry[kind]:
+                told += 1
+                agreed += (entry[kind]["right"] == "pass") == theirs["correct"]
+        right = entry["right"] or {}
+        share = f"{right['own_share'] * 100:.0f} %" if right.get("own_share") is not None else "-"
+        rows.append(f"| {name} | {' | '.join(cells)} | {ratio(right.get('speedup'))} | {share} | {entry['what']} |")
+    lines += [f"{len(found['tasks'])} tasks. Of {told} programs that both judged, {agreed} got the same verdict.", "",
+              "| task | right one: Nightshift | KernelBench | wrong one: Nightshift | KernelBench | ratio to eager | own kernels | what is wrong |",
+              "| --- | --- | --- | --- | --- | --- | --- | --- |", *rows]
+    notes = [f"- {name}: {cell(str(row['note']))[:300]}" for name, row in peer.items() if row["correct"] is None]
+    return lines + (["", "KernelBench gave no verdict for:", "", *notes] if notes else [])
+
+
+def throughput(found: dict) -> list:
+    lines = ["", "## Attempts in an hour, beside KernelBench's own evaluation", "",
+             "On the same machine, one after the other, the same kernels: as native programs, and in files with `ModelNew` and `load_inline`. KernelBench's evaluation "
+             "takes 5 trials and 100 timed calls, in one process after the other; cold it compiles each program, warm it finds it compiled.", "",
+             "| what | programs | seconds | an hour | to KernelBench, cold | warm |", "| --- | --- | --- | --- | --- | --- |"]
+    cold, warm = (rate(found.get(kind)) for kind in ("peer_cold", "peer_warm"))
+    for kind, name in (("native", "native programs"), ("torch", "the same kernels with `load_inline`")):
+        row = found.get(kind)
+        if row:
+            compared = [f"{row['per_hour'] / other:.1f} times" if other else "-" for other in (cold, warm)]
+            lines.append(f"| Nightshift, {name} | {row['verified']} | {row['seconds']} | {row['per_hour']} | {compared[0]} | {compared[1]} |")
+    for kind in ("peer_cold", "peer_warm"):
+        row = found.get(kind)
+        if row:
+            lines.append(f"| KernelBench, {kind.removeprefix('peer_')} | {len(row['programs'])} | {row['seconds']} | {rate(row):.0f} | - | - |")
+    return [*lines, "", f"Wanted: {NATIVE_TARGET} times for native programs, {TORCH_TARGET} times for `ModelNew`."]
+
+
+def rate(row: dict | None) -> float | None:
+    """Programs in an hour, by the time of those that came to their end."""
+    done = [program["seconds"] for program in row["programs"].values()] if row else []
+    return len(done) / sum(done) * 3600 if done else None
+
+
+def attacks(found: dict) -> list:
+    peer = (found.get("peer") or {}).get("programs", {})
+    lines = ["", "## Programs that deceive", "", "All for the task 1/1. *Published* is whether the program became a result.", "",
+             "| program | what it does | KernelBench | its ratio | Nightshift | published | findings | own kernels |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for name, entry in found["programs"].items():
+        theirs = peer.get(name) or {}
+        own, other = theirs.get("runtime_ms") or 0, theirs.get("reference_ms") or 0
+        ratio_there = f"{other / own:.2f}" if own > 0 and other > 0 else "-"
+        published = "yes" if entry["outcome"].startswith("correct") and entry["compliant"] == "pass" else "no"
+        share = f"{entry['own_share'] * 100:.0f} %" if entry.get("own_share") is not None else "-"
+        lines.append(f"| {name} | {entry['what']} | {said_by_peer(theirs or None)} | {ratio_there} | {entry['outcome']}, {ratio(entry['speedup'])} | "
+                     f"{published} | {', '.join(entry['findings']) or '-'} | {share} |")
+    return lines
+
+
+PARTS = {"wrapped": wrapped, "native": native, "throughput": throughput, "attacks": attacks}
+
+
+def page(found: dict) -> str:
+    facts = found["facts"]
+    head = ["# KernelBench's tasks, measured", "", "Written by `scripts/evidence-kernelbench`. " + facts["how"], "",
+            "| fact | value |", "| --- | --- |"]
+    head += [f"| {name} | {cell(str(value))} |" for name, value in facts["table"].items()]
+    lines = [*head, ""]
+    for name, write in PARTS.items():
+        if name in found:
+            lines += write(found[name])
+    return "\n".join(lines) + "\n"

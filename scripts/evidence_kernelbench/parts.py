@@ -1,0 +1,203 @@
+"""What is measured, part by part. Every figure comes out of the stored records, through `nightshift export`."""
+
+import json
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from evidence_h200.night import Failure, Night, attempts_of, log, over, took_ms
+
+from .attacks import ATTACKS
+from .native import PROGRAMS, remarked
+
+PEER = Path(__file__).with_name("peer.py")
+
+
+def verdict_of(attempt: dict) -> dict:
+    """Verdict, ratio and what was found of an attempt."""
+    verdict, measured = attempt["verdict"], attempt.get("confirmation") or attempt.get("measurement")
+    profile = attempt.get("profile") or {}
+    return {
+        "outcome": attempt["outcome"], "compiled": verdict["compiled"], "right": verdict["numerically_correct"],
+        "compliant": verdict["contract_compliant"], "own_share": verdict.get("custom_kernel_time_share"),
+        "tier": profile.get("tier"), "findings": sorted({finding["code"] for finding in attempt["findings"]}),
+        "messages": sorted({finding["message"] for finding in attempt["findings"]})[:4],
+        "speedup": measured["speedup"] if measured else None,
+        "reference_ms": measured["baseline_median_ns"] / 1e6 if measured else None,
+    }
+
+
+def prepared_of(run: dict) -> dict:
+    """What preparing a task found."""
+    view = run["detail"]["view"]
+    prepared = view.get("prepared")
+    if not prepared:
+        return {"stopped": view.get("stop_reason") or (run["detail"]["summary"].get("failure") or {}).get("message")}
+    profile = prepared.get("profile") or {}
+    timeline = profile.get("timeline") or {}
+    baselines = {}
+    for baseline in prepared.get("baselines", []):
+        measured = baseline.get("measurement")
+        baselines[baseline["name"]] = {
+            "reason": baseline.get("reason"), "speedup": measured["speedup"] if measured else None,
+            "eager": times(measured["baseline_samples_ns"]) if measured else None,
+            "compiled": times(measured["candidate_samples_ns"]) if measured else None,
+        }
+    return {
+        "warnings": [warning["code"] for warning in prepared.get("warnings", [])], "tier": profile.get("tier"),
+        "missing": profile.get("missing"),
+        "kernels": [{"name": kernel["name"][:120], "share": round(kernel["share"], 4)} for kernel in timeline.get("kernels", [])[:8]],
+        "baseline_ms": prepared["baseline_median_ns"] / 1e6, "baselines": baselines,
+    }
+
+
+def times(samples_ns: list) -> dict:
+    """In the public layout of times: milliseconds."""
+    samples = [sample / 1e6 for sample in samples_ns]
+    return {"mean": statistics.fmean(samples), "std": statistics.pstdev(samples), "min": min(samples), "max": max(samples),
+            "median": statistics.median(samples), "num_trials": len(samples)}
+
+
+class Campaign:
+    """Tasks with scripts, run to their end or to the end of the time."""
+
+    def __init__(self, night: Night, name: str, folders: list, attempts: int):
+        self.night, self.name = night, name
+        # What one part finds out about references, the others find there.
+        night.extra.update(NIGHTSHIFT_WORKER__PYTHON=night.given.python, XDG_CACHE_HOME=str(night.given.cache))
+        night.start()
+        self.process = night.begin("run", "run", *map(str, folders), "--model", "scripted", "--name", name,
+                                   "--max-attempts", str(attempts), "--new", "--exit")
+        self.id = night.campaign_named(name)
+
+    def ended(self, limit_s: float) -> dict:
+        whole = self.night.wait_or_stop(self.id, over, "the end of the runs", limit_s)
+        return {"whole": whole, "exported": self.night.export(self.id, "exported.json")}
+
+
+def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
+    """Each reference as the program of its own task."""
+    folders = [task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target, [task.wrapped()])
+               for task in tasks]
+    done = Campaign(night, "wrapped", folders, 1).ended(limit_s)
+    names = {task.spec["name"]: task.name for task in tasks}
+    found = {}
+    for run in done["exported"]["runs"]:
+        found[names[run["detail"]["summary"]["digest"]["task"]]] = {"prepared": prepared_of(run)}
+    for task, attempt, steps in attempts_of(done["exported"]):
+        kinds = ("build", "check", "measure", "profile")
+        found[names[task]].update(verdict_of(attempt), steps_ms={kind: took_ms(steps.get(kind)) for kind in kinds})
+    for run in done["exported"]["runs"]:
+        for step in run["steps"]:
+            if step["key"].endswith("prepare_task"):
+                found[names[run["detail"]["summary"]["digest"]["task"]]]["prepare_ms"] = took_ms(step)
+    return {"whole": done["whole"], "tasks": found}
+
+
+def native(night: Night, tasks: list, limit_s: float) -> dict:
+    """A wrong native program and a right one for each task, and the same programs, wrapped, in the other evaluation."""
+    chosen = [task for task in tasks if task.name in PROGRAMS]
+    folders, names = [], {}
+    for task in chosen:
+        right, wrong, _ = PROGRAMS[task.name]
+        programs = [remarked(wrong, "Wrong on purpose."), remarked(right, "")]
+        folders.append(task.with_programs(night.folder / "tasks" / task.folder.name, "native", night.target, programs))
+        names[task.spec["name"]] = task
+    done = Campaign(night, "native", folders, 2).ended(limit_s)
+    found, jobs = {}, []
+    runs = {run["detail"]["summary"]["digest"]["task"]: run for run in done["exported"]["runs"]}
+    for name, task in names.items():
+        attempts = runs[name]["detail"]["view"]["attempts"]
+        entry = found[task.name] = {"wrong": None, "right": None, "what": PROGRAMS[task.name][2]}
+        for kind, attempt in zip(("wrong", "right"), attempts):
+            entry[kind] = verdict_of(attempt)
+            file = night.folder / "model_new" / f"{name}-{kind}.py"
+            file.parent.mkdir(exist_ok=True)
+            run_id = runs[name]["detail"]["summary"]["id"]
+            night.command("export", f"{run_id}/{attempt['number']}", "--as", "model-new", "--out", str(file), "--force")
+            jobs.append({"name": f"{task.name} {kind}", "reference": str(task.folder / task.spec["reference"]), "program": str(file),
+                         "build": str(night.folder / "extensions" / f"{name}-{kind}")})
+    return {"whole": done["whole"], "tasks": found, "jobs": jobs, "steps_ms": step_times(done["exported"])}
+
+
+def step_times(exported: dict) -> dict:
+    """Mean time of each kind of step in milliseconds."""
+    kinds = {}
+    for _, _, steps in attempts_of(exported):
+        for kind, step in steps.items():
+            if took_ms(step) is not None:
+                kinds.setdefault(kind, []).append(took_ms(step))
+    return {kind: {"count": len(taken), "mean_ms": round(statistics.fmean(taken))} for kind, taken in sorted(kinds.items())}
+
+
+def peer(night: Night, jobs: list, checkout: Path, limit_s: float, processes: int = 1) -> dict:
+    """The other evaluation of a list of programs: how it judges, and how long each takes."""
+    began = time.monotonic()
+    parts = [jobs[number::processes] for number in range(processes)]
+    running = []
+    for number, part in enumerate(parts):
+        path = night.folder / f"jobs-{len(jobs)}-{number}-{time.monotonic_ns()}.json"
+        path.write_text(json.dumps(part), encoding="utf-8")
+        running.append(subprocess.Popen([night.given.python, str(PEER), str(checkout), str(path)], stdout=subprocess.PIPE,
+                                        stderr=(night.folder / "peer.log").open("ab"), text=True, stdin=subprocess.DEVNULL))
+    found = {}
+    for process in running:
+        try:
+            said, _ = process.communicate(timeout=max(1.0, limit_s - (time.monotonic() - began)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+        for line in said.splitlines():
+            row = json.loads(line)
+            found[row.pop("name")] = row
+    return {"seconds": round(time.monotonic() - began, 1), "programs": found, "asked": len(jobs)}
+
+
+def throughput(night: Night, tasks: list, form: str, programs: dict, count_s: float) -> dict:
+    """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text."""
+    folders = [task.with_programs(night.folder / "tasks" / task.folder.name, form, night.target, programs[task.name])
+               for task in tasks]
+    night.without_profiles()
+    campaign = Campaign(night, f"throughput-{form}", folders, max(len(each) for each in programs.values()))
+    night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= 2 for run in runs),
+                   "a first verdict of every run", count_s * 2)
+    began = time.time() * 1000
+    log(f"every run has a verdict; counting for {count_s:.0f} s")
+    deadline = time.monotonic() + count_s
+    while time.monotonic() < deadline and not over(night.runs(campaign.id)):
+        time.sleep(1)
+    ended = time.time() * 1000
+    night.command("cancel", campaign.id)
+    exported = night.export(campaign.id, "exported.json")
+    verified = wrong = cached = 0
+    for _, attempt, steps in attempts_of(exported):
+        end = (steps.get("measure") or {}).get("finished_at")
+        if end is not None and began <= end < ended and attempt.get("measurement"):
+            verified += 1
+            wrong += not attempt["outcome"].startswith("correct")
+            cached += bool((attempt.get("build") or {}).get("cached"))
+    seconds = (ended - began) / 1000
+    if not verified:
+        raise Failure(f"no attempt of the form {form} was verified in {seconds:.0f} s")
+    return {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
+            "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "steps_ms": step_times(exported)}
+
+
+def attacks(night: Night, tasks: list, limit_s: float) -> dict:
+    """Programs that deceive an evaluation in whose process they run."""
+    task = next((task for task in tasks if task.name == "1/1"), None)
+    if task is None:
+        raise Failure("the attacks are for the task 1/1")
+    folder = task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target,
+                                [program for _, program in ATTACKS.values()])
+    done = Campaign(night, "attacks", [folder], len(ATTACKS)).ended(limit_s)
+    found, jobs = {}, []
+    for (name, (what, program)), (_, attempt, _) in zip(ATTACKS.items(), attempts_of(done["exported"])):
+        found[name] = {"what": what, **verdict_of(attempt)}
+    for name, (_, program) in ATTACKS.items():
+        file = night.folder / f"attack-{name}.py"
+        file.write_text(program, encoding="utf-8")
+        jobs.append({"name": name, "reference": str(task.folder / task.spec["reference"]), "program": str(file),
+                     "build": str(night.folder / "extensions" / name)})
+    return {"whole": done["whole"], "programs": found, "jobs": jobs}
