@@ -21,8 +21,8 @@ use crate::config::Flags;
 use crate::limits::LimitFlags;
 
 pub(crate) use control::{
-    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Token,
-    TokenCommand, TokenCreate,
+    Approve, Control, Drain, Filters, Hint, Lifted, Limits, Priority, Reject, Release, Resume, Retry, Share,
+    ShareCommand, ShareCreate, Token, TokenCommand, TokenCreate,
 };
 pub(crate) use files::{
     Export, ExportCommand, ExportFormat, ExportKernelbench, Import, ImportCommand, ImportKernelbench, Precision,
@@ -156,6 +156,8 @@ pub(crate) enum Command {
     Release(Release),
     /// Make, list and end tokens of the server
     Token(Token),
+    /// Make, list and end links by which others read a campaign or a run
+    Share(Share),
     /// Write a campaign with everything about it to one file, or training rows to a folder
     Export(Export),
     /// Score history anew, or score programs for a trainer

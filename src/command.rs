@@ -29,6 +29,7 @@ mod reward;
 mod run;
 mod search;
 mod serve;
+mod share;
 mod show;
 mod token;
 mod watch;
@@ -65,6 +66,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
         Command::Drain(args) => drain::run(context, args).await,
         Command::Release(args) => release::run(context, args).await,
         Command::Token(args) => token::run(context, args.command).await,
+        Command::Share(args) => share::run(context, args.command).await,
         Command::Export(args) => export::run(context, args).await,
         Command::Reward(args) => reward::run(context, args).await,
         Command::Import(args) => import::run(context, *args).await,

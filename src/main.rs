@@ -17,6 +17,8 @@ mod follow;
 mod interrupt;
 mod kernelbench;
 mod limits;
+#[expect(unsafe_code, reason = "options of the allocators have no safe interface")]
+mod memory;
 mod models;
 mod output;
 mod present;
@@ -52,6 +54,7 @@ fn main() -> std::process::ExitCode {
     if let Some(status) = nightshift_worker::process::child_main(&args) {
         std::process::exit(status);
     }
+    memory::keep_little();
     let environment = Environment::read();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,

@@ -257,6 +257,31 @@ fn a_gate_is_opened(site: &Site) {
     let log = site.text(&["logs", short]);
     assert!(log.contains("by operator: hint: Use fewer passes."), "{log}");
     assert!(log.contains("by operator: approved: plan"), "{log}");
+    a_link_is_made_and_ended(site, &run);
+}
+
+fn a_link_is_made_and_ended(site: &Site, run: &str) {
+    let printed = site.text(&["share", "create", &run[run.len() - 8..], "--label", "the other team"]);
+    let link = printed.trim();
+    let (before, secret) = link.split_once('#').expect("the secret behind a hash");
+    assert_eq!(before, format!("{}/sign-in?next=/runs/{run}", site.served.address), "the link alone: {printed}");
+    let read = |code: i32| {
+        let mut command = site.command(&["show", run, "--json"]);
+        expect_exit(command.env("NIGHTSHIFT_SERVER__TOKEN", secret), code)
+    };
+    assert_eq!(json_lines(&read(0))[0]["summary"]["id"], run);
+    let shares = site.json(&["share", "list"], 0);
+    let share = &shares.as_array().unwrap()[0];
+    assert_eq!((&share["target"], &share["label"]), (&json!(run), &json!("the other team")));
+    let table = site.text(&["share", "list"]);
+    assert!(table.contains("the other team") && !table.contains(secret), "secrets are never listed: {table}");
+    let id = share["id"].as_str().unwrap();
+    assert_eq!(site.json(&["share", "revoke", &id[id.len() - 8..]], 0)["id"], id);
+    assert_eq!(error_code(&read(6)), "token.revoked");
+    let unknown = expect_exit(site.command(&["share", "revoke", "ffffffffff"]).arg("--json"), 3);
+    assert_eq!(error_code(&unknown), "share.not_found");
+    let long = expect_exit(site.command(&["share", "create", run, "--valid-for", "999d"]).arg("--json"), 4);
+    assert_eq!(error_code(&long), "share.invalid");
 }
 
 fn a_token_is_made_and_ended(site: &Site) {

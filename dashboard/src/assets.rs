@@ -26,7 +26,8 @@ const MAX_ASSET_BYTES: u64 = 8 * 1024 * 1024;
 
 const SCRIPT: &[u8] = include_bytes!("../dist/app.js.br");
 const PROGRAM: &[u8] = include_bytes!("../dist/app_bg.wasm.br");
-const BOOT: &str = include_str!("boot.js");
+/// What starts the program, and what a pointer does.
+const BOOT: &str = concat!(include_str!("boot.js"), include_str!("pointing.js"));
 const ICON: &str = include_str!("icon.svg");
 
 /// A file.

@@ -32,11 +32,6 @@ impl Column {
         Self { key: "", label, kind: Kind::Text }
     }
 
-    /// A column of numbers that rows cannot be sorted by.
-    pub(crate) const fn plain_number(label: &'static str) -> Self {
-        Self { key: "", label, kind: Kind::Number }
-    }
-
     /// A column of texts.
     pub(crate) const fn text(key: &'static str, label: &'static str) -> Self {
         Self { key, label, kind: Kind::Text }

@@ -1,5 +1,6 @@
 //! What the team left beside a campaign, a run or an attempt: notes, tags, a pin; and ways to leave more.
 
+use futures::future::{join, try_join, try_join3};
 use leptos::prelude::*;
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{Remark, Share, Target};
@@ -27,19 +28,27 @@ const LINK_VALID_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// The page with the section about `target` (`cmp_…`, `run_…` or `run_…/3`) below its content; without it where the visitor
 /// may not read it.
-pub(crate) async fn below(visitor: &Visitor, page: Result<Page, PageError>, target: &str) -> Result<Page, PageError> {
-    let page = page?;
-    Ok(match target.parse() {
-        Ok(target) => page.below(read(&visitor.client, &visitor.who, target).await.ok()),
-        Err(_) => page,
-    })
+pub(crate) async fn below(
+    visitor: &Visitor,
+    page: impl Future<Output = Result<Page, PageError>>,
+    target: &str,
+) -> Result<Page, PageError> {
+    let section = async {
+        let target = target.parse().ok()?;
+        read(&visitor.client, &visitor.who, target).await.ok()
+    };
+    let (page, section) = join(page, section).await;
+    Ok(page?.below(section))
 }
 
 async fn read(client: &Client, who: &Who, target: Target) -> Result<AnyView, ClientError> {
     let about = Some((&target, false));
-    let notes = client.notes(about, Some(MAX_NOTES), None).await?;
-    let tags = client.tags(about, None, None).await?;
-    let pins = client.pins(about, Some(1), None).await?;
+    let (notes, tags, pins) = try_join3(
+        client.notes(about, Some(MAX_NOTES), None),
+        client.tags(about, None, None),
+        client.pins(about, Some(1), None),
+    )
+    .await?;
     let tags: Vec<String> = tags.items.into_iter().map(|tag| tag.tag).collect();
     let pin = pins.items.into_iter().next();
     let is_pinned = pin.is_some();
@@ -123,9 +132,8 @@ async fn links(client: &Client, target: &Target) -> Result<Vec<Share>, ClientErr
     if matches!(target, Target::Attempt(..)) {
         return Ok(Vec::new());
     }
-    let now = client.health().await?.now;
-    let found = client.shares(Some(MAX_LINKS), None).await?.items;
-    Ok(found.into_iter().filter(|link| is_valid(link, target, now)).collect())
+    let (health, found) = try_join(client.health(), client.shares(Some(MAX_LINKS), None)).await?;
+    Ok(found.items.into_iter().filter(|link| is_valid(link, target, health.now)).collect())
 }
 
 fn is_valid(link: &Share, target: &Target, now: TimestampMs) -> bool {

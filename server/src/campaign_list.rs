@@ -49,28 +49,40 @@ struct Known {
     facts: Arc<Facts>,
     /// Counts from the oldest one on.
     age: usize,
+    /// What it is sorted by, where that is none of the above; none where there is no such thing yet.
+    weight: Option<f64>,
+}
+
+/// What a campaign has come to.
+#[derive(Debug, Default)]
+struct Sums {
+    /// When its last run ended.
+    last_ended_at: Option<TimestampMs>,
+    booked_microusd: Option<u64>,
+    best: Option<CampaignBest>,
+}
+
+impl Sums {
+    /// What was imported may have no budget that tells what its attempts cost.
+    fn cost_microusd(&self) -> Option<u64> {
+        self.booked_microusd.max(self.best.as_ref().map(|best| best.cost_microusd))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "it is compared, and milliseconds of years are exact")]
+    fn weight(&self, sort: CampaignSort, one: &Known, now: TimestampMs) -> Option<f64> {
+        match sort {
+            CampaignSort::Speedup => self.best.as_ref()?.speedup,
+            CampaignSort::Cost => self.cost_microusd().map(|cost| cost as f64),
+            CampaignSort::Duration => {
+                let end = self.last_ended_at.filter(|_| one.runs.unfinished() == 0).unwrap_or(now);
+                Some(end.since_ms(one.facts.created_at) as f64)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl CampaignFacts {
-    /// A page of the list.
-    async fn page(
-        &self,
-        store: &dyn WatchStore,
-        query: &CampaignQuery,
-        limit: u32,
-    ) -> Result<CampaignPage, ApiFailure> {
-        let known = self.all(store).await?;
-        let found = find(&known, query, usize::try_from(limit.min(MAX_PAGE_ROWS)).unwrap_or(usize::MAX))?;
-        let records = store.campaigns_of(&found.ids).await?;
-        let mut records: HashMap<&CampaignId, &CampaignRecord> =
-            records.iter().map(|record| (&record.id, record)).collect();
-        // One that was deleted meanwhile is left out.
-        let records = found.ids.iter().filter_map(|id| records.remove(id));
-        let items = records.map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
-        let Found { next, total, by_status, any_status, .. } = found;
-        Ok(CampaignPage { items, next, total, by_status, any_status })
-    }
-
     /// Every campaign, newest first.
     async fn all(&self, store: &dyn WatchStore) -> Result<Vec<Known>, ApiFailure> {
         let marks = store.campaign_marks().await?;
@@ -92,10 +104,28 @@ impl CampaignFacts {
         let count = marks.len();
         let known = |(place, CampaignMark { campaign, runs }): (usize, CampaignMark)| {
             let facts = kept.get(&campaign).cloned()?;
-            Some(Known { id: campaign, runs, facts, age: count - place })
+            Some(Known { id: campaign, runs, facts, age: count - place, weight: None })
         };
         Ok(marks.into_iter().enumerate().filter_map(known).collect())
     }
+}
+
+/// A page of the list.
+async fn page(
+    store: &dyn WatchStore,
+    known: &[Known],
+    query: &CampaignQuery,
+    limit: u32,
+) -> Result<CampaignPage, ApiFailure> {
+    let found = find(known, query, usize::try_from(limit.min(MAX_PAGE_ROWS)).unwrap_or(usize::MAX))?;
+    let records = store.campaigns_of(&found.ids).await?;
+    let mut records: HashMap<&CampaignId, &CampaignRecord> =
+        records.iter().map(|record| (&record.id, record)).collect();
+    // One that was deleted meanwhile is left out.
+    let records = found.ids.iter().filter_map(|id| records.remove(id));
+    let items = records.map(campaign_summary).collect::<Result<Vec<_>, _>>()?;
+    let Found { next, total, by_status, any_status, .. } = found;
+    Ok(CampaignPage { items, next, total, by_status, any_status })
 }
 
 impl App {
@@ -103,36 +133,57 @@ impl App {
     pub(crate) async fn campaign_page(&self, query: &CampaignQuery, limit: u32) -> Result<CampaignPage, ApiFailure> {
         let watch = self.store.watch();
         let watch = watch.ok_or_else(|| ApiFailure::internal("store.failed", "this server's store gives no lists"))?;
-        let mut page = self.campaigns.page(watch, query, limit).await?;
+        let mut known = self.campaigns.all(watch).await?;
+        if matches!(query.sort, CampaignSort::Speedup | CampaignSort::Cost | CampaignSort::Duration) {
+            self.weigh(&mut known, query.sort).await?;
+        }
+        let mut page = self::page(watch, &known, query, limit).await?;
         self.add_sums(&mut page.items).await?;
         Ok(page)
+    }
+
+    async fn weigh(&self, known: &mut [Known], sort: CampaignSort) -> Result<(), ApiFailure> {
+        let ids: Vec<CampaignId> = known.iter().map(|one| one.id.clone()).collect();
+        let sums = self.sums(&ids).await?;
+        let now = self.clock.now();
+        for one in known {
+            one.weight = sums.get(&one.id).and_then(|sums| sums.weight(sort, one, now));
+        }
+        Ok(())
+    }
+
+    /// What campaigns have come to.
+    async fn sums(&self, ids: &[CampaignId]) -> Result<HashMap<CampaignId, Sums>, ApiFailure> {
+        let mut found: HashMap<CampaignId, Sums> = HashMap::with_capacity(ids.len());
+        if let Some(watch) = self.store.watch() {
+            for some in ids.chunks(READ_AT_ONCE) {
+                for CampaignSum { campaign, last_ended_at, cost_microusd } in watch.campaign_sums(some).await? {
+                    let sums = found.entry(campaign).or_default();
+                    (sums.last_ended_at, sums.booked_microusd) = (last_ended_at, Some(cost_microusd));
+                }
+            }
+        }
+        if self.attempts.is_some() {
+            for best in self.attempt_index().await?.campaign_bests(ids).await? {
+                let sums = found.entry(best.campaign.clone()).or_default();
+                sums.best = Some(best);
+            }
+        }
+        Ok(found)
     }
 
     /// Adds what campaigns have come to.
     pub(crate) async fn add_sums(&self, campaigns: &mut [CampaignSummary]) -> Result<(), ApiFailure> {
         let ids: Vec<CampaignId> = campaigns.iter().map(|campaign| campaign.id.clone()).collect();
-        if let Some(watch) = self.store.watch() {
-            let sums = watch.campaign_sums(&ids).await?;
-            let sums: HashMap<&CampaignId, &CampaignSum> = sums.iter().map(|sum| (&sum.campaign, sum)).collect();
-            for campaign in campaigns.iter_mut() {
-                let Some(sum) = sums.get(&campaign.id) else { continue };
-                campaign.ended_at = sum.last_ended_at.filter(|_| campaign.runs.unfinished() == 0);
-                campaign.cost_usd = Some(dollars(sum.cost_microusd));
-            }
-        }
-        if self.attempts.is_some() {
-            let bests = self.attempt_index().await?.campaign_bests(&ids).await?;
-            let mut bests: HashMap<CampaignId, CampaignBest> =
-                bests.into_iter().map(|best| (best.campaign.clone(), best)).collect();
-            for campaign in campaigns.iter_mut() {
-                let Some(best) = bests.remove(&campaign.id) else { continue };
-                campaign.best_speedup = best.speedup;
-                // What was imported may have no budget that tells what its attempts cost.
-                let of_attempts = dollars(best.cost_microusd);
-                campaign.cost_usd = Some(campaign.cost_usd.map_or(of_attempts, |booked| booked.max(of_attempts)));
-                campaign.unpriced_attempts = best.unpriced_attempts;
-                campaign.targets = best.targets;
-            }
+        let mut sums = self.sums(&ids).await?;
+        for campaign in campaigns.iter_mut() {
+            let Some(sums) = sums.remove(&campaign.id) else { continue };
+            campaign.ended_at = sums.last_ended_at.filter(|_| campaign.runs.unfinished() == 0);
+            campaign.cost_usd = sums.cost_microusd().map(dollars);
+            let Some(best) = sums.best else { continue };
+            campaign.best_speedup = best.speedup;
+            campaign.unpriced_attempts = best.unpriced_attempts;
+            campaign.targets = best.targets;
         }
         Ok(())
     }
@@ -186,6 +237,8 @@ fn find(all: &[Known], query: &CampaignQuery, limit: usize) -> Result<Found, Api
 }
 
 fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
+    // What has none comes below everything.
+    let weight = |one: &Known| one.weight.unwrap_or(f64::NEG_INFINITY);
     // As a fraction without rounding: a / b < c / d where a * d < c * b.
     let share = |runs: &RunCounts| (u128::from(runs.total() - runs.unfinished()), u128::from(runs.total().max(1)));
     let order = match query.sort {
@@ -198,6 +251,7 @@ fn compare(query: &CampaignQuery, a: &Known, b: &Known) -> Ordering {
         }
         CampaignSort::Running => a.runs.unfinished().cmp(&b.runs.unfinished()),
         CampaignSort::Failed => a.runs.failed.cmp(&b.runs.failed),
+        CampaignSort::Speedup | CampaignSort::Cost | CampaignSort::Duration => weight(a).total_cmp(&weight(b)),
     };
     let order = order.then(a.age.cmp(&b.age));
     if query.order == SortOrder::Desc { order.reverse() } else { order }
@@ -261,7 +315,8 @@ mod tests {
             let created_at = TimestampMs(i64::try_from(place / 2).unwrap());
             let facts = Arc::new(Facts { name, model, searched, created_at });
             let id = format!("cmp_{:032x}", 0xabc0_0000 + place).parse().unwrap();
-            Known { id, runs, facts, age: usize::try_from(place).unwrap() }
+            let weight = (place % 4 > 0).then(|| [1.5, 2.5, 0.5][usize::try_from(place % 3).unwrap()]);
+            Known { id, runs, facts, age: usize::try_from(place).unwrap(), weight }
         };
         (1..=20).rev().map(known).collect()
     }
@@ -294,6 +349,16 @@ mod tests {
             }
         }
         assert_eq!(pages(&all, &[], 7).0, all.iter().map(|one| one.id.clone()).collect::<Vec<_>>(), "newest first");
+    }
+
+    #[test]
+    fn what_campaigns_have_come_to_is_an_order_in_which_nothing_comes_last() {
+        let all = twenty();
+        let (ids, _) = pages(&all, &[("sort", "speedup"), ("order", "desc")], 7);
+        let weights: Vec<Option<f64>> =
+            ids.iter().map(|id| all.iter().find(|one| one.id == *id).unwrap().weight).collect();
+        assert_eq!((weights[0], weights[19]), (Some(2.5), None));
+        assert!(weights.is_sorted_by(|a, b| a >= b), "{weights:?}");
     }
 
     #[test]

@@ -235,6 +235,47 @@ pub(crate) struct TokenRevoke {
     pub(crate) id: String,
 }
 
+/// `share`.
+#[derive(Debug, Args)]
+pub(crate) struct Share {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: ShareCommand,
+}
+
+/// What `share` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShareCommand {
+    /// Make a link to a campaign or a run; it is shown this once
+    Create(ShareCreate),
+    /// List links, those that are over too; never their secrets
+    List,
+    /// End a link at once
+    Revoke(ShareRevoke),
+}
+
+/// `share create`.
+#[derive(Debug, Args)]
+pub(crate) struct ShareCreate {
+    /// Campaign or run: an id, the beginning of one, or the last digits of one
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Who it is for
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) label: String,
+    /// When it ends by itself
+    #[arg(long, value_name = "TIME", value_parser = duration_ms, default_value = "7d")]
+    pub(crate) valid_for: u64,
+}
+
+/// `share revoke`.
+#[derive(Debug, Args)]
+pub(crate) struct ShareRevoke {
+    /// Link: an id, the beginning of one, or the last digits of one
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
 fn role(text: &str) -> Result<Role, String> {
     Role::parse(text).ok_or_else(|| {
         let names: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();

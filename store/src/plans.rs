@@ -121,7 +121,7 @@ fn cases() -> Vec<Case> {
         case(document::OF_RUN, &["'run_7'"], &["(public_id=?)", "(run_id=?)"], &["search_document_run_id_attempt"]),
         case(
             find::FIND,
-            &["'word'", "9000000", "'{source}'", "0", "0", "9", "''"],
+            &["'word'", "9000000", "'{source}'", "0", "0", "9", "''", "1"],
             &["SCAN t VIRTUAL TABLE", "s USING INTEGER PRIMARY KEY (rowid=?)"],
             &["search_document_text"],
         ),

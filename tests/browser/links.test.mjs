@@ -1,7 +1,7 @@
 // An address shows a colleague the same; the keyboard leads everywhere.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { facts, start, stop, viewing } from "./page.mjs";
+import { call, facts, start, stop, viewing } from "./page.mjs";
 
 before(start);
 after(stop);
@@ -236,6 +236,101 @@ test("a part of the picture of all attempts has an address of its own", async ()
         view.allow(/400/);
         await view.go(`${facts.many.campaign}?from=x`);
         await page.getByText("request.invalid_query").waitFor();
+    });
+});
+
+/** Drags over a part of an element, from share to share of its width. */
+async function drag(page, locator, from, to) {
+    await locator.scrollIntoViewIfNeeded();
+    const { x, y, width, height } = await locator.boundingBox();
+    await page.mouse.move(x + from * width, y + height / 2);
+    await page.mouse.down();
+    await page.mouse.move(x + to * width, y + height / 2, { steps: 4 });
+}
+
+test("dragging over the picture of all attempts looks closer, and the address says at what", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go(`${facts.many.campaign}?status=completed`);
+        const dots = page.locator("#every-attempt circle.dot");
+        const all = await dots.count();
+        const panel = page.locator("#every-attempt [data-brush] > rect.hit");
+        await drag(page, panel, 0.3, 0.6);
+        assert.equal(await page.locator("#every-attempt rect.window").count(), 1, "what is chosen is shaded");
+        await page.keyboard.press("Escape");
+        await page.mouse.up();
+        assert.equal(await page.locator("#every-attempt rect.window").count(), 0);
+        assert.ok(!page.url().includes("from="), "who thinks better of it stays");
+        await drag(page, panel, 0.3, 0.6);
+        await page.mouse.up();
+        await page.waitForURL((url) => url.searchParams.has("from"));
+        await view.awake();
+        const { searchParams } = new URL(page.url());
+        const [from, to] = ["from", "to"].map((name) => searchParams.get(name));
+        assert.match(from, /^\d+$/);
+        assert.ok(Number(from) > 1 && Number(from) < Number(to), page.url());
+        assert.equal(searchParams.get("status"), "completed", "the rest of the address stays");
+        const part = await dots.count();
+        assert.ok(part > 0 && part < all, `${part} of ${all}`);
+        assert.equal(await page.getByLabel("From attempt").inputValue(), from);
+    });
+});
+
+test("dragging over a timeline looks closer, and the address says at what", async () => {
+    const { items } = await call(facts.base, null, "GET", "/attempts?sort=speedup&limit=500");
+    const { run, number } = items.find((item) => item.target === "cuda" && item.parent !== null);
+    await viewing({}, async (view, page) => {
+        await view.go(`/runs/${run}/attempts/${number}#timeline`);
+        await drag(page, page.locator("#timeline [data-brush] > rect.hit"), 0.25, 0.5);
+        await page.mouse.up();
+        await page.waitForURL((url) => url.searchParams.has("from") && url.hash === "#timeline");
+        await view.awake();
+        await page.locator("#timeline rect.window").first().waitFor({ state: "attached" });
+        assert.deepEqual(await view.faults(), []);
+        await page.getByRole("link", { name: "All of it" }).click();
+        await page.waitForURL((url) => !url.searchParams.has("from"));
+    });
+});
+
+test("a dot among all attempts says which attempt it is and leads to it", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/attempts?min_speedup=1.1");
+        await page.locator("details.picture summary").click();
+        await page.getByText(/\d+ attempts by when they began/).waitFor();
+        const canvas = page.locator("figure.cloud canvas");
+        await canvas.scrollIntoViewIfNeeded();
+        const { x, y, width, height } = await canvas.boundingBox();
+        const words = page.locator("figure.cloud .pointed");
+        let found = null;
+        for (let at = 0.1; at < 0.9 && found === null; at += 0.03) {
+            for (let down = 0.1; down < 0.95 && found === null; down += 0.05) {
+                await page.mouse.move(x + at * width, y + down * height);
+                await page.waitForTimeout(15);
+                found = (await canvas.getAttribute("data-pointed")) === null ? null : [x + at * width, y + down * height];
+            }
+        }
+        assert.ok(found !== null, "no dot can be pointed at");
+        await words.filter({ hasText: /, attempt \d+: .*, \d+\.\d\d×/ }).waitFor();
+        const [task, number] = /^(.*), attempt (\d+):/.exec(await words.innerText()).slice(1);
+        await page.mouse.click(...found);
+        await page.waitForURL((url) => new RegExp(`/runs/[^/]+/attempts/${number}$`).test(url.pathname));
+        await view.awake();
+        assert.match(await page.locator("h1").innerText(), new RegExp(`Attempt ${number} of ${task}`));
+    });
+});
+
+test("campaigns are sorted by what they have come to", async () => {
+    await viewing({}, async (view, page) => {
+        for (const [key, name] of [["speedup", "Best speedup"], ["cost", "Cost"], ["duration", "Duration"]]) {
+            await view.go("/");
+            await follow(view, page, page.locator("thead").getByRole("link", { name: new RegExp(`^${name}`) }));
+            assert.equal(new URL(page.url()).searchParams.get("sort"), key);
+            assert.match(await page.locator("th[aria-sort=descending]").innerText(), new RegExp(name));
+            const keys = await rows(page);
+            const { items } = await call(facts.base, null, "GET", `/campaigns?sort=${key}`);
+            assert.deepEqual(keys, items.map((item) => item.id));
+            const speedups = items.map((item) => item.best_speedup ?? -1);
+            assert.ok(key !== "speedup" || speedups.every((one, place) => place === 0 || one <= speedups[place - 1]), `${speedups}`);
+        }
     });
 });
 

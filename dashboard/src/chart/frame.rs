@@ -10,8 +10,8 @@ use crate::markup::Markup;
 pub(super) const WIDTH: f64 = 720.0;
 /// Height of a drawing, unless its content asks for another one.
 pub(super) const HEIGHT: f64 = 280.0;
-/// Most rows of a table of numbers.
-const MAX_ROWS: usize = 200;
+/// Most rows of a table of numbers: lists and exports have all of them.
+const MAX_ROWS: usize = 60;
 
 /// What a chart shows, in words.
 #[derive(Debug, Clone, Default)]

@@ -4,10 +4,16 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::MAX_MARKS;
-use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing};
-use super::number::{box_of, show};
+use super::frame::{Area, Axis, Caption, Chart, Entry, HEIGHT, Table, WIDTH, axes, figure, line, nothing, rect};
+use super::number::{Unit, box_of, show};
 use super::scale::Scale;
-use crate::markup::Markup;
+use crate::markup::{Markup, coordinate};
+
+/// Most dots that say what they are and lead to it. More than that are drawn by one path for each kind: as elements of their
+/// own they would be most of the page.
+const MAX_LINKS: usize = 400;
+/// Radius of a dot.
+const RADIUS: f64 = 3.5;
 
 /// Dots of one kind.
 #[derive(Debug, Clone, Default)]
@@ -49,39 +55,21 @@ pub(crate) fn scatter(
         out.tag("text").at("x", area.right).at("y", at - 4.0).with("class", "tick end").text(name);
     }
     let total = points().filter(|(x, y, _)| x_scale.share(*x).is_some() && y_scale.share(*y).is_some()).count();
-    let mut taken = HashSet::new();
-    let mut marks = 0_usize;
-    for (number, kind) in kinds.iter().enumerate() {
-        for (place, (at_x, at_y, words)) in kind.points.iter().enumerate() {
-            let (Some(share_x), Some(share_y)) = (x_scale.share(*at_x), y_scale.share(*at_y)) else { continue };
-            if total > MAX_MARKS {
-                // One dot for each box of a raster: rather few kinds, so that their number stays bounded.
-                let raster = (number, box_of(share_x, 120), box_of(share_y, 40));
-                if marks >= 2 * MAX_MARKS || !taken.insert(raster) {
-                    continue;
-                }
-            }
-            marks += 1;
-            let class = format!("dot {}", kind.class);
-            let at = |scale: &Scale, share: f64| scale.from() + share * (scale.to() - scale.from());
-            let draw = |out: &mut Markup| {
-                let dot = out.tag("circle").with("class", &class).at("cx", at(&x_scale, share_x));
-                let dot = dot.at("cy", at(&y_scale, share_y)).at("r", 3.5);
-                if total > MAX_MARKS { dot.empty() } else { dot.around(|out| out.tag("title").text(words)) }
-            };
-            match kind.hrefs.get(place).filter(|_| total <= MAX_MARKS) {
-                Some(href) => {
-                    let link = out.tag("a").with("href", href).with("tabindex", "-1").with("aria-label", words);
-                    link.around(draw);
-                }
-                None => draw(&mut out),
-            }
-        }
-    }
     let mut caption = caption.clone();
-    if marks < total {
-        let _ = write!(caption.description, " {marks} dots stand for {total} points.");
-    }
+    brush(&mut out, area, x, (&x_scale, points().map(|(x, ..)| *x)), |out| {
+        if total <= MAX_LINKS {
+            kinds.iter().for_each(|kind| linked(out, kind, (&x_scale, &y_scale)));
+            return;
+        }
+        let marks = painted(out, kinds, (&x_scale, &y_scale), total);
+        if marks < total {
+            let _ = write!(caption.description, " {marks} dots stand for {total} points.");
+        }
+        if kinds.iter().any(|kind| !kind.hrefs.is_empty()) {
+            let _ =
+                write!(caption.description, " In a part of up to {MAX_LINKS}, each says what it is and leads to it.");
+        }
+    });
     let legend: Vec<Entry> =
         kinds.iter().map(|kind| (kind.class, format!("{} ({})", kind.name, kind.points.len()))).collect();
     let rows = kinds.iter().flat_map(|kind| {
@@ -92,6 +80,75 @@ pub(crate) fn scatter(
     });
     let table = Table::of(&["Kind", x.label, y.label, "What"], points().count(), rows);
     figure(&caption, (WIDTH, HEIGHT), &out, &legend, Some(&table))
+}
+
+/// What is drawn here can be looked at closer (`pointing.js`), where places are counted. The panel takes what hits no dot.
+fn brush(
+    out: &mut Markup,
+    area: Area,
+    axis: &Axis,
+    (scale, places): (&Scale, impl Iterator<Item = f64>),
+    draw: impl FnOnce(&mut Markup),
+) {
+    let (low, high) = places
+        .filter(|place| place.is_finite())
+        .fold((f64::MAX, f64::MIN), |(low, high), place| (low.min(place), high.max(place)));
+    let edges =
+        scale.place(low).zip(scale.place(high)).filter(|(left, right)| axis.unit == Unit::Count && left < right);
+    let Some((left, right)) = edges else { return draw(out) };
+    let brush = format!("{low} {high} {} {} 1", coordinate(left), coordinate(right));
+    out.tag("g").with("class", "brush").with("data-brush", &brush).around(|out| {
+        rect(out, "hit", (area.left, area.top), (area.right - area.left, area.bottom - area.top), None);
+        draw(out);
+    });
+}
+
+/// Dots as elements: each says what it is, and leads to it.
+fn linked(out: &mut Markup, kind: &Dots, (x, y): (&Scale, &Scale)) {
+    let class = format!("dot {}", kind.class);
+    for (place, (at_x, at_y, words)) in kind.points.iter().enumerate() {
+        let (Some(at_x), Some(at_y)) = (x.place(*at_x), y.place(*at_y)) else { continue };
+        let draw = |out: &mut Markup| {
+            let dot = out.tag("circle").with("class", &class).at("cx", at_x).at("cy", at_y).at("r", RADIUS);
+            dot.around(|out| out.tag("title").text(words));
+        };
+        match kind.hrefs.get(place) {
+            Some(href) => {
+                let link = out.tag("a").with("href", href).with("tabindex", "-1").with("aria-label", words);
+                link.around(draw);
+            }
+            None => draw(out),
+        }
+    }
+}
+
+/// Dots as one path for each kind. Gives how many were drawn: where they would cover each other, one stands for several.
+fn painted(out: &mut Markup, kinds: &[Dots], (x, y): (&Scale, &Scale), total: usize) -> usize {
+    let mut taken = HashSet::new();
+    let mut marks = 0_usize;
+    for (number, kind) in kinds.iter().enumerate() {
+        let mut path = String::new();
+        for (at_x, at_y, _) in &kind.points {
+            let (Some(share_x), Some(share_y)) = (x.share(*at_x), y.share(*at_y)) else { continue };
+            if total > MAX_MARKS {
+                // One dot for each box of a raster: rather few kinds, so that their number stays bounded.
+                let raster = (number, box_of(share_x, 120), box_of(share_y, 40));
+                if marks >= 2 * MAX_MARKS || !taken.insert(raster) {
+                    continue;
+                }
+            }
+            marks += 1;
+            let at = |scale: &Scale, share: f64| {
+                coordinate(((scale.from() + share * (scale.to() - scale.from())) * 10.0).round() / 10.0)
+            };
+            // A line of no length with round ends is a dot.
+            let _ = write!(path, "M{} {}h0", at(x, share_x), at(y, share_y));
+        }
+        if !path.is_empty() {
+            out.tag("path").with("class", &format!("dots {}", kind.class)).with("d", &path).empty();
+        }
+    }
+    marks
 }
 
 #[cfg(test)]
@@ -121,6 +178,23 @@ mod tests {
         let chart = drawn(points);
         assert!(chart.as_str().contains("stand for 100000 points"));
         assert_drawable(&chart);
+    }
+
+    #[test]
+    fn more_dots_than_people_point_at_are_one_path() {
+        let points = |count: u32| (1..=count).map(|n| (f64::from(n), 1.5, format!("attempt {n}"))).collect();
+        let (few, many) = (drawn(points(400)), drawn(points(401)));
+        assert_eq!((few.as_str().matches("<circle").count(), few.as_str().matches("<path").count()), (400, 0));
+        assert_eq!((many.as_str().matches("<circle").count(), many.as_str().matches("class=\"dots").count()), (0, 1));
+        assert_eq!(many.as_str().matches("h0").count(), 401, "every one of them");
+        assert!(many.as_str().contains("In a part of up to 400") && !few.as_str().contains("In a part of"));
+    }
+
+    #[test]
+    fn a_part_of_counted_places_can_be_chosen() {
+        let chart = drawn(vec![(3.0, 2.0, String::new()), (9.0, 1.0, String::new())]);
+        assert!(chart.as_str().contains("data-brush=\"3 9 "), "{}", chart.as_str());
+        assert!(!drawn(vec![(3.0, 2.0, String::new())]).as_str().contains("data-brush"), "one place has no part");
     }
 
     proptest! {

@@ -95,6 +95,10 @@ pub(crate) fn timeline(caption: &Caption, trace: &Trace, zoom: Zoom, href: &dyn 
             .with("class", "tick middle")
             .text(&show(tick * 1e3, Unit::Nanoseconds));
     }
+    // What is dragged over here is looked at next (`pointing.js`); the panel takes what hits no block.
+    let brush = format!("{} {} {LEFT} {RIGHT} 0.001", zoom.from_us, zoom.to_us);
+    out.tag("g").with("class", "brush").with("data-brush", &brush).open();
+    rect(&mut out, "hit", (LEFT, TOP - 6.0), (RIGHT - LEFT, height - 18.0 - TOP), None);
     let idle = gaps(trace, zoom);
     let first_device = shown.iter().position(|row| row.kind.is_device());
     if let Some(first) = first_device {
@@ -105,6 +109,7 @@ pub(crate) fn timeline(caption: &Caption, trace: &Trace, zoom: Zoom, href: &dyn 
         out.tag("text").at("x", LEFT - 8.0).at("y", y + 14.0).with("class", "tick end").text(&shortened(&row.name, 24));
         blocks(&mut out, row, zoom, &scale, y, MAX_MARKS / shown.len().max(1));
     }
+    out.close("g");
     let idle_us: f64 = idle.iter().map(|(from, to)| to - from).sum();
     let share = show(idle_us / (zoom.to_us - zoom.from_us), Unit::Share);
     let words = format!(
@@ -282,6 +287,8 @@ mod tests {
         assert!(chart.as_str().contains("&lt;b&gt;f0&lt;/b&gt;") && !chart.as_str().contains("<b>"));
         assert_eq!(chart.as_str().matches("<a href=\"?from=").count(), SECTIONS);
         assert!(chart.as_str().contains("3 events are not in the trace"));
+        let part = drawn(&trace, Some(0.5), Some(1.5));
+        assert!(part.as_str().contains("data-brush=\"0.5 1.5 150 710 0.001\""), "{}", part.as_str());
     }
 
     #[test]

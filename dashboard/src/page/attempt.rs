@@ -16,6 +16,7 @@ mod verdict;
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
+use futures::future::join;
 use leptos::prelude::*;
 use nightshift_client::Client;
 use nightshift_protocol::api::RunDetail;
@@ -47,7 +48,8 @@ pub(crate) async fn show(visitor: Visitor, Path((id, number)): Path<(String, u32
     if let Some(whole) = short_id::redirect(&visitor, Kind::Run, &id).await {
         return whole;
     }
-    let page = Box::pin(load(&visitor.client, &id, number, &Look::of(&query))).await;
+    let look = Look::of(&query);
+    let page = Box::pin(load(&visitor.client, &id, number, &look));
     let page = team::below(&visitor, page, &format!("{id}/{number}")).await;
     visitor.answer(page)
 }
@@ -83,8 +85,8 @@ async fn found(client: &Client, id: &str, number: u32) -> Result<(RunDetail, usi
 async fn load(client: &Client, id: &str, number: u32, look: &Look) -> Result<Page, PageError> {
     let (detail, place) = found(client, id, number).await?;
     let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
-    let campaign = campaign_name(client, &detail.summary.campaign).await;
-    let material = Material::load(client, &detail, attempt, look).await;
+    let campaign = campaign_name(client, &detail.summary.campaign);
+    let (campaign, material) = join(campaign, Material::load(client, &detail, attempt, look)).await;
     Ok(page(&detail, attempt, &material, look, &campaign))
 }
 

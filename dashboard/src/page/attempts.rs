@@ -1,6 +1,7 @@
 //! Attempts over all campaigns: filtered, sorted, counted and paged by the address.
 
 use axum::response::Response;
+use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder, TableName};
 use nightshift_protocol::time::TimestampMs;
@@ -54,9 +55,8 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
         AttemptQuery::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))?;
     query.limit = query.limit.or(Some(PER_PAGE));
     query.facets = true;
-    let found = visitor.client.attempts(&query).await?;
-    let now = visitor.client.health().await?.now;
-    Ok(page(&address, &query, &found, now))
+    let (found, health) = try_join(visitor.client.attempts(&query), visitor.client.health()).await?;
+    Ok(page(&address, &query, &found, health.now))
 }
 
 fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: TimestampMs) -> Page {

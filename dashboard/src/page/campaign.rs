@@ -7,6 +7,7 @@ mod usage;
 
 use axum::extract::Path;
 use axum::response::Response;
+use futures::future::try_join3;
 use leptos::prelude::*;
 use nightshift_protocol::api::{CampaignDetail, CampaignResults, RunSummary};
 use nightshift_protocol::id::CampaignId;
@@ -31,8 +32,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
     if let Some(whole) = short_id::redirect(&visitor, Kind::Campaign, &id).await {
         return whole;
     }
-    let page = read(&visitor, &id).await;
-    let page = team::below(&visitor, page, &id).await;
+    let page = team::below(&visitor, read(&visitor, &id), &id).await;
     visitor.answer(page)
 }
 
@@ -46,12 +46,12 @@ pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Res
 
 async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
     let id: CampaignId = id.parse().map_err(|_| PageError::not_found("This campaign"))?;
-    let detail = visitor.client.campaign(&id).await?;
     let address = Address::parse(&visitor.address);
     let places = charts::places(&address)?;
-    let results = visitor.client.campaign_results(&id, places).await?;
-    let now = visitor.client.health().await?.now;
-    Ok(page(&address, &detail, &results, now, &visitor.who))
+    let client = &visitor.client;
+    let (detail, results, health) =
+        try_join3(client.campaign(&id), client.campaign_results(&id, places), client.health()).await?;
+    Ok(page(&address, &detail, &results, health.now, &visitor.who))
 }
 
 /// The page, as it is at `now`.

@@ -3,6 +3,7 @@
 mod kept;
 
 use axum::response::Response;
+use futures::future::try_join3;
 use leptos::prelude::*;
 use nightshift_protocol::api::{
     CampaignPage, CampaignQuery, CampaignSort, CampaignState, CampaignSummary, SortOrder, TableName,
@@ -27,9 +28,9 @@ const COLUMNS: [Column; 10] = [
     Column::number("progress", "Progress"),
     Column::number("running", "Running"),
     Column::number("failed", "Failed"),
-    Column::plain_number("Best speedup"),
-    Column::plain_number("Cost"),
-    Column::plain_number("Duration"),
+    Column::number("speedup", "Best speedup"),
+    Column::number("cost", "Cost"),
+    Column::number("duration", "Duration"),
     Column::moment("created", "Created"),
 ];
 const NEWEST_FIRST: Sorting = Sorting { key: "created", descending: true };
@@ -47,11 +48,11 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let sorting = Sorting::of(&address, &COLUMNS, NEWEST_FIRST);
     let query = query(&address, sorting)?;
-    let found = visitor.client.campaign_page(&query).await?;
+    let client = &visitor.client;
     // What the team keeps at hand stands above the list as a whole, not above a part of it.
-    let kept = Kept::read(&visitor.client, &address, !is_filtered(&address)).await?;
-    let now = visitor.client.health().await?.now;
-    Ok(page(&address, sorting, &found, &kept, now))
+    let kept = Kept::read(client, &address, !is_filtered(&address));
+    let (found, kept, health) = try_join3(client.campaign_page(&query), kept, client.health()).await?;
+    Ok(page(&address, sorting, &found, &kept, health.now))
 }
 
 /// What the address asks for, in the words of the API.

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use axum::response::Response;
+use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard, TableName};
 use nightshift_protocol::time::TimestampMs;
@@ -43,8 +44,8 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
         AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
-    let boards = visitor.client.model_boards(&filter).await?;
-    Ok(page(&address, boards, visitor.client.health().await?.now))
+    let (boards, health) = try_join(visitor.client.model_boards(&filter), visitor.client.health()).await?;
+    Ok(page(&address, boards, health.now))
 }
 
 /// The pairs that say whose attempts count.

@@ -7,6 +7,7 @@ mod steps;
 
 use axum::extract::Path;
 use axum::response::Response;
+use futures::future::{join, try_join};
 use leptos::prelude::*;
 use nightshift_protocol::api::{Retrieval, RunDetail, StepView};
 use nightshift_protocol::id::RunId;
@@ -31,25 +32,21 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
     if let Some(whole) = short_id::redirect(&visitor, Kind::Run, &id).await {
         return whole;
     }
-    let page = match load(&visitor, &id).await {
-        Ok((detail, steps)) => {
-            let campaign = campaign_name(&visitor.client, &detail.summary.campaign).await;
-            Ok(page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign, &visitor.who))
-        }
-        Err(error) => Err(error),
-    };
-    let page = team::below(&visitor, page, &id).await;
+    let page = team::below(&visitor, read(&visitor, &id), &id).await;
     visitor.answer(page)
+}
+
+async fn read(visitor: &Visitor, id: &str) -> Result<Page, PageError> {
+    let (detail, steps) = load(visitor, id).await?;
+    let campaign = campaign_name(&visitor.client, &detail.summary.campaign);
+    let (campaign, retrievals) = join(campaign, planned_with(visitor, &detail)).await;
+    Ok(page(&detail, &steps, &retrievals, &campaign, &visitor.who))
 }
 
 /// `GET /runs/{id}/report.html`: the page as one file.
 pub(crate) async fn show_report(visitor: Visitor, Path(id): Path<String>) -> Response {
-    match load(&visitor, &id).await {
-        Ok((detail, steps)) => {
-            let campaign = campaign_name(&visitor.client, &detail.summary.campaign).await;
-            let page = page(&detail, &steps, &planned_with(&visitor, &detail).await, &campaign, &visitor.who);
-            report::answer(&visitor.client, page).await
-        }
+    match read(&visitor, &id).await {
+        Ok(page) => report::answer(&visitor.client, page).await,
         Err(error) => visitor.answer(Err(error)),
     }
 }
@@ -67,9 +64,7 @@ pub(crate) async fn show_trace(visitor: Visitor, Path(id): Path<String>) -> Resp
 
 async fn load(visitor: &Visitor, id: &str) -> Result<(RunDetail, Vec<StepView>), PageError> {
     let id: RunId = id.parse().map_err(|_| PageError::not_found("This run"))?;
-    let detail = visitor.client.run(&id).await?;
-    let steps = visitor.client.run_steps(&id).await?;
-    Ok((detail, steps))
+    Ok(try_join(visitor.client.run(&id), visitor.client.run_steps(&id)).await?)
 }
 
 /// What planning was given of notes and lessons; nothing where that cannot be had.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use axum::response::Response;
+use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptFilter, TableName, TaskBoard};
 use nightshift_protocol::time::TimestampMs;
@@ -47,9 +48,8 @@ async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
     let filter =
         AttemptFilter::from_pairs(filter_of(&address)).map_err(|error| PageError::bad_query(&error.to_string()))?;
-    let boards = visitor.client.task_boards(&filter).await?;
-    let now = visitor.client.health().await?.now;
-    Ok(page(&address, boards, now))
+    let (boards, health) = try_join(visitor.client.task_boards(&filter), visitor.client.health()).await?;
+    Ok(page(&address, boards, health.now))
 }
 
 /// The pairs that say whose attempts count.

@@ -73,11 +73,27 @@ pub enum CampaignSort {
     Running,
     /// Runs that failed.
     Failed,
+    /// The speedup of their fastest right program.
+    Speedup,
+    /// What they have used up of money.
+    Cost,
+    /// How long they took, or have taken so far.
+    Duration,
 }
 
 impl CampaignSort {
     /// Every one.
-    pub const ALL: [Self; 6] = [Self::Created, Self::Name, Self::Model, Self::Progress, Self::Running, Self::Failed];
+    pub const ALL: [Self; 9] = [
+        Self::Created,
+        Self::Name,
+        Self::Model,
+        Self::Progress,
+        Self::Running,
+        Self::Failed,
+        Self::Speedup,
+        Self::Cost,
+        Self::Duration,
+    ];
 
     /// The name in a query.
     #[must_use]
@@ -89,6 +105,9 @@ impl CampaignSort {
             Self::Progress => "progress",
             Self::Running => "running",
             Self::Failed => "failed",
+            Self::Speedup => "speedup",
+            Self::Cost => "cost",
+            Self::Duration => "duration",
         }
     }
 

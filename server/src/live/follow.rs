@@ -19,7 +19,8 @@ use crate::app::App;
 use crate::backoff::Backoff;
 use crate::waiting::{silent_after_ms, waits_at};
 
-/// How long changes are gathered before they are looked at together: a run that moves fast is read once.
+/// Least time between two looks: what changes meanwhile is looked at together, so that a run that moves fast is read once.
+/// A change after a quiet time is looked at immediately.
 const GATHER: Duration = Duration::from_millis(20);
 /// Runs that are looked at together.
 const MAX_TOGETHER: usize = 500;
@@ -90,17 +91,20 @@ impl<'a> Follower<'a> {
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         }
         let mut due: Option<Instant> = None;
+        let mut looked: Option<Instant> = None;
         let mut idle_since = Instant::now();
         loop {
             if *listeners.borrow_and_update() > 0 {
                 idle_since = Instant::now();
             }
             let pending = !self.runs.is_empty() || !self.campaigns.is_empty();
-            due = if pending { due.or_else(|| Some(Instant::now() + GATHER)) } else { None };
+            let soon = || looked.map_or_else(Instant::now, |looked| looked + GATHER);
+            due = if pending { due.or_else(|| Some(soon())) } else { None };
             tokio::select! {
                 () = app.shutdown.cancelled() => return,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let done = self.look_at_changed().await;
+                    looked = Some(Instant::now());
                     due = self.after(done).map(|pause| Instant::now() + pause);
                 }
                 notice = notices.next() => match notice {

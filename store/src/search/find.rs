@@ -15,20 +15,20 @@ use crate::row::Row;
 use crate::value::values;
 
 /// Texts with the words `$1`, older than `$2`, of the kinds `$3`, of the run `$4` and the campaign `$5` unless these are 0,
-/// of the task `$7` unless that is empty.
+/// of the task `$7` unless that is empty, not older than `$8`.
 pub(crate) const FIND: Sql = Sql {
     sqlite: "SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
              FROM search_text t JOIN search_document s ON s.id = t.rowid JOIN run r ON r.id = s.run_id \
              JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
              WHERE search_text MATCH $1 AND t.rowid < $2 AND s.kind IN (SELECT value FROM json_each($3)) \
                AND ($4 = 0 OR s.run_id = $4) AND ($5 = 0 OR r.campaign_id = $5) \
-               AND ($7 = '' OR x.task = $7) ORDER BY t.rowid DESC LIMIT $6",
+               AND ($7 = '' OR x.task = $7) AND t.rowid >= $8 ORDER BY t.rowid DESC LIMIT $6",
     // Found first, sorted then: else the words of one text after the other are looked at from the newest on, which costs
     // milliseconds for each.
     postgres: "WITH found AS MATERIALIZED (SELECT s.id FROM search_document s \
                  WHERE to_tsvector('simple', regexp_replace(s.body, '[^a-zA-Z0-9\\u0080-\\uffff]+', ' ', 'g')) \
                        @@ to_tsquery('simple', $1) \
-                   AND s.id < $2 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4)) \
+                   AND s.id < $2 AND s.id >= $8 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4)) \
                SELECT s.id, s.attempt, s.kind, s.body, s.at_ms, r.public_id AS run, c.public_id AS campaign, x.task \
                FROM found f JOIN search_document s ON s.id = f.id JOIN run r ON r.id = s.run_id \
                JOIN campaign c ON c.id = r.campaign_id JOIN attempt_run x ON x.run_id = s.run_id \
@@ -49,6 +49,9 @@ pub(crate) const COUNT: Sql = Sql {
                  AND s.id < $2 AND s.kind = ANY($3) AND ($4 = 0 OR s.run_id = $4) \
                  AND ($5 = 0 OR r.campaign_id = $5) AND ($7 = '' OR x.task = $7) LIMIT $6) AS found",
 };
+
+/// The id of the newest text.
+const NEWEST: &str = "SELECT COALESCE(MAX(id), 0) FROM search_document";
 
 pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Result<SearchPage, Failure> {
     let terms = terms(&query.text);
@@ -77,8 +80,18 @@ pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Re
     };
     let limit = query.limit.unwrap_or(MAX_PAGE_ROWS).min(MAX_PAGE_ROWS);
     let task = json::clean(query.task.as_deref().unwrap_or_default());
-    let values = values![words.as_str(), before, kinds.clone(), run_id, campaign_id, limit + 1, task.as_ref()];
-    let rows = connection.fetch_all(FIND, values).await?;
+    let mut rows: Vec<Row> = Vec::new();
+    let mut part = Part::newest(connection, before).await?;
+    loop {
+        let left = limit + 1 - u32::try_from(rows.len()).unwrap_or(limit);
+        let values =
+            values![words.as_str(), part.before, kinds.clone(), run_id, campaign_id, left, task.as_ref(), part.from];
+        rows.extend(connection.fetch_all(FIND, values).await?);
+        if rows.len() > usize::try_from(limit).unwrap_or(usize::MAX) || part.from <= FIRST_ID {
+            break;
+        }
+        part = part.older();
+    }
     let most = to_stored(MAX_COUNTED_HITS);
     let values = values![words, i64::MAX, kinds, run_id, campaign_id, most, task.as_ref()];
     let total = from_stored(connection.fetch_one(COUNT, values).await?.i64(0)?);
@@ -91,6 +104,39 @@ pub(crate) async fn page(connection: &mut Connection, query: &SearchQuery) -> Re
     }
     let items = rows.iter().take(wanted).map(|row| hit(row, &terms)).collect::<Result<Vec<_>, _>>()?;
     Ok(SearchPage { items, next, total })
+}
+
+/// A part of all texts, by their ids. Postgres finds all texts of a part before it gives the newest, and reads each of them
+/// anew where words have to stand side by side: so it is asked for the newest part first, and then for older, larger ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    from: i64,
+    before: i64,
+    texts: i64,
+}
+
+/// No text has a lower id.
+const FIRST_ID: i64 = 1;
+/// Texts of the newest part.
+const NEWEST_TEXTS: i64 = 2_000;
+/// How much larger each older part is.
+const GROWS: i64 = 8;
+
+impl Part {
+    /// The first one that is looked at. `SQLite` goes from the newest text on by itself, and stops where it has enough.
+    async fn newest(connection: &mut Connection, before: i64) -> Result<Self, Failure> {
+        if connection.backend() == Backend::Sqlite {
+            return Ok(Self { from: FIRST_ID, before, texts: 0 });
+        }
+        let end = connection.fetch_one(NEWEST, values![]).await?.i64(0)?.saturating_add(1).min(before);
+        Ok(Self { from: end.saturating_sub(NEWEST_TEXTS).max(FIRST_ID), before: end, texts: NEWEST_TEXTS })
+    }
+
+    /// The part before this one.
+    fn older(self) -> Self {
+        let texts = self.texts.saturating_mul(GROWS);
+        Self { from: self.from.saturating_sub(texts).max(FIRST_ID), before: self.from, texts }
+    }
 }
 
 fn hit(row: &Row, terms: &[Term]) -> Result<SearchHit, Failure> {
@@ -107,4 +153,22 @@ fn hit(row: &Row, terms: &[Term]) -> Result<SearchHit, Failure> {
         excerpt: found.text,
         matches: found.matches,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_each_other_without_a_gap_to_the_oldest_text() {
+        let mut part = Part { from: 998_001, before: 1_000_001, texts: NEWEST_TEXTS };
+        let mut seen = vec![part];
+        while part.from > FIRST_ID {
+            part = part.older();
+            assert_eq!(part.before, seen.last().map_or(0, |newer| newer.from));
+            assert!(part.from < part.before);
+            seen.push(part);
+        }
+        assert_eq!((part.from, seen.len()), (FIRST_ID, 4), "{seen:?}");
+    }
 }

@@ -33,7 +33,7 @@ const WAL_AUTOCHECKPOINT_PAGES: &str = "4000";
 /// Page cache of the connection that writes, in KiB (negative by SQLite's convention).
 const CACHE_SIZE: &str = "-65536";
 /// Page cache of a connection that reads. What it misses is most often in the system's own cache, which all share.
-const READER_CACHE_SIZE: &str = "-2048";
+const READER_CACHE_SIZE: &str = "-512";
 
 /// Statements that a connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;

@@ -87,7 +87,14 @@ fn traced(profile: &Profile, material: &Material, look: &Look) -> AnyView {
     );
     let drawn = timeline(&caption, trace, zoom, &|zoom| look.zoomed(zoom).href("timeline")).view();
     let list = pieces(trace, zoom);
-    view! { <div id="timeline"><ul class="chips look">{ways}</ul>{drawn}{list}</div> }.into_any()
+    view! {
+        <div id="timeline">
+            <ul class="chips look">{ways}</ul>
+            <p class="quiet needs-script">"Drag over a part of it to look closer."</p>
+            {drawn}{list}
+        </div>
+    }
+    .into_any()
 }
 
 /// The longest pieces of the part that is looked at.

@@ -1,5 +1,6 @@
 //! What the team pinned and tagged, above the list of campaigns: the way back to it.
 
+use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_client::{Client, ClientError};
 use nightshift_protocol::api::{Pin, Tag, TagCount, Target};
@@ -28,8 +29,8 @@ impl Kept {
     pub(super) async fn read(client: &Client, address: &Address, is_whole: bool) -> Result<Self, ClientError> {
         let mut kept = Self::default();
         if is_whole {
-            kept.pins = client.pins(None, Some(MAX_PINS), None).await?.items;
-            kept.names = client.tag_names().await?;
+            let (pins, names) = try_join(client.pins(None, Some(MAX_PINS), None), client.tag_names()).await?;
+            (kept.pins, kept.names) = (pins.items, names);
         }
         if let Some(tag) = address.get("tag") {
             kept.tagged = Some((tag.to_owned(), client.tagged(tag, Some(MAX_TAGGED)).await?.items));

@@ -16,7 +16,7 @@ pub(super) fn calls(schemas: &mut Schemas) -> Vec<Call> {
             .query("name", Kind::Text, "Only those of exactly this name.")
             .query("q", Kind::Text, "Only those whose name, model or id has these words.")
             .query("status", Kind::Text, "Only unfinished, finished, failed (a run failed) or paused ones.")
-            .query("sort", Kind::Text, "created, name, model, progress, running or failed.")
+            .query("sort", Kind::Text, "created, name, model, progress, running, failed, speedup, cost or duration.")
             .query("order", Kind::Text, "asc or desc.")
             .pages()
             .gives(200, schemas.of::<CampaignPage>())

@@ -24,7 +24,11 @@ pub(super) fn calls() -> Vec<Call> {
                 .query("name", Kind::Text, "Only those of exactly this name.")
                 .query("q", Kind::Text, "Only those that hold every one of these words in name, model or id.")
                 .query("status", Kind::Text, "unfinished, finished, failed or paused: only those with such runs.")
-                .query("sort", Kind::Text, "created, name, model, progress, running or failed.")
+                .query(
+                    "sort",
+                    Kind::Text,
+                    "created, name, model, progress, running, failed, speedup, cost or duration.",
+                )
                 .query("order", Kind::Text, "asc or desc."),
         ),
         table(
