@@ -7,4 +7,5 @@ pub(crate) mod look;
 pub(crate) mod notify;
 pub(crate) mod open;
 pub(crate) mod redo;
+pub(crate) mod run_reads;
 pub(crate) mod source;
