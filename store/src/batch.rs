@@ -14,6 +14,7 @@ mod candidates;
 mod claim;
 pub(crate) mod event_text;
 pub(crate) mod held;
+mod hot_load;
 pub(crate) mod load;
 pub(crate) mod route;
 pub(crate) mod rows;
@@ -32,11 +33,12 @@ use nightshift_engine::store::{Advance, Advanced, Change, Changed, ClaimRequest,
 use nightshift_protocol::time::TimestampMs;
 use serde_json::Value as Json;
 
-use self::candidates::{details, devices, inputs};
+use self::candidates::{Given, details, devices, inputs};
 use self::claim::{Claimer, DeviceUses};
 use self::rows::Input;
 use self::try_end::Teller;
 use self::working_set::WorkingSet;
+use crate::connection::Backend;
 use crate::failure::Failure;
 use crate::json;
 use crate::number::from_stored;
@@ -124,16 +126,40 @@ fn claims<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a ClaimRequest> 
     })
 }
 
+fn reported<'a>(groups: &'a Groups<'a>) -> impl Iterator<Item = &'a str> {
+    changes(groups).filter_map(|change| match change {
+        Change::Report(report) => Some(report.step.as_str()),
+        _ => None,
+    })
+}
+
+/// How many ready steps claims could take of each route that exists, and the earliest moment of a claim; none when
+/// nothing could be taken.
+fn wanted(set: &WorkingSet, groups: &Groups<'_>) -> Option<(BTreeMap<i64, u32>, TimestampMs)> {
+    let mut by_text: BTreeMap<&str, u32> = BTreeMap::new();
+    claims(groups).for_each(|claim| claim::add_wanted(claim, &mut by_text));
+    let wanted: BTreeMap<i64, u32> =
+        by_text.iter().filter_map(|(route, count)| Some((*set.route_ids.get(*route)?, *count))).collect();
+    let at = claims(groups).map(|claim| claim.at).min()?;
+    (!wanted.is_empty()).then_some((wanted, at))
+}
+
 async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Result<Attempt, Failure> {
     let mut set = WorkingSet { virtual_now: transaction.memory.virtual_now(), ..WorkingSet::default() };
-    let workers: BTreeSet<&str> = claims(groups).map(|claim| claim.worker.as_str()).collect();
-    let claimers = if workers.is_empty() {
-        HashMap::new()
-    } else {
-        candidates::workers(transaction.connection, workers.into_iter().map(str::to_owned).collect()).await?
-    };
     route::resolve(transaction, &mut set, advances(groups), claims(groups)).await?;
-    load_for_changes(transaction, &mut set, groups).await?;
+    let at_once = transaction.connection.backend() == Backend::Postgres;
+    let (claimers, given) = if at_once {
+        hot_load::load(transaction, &mut set, groups).await?
+    } else {
+        let workers: BTreeSet<String> = claims(groups).map(|claim| claim.worker.as_str().to_owned()).collect();
+        let claimers = if workers.is_empty() {
+            HashMap::new()
+        } else {
+            candidates::workers(transaction.connection, workers.into_iter().collect()).await?
+        };
+        load_for_changes(transaction, &mut set, groups).await?;
+        (claimers, Given::new())
+    };
 
     let mut errors = missing(&set, &claimers, groups);
     if !errors.is_empty() {
@@ -153,9 +179,10 @@ async fn attempt(transaction: &mut Transaction<'_>, groups: &Groups<'_>) -> Resu
 
     let at = changes(groups).map(moment).max().unwrap_or_default();
     let mut wrote = unblock::look_again(transaction.connection, &mut set, at).await?;
-    wrote |= write::campaigns(transaction.connection, &mut set).await?;
-
-    serve_claims(transaction, &mut set, &claimers, groups, &mut answers).await?;
+    if !at_once && let Some((wanted, at)) = wanted(&set, groups) {
+        candidates::ready(transaction.connection, &mut set, &wanted, at).await?;
+    }
+    serve_claims(transaction, &mut set, &claimers, given, groups, &mut answers).await?;
 
     transaction.claimed_rank = transaction.claimed_rank.max(set.claimed_rank);
     transaction.notices.extend(set.take_notices());
@@ -172,19 +199,14 @@ fn moment(change: &Change) -> TimestampMs {
     }
 }
 
-/// Runs, then what depends on their locks.
+/// Runs, then the rest; on SQLite.
 async fn load_for_changes(
     transaction: &mut Transaction<'_>,
     set: &mut WorkingSet,
     groups: &Groups<'_>,
 ) -> Result<(), Failure> {
     let connection = &mut *transaction.connection;
-    let mut steps: BTreeSet<&str> = BTreeSet::new();
-    for change in changes(groups) {
-        if let Change::Report(report) = change {
-            steps.insert(report.step.as_str());
-        }
-    }
+    let steps: BTreeSet<&str> = reported(groups).collect();
     let runs: BTreeSet<&str> = advances(groups).map(|advance| advance.run.as_str()).collect();
     if steps.is_empty() && runs.is_empty() {
         return Ok(());
@@ -282,29 +304,17 @@ async fn serve_claims(
     transaction: &mut Transaction<'_>,
     set: &mut WorkingSet,
     claimers: &HashMap<String, Claimer>,
+    mut given: Given,
     groups: &Groups<'_>,
     answers: &mut [Vec<Changed>],
 ) -> Result<(), Failure> {
     let connection = &mut *transaction.connection;
-    let mut by_text: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut on_devices: BTreeSet<i64> = BTreeSet::new();
-    let mut at: Option<TimestampMs> = None;
-    for claim in claims(groups) {
-        claim::add_wanted(claim, &mut by_text);
-        at = Some(at.map_or(claim.at, |earliest| earliest.min(claim.at)));
-        if !claim.devices.is_empty()
-            && let Some(claimer) = claimers.get(claim.worker.as_str())
-        {
-            on_devices.insert(claimer.id);
-        }
-    }
-    let wanted: BTreeMap<i64, u32> =
-        by_text.iter().filter_map(|(route, count)| Some((*set.route_ids.get(*route)?, *count))).collect();
-    let Some(at) = at.filter(|_| !wanted.is_empty()) else { return Ok(()) };
-    candidates::ready(connection, set, &wanted, at).await?;
     if set.ready.values().all(BTreeSet::is_empty) {
         return Ok(());
     }
+    let with_devices = claims(groups).filter(|claim| !claim.devices.is_empty());
+    let on_devices: BTreeSet<i64> =
+        with_devices.filter_map(|claim| Some(claimers.get(claim.worker.as_str())?.id)).collect();
     let mut uses = if on_devices.is_empty() {
         DeviceUses::default()
     } else {
@@ -330,8 +340,10 @@ async fn serve_claims(
         let details = set.steps.get(id).and_then(|step| step.details.as_ref());
         details.is_some_and(|details| matches!(details.input, Input::Stored))
     };
-    let stored: Vec<i64> = ids().filter(is_stored).collect();
-    let mut stored = if stored.is_empty() { HashMap::new() } else { inputs(connection, stored).await? };
+    let stored: Vec<i64> = ids().filter(is_stored).filter(|id| !given.contains_key(id)).collect();
+    if !stored.is_empty() {
+        given.extend(inputs(connection, stored).await?);
+    }
     for (index, position, steps) in taken {
         let Some(Change::Claim(claim)) = groups.get(index).and_then(|(_, group)| group.get(position)) else { continue };
         let mut records = Vec::with_capacity(steps.len());
@@ -339,7 +351,10 @@ async fn serve_claims(
             let step = set.step(id)?;
             let input = match step.details.as_ref().map(|details| &details.input) {
                 Some(Input::Ordered(group, change, order)) => ordered(groups, *group, *change, *order),
-                _ => stored.remove(&id),
+                _ => match given.remove(&id).map(|input| json::read(&input)).transpose() {
+                    Ok(input) => input,
+                    Err(error) => return Err(Failure::unreadable("the input of a step", &error)),
+                },
             };
             let input = input.ok_or_else(|| Failure::unreadable(format!("step {}", step.public_id), &"no input"))?;
             records.push(claim::record(step, &set.routes, &claim.worker, input)?);

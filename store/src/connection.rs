@@ -14,6 +14,7 @@ use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, SqliteConnection};
 
 use crate::failure::Failure;
+use crate::postgres::hot::Hot;
 use crate::row::Row;
 use crate::sqlite::own::{Own, Parameter};
 use crate::value::Value;
@@ -50,6 +51,8 @@ pub(crate) enum Connection {
     SqlitePooled(PoolConnection<Sqlite>),
     /// Of a pool.
     Postgres(PoolConnection<Postgres>),
+    /// The hot path's of Postgres.
+    Hot(Box<Hot>),
 }
 
 /// The connection of its database, borrowed.
@@ -64,22 +67,23 @@ impl Connection {
     pub(crate) fn backend(&self) -> Backend {
         match self {
             Self::Own(_) | Self::SqlitePooled(_) => Backend::Sqlite,
-            Self::Postgres(_) => Backend::Postgres,
+            Self::Postgres(_) | Self::Hot(_) => Backend::Postgres,
         }
     }
 
-    fn borrowed(&mut self) -> Borrowed<'_> {
-        match self {
+    async fn borrowed(&mut self) -> Result<Borrowed<'_>, Failure> {
+        Ok(match self {
             Self::Own(connection) => Borrowed::Own(connection),
             Self::SqlitePooled(connection) => Borrowed::Sqlite(connection),
             Self::Postgres(connection) => Borrowed::Postgres(connection),
-        }
+            Self::Hot(connection) => Borrowed::Postgres(connection.caught_up().await?),
+        })
     }
 
     /// Carries out a statement; how many rows it changed.
     pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<u64, Failure> {
         let sql = sql.into();
-        Ok(match self.borrowed() {
+        Ok(match self.borrowed().await? {
             Borrowed::Own(connection) => connection.execute(sql.sqlite, &values)?,
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(sql.sqlite), values).execute(connection).await?.rows_affected()
@@ -93,7 +97,7 @@ impl Connection {
     /// All rows.
     pub(crate) async fn fetch_all(&mut self, sql: impl Into<Sql>, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
         let sql = sql.into();
-        Ok(match self.borrowed() {
+        Ok(match self.borrowed().await? {
             Borrowed::Own(connection) => connection.fetch_named(sql.sqlite, &values, usize::MAX)?,
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(sql.sqlite), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
@@ -109,7 +113,7 @@ impl Connection {
         values: Vec<Value>,
     ) -> Result<Option<Row>, Failure> {
         let sql = sql.into();
-        Ok(match self.borrowed() {
+        Ok(match self.borrowed().await? {
             Borrowed::Own(connection) => connection.fetch_named(sql.sqlite, &values, 1)?.pop(),
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(sql.sqlite), values).fetch_optional(connection).await?.map(Row::Sqlite)
@@ -129,7 +133,7 @@ impl Connection {
     /// prepared. Only literals of ours may be in it.
     pub(crate) async fn execute_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<u64, Failure> {
         let safe = AssertSqlSafe(Arc::clone(sql));
-        Ok(match self.borrowed() {
+        Ok(match self.borrowed().await? {
             Borrowed::Own(connection) => connection.execute(sql, &values)?,
             Borrowed::Sqlite(connection) => {
                 sqlite(sqlx::query(safe), values).execute(connection).await?.rows_affected()
@@ -143,7 +147,7 @@ impl Connection {
     /// As [`Self::fetch_all`], for a text that was built for this backend; see [`Self::execute_built`].
     pub(crate) async fn fetch_built(&mut self, sql: &Arc<str>, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
         let safe = AssertSqlSafe(Arc::clone(sql));
-        Ok(match self.borrowed() {
+        Ok(match self.borrowed().await? {
             Borrowed::Own(connection) => connection.fetch(sql, &values, usize::MAX)?,
             Borrowed::Sqlite(connection) => wrap(sqlite(sqlx::query(safe), values).fetch_all(connection).await?),
             Borrowed::Postgres(connection) => {
@@ -161,16 +165,28 @@ impl Connection {
     ) -> Result<(), Failure> {
         match self {
             Self::Own(connection) => connection.execute_rows(sql, count, width, parameter),
-            Self::SqlitePooled(_) | Self::Postgres(_) => {
+            Self::SqlitePooled(_) | Self::Postgres(_) | Self::Hot(_) => {
                 Err(Failure::unreadable("a table", &"it was to be written by a connection that does not"))
             }
+        }
+    }
+
+    /// The rows of a statement of Postgres without parameters, sent together with what is to go out before it. Texts in
+    /// it are literals of `postgres/literal.rs`.
+    pub(crate) async fn fetch_at_once(&mut self, sql: &str) -> Result<Vec<Row>, Failure> {
+        match self {
+            Self::Hot(connection) => Ok(wrap_postgres(connection.fetch_all(sql).await?)),
+            Self::Own(_) | Self::SqlitePooled(_) | Self::Postgres(_) => Err(Failure::unreadable(
+                "the rows of a flush",
+                &"they were asked of a connection that is not the hot path's",
+            )),
         }
     }
 
     /// The rows of a statement that was built for both databases, for example from the filters of a list; for
     /// connections that read.
     pub(crate) async fn fetch_query(&mut self, statement: &SelectStatement) -> Result<Vec<Row>, Failure> {
-        Ok(match self.borrowed() {
+        Ok(match self.borrowed().await? {
             Borrowed::Own(_) => {
                 return Err(Failure::unreadable("a list", &"it was asked of the connection that writes"));
             }
@@ -188,7 +204,18 @@ impl Connection {
 
     /// Begins a transaction; on SQLite it is the one that writes from its first moment.
     pub(crate) async fn begin(&mut self) -> Result<(), Failure> {
-        self.control(Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await
+        match self {
+            Self::Hot(connection) => {
+                connection.begin();
+                Ok(())
+            }
+            _ => self.control(Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await,
+        }
+    }
+
+    /// Whether the transaction was begun without a word from the database so far.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Hot(connection) if connection.is_unanswered())
     }
 
     /// Commits it.
@@ -198,7 +225,10 @@ impl Connection {
 
     /// Undoes it.
     pub(crate) async fn rollback(&mut self) -> Result<(), Failure> {
-        self.control("ROLLBACK").await
+        match self {
+            Self::Hot(connection) => Ok(connection.rollback().await?),
+            _ => self.control("ROLLBACK").await,
+        }
     }
 
     /// Begins a transaction that sees one moment of the database and changes nothing.
@@ -213,12 +243,14 @@ impl Connection {
             Self::Own(_) => Ok(()),
             Self::SqlitePooled(connection) => connection.close().await,
             Self::Postgres(connection) => connection.close().await,
+            Self::Hot(connection) => connection.close().await,
         };
     }
 
     /// Whether the connection works and no transaction is open on it.
     pub(crate) async fn is_idle(&mut self) -> bool {
-        self.begin().await.is_ok() && self.rollback().await.is_ok()
+        // What is begun is no proof yet on a connection that sends it with the first statement.
+        self.begin().await.is_ok() && self.borrowed().await.is_ok() && self.rollback().await.is_ok()
     }
 
     /// Marks a place to which [`Self::undo`] goes back.
@@ -240,7 +272,10 @@ impl Connection {
     /// A statement without parameters and answer; on Postgres in one round trip.
     async fn control(&mut self, sql: impl Into<Sql>) -> Result<(), Failure> {
         let sql = sql.into();
-        match self.borrowed() {
+        if let Self::Hot(connection) = self {
+            return Ok(connection.control(sql.postgres).await?);
+        }
+        match self.borrowed().await? {
             Borrowed::Own(connection) => connection.execute(sql.sqlite, &[]).map(|_| ())?,
             Borrowed::Sqlite(connection) => sqlx::query(sql.sqlite).execute(connection).await.map(|_| ())?,
             Borrowed::Postgres(connection) => connection.execute(sql.postgres).await.map(|_| ())?,

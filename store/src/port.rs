@@ -48,7 +48,10 @@ impl Store for SqlStore {
     }
 
     async fn load_run(&self, id: &RunId) -> Result<RunRecord, StoreError> {
-        read!(self, |connection| run::load(connection, id))
+        match &self.side {
+            Side::Sqlite { .. } => read!(self, |connection| run::load(connection, id)),
+            Side::Postgres { runs, .. } => runs.load(id).await,
+        }
     }
 
     async fn runs_to_drive(&self, limit: u32) -> Result<Vec<RunId>, StoreError> {

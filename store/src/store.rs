@@ -17,6 +17,7 @@ use crate::invariants;
 use crate::memory::Memory;
 use crate::notices::Notices;
 use crate::postgres::open::PostgresOptions;
+use crate::postgres::run_reads::RunReads;
 use crate::sqlite::open::OpenOptions;
 use crate::writer::{self, Message, Surroundings, Work, Writer, closed};
 use crate::{postgres, sqlite};
@@ -40,8 +41,8 @@ pub struct SqlStore {
 pub(crate) enum Side {
     /// Connections that cannot write.
     Sqlite { database: PathBuf, readers: SqlitePool },
-    /// Connections for both; and the pool of the hot path, to be closed with it.
-    Postgres { pool: PgPool, hot: PgPool },
+    /// Connections for both, reads of single runs that share them; and the pool of the hot path, to be closed with it.
+    Postgres { pool: PgPool, runs: RunReads, hot: PgPool },
 }
 
 impl SqlStore {
@@ -90,7 +91,8 @@ impl SqlStore {
         let tell = tokio::spawn(postgres::notify::tell(opened.connect.clone(), me.clone(), bundles));
         let hear = tokio::spawn(postgres::notify::hear(opened.connect, me, around.notices.clone()));
         let tasks = vec![tell.abort_handle(), hear.abort_handle()];
-        let side = Side::Postgres { pool: opened.pool, hot: opened.hot };
+        let runs = RunReads::new(opened.pool.clone(), around.place.clone());
+        let side = Side::Postgres { pool: opened.pool, runs, hot: opened.hot };
         Self { side, writer, around, attempts: Kept::default(), tasks }.remember().await
     }
 
@@ -122,7 +124,7 @@ impl SqlStore {
                 readers.close().await;
                 self.writer.close().await
             }
-            Side::Postgres { pool, hot } => {
+            Side::Postgres { pool, hot, .. } => {
                 let mut ended = Ok(());
                 for _ in 0..BATCHERS {
                     ended = ended.and(self.writer.close().await);

@@ -176,10 +176,7 @@ pub(crate) async fn run<S: Source>(
         }
         if !batch.replies.is_empty() || !batch.operations.is_empty() {
             match begin(&mut source).await {
-                Ok(mut connection) => {
-                    let sound = commit(&mut connection, batch, &around).await;
-                    source.give_back(connection, sound).await;
-                }
+                Ok(connection) => commit(&mut source, connection, batch, &around).await,
                 Err(failure) => batch.refuse(&failure.tell(&around.place)),
             }
         }
@@ -243,11 +240,41 @@ impl Batch {
     }
 }
 
-/// Commits a batch in the transaction that is open, and answers; whether the connection is sound afterwards.
-async fn commit(connection: &mut Connection, mut batch: Batch, around: &Surroundings) -> bool {
-    let tell = |failure: Failure| failure.tell(&around.place);
+/// Commits a batch in the transaction that is open, answers, and gives the connection back.
+async fn commit<S: Source>(source: &mut S, mut connection: Connection, mut batch: Batch, around: &Surroundings) {
+    let mut outcome = together(&mut connection, &mut batch, around).await;
+    if outcome.as_ref().is_err_and(Failure::is_of_the_connection) && connection.is_unanswered() {
+        // It broke while nothing was to be done.
+        source.give_back(connection, false).await;
+        connection = match begin(source).await {
+            Ok(connection) => connection,
+            Err(failure) => return batch.refuse(&failure.tell(&around.place)),
+        };
+        outcome = together(&mut connection, &mut batch, around).await;
+    }
+    let (answers, sound) = settle(&mut connection, &mut batch, around, outcome).await;
+    match answers {
+        Ok(answers) => {
+            for (reply, answer) in batch.replies.into_iter().zip(answers) {
+                let _gone = reply.send(answer);
+            }
+            for operation in batch.operations {
+                operation.answer(Ok(()));
+            }
+        }
+        Err(failure) => batch.refuse(&failure.tell(&around.place)),
+    }
+    source.give_back(connection, sound).await;
+}
+
+/// What comes of a batch after its first try; and whether the connection is sound afterwards.
+async fn settle(
+    connection: &mut Connection,
+    batch: &mut Batch,
+    around: &Surroundings,
+    mut outcome: Result<Vec<Answered>, Failure>,
+) -> (Result<Vec<Answered>, Failure>, bool) {
     let mut sound = true;
-    let mut outcome = together(connection, &mut batch, around).await;
     let mut redone = 0;
     while redone < MAX_REDONE && outcome.as_ref().is_err_and(Failure::asks_for_redo) {
         // It lost against another server's transaction, and is repeated as a whole.
@@ -257,7 +284,7 @@ async fn commit(connection: &mut Connection, mut batch: Batch, around: &Surround
             Err(failure) => Err(failure),
         };
         outcome = match begun {
-            Ok(()) => together(connection, &mut batch, around).await,
+            Ok(()) => together(connection, batch, around).await,
             Err(failure) => Err(failure),
         };
     }
@@ -265,24 +292,13 @@ async fn commit(connection: &mut Connection, mut batch: Batch, around: &Surround
         // SQLite may have rolled back by itself, for example on a full disk; then there is nothing left to undo.
         sound = connection.rollback().await.is_ok() || connection.is_idle().await;
         if sound && !batch.groups.is_empty() {
-            outcome = one_by_one(connection, &mut batch, around).await;
+            outcome = one_by_one(connection, batch, around).await;
             if outcome.is_err() {
                 sound = connection.rollback().await.is_ok() || connection.is_idle().await;
             }
         }
     }
-    match outcome {
-        Ok(answers) => {
-            for (reply, answer) in batch.replies.into_iter().zip(answers) {
-                let _gone = reply.send(answer);
-            }
-            for operation in batch.operations {
-                operation.answer(Ok(()));
-            }
-        }
-        Err(failure) => batch.refuse(&tell(failure)),
-    }
-    sound
+    (outcome, sound)
 }
 
 /// The usual way: all groups with the same few statements, then each operation.

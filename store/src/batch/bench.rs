@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::connection::Connection;
 use crate::memory::Memory;
+use crate::postgres::hot::Hot;
 use crate::sqlite::lock::ProcessLock;
 use crate::transaction::Transaction;
 use crate::value::{Value, values};
@@ -56,7 +57,7 @@ pub(super) async fn both() -> [Bench; 2] {
     let options = crate::postgres::open::PostgresOptions::default();
     let opened = crate::postgres::open::open(&database.url, &options, 1).await.unwrap();
     let on_postgres = Bench {
-        connection: Connection::Postgres(opened.hot.acquire().await.unwrap()),
+        connection: Connection::Hot(Box::new(Hot::new(opened.hot.acquire().await.unwrap()))),
         memory: Memory::default(),
         _place: Kept::Postgres(database),
     };
@@ -115,6 +116,14 @@ impl Bench {
         self.connection.commit().await.unwrap();
         self.memory.remember(routes, rank);
         flushed.answers
+    }
+
+    /// How often the database was waited for, on Postgres.
+    pub(super) fn round_trips(&self) -> Option<u64> {
+        match &self.connection {
+            Connection::Hot(connection) => Some(connection.round_trips),
+            _ => None,
+        }
     }
 
     pub(super) async fn one(&mut self, change: Change) -> Changed {

@@ -1,4 +1,5 @@
-//! What claims may take: workers, ready steps by route in the order of their rank, devices in use, inputs.
+//! What claims may take: workers, ready steps by route in the order of their rank, devices in use, inputs. On Postgres
+//! workers and ready steps, with their inputs, come by `hot_load.rs`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -7,24 +8,20 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use nightshift_engine::retry::RetryPolicy;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::time::TimestampMs;
-use serde_json::Value as Json;
 
 use super::claim::{Claimer, DeviceUses};
 use super::load::{public_id, step};
 use super::rows::{Details, Input, Place};
 use super::working_set::WorkingSet;
-use crate::connection::{Backend, Connection, Sql};
+use crate::connection::{Connection, Sql};
 use crate::failure::Failure;
-use crate::json;
 use crate::number::{count_from_stored, from_stored};
+use crate::row::Row;
 use crate::value::{Value, values};
 
-/// No foreign key keeps a worker from being forgotten while it is given a lease: on Postgres this lock does.
-const WORKERS: Sql = Sql {
-    sqlite: "SELECT w.public_id, w.id, w.draining FROM json_each($1) d CROSS JOIN worker w ON w.public_id = d.value",
-    postgres: "SELECT public_id, id, draining FROM worker WHERE public_id = ANY ($1::text[]) \
-               ORDER BY id FOR KEY SHARE",
-};
+/// On SQLite.
+const WORKERS: &str =
+    "SELECT w.public_id, w.id, w.draining FROM json_each($1) d CROSS JOIN worker w ON w.public_id = d.value";
 
 const DEVICES: Sql = Sql {
     sqlite: "SELECT l.step_id, l.worker_id, l.device, l.exclusive FROM json_each($1) d \
@@ -57,76 +54,63 @@ macro_rules! candidate_columns {
     };
 }
 
-/// One index range per route: over all routes at once Postgres would sort the whole backlog. A ready row that is locked
-/// and its step are of one moment: whatever makes a step ready writes both, and nothing changes the step before the
-/// ready row is gone.
-const READY: &str = concat!(
-    candidate_columns!(),
-    "unnest($1::bigint[], $2::bigint[]) AS u (route_id, wanted) CROSS JOIN LATERAL (\
-     SELECT y.step_id, y.rank, y.latest_start_ms, y.campaign_id FROM ready y \
-     WHERE y.route_id = u.route_id AND (y.latest_start_ms IS NULL OR y.latest_start_ms >= $3) \
-     ORDER BY y.rank, y.step_id LIMIT u.wanted FOR UPDATE SKIP LOCKED) q \
-     JOIN step s ON s.id = q.step_id JOIN run r ON r.id = s.run_id"
-);
+/// What steps are given, as it is stored, by the id of the step.
+pub(crate) type Given = HashMap<i64, String>;
 
 /// Loads the workers that claim.
 pub(crate) async fn workers(
     connection: &mut Connection,
     workers: Vec<String>,
 ) -> Result<HashMap<String, Claimer>, Failure> {
-    let mut found = HashMap::with_capacity(workers.len());
-    for row in connection.fetch_all(WORKERS, values![workers]).await? {
-        found.insert(row.text(0)?, Claimer { id: row.i64(1)?, draining: row.flag(2)? });
-    }
-    Ok(found)
+    connection.fetch_all(WORKERS, values![workers]).await?.iter().map(claimer).collect()
 }
 
-/// Loads the first ready steps of routes, as many as are wanted of each.
+pub(super) fn claimer(row: &Row) -> Result<(String, Claimer), Failure> {
+    Ok((row.text(0)?, Claimer { id: row.i64(1)?, draining: row.flag(2)? }))
+}
+
+/// Loads the first ready steps of routes, as many as are wanted of each; on SQLite.
 pub(crate) async fn ready(
     connection: &mut Connection,
     set: &mut WorkingSet,
     wanted: &BTreeMap<i64, u32>,
     at: TimestampMs,
 ) -> Result<(), Failure> {
-    let rows = match connection.backend() {
-        Backend::Postgres => {
-            let routes: Vec<i64> = wanted.keys().copied().collect();
-            let counts: Vec<i64> = wanted.values().map(|count| i64::from(*count)).collect();
-            connection.fetch_all(READY, values![routes, counts, at.0]).await?
-        }
-        Backend::Sqlite => {
-            let places = wanted.len().next_power_of_two();
-            let mut parameters: Vec<Value> = Vec::with_capacity(places * 2 + 1);
-            parameters.push(at.0.into());
-            for (route, count) in wanted {
-                parameters.extend([Value::from(*route), Value::from(*count)]);
-            }
-            parameters.resize_with(places * 2 + 1, || Value::OptI64(Some(0)));
-            connection.fetch_built(&ready_on_sqlite(places), parameters).await?
-        }
-    };
-    for row in rows {
-        let id = row.i64(0)?;
-        if set.steps.contains_key(&id) {
-            continue;
-        }
-        let mut step = step(&row, row.i64(19)?)?;
-        step.place = Place::Ready { rank: row.i64(17)?, latest_start: row.opt_i64(18)? };
-        step.place_before = step.place.clone();
-        step.details = Some(Details {
-            run: public_id::<RunId>(row.str(20)?, "a run's id")?,
-            kind: row.text(21)?,
-            retry: RetryPolicy {
-                max_tries: count_from_stored(row.i64(22)?),
-                first_delay_ms: from_stored(row.i64(23)?),
-                max_delay_ms: from_stored(row.i64(24)?),
-            },
-            scheduled_at: TimestampMs(row.i64(25)?),
-            input: Input::Stored,
-        });
-        set.add_step(step);
+    let places = wanted.len().next_power_of_two();
+    let mut parameters: Vec<Value> = Vec::with_capacity(places * 2 + 1);
+    parameters.push(at.0.into());
+    for (route, count) in wanted {
+        parameters.extend([Value::from(*route), Value::from(*count)]);
+    }
+    parameters.resize_with(places * 2 + 1, || Value::OptI64(Some(0)));
+    for row in connection.fetch_built(&ready_on_sqlite(places), parameters).await? {
+        candidate(set, &row)?;
     }
     Ok(())
+}
+
+/// Takes in a ready step, unless it is in hand; its id.
+pub(super) fn candidate(set: &mut WorkingSet, row: &Row) -> Result<i64, Failure> {
+    let id = row.i64(0)?;
+    if set.steps.contains_key(&id) {
+        return Ok(id);
+    }
+    let mut step = step(row, row.i64(19)?)?;
+    step.place = Place::Ready { rank: row.i64(17)?, latest_start: row.opt_i64(18)? };
+    step.place_before = step.place.clone();
+    step.details = Some(Details {
+        run: public_id::<RunId>(row.str(20)?, "a run's id")?,
+        kind: row.text(21)?,
+        retry: RetryPolicy {
+            max_tries: count_from_stored(row.i64(22)?),
+            first_delay_ms: from_stored(row.i64(23)?),
+            max_delay_ms: from_stored(row.i64(24)?),
+        },
+        scheduled_at: TimestampMs(row.i64(25)?),
+        input: Input::Stored,
+    });
+    set.add_step(step);
+    Ok(id)
 }
 
 /// Statements for so many routes; a place that is not needed has route 0, which is none. The limit is a sum because
@@ -193,11 +177,7 @@ pub(crate) async fn devices(
 }
 
 /// Loads what steps are given.
-pub(crate) async fn inputs(connection: &mut Connection, steps: Vec<i64>) -> Result<HashMap<i64, Json>, Failure> {
-    let mut inputs = HashMap::with_capacity(steps.len());
-    for row in connection.fetch_all(INPUTS, values![steps]).await? {
-        let input = json::read(row.str(1)?).map_err(|error| Failure::unreadable("the input of a step", &error))?;
-        inputs.insert(row.i64(0)?, input);
-    }
-    Ok(inputs)
+pub(crate) async fn inputs(connection: &mut Connection, steps: Vec<i64>) -> Result<Given, Failure> {
+    let rows = connection.fetch_all(INPUTS, values![steps]).await?;
+    rows.iter().map(|row| Ok((row.i64(0)?, row.text(1)?))).collect()
 }

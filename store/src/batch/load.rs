@@ -1,4 +1,5 @@
-//! What a transaction has to know, loaded with one statement for each kind of row.
+//! What a transaction has to know, loaded with one statement for each kind of row: on SQLite, and for rare operations on
+//! both. What the hot path loads on Postgres is in `hot_load.rs`.
 //!
 //! On Postgres the order is that of locks: runs by id, then budgets by campaign and resource, then ready rows; what
 //! depends on a lock is read by a later statement. A step that is leased changes only under the lock of its run, one
@@ -18,7 +19,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::number::{count_from_stored, from_stored};
 use crate::row::Row;
-use crate::value::{Value, values};
+use crate::value::values;
 
 /// Blocked steps that are looked at when something was given back, at most; the next time the following ones.
 pub(crate) const MAX_UNBLOCKED: i64 = 256;
@@ -171,13 +172,9 @@ const BLOCKED: Sql = Sql {
     ),
 };
 
-/// Keys that exist, of pairs of run and key.
-const KEYS: Sql = Sql {
-    sqlite: "SELECT s.run_id, s.key FROM json_each($1) d \
-             CROSS JOIN step s ON s.run_id = d.value ->> 0 AND s.key = d.value ->> 1",
-    postgres: "SELECT s.run_id, s.key FROM unnest($1::bigint[], $2::text[]) AS d (run_id, key) \
-               JOIN step s ON s.run_id = d.run_id AND s.key = d.key",
-};
+/// Keys that exist, of pairs of run and key; on SQLite.
+const KEYS: &str = "SELECT s.run_id, s.key FROM json_each($1) d \
+     CROSS JOIN step s ON s.run_id = d.value ->> 0 AND s.key = d.value ->> 1";
 
 /// What admission asks of campaigns. The campaign is kept from changing its window meanwhile; its clock is moved on,
 /// not set, when it is written.
@@ -229,8 +226,12 @@ pub(crate) async fn reported(
     set: &mut WorkingSet,
     steps: Vec<String>,
 ) -> Result<(), Failure> {
-    for row in connection.fetch_all(REPORTED, values![steps]).await? {
-        if let Some(step) = leased_step(set, &row)? {
+    take_in_reported(set, &connection.fetch_all(REPORTED, values![steps]).await?)
+}
+
+pub(super) fn take_in_reported(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
+    for row in rows {
+        if let Some(step) = leased_step(set, row)? {
             set.add_step(step);
         }
     }
@@ -303,17 +304,14 @@ pub(crate) async fn keys(
     set: &mut WorkingSet,
     pairs: Vec<(i64, String)>,
 ) -> Result<(), Failure> {
-    let parameters: Vec<Value> = match connection.backend() {
-        Backend::Sqlite => values![json::write(&pairs)?],
-        Backend::Postgres => {
-            let (runs, keys): (Vec<i64>, Vec<String>) = pairs.into_iter().unzip();
-            values![runs, keys]
-        }
-    };
-    for row in connection.fetch_all(KEYS, parameters).await? {
-        set.taken_keys.insert((row.i64(0)?, row.text(1)?));
+    for row in connection.fetch_all(KEYS, values![json::write(&pairs)?]).await? {
+        set.taken_keys.insert(key(&row)?);
     }
     Ok(())
+}
+
+pub(super) fn key(row: &Row) -> Result<(i64, String), Failure> {
+    Ok((row.i64(0)?, row.text(1)?))
 }
 
 /// Loads the campaigns of all runs in hand that are not in hand yet; and the budgets of those of which something may be
@@ -337,8 +335,12 @@ pub(crate) async fn campaigns(
     }
     let mut ids: Vec<i64> = with_budget.iter().copied().collect();
     ids.sort_unstable();
+    take_in_budgets(set, &connection.fetch_all(BUDGETS, values![ids]).await?)
+}
+
+pub(super) fn take_in_budgets(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
     let mut lines: BTreeMap<i64, Vec<BudgetLine>> = BTreeMap::new();
-    for row in connection.fetch_all(BUDGETS, values![ids]).await? {
+    for row in rows {
         let resource = Resource::parse(row.str(1)?)
             .ok_or_else(|| Failure::unreadable("a budget", &"its resource is unknown to this release"))?;
         lines.entry(row.i64(0)?).or_default().push(BudgetLine {
@@ -357,7 +359,7 @@ pub(crate) async fn campaigns(
     Ok(())
 }
 
-fn take_in(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
+pub(super) fn take_in(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
     for row in rows {
         let Some(mut step) = leased_step(set, row)? else { continue };
         if let Some(rank) = row.opt_i64(22)? {
@@ -376,7 +378,7 @@ fn take_in(set: &mut WorkingSet, rows: &[Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(row: &Row) -> Result<Run, Failure> {
+pub(super) fn run(row: &Row) -> Result<Run, Failure> {
     let status = row.str(3)?;
     Ok(Run {
         id: row.i64(0)?,
@@ -445,7 +447,7 @@ fn leased_step(set: &WorkingSet, row: &Row) -> Result<Option<Step>, Failure> {
     Ok(Some(step))
 }
 
-fn campaign(row: &Row) -> Result<Campaign, Failure> {
+pub(super) fn campaign(row: &Row) -> Result<Campaign, Failure> {
     let schedule = row.opt_str(2)?.map(json::read).transpose();
     let vtime = row.i64(4)?;
     let wall = row.opt_i64(5)?.map(|cap| BudgetLine {

@@ -45,6 +45,34 @@ async fn a_step_goes_from_report_to_the_next_claim_in_one_flush() {
 }
 
 #[tokio::test]
+async fn a_flush_on_postgres_waits_for_the_database_three_times() {
+    let [_, mut bench] = both().await;
+    let campaign = bench.campaign().await;
+    let (first_run, worker, first) = bench.leased(campaign, Vec::new()).await;
+    let (second_run, _, second) = bench.leased(campaign, Vec::new()).await;
+    let mut next = advance(&first_run, 1, vec![order("b")]);
+    (next.folded_seq, next.expects_last_seq) = (3, Some(3));
+    let mut last = ending(&second_run, 1);
+    (last.folded_seq, last.expects_last_seq) = (3, Some(3));
+    let groups = [
+        vec![Change::Report(completed(&first)), Change::Advance(Box::new(next)), Change::Claim(claim(&worker, 1))],
+        vec![Change::Report(completed(&second)), Change::Advance(Box::new(last)), Change::Claim(claim(&worker, 1))],
+    ];
+    let before = bench.round_trips().unwrap();
+    let answers = bench.flush(&groups).await;
+    assert_eq!(bench.round_trips().unwrap() - before, 3, "the load, the writing statement, the commit");
+    assert!(answers.iter().all(|answer| matches!(
+        answer.as_deref(),
+        Ok([
+            Changed::Reported(Reported::Committed),
+            Changed::Advanced(Advanced::Committed { .. }),
+            Changed::Claimed(_)
+        ])
+    )));
+    assert_eq!(bench.number("SELECT COUNT(*) FROM lease").await, 1);
+}
+
+#[tokio::test]
 async fn a_second_copy_of_a_report_is_committed_and_another_one_is_late() {
     for mut bench in both().await {
         let campaign = bench.campaign().await;

@@ -183,10 +183,18 @@ static NO_LEASE: Target = Target { verb: Verb::Delete, table: "lease", columns: 
 static NO_TIMER: Target = Target { verb: Verb::Delete, table: "timer", columns: &[("step_id", I64)] };
 static NOT_BLOCKED: Target = Target { verb: Verb::Delete, table: "blocked", columns: &[("step_id", I64)] };
 
-/// Writes what campaigns used up and where their clocks stand, so that it need not be written again. On Postgres this
-/// comes before ready rows are locked.
+/// Writes what campaigns used up and where their clocks stand, so that it need not be written again. On Postgres rare
+/// operations lock the clocks by it, before they write anything else; the hot path has them locked when it loads.
 pub(crate) async fn campaigns(connection: &mut Connection, set: &mut WorkingSet) -> Result<bool, Failure> {
-    let clock = match connection.backend() {
+    let rows = of_campaigns(connection.backend(), set);
+    let wrote = rows.iter().any(|rows| !rows.is_empty());
+    write(connection, rows.into()).await?;
+    Ok(wrote)
+}
+
+/// What changed of campaigns since it was loaded or written: clocks and budgets.
+fn of_campaigns(backend: Backend, set: &mut WorkingSet) -> [Rows; 2] {
+    let clock = match backend {
         Backend::Sqlite => &CLOCK,
         Backend::Postgres => &CLOCK_ON_POSTGRES,
     };
@@ -207,13 +215,12 @@ pub(crate) async fn campaigns(connection: &mut Connection, set: &mut WorkingSet)
         }
         campaign.budget_before.clone_from(&campaign.budget);
     }
-    let wrote = !clocks.is_empty() || !budgets.is_empty();
-    write(connection, vec![clocks, budgets]).await?;
-    Ok(wrote)
+    [clocks, budgets]
 }
 
-/// Writes everything else; whether there was anything.
+/// Writes everything that was not written yet; whether there was anything.
 pub(crate) async fn all(connection: &mut Connection, mut set: WorkingSet) -> Result<bool, Failure> {
+    let of_campaigns = of_campaigns(connection.backend(), &mut set);
     let mut rows = AllRows::new();
     for run in std::mem::take(&mut set.runs).into_values().filter(|run| run.changed) {
         rows.run(run);
@@ -239,7 +246,7 @@ pub(crate) async fn all(connection: &mut Connection, mut set: WorkingSet) -> Res
         write(connection, vec![std::mem::replace(&mut rows.no_lease, Rows::of(&NO_LEASE))]).await?;
         wrote = true;
     }
-    let tables = rows.in_order();
+    let tables: Vec<Rows> = of_campaigns.into_iter().chain(rows.in_order()).collect();
     wrote |= tables.iter().any(|rows| !rows.is_empty());
     write(connection, tables).await?;
     Ok(wrote)

@@ -1,5 +1,7 @@
 //! Runs: lists, one run, the driver's work list.
 
+use std::collections::HashMap;
+
 use nightshift_engine::store::{PageRequest, RunRecord};
 use nightshift_protocol::id::{CampaignId, RunId};
 use nightshift_protocol::run::RunStatus;
@@ -27,10 +29,22 @@ pub(crate) const TO_DRIVE: &str = "SELECT public_id FROM ( \
           AND NOT EXISTS (SELECT 1 FROM step WHERE run_id = run.id AND status IN ('scheduled', 'leased'))) AS wanted \
      ORDER BY id LIMIT $1";
 
+macro_rules! load {
+    ($which:literal) => {
+        concat!(
+            "SELECT r.*, c.public_id AS campaign, o.public_id AS owner, s.state FROM run r \
+             JOIN campaign c ON c.id = r.campaign_id LEFT JOIN server o ON o.id = r.owner_id \
+             LEFT JOIN run_state s ON s.run_id = r.id WHERE ",
+            $which
+        )
+    };
+}
+
 /// One run with its state.
-pub(crate) const LOAD: &str = "SELECT r.*, c.public_id AS campaign, o.public_id AS owner, s.state FROM run r \
-     JOIN campaign c ON c.id = r.campaign_id LEFT JOIN server o ON o.id = r.owner_id \
-     LEFT JOIN run_state s ON s.run_id = r.id WHERE r.public_id = $1";
+pub(crate) const LOAD: &str = load!("r.public_id = $1");
+
+/// As [`LOAD`], several; on Postgres.
+pub(crate) const LOAD_MANY: &str = load!("r.public_id = ANY ($1::text[])");
 
 /// A run to be changed.
 const HEAD: Sql = locked!("SELECT r.id, r.status FROM run r WHERE r.public_id = $1", "r");
@@ -56,6 +70,16 @@ pub(crate) async fn list(
 pub(crate) async fn load(connection: &mut Connection, id: &RunId) -> Result<RunRecord, Failure> {
     let row = connection.fetch_optional(LOAD, values![id.as_str()]).await?;
     record(&row.ok_or_else(|| Failure::not_found("run", id.as_str()))?)
+}
+
+/// Runs with their states by public id, on Postgres; those that do not exist are left out. One that cannot be read fails
+/// alone.
+pub(crate) async fn load_many(
+    connection: &mut Connection,
+    runs: Vec<String>,
+) -> Result<HashMap<String, Result<RunRecord, Failure>>, Failure> {
+    let rows = connection.fetch_all(LOAD_MANY, values![runs]).await?;
+    rows.iter().map(|row| Ok((row.text("public_id")?, record(row)))).collect()
 }
 
 pub(crate) async fn to_drive(connection: &mut Connection, limit: u32) -> Result<Vec<RunId>, Failure> {

@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgListener};
 use sqlx::{ConnectOptions as _, PgConnection};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::notices::Notices;
 
 /// The channel. Every database has its own.
 const CHANNEL: &str = "nightshift";
-/// How long notices are collected before they are sent: one message for hundreds of commits.
-const BUNDLE_MS: u64 = 8;
+/// How long notices are collected after some were sent: one message for hundreds of commits. The first ones after a pause
+/// are sent at once.
+const BUNDLE_MS: u64 = 20;
 /// Longest message that Postgres takes, in bytes, with some room.
 const MAX_MESSAGE_BYTES: usize = 7_000;
 /// Notices of one message; more say only that something changed.
@@ -64,9 +66,12 @@ impl From<Said> for Notice {
 
 /// Sends bundles until everybody who could give more is gone.
 pub(crate) async fn tell(connect: PgConnectOptions, from: String, mut bundles: mpsc::Receiver<HashSet<Notice>>) {
+    // Sending is a commit for Postgres, but nothing of it is worth a wait for the disk, which the hot path needs.
+    let connect = connect.options([("synchronous_commit", "off")]);
     let mut connection: Option<PgConnection> = None;
+    let mut next_at = Instant::now();
     while let Some(mut bundle) = bundles.recv().await {
-        tokio::time::sleep(Duration::from_millis(BUNDLE_MS)).await;
+        tokio::time::sleep_until(next_at).await;
         while let Ok(more) = bundles.try_recv() {
             bundle.extend(more);
         }
@@ -77,6 +82,7 @@ pub(crate) async fn tell(connect: PgConnectOptions, from: String, mut bundles: m
                 connection = None;
             }
         }
+        next_at = Instant::now() + Duration::from_millis(BUNDLE_MS);
     }
 }
 

@@ -22,11 +22,13 @@ const STATEMENT_CACHE: usize = 512;
 
 /// The hot path finds every row by its key, and plans each statement once. A plan that was made while a table was small
 /// would read all of it when it is not any more.
-const BY_KEY: [(&str, &str); 4] = [
+const OF_HOT_PATH: [(&str, &str); 5] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
+    // Literals of `literal.rs` are written for it.
+    ("standard_conforming_strings", "on"),
 ];
 
 /// How a server of Postgres is used.
@@ -80,7 +82,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions, batchers: u32) ->
             .test_before_acquire(false)
             .connect_lazy_with(connect.clone())
     };
-    let hot = connect.clone().options(BY_KEY);
+    let hot = connect.clone().options(OF_HOT_PATH);
     Ok(Opened {
         pool: pool(options.connections, &connect),
         hot: pool(batchers, &hot),

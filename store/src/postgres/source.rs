@@ -4,6 +4,7 @@ use sqlx::postgres::PgPool;
 
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::postgres::hot::Hot;
 use crate::writer::Source;
 
 /// Takes a connection of the pool and keeps it as long as it is sound.
@@ -27,7 +28,7 @@ impl Source for Kept {
     async fn take(&mut self) -> Result<Connection, Failure> {
         match self.connection.take() {
             Some(connection) => Ok(connection),
-            None => Ok(Connection::Postgres(self.pool.acquire().await?)),
+            None => Ok(Connection::Hot(Box::new(Hot::new(self.pool.acquire().await?)))),
         }
     }
 

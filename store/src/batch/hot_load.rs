@@ -1,0 +1,239 @@
+//! Everything that a flush has to know, loaded by one function of Postgres (`migrations/postgres/0009_hot_load.sql`),
+//! which takes the locks in their order and reads behind each what depends on it. On SQLite, where a statement is no
+//! round trip, `load.rs` and `candidates.rs` do the same with a statement for each kind of row.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::candidates::{Given, candidate, claimer};
+use super::claim::Claimer;
+use super::load;
+use super::rows::Campaign;
+use super::working_set::WorkingSet;
+use super::{Groups, advances, claims, reported, wanted};
+use crate::failure::Failure;
+use crate::json;
+use crate::postgres::literal::{numbers, texts};
+use crate::row::{Cell, OwnRow, Row};
+use crate::transaction::Transaction;
+
+/// Kinds of rows, as the function numbers them.
+mod kind {
+    pub(super) const WORKER: i64 = 1;
+    pub(super) const RUN: i64 = 2;
+    pub(super) const REPORTED: i64 = 3;
+    pub(super) const KEY: i64 = 4;
+    pub(super) const OPEN: i64 = 5;
+    pub(super) const CAMPAIGN: i64 = 6;
+    pub(super) const BUDGET: i64 = 7;
+    pub(super) const CLOCK: i64 = 8;
+    pub(super) const CANDIDATE: i64 = 9;
+}
+
+/// Loads it; workers that claim, and what candidates are given.
+pub(super) async fn load(
+    transaction: &mut Transaction<'_>,
+    set: &mut WorkingSet,
+    groups: &Groups<'_>,
+) -> Result<(HashMap<String, Claimer>, Given), Failure> {
+    let asked = Asked::of(set, groups);
+    if asked.is_nothing() {
+        return Ok((HashMap::new(), Given::new()));
+    }
+    if asked.orders > 0 {
+        set.free_step_ids = transaction.memory.step_ids(transaction.connection, asked.orders).await?;
+        set.free_step_ids.reverse();
+    }
+    Found::read(transaction.connection.fetch_at_once(&asked.call()).await?)?.take_in(set)
+}
+
+/// What the function is told.
+#[derive(Default)]
+struct Asked {
+    claimers: BTreeSet<String>,
+    decided: BTreeSet<String>,
+    reported: BTreeSet<String>,
+    key_runs: Vec<String>,
+    keys: Vec<String>,
+    ending: BTreeSet<String>,
+    setting_aside: BTreeSet<String>,
+    routes: Vec<i64>,
+    counts: Vec<i64>,
+    moment: i64,
+    /// Steps that may be scheduled.
+    orders: usize,
+}
+
+impl Asked {
+    fn of(set: &WorkingSet, groups: &Groups<'_>) -> Self {
+        let mut asked = Self::default();
+        asked.claimers.extend(claims(groups).map(|claim| claim.worker.as_str().to_owned()));
+        asked.reported.extend(reported(groups).map(str::to_owned));
+        for advance in advances(groups) {
+            let run = advance.run.as_str();
+            asked.decided.insert(run.to_owned());
+            if advance.end.is_some() {
+                asked.ending.insert(run.to_owned());
+                continue;
+            }
+            for (_, order) in &advance.schedule {
+                asked.key_runs.push(run.to_owned());
+                asked.keys.push(json::clean(&order.key).into_owned());
+                asked.orders += 1;
+                if !order.reserve.is_empty() {
+                    asked.setting_aside.insert(run.to_owned());
+                }
+            }
+        }
+        if let Some((wanted, at)) = wanted(set, groups) {
+            asked.moment = at.0;
+            for (route, count) in wanted {
+                asked.routes.push(route);
+                asked.counts.push(i64::from(count));
+            }
+        }
+        asked
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.claimers.is_empty() && self.decided.is_empty() && self.reported.is_empty()
+    }
+
+    /// The call, which goes out together with the beginning of its transaction.
+    fn call(&self) -> String {
+        let list = |list: &BTreeSet<String>| texts(list.iter().map(String::as_str));
+        let ordered = |list: &[String]| texts(list.iter().map(String::as_str));
+        format!(
+            "SELECT kind, cells, body FROM hot_load({}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+            list(&self.claimers),
+            list(&self.decided),
+            list(&self.reported),
+            ordered(&self.key_runs),
+            ordered(&self.keys),
+            list(&self.ending),
+            list(&self.setting_aside),
+            numbers(&self.routes),
+            numbers(&self.counts),
+            self.moment,
+        )
+    }
+}
+
+/// What it gave, by kind.
+#[derive(Default)]
+struct Found {
+    rows: BTreeMap<i64, Vec<Row>>,
+    /// What candidates are given, in their order.
+    bodies: Vec<Option<String>>,
+}
+
+impl Found {
+    fn read(rows: Vec<Row>) -> Result<Self, Failure> {
+        let mut found = Self::default();
+        let unnamed: Arc<[String]> = Arc::new([]);
+        for row in rows {
+            let kind = row.i64(0)?;
+            let row_of_kind = unpacked(row.str(1)?, &unnamed)?;
+            if kind == kind::CANDIDATE {
+                found.bodies.push(row.opt_text(2)?);
+            }
+            found.rows.entry(kind).or_default().push(row_of_kind);
+        }
+        Ok(found)
+    }
+
+    fn take(&mut self, kind: i64) -> Vec<Row> {
+        self.rows.remove(&kind).unwrap_or_default()
+    }
+
+    fn take_in(mut self, set: &mut WorkingSet) -> Result<(HashMap<String, Claimer>, Given), Failure> {
+        let claimers = self.take(kind::WORKER).iter().map(claimer).collect::<Result<_, _>>()?;
+        for row in self.take(kind::RUN) {
+            set.add_run(load::run(&row)?);
+        }
+        load::take_in_reported(set, &self.take(kind::REPORTED))?;
+        for row in self.take(kind::KEY) {
+            set.taken_keys.insert(load::key(&row)?);
+        }
+        load::take_in(set, &self.take(kind::OPEN))?;
+        for row in self.take(kind::CAMPAIGN) {
+            let campaign = load::campaign(&row)?;
+            set.campaigns.insert(campaign.id, campaign);
+        }
+        load::take_in_budgets(set, &self.take(kind::BUDGET))?;
+        for row in self.take(kind::CLOCK) {
+            if let Some(campaign) = set.campaigns.get_mut(&row.i64(0)?) {
+                set_clock(campaign, row.i64(1)?);
+            }
+        }
+        let mut given = Given::new();
+        let bodies = std::mem::take(&mut self.bodies);
+        for (row, body) in self.take(kind::CANDIDATE).iter().zip(bodies) {
+            let id = candidate(set, row)?;
+            if let Some(body) = body {
+                given.insert(id, body);
+            }
+        }
+        Ok((claimers, given))
+    }
+}
+
+fn set_clock(campaign: &mut Campaign, vtime: i64) {
+    (campaign.vtime, campaign.vtime_before) = (vtime, vtime);
+}
+
+/// A row out of a JSON list.
+fn unpacked(cells: &str, unnamed: &Arc<[String]>) -> Result<Row, Failure> {
+    let unreadable = || Failure::unreadable("a row of the hot path", &"it is not as the function gives it");
+    let Json::Array(list) = json::read(cells).map_err(|error| Failure::unreadable("a row of the hot path", &error))?
+    else {
+        return Err(unreadable());
+    };
+    let cells = list.into_iter().map(|value| match value {
+        Json::Null => Some(Cell::Null),
+        Json::Number(number) => number.as_i64().map(Cell::I64),
+        Json::String(text) => Some(Cell::Text(text)),
+        Json::Array(digits) => match digits.as_slice() {
+            [Json::String(digits)] => bytes(digits).map(Cell::Bytes),
+            _ => None,
+        },
+        Json::Bool(_) | Json::Object(_) => None,
+    });
+    let cells = cells.collect::<Option<Vec<Cell>>>().ok_or_else(unreadable)?;
+    Ok(Row::Own(OwnRow { cells, names: Arc::clone(unnamed) }))
+}
+
+/// Bytes out of hexadecimal digits.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let digit = |place: usize| char::from(*digits.as_bytes().get(place)?).to_digit(16);
+    let byte = |place: usize| u8::try_from(digit(place)? << 4 | digit(place + 1)?).ok();
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::*;
+
+    fn row(cells: &str) -> Result<Row, Failure> {
+        unpacked(cells, &Arc::from([]))
+    }
+
+    #[test]
+    fn a_row_is_unpacked_with_every_kind_of_cell() {
+        let row = row(r#"[-9223372036854775808, "a\"\u0001é", null, ["00ff1a"]]"#).unwrap();
+        assert_eq!(row.i64(0).unwrap(), i64::MIN);
+        assert_eq!(row.str(1).unwrap(), "a\"\u{1}é");
+        assert_eq!(row.opt_text(2).unwrap(), None);
+        assert_eq!(row.bytes(3).unwrap(), [0, 0xff, 0x1a]);
+    }
+
+    #[test]
+    fn what_is_no_row_is_refused() {
+        for cells in ["{}", "[1.5]", "[true]", "[[]]", r#"[["0"]]"#, r#"[["zz"]]"#, "["] {
+            assert!(row(cells).is_err(), "{cells}");
+        }
+    }
+}
