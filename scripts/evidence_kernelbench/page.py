@@ -65,11 +65,10 @@ def native(found: dict) -> list:
                 told += 1
                 agreed += (entry[kind]["right"] == "pass") == theirs["correct"]
         right = entry["right"] or {}
-        share = f"{right['own_share'] * 100:.0f} %" if right.get("own_share") is not None else "-"
-        rows.append(f"| {name} | {' | '.join(cells)} | {ratio(right.get('speedup'))} | {share} | {entry['what']} |")
+        rows.append(f"| {name} | {' | '.join(cells)} | {ratio(right.get('speedup'))} | {entry['what']} |")
     lines += [f"{len(found['tasks'])} tasks. Of {told} programs that both judged, {agreed} got the same verdict.", "",
-              "| task | right one: Nightshift | KernelBench | wrong one: Nightshift | KernelBench | ratio to eager | own kernels | what is wrong |",
-              "| --- | --- | --- | --- | --- | --- | --- | --- |", *rows]
+              "| task | right one: Nightshift | KernelBench | wrong one: Nightshift | KernelBench | ratio to eager | what is wrong |",
+              "| --- | --- | --- | --- | --- | --- | --- |", *rows]
     notes = [f"- {name}: {cell(str(row['note']))[:300]}" for name, row in peer.items() if row["correct"] is None]
     return lines + (["", "KernelBench gave no verdict for:", "", *notes] if notes else [])
 

@@ -98,6 +98,7 @@ def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
 def native(night: Night, tasks: list, limit_s: float) -> dict:
     """A wrong native program and a right one for each task, and the same programs, wrapped, in the other evaluation."""
     chosen = [task for task in tasks if task.name in PROGRAMS]
+    night.without_profiles()
     folders, names = [], {}
     for task in chosen:
         right, wrong, _ = PROGRAMS[task.name]

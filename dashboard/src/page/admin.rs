@@ -123,20 +123,30 @@ fn tokens(facts: &Facts) -> AnyView {
     let create = Form::new("POST", "/tokens", "It is made. Its secret is shown this once: ").shows("secret");
     view! {
         <h2 id="tokens">"Tokens"</h2>
+        {table(
+            "Names and rights. The secrets are known to their owners alone.",
+            &["Name", "Role", "State", "Created", "Last used", "Ends", "Revoke"],
+            rows,
+        )}
+        {create.around(fields.into_any())}
+    }
+    .into_any()
+}
+
+/// A table of this page, with a caption where there is something to say.
+fn table(caption: &'static str, heads: &[&'static str], rows: Vec<AnyView>) -> AnyView {
+    let caption = (!caption.is_empty()).then(|| view! { <caption>{caption}</caption> });
+    let heads = heads.iter().map(|head| view! { <th scope="col">{*head}</th> }).collect::<Vec<_>>();
+    view! {
         <div class="scroll" tabindex="0">
             <table>
-                <caption>"Names and rights. The secrets are known to their owners alone."</caption>
+                {caption}
                 <thead>
-                    <tr>
-                        <th scope="col">"Name"</th><th scope="col">"Role"</th><th scope="col">"State"</th>
-                        <th scope="col">"Created"</th><th scope="col">"Last used"</th><th scope="col">"Ends"</th>
-                        <th scope="col">"Revoke"</th>
-                    </tr>
+                    <tr>{heads}</tr>
                 </thead>
                 <tbody>{rows}</tbody>
             </table>
         </div>
-        {create.around(fields.into_any())}
     }
     .into_any()
 }
@@ -185,17 +195,7 @@ fn links(facts: &Facts) -> AnyView {
     }
     view! {
         <h2 id="links">"Links for others to read"</h2>
-        <div class="scroll" tabindex="0">
-            <table>
-                <thead>
-                    <tr>
-                        <th scope="col">"To"</th><th scope="col">"State"</th><th scope="col">"Made by"</th>
-                        <th scope="col">"Made"</th><th scope="col">"Ends"</th><th scope="col">"Revoke"</th>
-                    </tr>
-                </thead>
-                <tbody>{rows}</tbody>
-            </table>
-        </div>
+        {table("", &["To", "State", "Made by", "Made", "Ends", "Revoke"], rows)}
     }
     .into_any()
 }
@@ -235,17 +235,7 @@ fn sessions(facts: &Facts) -> AnyView {
     }
     view! {
         <h2 id="sessions">"Browsers that are signed in"</h2>
-        <div class="scroll" tabindex="0">
-            <table>
-                <thead>
-                    <tr>
-                        <th scope="col">"As"</th><th scope="col">"Role"</th><th scope="col">"Sees"</th>
-                        <th scope="col">"Signed in"</th><th scope="col">"Ends"</th><th scope="col">"Sign out"</th>
-                    </tr>
-                </thead>
-                <tbody>{rows}</tbody>
-            </table>
-        </div>
+        {table("", &["As", "Role", "Sees", "Signed in", "Ends", "Sign out"], rows)}
     }
     .into_any()
 }
