@@ -315,7 +315,7 @@ mod tests {
             let created_at = TimestampMs(i64::try_from(place / 2).unwrap());
             let facts = Arc::new(Facts { name, model, searched, created_at });
             let id = format!("cmp_{:032x}", 0xabc0_0000 + place).parse().unwrap();
-            let weight = (place % 4 > 0).then(|| [1.5, 2.5, 0.5][usize::try_from(place % 3).unwrap()]);
+            let weight = (!place.is_multiple_of(4)).then(|| [1.5, 2.5, 0.5][usize::try_from(place % 3).unwrap()]);
             Known { id, runs, facts, age: usize::try_from(place).unwrap(), weight }
         };
         (1..=20).rev().map(known).collect()

@@ -58,7 +58,9 @@ pub(crate) fn scatter(
     let mut caption = caption.clone();
     brush(&mut out, area, x, (&x_scale, points().map(|(x, ..)| *x)), |out| {
         if total <= MAX_LINKS {
-            kinds.iter().for_each(|kind| linked(out, kind, (&x_scale, &y_scale)));
+            for kind in kinds {
+                linked(out, kind, (&x_scale, &y_scale));
+            }
             return;
         }
         let marks = painted(out, kinds, (&x_scale, &y_scale), total);

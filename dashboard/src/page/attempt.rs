@@ -86,7 +86,7 @@ async fn load(client: &Client, id: &str, number: u32, look: &Look) -> Result<Pag
     let (detail, place) = found(client, id, number).await?;
     let Some(attempt) = detail.view.attempts.get(place) else { return Err(PageError::not_found("This attempt")) };
     let campaign = campaign_name(client, &detail.summary.campaign);
-    let (campaign, material) = join(campaign, Material::load(client, &detail, attempt, look)).await;
+    let (campaign, material) = Box::pin(join(campaign, Material::load(client, &detail, attempt, look))).await;
     Ok(page(&detail, attempt, &material, look, &campaign))
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Response {
     if let Some(whole) = short_id::redirect(&visitor, Kind::Campaign, &id).await {
         return whole;
     }
-    let page = team::below(&visitor, read(&visitor, &id), &id).await;
+    let page = Box::pin(team::below(&visitor, read(&visitor, &id), &id)).await;
     visitor.answer(page)
 }
 

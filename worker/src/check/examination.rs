@@ -388,7 +388,7 @@ fn unchanged(before: &Seen, after: &Seen) -> bool {
 fn reachable(tolerance: &Tolerance, reference_error: f64) -> (Tolerance, f64) {
     let widened = (reference_error * ROOM_BESIDE_REFERENCE).max(1.0);
     let (atol, rtol) = (tolerance.atol * widened, tolerance.rtol * widened);
-    (Tolerance { atol, rtol, ..tolerance.clone() }, widened)
+    (Tolerance { atol, rtol, ..*tolerance }, widened)
 }
 
 /// The largest normalized error that passes, given the reference's own. An exact reference says nothing about what
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn where_the_reference_misses_the_tolerance_others_may_too() {
         let given = Tolerance { atol: 1e-4, rtol: 1e-3, reference_error_factor: 64.0 };
-        assert_eq!(reachable(&given, 0.2), (given.clone(), 1.0));
+        assert_eq!(reachable(&given, 0.2), (given, 1.0));
         let (wide, widened) = reachable(&given, 1.5);
         assert!((widened - 6.0).abs() < 1e-12);
         assert!((wide.atol - 6e-4).abs() < 1e-12 && (wide.rtol - 6e-3).abs() < 1e-12);
