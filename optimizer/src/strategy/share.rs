@@ -30,7 +30,8 @@ pub(super) fn own_kernel_share(build: Option<&BuildReport>, profile: &Profile) -
 }
 
 fn share_of(kernels: &[KernelTime], is_own: impl Fn(&KernelTime) -> bool) -> Option<f64> {
-    let share: f64 = kernels.iter().filter(|kernel| is_own(kernel)).map(|kernel| kernel.share).sum();
+    // An empty sum of floats is negative zero.
+    let share = kernels.iter().filter(|kernel| is_own(kernel)).fold(0.0, |sum, kernel| sum + kernel.share);
     share.is_finite().then(|| share.clamp(0.0, 1.0))
 }
 
@@ -46,6 +47,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn files_of_python_say_whose_kernels_are_theirs() {
+        let kernel = |share, own| KernelTime { share, own, ..KernelTime::default() };
+        let profile =
+            |kernels| Profile { timeline: Some(Timeline { kernels, ..Timeline::default() }), ..Profile::default() };
+        let of = |kernels| own_kernel_share(None, &profile(kernels));
+        assert_eq!(of(vec![kernel(0.25, Some(true)), kernel(0.75, Some(false))]), Some(0.25));
+        assert_eq!(of(vec![kernel(1.0, Some(false))]).map(f64::is_sign_positive), Some(true));
+        assert_eq!(of(vec![kernel(1.0, None)]), None);
+    }
 
     fn build(kernels: &[(&str, &str)]) -> BuildReport {
         let hash = "0".repeat(64);

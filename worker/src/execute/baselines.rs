@@ -126,7 +126,7 @@ impl Step<'_> {
     }
 }
 
-/// What a program prints last when its first call fails: the measurement says that it did, and not why.
+/// The error that a program prints when its first call fails: the measurement says that it did, and not why.
 fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<String> {
     let shapes = spec.default_shapes().ok()?;
     let options = SessionOptions {
@@ -146,5 +146,8 @@ fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<
     let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
     let failed = session.init(&params).and_then(|()| session.run(&inputs).map(drop)).is_err();
     let printed = session.printed();
-    printed.lines().rfind(|line| !line.trim().is_empty()).filter(|_| failed).map(|line| format!(": {}", line.trim()))
+    // Behind the error there may be advice.
+    let told = |line: &&str| line.split(':').next().is_some_and(|name| name.ends_with("Error") && !name.contains(' '));
+    let line = printed.lines().rfind(told).or_else(|| printed.lines().rfind(|line| !line.trim().is_empty()));
+    line.filter(|_| failed).map(|line| format!(": {}", line.trim()))
 }
