@@ -46,7 +46,8 @@ def wrapped(found: dict) -> list:
 def said_by_peer(row: dict | None) -> str:
     if not row:
         return "not reached"
-    return {True: "right", False: "wrong", None: "no result"}[row["correct"]]
+    flagged = isinstance(row.get("note"), dict) and row["note"].get("excessive_speedup") == "True"
+    return {True: "right", False: "wrong", None: "no result"}[row["correct"]] + (", flagged as too fast" if flagged else "")
 
 
 def own_word(entry: dict | None) -> str:
