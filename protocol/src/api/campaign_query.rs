@@ -241,7 +241,7 @@ mod tests {
     fn a_word_that_is_not_known_is_refused_with_those_that_are() {
         for (name, value, said) in [
             ("status", "open", "expected one of unfinished, finished, failed, paused"),
-            ("sort", "cost", "expected one of created, name"),
+            ("sort", "luck", "expected one of created, name"),
             ("limit", "0", "from 1 to 500"),
             ("colour", "red", "expected one of name, q"),
         ] {

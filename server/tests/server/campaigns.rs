@@ -282,7 +282,7 @@ async fn campaigns_are_filtered_sorted_and_counted_by_the_server() {
     assert_eq!(paused.by_status.iter().find(|facet| facet.value == "unfinished").map(|facet| facet.count), Some(3));
     assert_eq!(list("name=beta%20night").await.total, 1);
 
-    for query in ["status=open", "sort=cost", "limit=0", "colour=red", "before=x", "sort=name&before=cmp_1"] {
+    for query in ["status=open", "sort=luck", "limit=0", "colour=red", "before=x", "sort=name&before=cmp_1"] {
         let answer = server.get(&format!("/campaigns?{query}")).send().await.unwrap();
         assert_eq!(refused(answer).await, refusal(400, "request.invalid_query"), "{query}");
     }
