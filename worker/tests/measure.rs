@@ -188,19 +188,23 @@ const TAKE_OVERS: u32 = 8;
 
 /// Races a usurper against the same work done honestly: it may neither win nor go unnoticed.
 fn assert_found_out(name: &str, handler: &str) {
+    let (measurement, findings) = raced(name, handler);
+    assert!(measurement.speedup.low < 1.15, "{name}: {:?} {findings:?}", measurement.speedup);
+    assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{name}: {findings:?}");
+}
+
+/// What came of such a race.
+fn raced(name: &str, handler: &str) -> (Measurement, Vec<Finding>) {
     let workshop = Workshop::new();
     let honest = workshop.library("honest", &repeated(20), &[]);
     let source = format!("#include \"nightshift.h\"\n{USURPER}\n{handler}");
     let usurper = workshop.library(name, &source, &[]);
     for _ in 0..TAKE_OVERS {
-        let (measurement, findings) = match race(&usurper, &honest).unwrap() {
+        match race(&usurper, &honest).unwrap() {
             // The signal came in the middle of a call, which then nobody answered. No gain, but no proof either.
-            StepOutput::MeasureFailed { end: ProcessEnd::TimedOut { .. }, .. } => continue,
-            other => measured(other),
-        };
-        assert!(measurement.speedup.low < 1.15, "{name}: {:?} {findings:?}", measurement.speedup);
-        assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{name}: {findings:?}");
-        return;
+            StepOutput::MeasureFailed { end: ProcessEnd::TimedOut { .. }, .. } => {}
+            other => return measured(other),
+        }
     }
     panic!("{name}: no usurper came between two calls in {TAKE_OVERS} races");
 }
@@ -230,7 +234,11 @@ static void take_over(int) {
 fn time_that_is_stolen_from_the_baseline_counts() {
     // Honest within its calls, it keeps the core busy between them, when the baseline is timed on it.
     let thief = "static void take_over(int) { WORK(10) }";
-    assert_found_out("thief", thief);
+    let (measurement, findings) = raced("thief", thief);
+    // Where the scheduler lets it have the core only when its own call comes, its own clock shows what it stole.
+    let is_told = findings.iter().any(|finding| finding.code == "timing_mismatch");
+    let is_paid = measurement.speedup.high < 0.95;
+    assert!(measurement.speedup.low < 1.15 && (is_told || is_paid), "{:?} {findings:?}", measurement.speedup);
 }
 
 #[test]
