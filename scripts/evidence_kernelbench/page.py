@@ -62,7 +62,7 @@ def native(found: dict) -> list:
         for kind in ("right", "wrong"):
             theirs = peer.get(f"{name} {kind}")
             cells += [own_word(entry[kind]), said_by_peer(theirs)]
-            if theirs and theirs["correct"] is not None and entry[kind]:
+            if theirs and theirs["correct"] is not None and entry[kind] and entry[kind]["right"] in ("pass", "fail"):
                 told += 1
                 agreed += (entry[kind]["right"] == "pass") == theirs["correct"]
         right = entry["right"] or {}
