@@ -10,7 +10,7 @@ use crate::artifact::ArtifactHash;
 use crate::attempt::{Attempt, Bound, BuildReport, CheckReport, Diagnosis, Stage};
 use crate::attempt_memory::{AttemptMemory, Candidate, Correction, Modification};
 use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
-use crate::measurement::{Interval, Measurement, Profile};
+use crate::measurement::{CostPart, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::plan::{Plan, PlanVersion};
 use crate::profile::SanitizeReport;
@@ -167,6 +167,9 @@ pub struct PreparedTask {
     /// Other ways to run the reference, beside the one that programs are compared with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<FurtherBaseline>,
+    /// Where the time of preparing went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostPart>,
 }
 
 /// Another way to run a reference.

@@ -40,7 +40,18 @@ def wrapped(found: dict) -> list:
         verdict = f"{task['right']} ({task['outcome']})" if task.get("outcome") else cell(str(prepared.get("stopped"))[:120])
         lines.append(f"| {name} | {verdict} | {ratio(task.get('speedup'))} | {eager} | {shown} | {prepared.get('tier') or '-'} | "
                      f"{seconds(task.get('prepare_ms'))} | {seconds(steps.get('check'))} | {seconds(steps.get('measure'))} | {notes} |")
+    lines += ["", *where_preparing_goes(tasks)]
     return lines if found["whole"] else lines + ["", "The time was used up before every run was over: what is missing was not reached."]
+
+
+def where_preparing_goes(tasks: dict) -> list:
+    """The median of each part of preparing."""
+    parts = {}
+    for task in tasks.values():
+        for name, taken in task["prepared"].get("cost_s", {}).items():
+            parts.setdefault(name, []).append(taken)
+    told = ", ".join(f"{name} {statistics.median(taken):.1f} s" for name, taken in parts.items())
+    return [f"Preparing a task, median of each part: {told}."] if told else []
 
 
 def said_by_peer(row: dict | None) -> str:

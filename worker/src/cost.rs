@@ -28,6 +28,12 @@ impl Cost {
         }
     }
 
+    /// Ends what was found to have these parts.
+    pub(crate) fn divide(&mut self, parts: &[CostPart]) {
+        self.since = Instant::now();
+        self.parts.extend_from_slice(parts);
+    }
+
     /// Counts time of one part to another one.
     pub(crate) fn move_to(&mut self, from: &str, to: &str, time: Duration) {
         let ms = time.as_secs_f64() * 1e3;

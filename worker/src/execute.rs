@@ -28,6 +28,7 @@ use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifa
 use crate::build::{Builder, Compiler, PythonBuilder, Role, build, build_python, disk_failure};
 use crate::build_cache::BuildCache;
 use crate::check::Libraries;
+use crate::cost::Cost;
 use crate::inputs::SecretSeeds;
 use crate::lease::{Work, WorkerConfig};
 use crate::machine;
@@ -70,7 +71,8 @@ impl Workbench {
         };
         let scratch = Scratch::open(&config.scratch_dir).map_err(unusable(&config.scratch_dir))?;
         let python = PythonSearch::new(config.python.clone(), config.search_path.clone())
-            .with_scratch(scratch.folder().to_path_buf());
+            .with_scratch(scratch.folder().to_path_buf())
+            .with_bytecode(config.cache_dir.join("bytecode"));
         let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
         let hardware = machine::this_hardware();
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
@@ -418,6 +420,7 @@ impl Step<'_> {
     }
 
     fn prepare_task(&self, task: &TaskBundle) -> Result<StepOutput, StepFailure> {
+        let mut cost = Cost::start();
         let build_as = |role| self.build_as(role, &task.reference_source, task);
         let (reference, reference_path) = build_as(Role::Reference)?;
         let Some(reference_path) = reference_path else { return Ok(does_not_compile(Role::Reference, reference)) };
@@ -432,13 +435,17 @@ impl Step<'_> {
         let device = self.device(task, &[&libraries.reference, &libraries.truth])?;
         let grounds = self.grounds(device.as_ref());
         let machine = device.as_ref().map_or_else(|| bench.machine.clone(), |device| device.machine(&bench.machine));
+        cost.part("building");
         match prepare_on(&grounds, &task.spec, &libraries, &machine, &mut seeds)? {
             Examined::Usable(facts) => {
+                cost.divide(&facts.cost);
                 let known = device
                     .as_ref()
                     .map(|device| self.known_reference(task, &libraries, &grounds, device, (&reference, &facts)));
                 let KnownReference { profile, baselines } = known.transpose()?.unwrap_or_default();
+                cost.part("profile and other baselines");
                 let golden = self.golden_data(task, &libraries, &grounds, &mut seeds)?;
+                cost.part("golden data");
                 Ok(StepOutput::TaskPrepared {
                     prepared: Box::new(PreparedTask {
                         reference,
@@ -451,6 +458,7 @@ impl Step<'_> {
                         profile,
                         golden,
                         baselines,
+                        cost: cost.parts(),
                     }),
                 })
             }

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits, smallest_first};
+use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::measure::{CacheSweep, OneCore, stage_sets};
 use crate::process::{CancelFlag, JailHost};
@@ -23,6 +25,9 @@ const MIN_TIMED_CALLS: usize = 3;
 
 /// Wall time after which no further call is timed.
 const TIMING_LIMIT: Duration = Duration::from_millis(700);
+
+/// Most that results of equal calls may be apart on a device, in tolerances.
+const MAX_APART: f64 = 0.5;
 
 /// Most tensors that are changed one at a time.
 const MAX_PERTURBED_TENSORS: usize = 16;
@@ -48,6 +53,8 @@ pub struct ReferenceFacts {
     pub reference_normalized_error: f64,
     /// Observations about the task's quality.
     pub warnings: Vec<Finding>,
+    /// Where the time of the examination went.
+    pub cost: Vec<CostPart>,
 }
 
 /// Whether the task can be used.
@@ -89,7 +96,13 @@ pub fn prepare_on(
 ) -> Result<Examined, StepFailure> {
     let all_shapes =
         spec.all_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
-    let mut facts = ReferenceFacts { baseline_median_ns: 0.0, reference_normalized_error: 0.0, warnings: known(spec) };
+    let mut cost = Cost::start();
+    let mut facts = ReferenceFacts {
+        baseline_median_ns: 0.0,
+        reference_normalized_error: 0.0,
+        warnings: known(spec),
+        cost: Vec::new(),
+    };
     // As a check takes them, so that what was started here can serve there.
     let shapes = smallest_first(spec)?;
     let default = all_shapes.first().map(|shapes| shapes.name.as_str());
@@ -99,6 +112,11 @@ pub fn prepare_on(
             Ok(oracle) => oracle,
             Err(error) => return broke_down(error, ""),
         };
+        cost.part("starting reference and truth");
+        // Two for what is found out about the reference besides, and two for the next task's.
+        if oracle.reference().is_some_and(|session| session.runs_python()) {
+            grounds.expect_programs(4);
+        }
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
             oracle.select(number, shapes)?;
             let (oracle, facts) = (&mut oracle, &mut facts);
@@ -111,18 +129,25 @@ pub fn prepare_on(
             }
             Err(Stop::Oracle(error)) => return broke_down(error, &oracle.printed()),
         }
+        cost.part("calls and comparisons");
+        let timed = together.iter().position(|shapes| Some(shapes.name.as_str()) == default);
+        if let (Some(number), Some(_)) = (timed, grounds.device) {
+            match time_on_device(&mut oracle, (number, &together[number]), seeds) {
+                Ok(median_ns) => facts.baseline_median_ns = median_ns,
+                Err(error) => return broke_down(error, &oracle.printed()),
+            }
+            cost.part("timing the reference");
+        }
         grounds.leave(oracle.into_sessions());
     }
-    if let Some(shapes) = all_shapes.first() {
-        let timed = match grounds.device {
-            None => time_baseline(grounds, spec, shapes, libraries, machine, seeds),
-            Some(_) => time_on_device(grounds, spec, shapes, libraries, seeds),
-        };
-        match timed {
+    if let (Some(shapes), None) = (all_shapes.first(), grounds.device) {
+        match time_baseline(grounds, spec, shapes, libraries, machine, seeds) {
             Ok(median_ns) => facts.baseline_median_ns = median_ns,
             Err(error) => return broke_down(error, ""),
         }
+        cost.part("timing the reference");
     }
+    facts.cost = cost.parts();
     Ok(Examined::Usable(facts))
 }
 
@@ -175,13 +200,7 @@ impl Examination<'_> {
         self.oracle.init(&params)?;
         let first = self.answer(&inputs)?;
         let again = self.answer(&inputs)?;
-        if !same_bits(&first.reference, &again.reference) || !same_bits(&first.truth, &again.truth) {
-            return Err(self.rejected(
-                "task.reference_not_deterministic",
-                "two calls of the reference with equal inputs gave different results: remove what is random, or what \
-                 is kept from one call for the next",
-            ));
-        }
+        self.look_for_differences(&first, &again)?;
         if let Some(breach) = first.breaches.first() {
             return Err(self.rejected("task.reference_breaks_contract", &breach.finding().message));
         }
@@ -215,6 +234,38 @@ impl Examination<'_> {
 
     fn rejected(&self, code: &'static str, message: &str) -> Stop {
         Stop::Rejected { code, message: format!("{message} (shape `{}`)", self.shapes.name) }
+    }
+
+    /// Equal calls give equal results, or on a device results that no tolerance tells apart.
+    fn look_for_differences(&mut self, first: &Expected, again: &Expected) -> Result<(), Stop> {
+        let pairs = [(&first.reference, &again.reference), (&first.truth, &again.truth)];
+        let differ: Vec<_> = pairs.into_iter().filter(|(first, again)| !same_bits(first, again)).collect();
+        let apart = |(first, again): &(&Vec<TensorData>, &Vec<TensorData>)| self.oracle.apart(first, again);
+        let Some(largest) = differ.iter().map(apart).try_fold(0.0, |most: f64, apart| Some(most.max(apart?))) else {
+            return Err(self.not_deterministic());
+        };
+        if differ.is_empty() {
+            return Ok(());
+        }
+        if largest > MAX_APART {
+            return Err(self.not_deterministic());
+        }
+        let message = format!(
+            "two calls of the reference with equal inputs differ in their last bits: by {largest:.3} of the tolerance at most"
+        );
+        let code = "reference_not_bitwise_deterministic";
+        if !self.facts.warnings.iter().any(|warning| warning.code == code) {
+            self.facts.warnings.push(warning(code, message));
+        }
+        Ok(())
+    }
+
+    fn not_deterministic(&self) -> Stop {
+        self.rejected(
+            "task.reference_not_deterministic",
+            "two calls of the reference with equal inputs gave different results: remove what is random, or what is kept \
+             from one call for the next",
+        )
     }
 
     /// A constant output can be had without the work.
@@ -281,16 +332,17 @@ fn time_baseline(
     })
 }
 
+/// On a device the process that was examined is timed, too: another one would have to take hold of it first.
 fn time_on_device(
-    grounds: &Grounds<'_>,
-    spec: &TaskSpec,
-    shapes: &ConcreteShapes,
-    libraries: &ReferenceLibraries,
+    oracle: &mut Oracle,
+    (number, shapes): (usize, &ConcreteShapes),
     seeds: &mut SecretSeeds,
 ) -> Result<f64, OracleError> {
-    let mut session = grounds.launch(&timed(grounds, spec, shapes, libraries, None))?.wait()?;
+    let missing = || OracleError::Failure(StepFailure::fatal("worker.internal", "the reference has no process"));
+    let session = oracle.reference().ok_or_else(missing)?;
+    session.select(number)?;
     session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
-    let sets = stage_sets(&mut session, shapes, seeds)?;
+    let sets = stage_sets(session, shapes, seeds)?;
     time_calls(|| session.sample(&[Draw::new(sets.len(), seeds.draw())]))
 }
 

@@ -44,7 +44,7 @@ pub(crate) const PROBE_ARGUMENT: &str = "__probe_gpu";
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Folders in which a jailed command looks for programs.
-const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Limits of one jailed command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -307,6 +307,28 @@ fn a_reference_is_prepared_on_a_device() {
     assert!(matches!(examined, Ok(Examined::Usable(facts)) if facts.baseline_median_ns > 0.0));
 }
 
+/// The reference, moved by a part of the tolerance at every second call.
+fn prepared_with(part_of_tolerance: &str) -> Examined {
+    let drifts = format!(
+        "static int calls = 0; if (++calls % 2) y[0] += (ns_real)(1e-4 * {part_of_tolerance});\n    return 0;\n}}\n"
+    );
+    let (head, _) = REFERENCE.rsplit_once("return 0;").unwrap();
+    let workshop = Workshop::new();
+    let source = format!("{head}{drifts}");
+    let reference = workshop.library("reference", &source, &[]);
+    let libraries = ReferenceLibraries { reference, truth: GROUND.truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    with_grounds(None, |grounds| prepare_on(grounds, &spec(), &libraries, &machine(), &mut seeds)).unwrap()
+}
+
+#[test]
+fn on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more() {
+    let Examined::Usable(facts) = prepared_with("0.2") else { panic!("a small difference is refused") };
+    assert_eq!(codes(&facts.warnings), ["reference_not_bitwise_deterministic"], "{:?}", facts.warnings);
+    let Examined::Rejected { code, .. } = prepared_with("0.9") else { panic!("a large difference is accepted") };
+    assert_eq!(code, "task.reference_not_deterministic");
+}
+
 #[test]
 fn checks_and_measurements_of_one_device_take_turns_and_all_come_to_their_end() {
     let (_kept, honest) = built("honest", "", "HONEST;");

@@ -71,7 +71,7 @@ fn program(bundle: &'static crate::assets::Bundle) -> impl IntoView {
     view! {
         <link rel="modulepreload" href=script />
         <link rel="preload" r#as="fetch" r#type="application/wasm" crossorigin="anonymous" href=program />
-        <script defer src=boot data-script=script data-program=program></script>
+        <script r#async=true src=boot data-script=script data-program=program></script>
     }
 }
 

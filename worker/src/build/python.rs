@@ -19,7 +19,7 @@ use crate::artifacts::StepArtifacts;
 use crate::build_cache::{BuildCache, CachedBuild};
 use crate::compiler_output;
 use crate::nvcc::Nvcc;
-use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, run_jailed_as_tool};
+use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, SEARCH_PATH, run_jailed_as_tool};
 use crate::torch::inspect::environment;
 use crate::torch::python::Python;
 
@@ -37,9 +37,6 @@ const BUILD_VERSION: u32 = 1;
 
 /// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
 const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
-
-/// Where programs of the system lie.
-const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What a build of a file of Python works with.
 #[derive(Debug)]
@@ -120,11 +117,7 @@ fn compile(
     });
     let command = JailedCommand {
         program: python.program.clone(),
-        args: ["-I", "-B", "-W", "ignore"]
-            .map(Into::into)
-            .into_iter()
-            .chain([folder.join(SCRIPT_FILE).into(), asked.to_string().into()])
-            .collect(),
+        args: python.flags().into_iter().chain([folder.join(SCRIPT_FILE).into(), asked.to_string().into()]).collect(),
         read_only: python.folders.clone(),
         scratch: folder.to_path_buf(),
         env: compiling(builder, python, folder),
@@ -171,7 +164,7 @@ fn compiling(builder: &PythonBuilder<'_>, python: &Python, folder: &Path) -> Vec
         env.push(("CUDA_HOME".to_owned(), home.display().to_string()));
         env.push(("TORCH_CUDA_ARCH_LIST".to_owned(), capability(&nvcc.arch().to_string())));
     }
-    path.push(SYSTEM_PATH.to_owned());
+    path.push(SEARCH_PATH.to_owned());
     env.push(("PATH".to_owned(), path.join(":")));
     env.push(("MAX_JOBS".to_owned(), "4".to_owned()));
     env

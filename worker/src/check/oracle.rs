@@ -247,6 +247,20 @@ impl Oracle {
         }
     }
 
+    /// How far two results of equal calls are apart, in tolerances, where that may happen at all: on a device libraries add up
+    /// in the order in which threads arrive.
+    pub(crate) fn apart(&self, left: &[TensorData], right: &[TensorData]) -> Option<f64> {
+        self.on_device.then(|| compare(left, right, &self.outputs, &self.tolerance).largest_error)
+    }
+
+    /// The process of the reference; none for a recording.
+    pub(crate) fn reference(&mut self) -> Option<&mut Session> {
+        match &mut self.source {
+            Source::Live { reference, .. } => Some(reference),
+            Source::Recording(_) => None,
+        }
+    }
+
     /// What the reference printed.
     pub(crate) fn printed(&self) -> String {
         match &self.source {

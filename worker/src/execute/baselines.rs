@@ -146,8 +146,34 @@ fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<
     let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
     let failed = session.init(&params).and_then(|()| session.run(&inputs).map(drop)).is_err();
     let printed = session.printed();
-    // Behind the error there may be advice.
-    let told = |line: &&str| line.split(':').next().is_some_and(|name| name.ends_with("Error") && !name.contains(' '));
-    let line = printed.lines().rfind(told).or_else(|| printed.lines().rfind(|line| !line.trim().is_empty()));
-    line.filter(|_| failed).map(|line| format!(": {}", line.trim()))
+    let said = what_went_wrong(&printed);
+    said.filter(|_| failed).map(|line| format!(": {line}"))
+}
+
+/// The line of a Python's last words that says most: what a compiler or a linker complains about, else the exception, else
+/// the last one.
+fn what_went_wrong(printed: &str) -> Option<&str> {
+    let complains = |line: &&str| [" error: ", "cannot find "].iter().any(|words| line.contains(words));
+    // Behind the exception there may be advice.
+    let raised =
+        |line: &&str| line.split(':').next().is_some_and(|name| name.ends_with("Error") && !name.contains(' '));
+    let mut lines = printed.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (first, last) = (lines.clone().find(complains), lines.clone().rfind(raised));
+    first.or(last).or_else(|| lines.next_back())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_last_words_the_line_that_says_most_is_quoted() {
+        let linker = "collect2: fatal error: cannot find 'ld'";
+        let raised = "torch._inductor.exc.InductorError: CalledProcessError: Command failed";
+        let printed = format!("Traceback (most recent call last):\n{raised}\n\nSet TORCHDYNAMO_VERBOSE=1\n");
+        assert_eq!(what_went_wrong(&format!("{linker}\n{printed}")), Some(linker));
+        assert_eq!(what_went_wrong(&printed), Some(raised));
+        assert_eq!(what_went_wrong("Segmentation fault\n\n"), Some("Segmentation fault"));
+        assert_eq!(what_went_wrong("\n"), None);
+    }
 }

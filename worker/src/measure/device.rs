@@ -331,7 +331,8 @@ impl Race<'_> {
         let precise =
             timed.steady && candidate.len() >= timed.options.min_samples && own.relative_half_width() <= PRECISE;
         let candidate_median_ns = median(&candidate);
-        let between = between_processes(candidate_median_ns.min(median(&baseline)));
+        let with_python = self.candidate.runs_python() || self.baseline.runs_python();
+        let between = between_processes(candidate_median_ns.min(median(&baseline)), with_python);
         let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
         let (calls, sandbox) = (timed.candidate.as_slice(), self.candidate.sandbox());
         let outcome = Outcome { speedup, precise, calls, candidate_ns: &candidate, baseline_ns: &baseline, sandbox };

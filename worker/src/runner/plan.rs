@@ -63,6 +63,8 @@ pub(crate) struct RunnerPlan {
 pub(crate) struct TorchPlan {
     /// The Python.
     pub(crate) python: PathBuf,
+    /// Where it finds bytecode, when not beside its sources.
+    pub(crate) bytecode: Option<PathBuf>,
     /// How the model is built and called.
     pub(crate) spec: TorchSpec,
     /// Whether it is called in double precision.

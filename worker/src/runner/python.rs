@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::plan::RunnerPlan;
 use crate::sandbox::filter_for_python;
 use crate::torch::inspect::environment;
+use crate::torch::python::flags;
 
 /// Answers the parent's messages, in Python.
 const EVALUATOR: &str = include_str!("../torch/evaluator.py");
@@ -68,7 +69,8 @@ fn call(
     further: &Value,
     env: Vec<(String, String)>,
 ) -> Result<PythonCall, String> {
-    let program = plan.torch.as_ref().ok_or(NO_MODEL)?.python.clone();
+    let torch = plan.torch.as_ref().ok_or(NO_MODEL)?;
+    let program = torch.python.clone();
     let file = written(plan).map_err(|error| format!("handing over the plan: {error}"))?;
     stay_open(memory)?;
     stay_open(&file)?;
@@ -77,8 +79,8 @@ fn call(
         given.extend(further.clone());
     }
     let given = given.to_string();
-    let args =
-        ["-I", "-B", "-W", "ignore", "-c", EVALUATOR].into_iter().map(Into::into).chain([given.into()]).collect();
+    let mut args = flags(torch.bytecode.as_deref());
+    args.extend(["-c".into(), EVALUATOR.into(), given.into()]);
     Ok(PythonCall { program, args, env, _plan: file })
 }
 

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::python::Python;
-use crate::process::{CancelFlag, JailHost, JailedCommand, Limits, ProcessError, ProcessResult, run_jailed};
+use crate::process::{
+    CancelFlag, JailHost, JailedCommand, Limits, ProcessError, ProcessResult, SEARCH_PATH, run_jailed,
+};
 
 /// Does the work, in Python.
 const SCRIPT: &str = include_str!("inspect_model.py");
@@ -149,11 +151,7 @@ pub fn inspect(
     });
     let command = JailedCommand {
         program: python.program.clone(),
-        args: ["-I", "-B", "-W", "ignore"]
-            .map(Into::into)
-            .into_iter()
-            .chain([script.into(), asked.to_string().into()])
-            .collect(),
+        args: python.flags().into_iter().chain([script.into(), asked.to_string().into()]).collect(),
         read_only: python.folders.clone(),
         scratch: scratch.to_path_buf(),
         env: environment(scratch),
@@ -174,6 +172,8 @@ pub(crate) fn environment(scratch: &Path) -> Vec<(String, String)> {
     let folder = scratch.to_string_lossy().into_owned();
     [
         ("HOME", folder.as_str()),
+        // What compiles at the first call looks for compilers, and those for what links.
+        ("PATH", SEARCH_PATH),
         ("XDG_CACHE_HOME", &folder),
         ("TORCHINDUCTOR_CACHE_DIR", &folder),
         ("TRITON_CACHE_DIR", &folder),

@@ -1,6 +1,7 @@
 //! The Python that has `PyTorch`: which program, and what a jail has to show for it to start.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -24,7 +25,20 @@ except importlib.metadata.PackageNotFoundError:
 folders = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
 folders += [entry for entry in sys.path if os.path.isdir(entry)]
 folders += list(found.submodule_search_locations or []) if found else []
-print(json.dumps({'program': sys.executable, 'version': sys.version.split()[0], 'torch': torch, 'folders': folders}))
+origin = found.origin if found else None
+compiled = bool(origin) and os.path.exists(importlib.util.cache_from_source(origin))
+print(json.dumps({'program': sys.executable, 'version': sys.version.split()[0], 'torch': torch, 'folders': folders,
+    'compiled': compiled}))
+";
+
+/// Loads what processes with a model load, so that its bytecode is kept.
+const LOAD_ALL: &str = "\
+import importlib
+for name in ('torch', 'torch.export', 'torch.utils.cpp_extension', 'torch._dynamo', 'torch._inductor.compile_fx', 'triton'):
+    try:
+        importlib.import_module(name)
+    except Exception:
+        pass
 ";
 
 /// A Python that has `PyTorch`.
@@ -38,9 +52,40 @@ pub struct Python {
     pub version: String,
     /// The version of `PyTorch`.
     pub torch: String,
+    /// Where its bytecode is kept, when it lies in none of its own folders: some installers leave that to the first use,
+    /// and a process in a jail writes nothing.
+    pub bytecode: Option<PathBuf>,
+    /// Whether its own folders have the bytecode of `PyTorch`.
+    pub compiled: bool,
 }
 
 impl Python {
+    /// Has its bytecode written into a folder of this Python's below that one, once; without it everything works, later.
+    fn keep_bytecode(&mut self, below: &Path) {
+        let folder = below.join(self.toolchain().fingerprint);
+        let whole = folder.join("whole");
+        if !whole.exists() {
+            let mut prefix = OsString::from("pycache_prefix=");
+            prefix.push(&folder);
+            let args = ["-I".into(), "-X".into(), prefix, "-c".into(), OsString::from(LOAD_ALL)];
+            let written = std::fs::create_dir_all(&folder)
+                .and_then(|()| run_trusted(&self.program, args))
+                .and_then(|_| std::fs::write(&whole, ""));
+            if let Err(error) = written {
+                return tracing::warn!(error = %error, "the bytecode of Python could not be kept: it starts slowly");
+            }
+        }
+        let Ok(folder) = folder.canonicalize() else { return };
+        self.folders.push(folder.clone());
+        self.bytecode = Some(folder);
+    }
+
+    /// What every Python in a jail is started with.
+    #[must_use]
+    pub fn flags(&self) -> Vec<OsString> {
+        flags(self.bytecode.as_deref())
+    }
+
     /// What a report says of it, as of a compiler.
     #[must_use]
     pub fn toolchain(&self) -> Toolchain {
@@ -79,6 +124,17 @@ pub enum PythonError {
     },
 }
 
+/// Isolated from the environment and from the folder that it is started in; writes no bytecode, and warns of nothing.
+pub(crate) fn flags(bytecode: Option<&Path>) -> Vec<OsString> {
+    let mut flags: Vec<OsString> = ["-I", "-B", "-W", "ignore"].map(Into::into).into();
+    if let Some(folder) = bytecode {
+        let mut prefix = OsString::from("pycache_prefix=");
+        prefix.push(folder);
+        flags.extend(["-X".into(), prefix]);
+    }
+    flags
+}
+
 impl PythonError {
     /// Stable code, documented in `docs/errors.md`.
     #[must_use]
@@ -97,6 +153,8 @@ pub struct PythonSearch {
     search_path: Vec<PathBuf>,
     /// Where processes with Python get folders of their own; the system's folder for temporary files without it.
     scratch: Option<PathBuf>,
+    /// Where bytecode is kept from one worker to the next.
+    bytecode: Option<PathBuf>,
     found: OnceLock<Result<Python, PythonError>>,
 }
 
@@ -113,6 +171,12 @@ impl PythonSearch {
         Self { scratch: Some(scratch), ..self }
     }
 
+    /// The same, with a folder for the bytecode of a Python that was installed without.
+    #[must_use]
+    pub fn with_bytecode(self, bytecode: PathBuf) -> Self {
+        Self { bytecode: Some(bytecode), ..self }
+    }
+
     /// A folder for one process, and its path without links.
     pub(crate) fn own_folder(&self) -> std::io::Result<(TempDir, PathBuf)> {
         let mut named = tempfile::Builder::new();
@@ -124,7 +188,14 @@ impl PythonSearch {
 
     /// The Python. Blocks the first time.
     pub fn python(&self) -> Result<&Python, &PythonError> {
-        self.found.get_or_init(|| find(self.configured.as_deref(), &self.search_path)).as_ref()
+        let find = || {
+            let mut python = find(self.configured.as_deref(), &self.search_path)?;
+            if let Some(folder) = self.bytecode.as_ref().filter(|_| !python.compiled) {
+                python.keep_bytecode(folder);
+            }
+            Ok(python)
+        };
+        self.found.get_or_init(find).as_ref()
     }
 }
 
@@ -140,6 +211,7 @@ struct Answer {
     version: String,
     torch: Option<String>,
     folders: Vec<PathBuf>,
+    compiled: bool,
 }
 
 /// The Python that was named, or the first one of the search path that has `PyTorch`. Blocks: it asks each of them.
@@ -176,7 +248,8 @@ fn ask(program: &Path) -> Result<Result<Python, String>, String> {
         serde_json::from_slice(&output.stdout).map_err(|_| "it does not answer as a Python does".to_owned())?;
     let Some(torch) = answer.torch else { return Ok(Err(answer.version)) };
     let folders = outermost(answer.folders);
-    Ok(Ok(Python { program: answer.program, folders, version: answer.version, torch }))
+    let Answer { program, version, compiled, .. } = answer;
+    Ok(Ok(Python { program, folders, version, torch, compiled, bytecode: None }))
 }
 
 /// The folders that exist, with their links resolved beside them, without those that lie within others.
@@ -203,8 +276,9 @@ mod tests {
     fn stand_in(folder: &Path, name: &str, torch: &str) -> PathBuf {
         std::fs::create_dir_all(folder).unwrap();
         let (program, folder) = (folder.join(name), folder.display());
-        let answer =
-            format!(r#"{{"program":"{folder}/{name}","version":"3.9.1","torch":{torch},"folders":["{folder}"]}}"#);
+        let answer = format!(
+            r#"{{"program":"{folder}/{name}","version":"3.9.1","torch":{torch},"folders":["{folder}"],"compiled":true}}"#
+        );
         std::fs::write(&program, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         program

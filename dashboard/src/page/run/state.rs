@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 use nightshift_protocol::api::RunDetail;
 use nightshift_protocol::attempt::StopReason;
+use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::FurtherBaseline;
 
@@ -12,7 +13,7 @@ use crate::format::{money, sentence, speedup, tokens, when};
 use crate::markup::visible;
 use crate::page::attempt::findings;
 use crate::page::campaign::resource_name;
-use crate::page::parts::{Cell, artifact, facts, folded, machine, on_page_only, table, words};
+use crate::page::parts::{Cell, artifact, facts, folded, machine, milliseconds, on_page_only, table, words};
 use crate::shell::model_label;
 use crate::who::Who;
 
@@ -176,6 +177,7 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
             format!("{} times what is tolerated", significant(prepared.reference_normalized_error)).into(),
         ),
         ("Other baselines", prepared.baselines.iter().map(further).collect::<Vec<_>>().join("; ").into()),
+        ("Preparing it took", prepared.cost.iter().map(part).collect::<Vec<_>>().join(", ").into()),
         ("Built by", prepared.reference.toolchain.version.clone().into()),
         ("Flags", Cell::Code(prepared.reference.toolchain.flags.join(" "))),
         ("Isolation", prepared.machine.sandbox.summary().into()),
@@ -192,6 +194,11 @@ pub(super) fn reference(detail: &RunDetail) -> Option<AnyView> {
     let bound = prepared.profile.as_ref().and_then(|profile| profile.bound.as_ref()).map(crate::page::attempt::bound);
     let on = folded(format!("Machine: {}", prepared.machine.processor), machine(&prepared.machine));
     Some(view! { {sums}{bound}{warnings}{on} }.into_any())
+}
+
+/// What a part of a step took.
+fn part(part: &CostPart) -> String {
+    format!("{}: {}", part.name, milliseconds(part.ms))
 }
 
 /// Another way to run the reference, beside the one that attempts are measured against.

@@ -94,5 +94,12 @@ pub(crate) fn replay_torch_plan(
     let python = host.python().map_err(missing)?;
     let spec = spec.ok_or_else(|| missing("the task does not say how its model is built and called".to_owned()))?;
     let spec = TorchSpec { problems: Vec::new(), ..spec.clone() };
-    Ok(Some(TorchPlan { python: python.program.clone(), spec, double: false, scratch: None, filter: None }))
+    Ok(Some(TorchPlan {
+        python: python.program.clone(),
+        bytecode: python.bytecode.clone(),
+        spec,
+        double: false,
+        scratch: None,
+        filter: None,
+    }))
 }

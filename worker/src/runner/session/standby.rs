@@ -141,6 +141,8 @@ struct Shared {
 struct Table {
     trusted: Vec<Kept<()>>,
     spare: Vec<Kept<Kind>>,
+    /// Spare ones that are getting ready.
+    coming: Vec<Kind>,
     /// Those that are of no use any more.
     over: Vec<Session>,
     /// Of which kinds programs were lately, and when.
@@ -229,17 +231,29 @@ impl Standby {
         device: &DeviceUse,
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
+        match self.take_spare(options, device, cancel)? {
+            Some(session) => Ok(Launched(Stage::Ready(session))),
+            None => self.launch_new(options, cancel, None),
+        }
+    }
+
+    /// A process that waited for a program like this one, with the program in it.
+    fn take_spare(
+        &self,
+        options: &SessionOptions<'_>,
+        device: &DeviceUse,
+        cancel: &CancelFlag,
+    ) -> Result<Option<Box<Session>>, SessionError> {
         let kind = Kind::of(options, device);
         self.shared.table().note(&kind);
         loop {
-            let Some(mut session) = self.shared.table().take_spare(&kind) else { break };
+            let Some(mut session) = self.shared.table().take_spare(&kind) else { return Ok(None) };
             match session.take(&self.shared.host, options, cancel) {
-                Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
+                Ok(()) => return Ok(Some(Box::new(session))),
                 Err(error @ SessionError::Insufficient(_)) => return Err(error),
                 Err(error) => tracing::debug!(error = %error, "a process on standby could not be used"),
             }
         }
-        self.launch_new(options, cancel, None)
     }
 
     pub(super) fn launch_again(
@@ -256,7 +270,15 @@ impl Standby {
                 Err(error) => tracing::debug!(error = %error, "a process on standby could not be used again"),
             }
         }
-        self.launch_new(options, cancel, Some(Box::new(purpose)))
+        // What loads for seconds is taken from those that have loaded; a library leaves them to programs.
+        let spare = if is_python(options.library) { self.take_spare(options, device, cancel)? } else { None };
+        match spare {
+            Some(mut session) => {
+                session.purpose = Some(Box::new(purpose));
+                Ok(Launched(Stage::Ready(session)))
+            }
+            None => self.launch_new(options, cancel, Some(Box::new(purpose))),
+        }
     }
 
     fn launch_new(
@@ -321,8 +343,15 @@ impl Shared {
         loop {
             match chores.recv_timeout(LOOK_EVERY) {
                 Ok(Chore::Spare { kind, count }) => {
-                    for _ in 0..count {
-                        self.make_spare(&kind, count);
+                    // A Python loads for seconds before it takes hold of the device; several do so side by side.
+                    if kind.python {
+                        std::thread::scope(|scope| {
+                            for _ in 0..count {
+                                scope.spawn(|| self.make_spare(&kind, count));
+                            }
+                        });
+                    } else {
+                        (0..count).for_each(|_| self.make_spare(&kind, count));
                     }
                 }
                 Ok(Chore::End) => self.end_beside_others(),
@@ -351,20 +380,24 @@ impl Shared {
     /// One more, unless there are as many as are wanted, or room for.
     fn make_spare(&self, kind: &Kind, wanted: usize) {
         let place = {
-            let table = self.table();
-            let ready = table.spare.iter().filter(|kept| kept.what == *kind).count();
+            let mut table = self.table();
+            let ready =
+                table.spare.iter().map(|kept| &kept.what).chain(&table.coming).filter(|what| *what == kind).count();
             let most = (self.room / SPARE_PART).max(1);
-            let full = table.spare.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room;
+            let full =
+                table.spare.len() + table.coming.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room;
             if table.closed || ready >= wanted || full {
                 return;
             }
             self.in_use.fetch_add(1, Ordering::SeqCst);
+            table.coming.push(kind.clone());
             Place(Arc::clone(&self.in_use))
         };
         let made = {
             let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
             Session::start_empty(&self.host, &self.scratch, kind)
         };
+        self.table().has_come(kind);
         let mut session = match made {
             Ok(session) => session,
             // The step that wanted it starts its own, and says what is wrong.
@@ -386,6 +419,12 @@ impl Table {
     fn note(&mut self, kind: &Kind) {
         self.last.retain(|(other, _)| other.python != kind.python);
         self.last.push((kind.clone(), Instant::now()));
+    }
+
+    fn has_come(&mut self, kind: &Kind) {
+        if let Some(position) = self.coming.iter().position(|coming| coming == kind) {
+            self.coming.swap_remove(position);
+        }
     }
 
     fn take_spare(&mut self, kind: &Kind) -> Option<Session> {
