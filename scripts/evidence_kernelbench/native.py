@@ -291,6 +291,12 @@ PROGRAMS = {
 }
 """By level and number: the right program, the wrong one, and what is wrong with it."""
 
+EXPLAINED = {
+    "1/15 wrong": "the file draws triangular matrices, whose product has nothing above the diagonal, so that the program is right for "
+                  "them; here full matrices are drawn, and the model leaves out what lies above.",
+}
+"""Why the two evaluations may judge a program differently."""
+
 
 def remarked(source: str, remark: str) -> str:
     """The same program as another text, so that nothing finds it built."""

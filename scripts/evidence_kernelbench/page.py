@@ -2,6 +2,8 @@
 
 import statistics
 
+from .native import EXPLAINED
+
 NATIVE_TARGET, TORCH_TARGET = 20, 2
 """So many times the other evaluation's programs an hour."""
 
@@ -66,7 +68,7 @@ def own_word(entry: dict | None) -> str:
 
 
 def native(found: dict) -> list:
-    rows, agreed, told, lines = [], 0, 0, ["", "## Native programs, a right and a wrong one for each task", ""]
+    rows, agreed, told, differ, lines = [], 0, 0, [], ["", "## Native programs, a right and a wrong one for each task", ""]
     peer = (found.get("peer") or {}).get("programs", {})
     for name, entry in found["tasks"].items():
         cells = []
@@ -75,12 +77,17 @@ def native(found: dict) -> list:
             cells += [own_word(entry[kind]), said_by_peer(theirs)]
             if theirs and theirs["correct"] is not None and entry[kind] and entry[kind]["right"] in ("pass", "fail"):
                 told += 1
-                agreed += (entry[kind]["right"] == "pass") == theirs["correct"]
+                same = (entry[kind]["right"] == "pass") == theirs["correct"]
+                agreed += same
+                if not same:
+                    differ.append(f"- {name}, the {kind} one: {EXPLAINED.get(f'{name} {kind}', 'not explained.')}")
         right = entry["right"] or {}
         rows.append(f"| {name} | {' | '.join(cells)} | {ratio(right.get('speedup'))} | {entry['what']} |")
     lines += [f"{len(found['tasks'])} tasks. Of {told} programs that both judged, {agreed} got the same verdict.", "",
               "| task | right one: Nightshift | KernelBench | wrong one: Nightshift | KernelBench | ratio to eager | what is wrong |",
               "| --- | --- | --- | --- | --- | --- | --- |", *rows]
+    if differ:
+        lines += ["", "Where they differ:", "", *differ]
     notes = [f"- {name}: {cell(str(row['note']))[:300]}" for name, row in peer.items() if row["correct"] is None]
     return lines + (["", "KernelBench gave no verdict for:", "", *notes] if notes else [])
 

@@ -6,6 +6,8 @@ import shutil
 import tomllib
 from pathlib import Path
 
+MAX_SCOPE = 64
+"""Operators that a subtask may name."""
 GOAL = "[goal]\nmax_replans = 0\nreplan_after_failed = 200\nreplan_after_stagnant = 200\n"
 
 DIAGNOSIS = {"bound": "compute", "critical_issue": "The script has another program.", "modification": "The next one.",
@@ -66,7 +68,7 @@ class Task:
         return {
             "summary": "Programs of a script.", "correctness_risks": ["None that is not meant."],
             "subtasks": [{
-                "title": "The programs", "scope": [operator["name"] for operator in self.spec["operators"]],
+                "title": "The programs", "scope": [operator["name"] for operator in self.spec["operators"]][:MAX_SCOPE],
                 "fusion_boundary": "As the program has it.",
                 "contract": {"inputs": told(self.spec["inputs"]), "outputs": told(self.spec["outputs"])},
                 "methods": ["those of the program"], "expected_bottleneck": "compute", "risk": "None.", "target_speedup": 1.0,

@@ -135,7 +135,7 @@ pub fn count_wrong(outputs: &[TensorData], truth: &[TensorData], tolerance: &Tol
     };
     let in_pair = |output: &TensorData, truth: &TensorData| match (output, truth) {
         (TensorData::F32(output), TensorData::F32(truth)) if output.len() == truth.len() => {
-            output.iter().zip(truth).filter(|(a, b)| wrong(f64::from(**a), f64::from(**b))).count()
+            output.iter().zip(truth.iter()).filter(|(a, b)| wrong(f64::from(**a), f64::from(**b))).count()
         }
         _ if output.len() == truth.len() => {
             output.as_f64().iter().zip(truth.as_f64().iter()).filter(|(a, b)| wrong(**a, **b)).count()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn one(candidate: f32, truth: f64) -> Comparison {
-        compare(&[TensorData::F32(vec![candidate])], &[TensorData::F64(vec![truth])], &[shape(&[1])], &TOLERANCE)
+        compare(&[vec![candidate].into()], &[vec![truth].into()], &[shape(&[1])], &TOLERANCE)
     }
 
     fn is_zero(error: f64) -> bool {
@@ -261,11 +261,11 @@ mod tests {
 
     #[test]
     fn the_worst_element_is_found_with_its_position() {
-        let truth = TensorData::F64(vec![1.0; 24]);
+        let truth = TensorData::from(vec![1.0_f64; 24]);
         let mut values = vec![1.0_f32; 24];
         values[5] = 1.02;
         values[17] = 3.0;
-        let found = compare(&[TensorData::F32(values)], &[truth], &[shape(&[2, 3, 4])], &TOLERANCE);
+        let found = compare(&[values.into()], &[truth], &[shape(&[2, 3, 4])], &TOLERANCE);
         assert_eq!(found.wrong_elements, 2);
         let Some(worst) = found.worst else { panic!("there is a worst element") };
         assert_eq!(worst.index, [1, 1, 1]);
@@ -277,8 +277,7 @@ mod tests {
     fn the_histogram_counts_by_powers_of_ten() {
         let strict = Tolerance { atol: 1.0, rtol: 0.0, ..TOLERANCE };
         let errors = [0.0, 5e-6, 5e-3, 0.5, 1.0, 5.0, 50.0];
-        let found =
-            compare(&[TensorData::F64(errors.to_vec())], &[TensorData::F64(vec![0.0; 7])], &[shape(&[7])], &strict);
+        let found = compare(&[errors.to_vec().into()], &[vec![0.0_f64; 7].into()], &[shape(&[7])], &strict);
         assert_eq!(found.histogram, [1, 1, 0, 0, 1, 0, 1, 2, 1]);
         // An error of exactly 1 is within tolerance.
         assert_eq!(found.wrong_elements, 2);
@@ -286,8 +285,8 @@ mod tests {
 
     #[test]
     fn the_quick_count_agrees_with_the_full_comparison() {
-        let truth = [TensorData::F32(vec![1.0, 10.0, 0.0, f32::NAN, 5.0, f32::INFINITY, -2.0])];
-        let output = [TensorData::F32(vec![1.0, 10.2, 0.0005, f32::NAN, f32::NAN, f32::INFINITY, 2.0])];
+        let truth = [TensorData::from(vec![1.0_f32, 10.0, 0.0, f32::NAN, 5.0, f32::INFINITY, -2.0])];
+        let output = [TensorData::from(vec![1.0_f32, 10.2, 0.0005, f32::NAN, f32::NAN, f32::INFINITY, 2.0])];
         let full = compare(&output, &truth, &[shape(&[7])], &TOLERANCE);
         assert_eq!(count_wrong(&output, &truth, &TOLERANCE), full.wrong_elements);
         assert_eq!(full.wrong_elements, 5);
@@ -296,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_missing_tensor_is_wrong_throughout() {
-        let found = compare(&[], &[TensorData::F64(vec![0.0; 4])], &[shape(&[4])], &TOLERANCE);
+        let found = compare(&[], &[vec![0.0_f64; 4].into()], &[shape(&[4])], &TOLERANCE);
         assert_eq!((found.wrong_elements, found.elements), (4, 4));
         assert!(found.largest_error.is_infinite());
     }

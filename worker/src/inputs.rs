@@ -3,6 +3,7 @@
 mod half;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
 use rand::{Rng, RngExt, SeedableRng, TryRng};
@@ -56,29 +57,54 @@ pub enum InputKind {
     SignsFlipped,
 }
 
-/// Values of one tensor.
+/// Values of one tensor. They never change, and a copy shares them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TensorData {
     /// IEEE 754 binary32.
-    F32(Vec<f32>),
+    F32(Arc<Vec<f32>>),
     /// IEEE 754 binary64.
-    F64(Vec<f64>),
+    F64(Arc<Vec<f64>>),
     /// Two's complement, 32 bits.
-    I32(Vec<i32>),
+    I32(Arc<Vec<i32>>),
     /// IEEE 754 binary16, by its bits.
-    F16(Vec<u16>),
+    F16(Arc<Vec<u16>>),
     /// The upper half of an IEEE 754 binary32, by its bits.
-    Bf16(Vec<u16>),
+    Bf16(Arc<Vec<u16>>),
 }
 
-/// Calls one macro-like expression for the vector inside.
+/// Makes a tensor of values of one type.
+macro_rules! from_values {
+    ($($value:ty => $kind:ident),*) => {
+        $(impl From<Vec<$value>> for TensorData {
+            fn from(values: Vec<$value>) -> Self {
+                Self::$kind(Arc::new(values))
+            }
+        })*
+    };
+}
+
+from_values!(f32 => F32, f64 => F64, i32 => I32);
+
+/// Calls one macro-like expression for the values inside.
 macro_rules! each {
     ($data:expr, $values:ident => $body:expr) => {
         match $data {
-            TensorData::F32($values) => $body,
-            TensorData::F64($values) => $body,
-            TensorData::I32($values) => $body,
-            TensorData::F16($values) | TensorData::Bf16($values) => $body,
+            TensorData::F32(values) => {
+                let $values = values.as_slice();
+                $body
+            }
+            TensorData::F64(values) => {
+                let $values = values.as_slice();
+                $body
+            }
+            TensorData::I32(values) => {
+                let $values = values.as_slice();
+                $body
+            }
+            TensorData::F16(values) | TensorData::Bf16(values) => {
+                let $values = values.as_slice();
+                $body
+            }
         }
     };
 }
@@ -88,11 +114,11 @@ impl TensorData {
     #[must_use]
     pub fn zeros(dtype: DType, size_bytes: usize) -> Self {
         match dtype {
-            DType::F32 => Self::F32(vec![0.0; size_bytes / 4]),
-            DType::F64 => Self::F64(vec![0.0; size_bytes / 8]),
-            DType::I32 => Self::I32(vec![0; size_bytes / 4]),
-            DType::F16 => Self::F16(vec![0; size_bytes / 2]),
-            DType::Bf16 => Self::Bf16(vec![0; size_bytes / 2]),
+            DType::F32 => vec![0.0_f32; size_bytes / 4].into(),
+            DType::F64 => vec![0.0_f64; size_bytes / 8].into(),
+            DType::I32 => vec![0_i32; size_bytes / 4].into(),
+            DType::F16 => Self::F16(Arc::new(vec![0; size_bytes / 2])),
+            DType::Bf16 => Self::Bf16(Arc::new(vec![0; size_bytes / 2])),
         }
     }
 
@@ -130,7 +156,7 @@ impl TensorData {
     #[must_use]
     pub fn widened(&self) -> Self {
         match self {
-            Self::F32(_) | Self::F16(_) | Self::Bf16(_) => Self::F64(self.as_f64().into_owned()),
+            Self::F32(_) | Self::F16(_) | Self::Bf16(_) => self.as_f64().into_owned().into(),
             other => other.clone(),
         }
     }
@@ -152,10 +178,10 @@ impl TensorData {
     pub fn same_bits(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::F32(a), Self::F32(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.to_bits() == b.to_bits())
             }
             (Self::F64(a), Self::F64(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.to_bits() == b.to_bits())
             }
             (Self::I32(a), Self::I32(b)) => a == b,
             (Self::F16(a), Self::F16(b)) | (Self::Bf16(a), Self::Bf16(b)) => a == b,
@@ -166,9 +192,10 @@ impl TensorData {
     /// The elements from a place on, and behind them those of another tensor of the same kind, up to the same length.
     #[must_use]
     pub(crate) fn spliced(&self, other: &Self, from: usize) -> Self {
-        fn splice<T: Copy>(first: &[T], second: &[T], from: usize) -> Vec<T> {
+        fn splice<T: Copy>(first: &[T], second: &[T], from: usize) -> Arc<Vec<T>> {
             let kept = first.get(from..).unwrap_or_default();
-            kept.iter().chain(second).take(first.len()).copied().collect()
+            let rest = second.get(..first.len() - kept.len()).unwrap_or(second);
+            Arc::new([kept, rest].concat())
         }
         match (self, other) {
             (Self::F32(first), Self::F32(second)) => Self::F32(splice(first, second, from)),
@@ -195,11 +222,11 @@ impl TensorData {
         let (quads, _) = bytes.as_chunks::<4>();
         let (octets, _) = bytes.as_chunks::<8>();
         match self {
-            Self::F32(_) => Self::F32(quads.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()),
-            Self::F64(_) => Self::F64(octets.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect()),
-            Self::I32(_) => Self::I32(quads.iter().map(|chunk| i32::from_le_bytes(*chunk)).collect()),
-            Self::F16(_) => Self::F16(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect()),
-            Self::Bf16(_) => Self::Bf16(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect()),
+            Self::F32(_) => quads.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect::<Vec<_>>().into(),
+            Self::F64(_) => octets.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect::<Vec<_>>().into(),
+            Self::I32(_) => quads.iter().map(|chunk| i32::from_le_bytes(*chunk)).collect::<Vec<_>>().into(),
+            Self::F16(_) => Self::F16(Arc::new(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect())),
+            Self::Bf16(_) => Self::Bf16(Arc::new(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect())),
         }
     }
 
@@ -215,16 +242,17 @@ impl TensorData {
     /// How many elements have exactly the bits of a repeated pattern. Of two 16-bit elements only the second one counts: the
     /// first one's half of the pattern is a number like any other, which programs may give.
     pub(crate) fn count_pattern(&self, pattern: [u8; 8]) -> u64 {
-        if let Self::F16(values) | Self::Bf16(values) = self {
-            let [_, _, low, high, ..] = pattern;
-            let wanted = u16::from_le_bytes([low, high]);
-            let seconds = values.iter().skip(1).step_by(2);
-            return u64::try_from(seconds.filter(|bits| **bits == wanted).count()).unwrap_or(u64::MAX);
-        }
-        let count = each!(self, values => {
-            let wanted = pattern.get(..size_of_first(values)).unwrap_or_default();
-            values.iter().filter(|value| value.to_le_bytes() == wanted).count()
-        });
+        let [a, b, c, d, ..] = pattern;
+        let (word, whole, upper) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(pattern), [c, d]);
+        let count = match self {
+            Self::F32(values) => values.iter().filter(|value| value.to_bits() == word).count(),
+            Self::F64(values) => values.iter().filter(|value| value.to_bits() == whole).count(),
+            Self::I32(values) => values.iter().filter(|value| value.cast_unsigned() == word).count(),
+            Self::F16(values) | Self::Bf16(values) => {
+                let wanted = u16::from_le_bytes(upper);
+                values.iter().skip(1).step_by(2).filter(|bits| **bits == wanted).count()
+            }
+        };
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 }
@@ -239,50 +267,51 @@ pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorDa
     let count = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
     let floats = |random: &mut ChaCha8Rng, count| floats(random, &tensor.distribution, count, kind);
     match tensor.dtype {
-        DType::F32 => TensorData::F32(in_parts(seed, count, floats)),
-        DType::F64 => TensorData::F64(in_parts(seed, count, |random, count| {
-            floats(random, count).into_iter().map(f64::from).collect()
-        })),
-        DType::F16 => TensorData::F16(in_parts(seed, count, |random, count| {
-            floats(random, count).into_iter().map(f16_from_f32).collect()
-        })),
-        DType::Bf16 => TensorData::Bf16(in_parts(seed, count, |random, count| {
-            floats(random, count).into_iter().map(bf16_from_f32).collect()
-        })),
-        // Integers are counts or indices: a scaled index would point outside.
-        DType::I32 => {
-            TensorData::I32(in_parts(seed, count, |random, count| integers(random, &tensor.distribution, count)))
+        DType::F32 => in_parts(seed, count, floats).into(),
+        DType::F64 => {
+            in_parts(seed, count, |random, count| floats(random, count).into_iter().map(f64::from).collect()).into()
         }
+        DType::F16 => TensorData::F16(Arc::new(in_parts(seed, count, |random, count| {
+            floats(random, count).into_iter().map(f16_from_f32).collect()
+        }))),
+        DType::Bf16 => TensorData::Bf16(Arc::new(in_parts(seed, count, |random, count| {
+            floats(random, count).into_iter().map(bf16_from_f32).collect()
+        }))),
+        // Integers are counts or indices: a scaled index would point outside.
+        DType::I32 => in_parts(seed, count, |random, count| integers(random, &tensor.distribution, count)).into(),
     }
 }
 
 /// Draws so many values, part by part, large tensors on several threads. Each part has a stream of its own, so that the
 /// values do not depend on the number of threads.
-fn in_parts<T: Send>(seed: u64, count: usize, draw: impl Fn(&mut ChaCha8Rng, usize) -> Vec<T> + Sync) -> Vec<T> {
-    let part = |number: usize| {
+fn in_parts<T: Copy + Default + Send>(
+    seed: u64,
+    count: usize,
+    draw: impl Fn(&mut ChaCha8Rng, usize) -> Vec<T> + Sync,
+) -> Vec<T> {
+    let part = |number: usize, count: usize| {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(u64::try_from(number).unwrap_or(0));
-        draw(&mut random, PART.min(count - number * PART))
+        draw(&mut random, count)
     };
-    let parts = count.div_ceil(PART);
-    if parts <= 1 {
-        return if count == 0 { Vec::new() } else { part(0) };
+    if count <= PART {
+        return if count == 0 { Vec::new() } else { part(0, count) };
     }
+    let mut values = vec![T::default(); count];
+    let parts = count.div_ceil(PART);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts);
     let share = parts.div_ceil(threads);
-    let drawn: Vec<Vec<T>> = std::thread::scope(|scope| {
-        let part = &part;
-        let workers: Vec<_> = (0..threads)
-            .map(|thread| (thread * share, ((thread + 1) * share).min(parts)))
-            .filter(|(first, last)| first < last)
-            .map(|(first, last)| scope.spawn(move || (first..last).flat_map(part).collect::<Vec<T>>()))
-            .collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
-            .collect()
+    std::thread::scope(|scope| {
+        for (thread, shared) in values.chunks_mut(share * PART).enumerate() {
+            let part = &part;
+            scope.spawn(move || {
+                for (number, place) in shared.chunks_mut(PART).enumerate() {
+                    place.copy_from_slice(&part(thread * share + number, place.len()));
+                }
+            });
+        }
     });
-    drawn.into_iter().flatten().collect()
+    values
 }
 
 /// Draws all tensors of one kind, each from a seed of its own.
@@ -397,11 +426,11 @@ mod tests {
     #[test]
     fn bytes_and_values_are_the_same_thing() {
         for data in [
-            TensorData::F32(vec![1.5, -0.0, f32::NAN]),
-            TensorData::F64(vec![1e300, f64::INFINITY]),
-            TensorData::I32(vec![i32::MIN, 7]),
-            TensorData::F16(vec![0x3C00, 0x7E00, 0x8000]),
-            TensorData::Bf16(vec![0x3F80, 0xFF80]),
+            TensorData::from(vec![1.5_f32, -0.0, f32::NAN]),
+            TensorData::from(vec![1e300_f64, f64::INFINITY]),
+            TensorData::I32(vec![i32::MIN, 7].into()),
+            TensorData::F16(vec![0x3C00, 0x7E00, 0x8000].into()),
+            TensorData::Bf16(vec![0x3F80, 0xFF80].into()),
         ] {
             let width = match data {
                 TensorData::F64(_) => 8,
@@ -419,12 +448,17 @@ mod tests {
 
     #[test]
     fn widening_keeps_the_value() {
-        let data = TensorData::F32(vec![0.1]);
-        assert_eq!(data.widened(), TensorData::F64(vec![f64::from(0.1_f32)]));
-        assert_eq!(TensorData::F16(vec![0x3E00, 0x8001]).widened(), TensorData::F64(vec![1.5, -(2_f64.powi(-24))]));
-        assert_eq!(TensorData::Bf16(vec![0x3FC0]).widened(), TensorData::F64(vec![1.5]));
-        assert!(TensorData::F16(vec![0x7BFF]).is_finite() && !TensorData::F16(vec![0xFC00]).is_finite());
-        assert!(TensorData::Bf16(vec![0x7F7F]).is_finite() && !TensorData::Bf16(vec![0x7FC0]).is_finite());
+        let data = TensorData::F32(vec![0.1].into());
+        assert_eq!(data.widened(), TensorData::F64(vec![f64::from(0.1_f32)].into()));
+        assert_eq!(
+            TensorData::F16(vec![0x3E00, 0x8001].into()).widened(),
+            TensorData::F64(vec![1.5, -(2_f64.powi(-24))].into())
+        );
+        assert_eq!(TensorData::Bf16(vec![0x3FC0].into()).widened(), TensorData::F64(vec![1.5].into()));
+        assert!(TensorData::F16(vec![0x7BFF].into()).is_finite() && !TensorData::F16(vec![0xFC00].into()).is_finite());
+        assert!(
+            TensorData::Bf16(vec![0x7F7F].into()).is_finite() && !TensorData::Bf16(vec![0x7FC0].into()).is_finite()
+        );
     }
 
     #[test]
@@ -444,9 +478,9 @@ mod tests {
     fn of_a_pattern_in_short_floats_only_what_no_number_has_counts() {
         // As memory is poisoned: any bits, and a half that is no number in either format.
         let pattern = [0x12, 0x34, 0xFC, 0x7F, 0x12, 0x34, 0xFC, 0x7F];
-        let poisoned = TensorData::F16(vec![0x3412, 0x7FFC, 0x3412, 0x7FFC, 0x3412]);
+        let poisoned = TensorData::F16(vec![0x3412, 0x7FFC, 0x3412, 0x7FFC, 0x3412].into());
         assert_eq!(poisoned.count_pattern(pattern), 2);
-        assert!(!poisoned.is_finite() && !TensorData::Bf16(vec![0x7FFC]).is_finite());
-        assert_eq!(TensorData::Bf16(vec![0x3412; 4]).count_pattern(pattern), 0);
+        assert!(!poisoned.is_finite() && !TensorData::Bf16(vec![0x7FFC].into()).is_finite());
+        assert_eq!(TensorData::Bf16(vec![0x3412; 4].into()).count_pattern(pattern), 0);
     }
 }

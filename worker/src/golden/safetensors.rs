@@ -90,10 +90,10 @@ mod tests {
         let stored = |shape: &[u64], data| Stored { shape: shape.to_vec(), data };
         TensorFile {
             tensors: BTreeMap::from([
-                ("a".to_owned(), stored(&[2], TensorData::F32(vec![1.5, -2.0]))),
-                ("b".to_owned(), stored(&[], TensorData::F64(vec![0.1]))),
-                ("c/d".to_owned(), stored(&[1, 3], TensorData::I32(vec![1, 2, 3]))),
-                ("e".to_owned(), stored(&[1], TensorData::Bf16(vec![0x3F80]))),
+                ("a".to_owned(), stored(&[2], vec![1.5_f32, -2.0].into())),
+                ("b".to_owned(), stored(&[], vec![0.1_f64].into())),
+                ("c/d".to_owned(), stored(&[1, 3], vec![1_i32, 2, 3].into())),
+                ("e".to_owned(), stored(&[1], TensorData::Bf16(vec![0x3F80].into()))),
             ]),
             metadata: BTreeMap::from([("task".to_owned(), "t".to_owned())]),
         }

@@ -141,10 +141,11 @@ mod tests {
 
     #[test]
     fn a_draw_takes_the_end_of_one_set_and_the_beginning_of_another() {
-        let sets: Vec<Vec<TensorData>> =
-            (0..3_i16).map(|set| vec![TensorData::I32((0..5).map(|i| i32::from(set) * 10 + i).collect())]).collect();
+        let sets: Vec<Vec<TensorData>> = (0..3_i16)
+            .map(|set| vec![TensorData::from((0..5).map(|i| i32::from(set) * 10 + i).collect::<Vec<_>>())])
+            .collect();
         let draw = Draw(Mix { first: 2, second: 0, shift: 7 });
-        assert_eq!(draw.inputs(&sets), [TensorData::I32(vec![22, 23, 24, 0, 1])]);
+        assert_eq!(draw.inputs(&sets), [TensorData::from(vec![22, 23, 24, 0, 1])]);
     }
 
     #[test]
