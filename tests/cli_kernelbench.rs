@@ -62,7 +62,7 @@ fn results_of_others_come_to_the_published_figures() {
     let text = expect_exit(&mut import(folder.path(), &fixtures().join("runs/lists_level1")), 0);
     let (said, noted) = (String::from_utf8(text.stdout).unwrap(), String::from_utf8(text.stderr).unwrap());
     assert!(said.contains("lists_level1: level 1, 3 tasks") && said.contains("no fast_p without times"), "{said}");
-    assert!(noted.contains("left out: lists_level1: task 21, sample 0: results.no_program"), "{noted}");
+    assert!(noted.contains("left out (1):\n  lists_level1: task 21, sample 0: results.no_program"), "{noted}");
 }
 
 #[test]

@@ -140,13 +140,16 @@ impl Found {
     }
 
     fn note_left_out(&self, output: Output) {
+        if !self.left_out.is_empty() {
+            output.note(&format!("left out ({}):", self.left_out.len()));
+        }
         for FromRun { run, left_out: LeftOut { what, code, message } } in self.left_out.iter().take(MAX_NAMED) {
             let run = run.as_ref().map_or_else(String::new, |run| format!("{run}: "));
-            output.note(&printable(&format!("left out: {run}{what}: {code}: {message}")));
+            output.note(&printable(&format!("  {run}{what}: {code}: {message}")));
         }
         let more = self.left_out.len().saturating_sub(MAX_NAMED);
         if more > 0 {
-            output.note(&format!("left out: {more} more, which --json names"));
+            output.note(&format!("  and {more} more, which --json names"));
         }
     }
 }
@@ -172,13 +175,12 @@ fn run_text(run: &Figures) -> String {
     }
     if !run.without_baseline.is_empty() {
         lines.push(format!(
-            "  no time of the reference for {}: they count as not faster; KernelBench's own script leaves them out of \
-             the count",
+            "  without a time of the reference, and so not faster: {}; KernelBench's own script leaves them out of the count",
             numbers(&run.without_baseline)
         ));
     }
     if !run.without_time.is_empty() {
-        lines.push(format!("  correct, and not timed: {}; they count as not faster", numbers(&run.without_time)));
+        lines.push(format!("  correct, not timed, and so not faster: {}", numbers(&run.without_time)));
     }
     lines.join("\n")
 }

@@ -34,7 +34,8 @@ pub(crate) fn find(path: &Path) -> Result<Vec<PathBuf>> {
     for parent in [path.to_path_buf(), path.join(RUNS_FOLDER)] {
         if parent.is_dir() {
             for folder in entries(&parent)? {
-                if folder.is_dir() && is_run(&folder)? {
+                // What cannot be looked into is named when it is read.
+                if folder.is_dir() && is_run(&folder).unwrap_or(true) {
                     runs.push(folder);
                 }
             }

@@ -48,14 +48,10 @@ fn what_is_exported_is_read_back_with_the_same_figures() {
         device: "cuda:0".to_owned(),
         metadata: Map::new(),
     };
+    let second = layout::Sample { baseline_ns: vec![9_000_000; 7], ..sample(7, 1, true, 99) };
     let failed = layout::Sample { source: None, compiled: false, ..sample(40, 0, false, 0) };
-    let samples = [
-        sample(7, 0, true, 1_234_567),
-        sample(7, 1, true, 99),
-        sample(8, 0, true, 5_000_000),
-        failed,
-        sample(41, 0, false, 0),
-    ];
+    let samples =
+        [sample(7, 0, true, 1_234_567), second, sample(8, 0, true, 5_000_000), failed, sample(41, 0, false, 0)];
     let root = tempfile::tempdir().unwrap();
     for file in layout::files("night", &samples) {
         let path = root.path().join(&file.path);
