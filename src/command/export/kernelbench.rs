@@ -9,7 +9,6 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::Measurement;
-use nightshift_protocol::step::PreparedTask;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use nightshift_protocol::verdict::{Answer, WorstElement};
 use serde::Serialize;
@@ -72,6 +71,8 @@ struct Written {
     samples: usize,
     /// Tasks that have no place in the layout.
     left_out: Vec<String>,
+    /// Tasks whose runs have no attempt: they are not counted.
+    without_attempts: Vec<String>,
     fast: Vec<Fast>,
 }
 
@@ -89,18 +90,26 @@ impl Written {
         if !self.left_out.is_empty() {
             output.note(&format!("not from a level of KernelBench, and left out: {}", self.left_out.join(", ")));
         }
+        if !self.without_attempts.is_empty() {
+            output.note(&format!("without an attempt, and not counted: {}", self.without_attempts.join(", ")));
+        }
         Ok(())
     }
 }
 
 async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, all: bool) -> Result<Written> {
     let mut samples = Vec::new();
-    let mut left_out = Vec::new();
+    let (mut left_out, mut without_attempts) = (Vec::new(), Vec::new());
     for run in &campaign.runs {
         match samples_of(client, &run.id, all).await? {
+            Some(found) if found.is_empty() => without_attempts.push(run.digest.task.clone()),
             Some(found) => samples.extend(found),
             None => left_out.push(run.digest.task.clone()),
         }
+    }
+    if samples.is_empty() && !without_attempts.is_empty() {
+        let message = format!("no run of this campaign has an attempt: {}", without_attempts.join(", "));
+        return Err(Failure::new("attempt.not_found", message));
     }
     if samples.is_empty() {
         return Err(Failure::new(NOT_IMPORTED, "no task of this campaign was imported from a level of KernelBench")
@@ -114,7 +123,14 @@ async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, all: bool
         std::fs::write(&path, &file.text).map_err(|error| not_written(&path, &error))?;
     }
     let fast = layout::fast(&samples);
-    Ok(Written { folder: out.to_path_buf(), files: files.len(), samples: samples.len(), left_out, fast })
+    Ok(Written {
+        folder: out.to_path_buf(),
+        files: files.len(),
+        samples: samples.len(),
+        left_out,
+        without_attempts,
+        fast,
+    })
 }
 
 fn run_name(campaign: &str) -> String {
@@ -153,25 +169,20 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             ..judged(attempt)
         };
         if let Some(prepared) = view.prepared.as_ref().filter(|_| sample.baseline_ns.is_empty()) {
-            time_reference(&mut sample, prepared, compiled);
+            sample.baseline_ns = times_of_reference(prepared.baseline_median_ns, compiled);
+            (sample.hardware, sample.device) = place_of(&prepared.machine);
         }
         samples.push(sample);
     }
     Ok(Some(samples))
 }
 
-/// The time of a reference that no program was timed beside: a task without one would be left out by the scripts that count,
-/// and not count as failed.
-fn time_reference(sample: &mut Sample, prepared: &PreparedTask, compiled: Option<&Measurement>) {
+/// Times of a reference that no program was timed beside: a task without one would be left out by the scripts that count, and
+/// not count as failed.
+fn times_of_reference(median_ns: f64, compiled: Option<&Measurement>) -> Vec<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time, and a cast saturates")]
-    let median_ns = || vec![prepared.baseline_median_ns as u64];
-    let is_timed = prepared.baseline_median_ns.is_finite() && prepared.baseline_median_ns >= 1.0;
-    sample.baseline_ns = match compiled {
-        Some(measured) => measured.baseline_samples_ns.clone(),
-        None if is_timed => median_ns(),
-        None => Vec::new(),
-    };
-    (sample.hardware, sample.device) = place_of(&prepared.machine);
+    let median = Some(median_ns).filter(|time| *time >= 1.0).map(|time| time as u64);
+    compiled.map_or_else(|| median.into_iter().collect(), |measured| measured.baseline_samples_ns.clone())
 }
 
 /// The GPU or the processor of a machine, and which device of that.
@@ -226,5 +237,16 @@ fn judged(attempt: &Attempt) -> Sample {
         hardware,
         device,
         metadata,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_has_the_time_of_its_preparation_where_nothing_was_timed_beside_it() {
+        assert_eq!(times_of_reference(1_234.5, None), [1_234]);
+        assert!(times_of_reference(0.0, None).is_empty() && times_of_reference(f64::NAN, None).is_empty());
     }
 }
