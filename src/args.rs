@@ -25,8 +25,8 @@ pub(crate) use control::{
     ShareCommand, ShareCreate, Token, TokenCommand, TokenCreate,
 };
 pub(crate) use files::{
-    Export, ExportCommand, ExportFormat, ExportKernelbench, Import, ImportCommand, ImportKernelbench, Precision,
-    ProgramForm, Prune,
+    Export, ExportCommand, ExportFormat, ExportKernelbench, Import, ImportCommand, ImportKernelbench,
+    ImportKernelbenchResults, Precision, ProgramForm, Prune,
 };
 pub(crate) use find::{AttemptFlags, Search};
 pub(crate) use generate::Generate;

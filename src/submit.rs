@@ -34,6 +34,8 @@ pub(crate) struct Wanted {
     pub(crate) limits: Limits,
     /// What prompts are given beside a run's own history.
     pub(crate) knowledge: KnowledgeUse,
+    /// Whether recorded replies hold programs of others, which are not believed to be harmless.
+    pub(crate) untrusted_replies: bool,
     /// Begin a new one in any case.
     pub(crate) always_new: bool,
 }
@@ -99,7 +101,7 @@ async fn upload(client: &Client, wanted: &Wanted) -> Result<CampaignSpec> {
         model: model.clone(),
         models: plan.clone(),
         knowledge: wanted.knowledge,
-        untrusted_replies: false,
+        untrusted_replies: wanted.untrusted_replies,
         strategy: wanted.strategy.clone(),
         goal: wanted.goal.clone(),
         allow_unsandboxed: wanted.allow_unsandboxed,

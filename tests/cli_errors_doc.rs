@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sources::{SHIPPED, root, sources};
 
 /// First segments of codes.
-const AREAS: [&str; 42] = [
+const AREAS: [&str; 43] = [
     "access",
     "agent",
     "archive",
@@ -38,6 +38,7 @@ const AREAS: [&str; 42] = [
     "reward",
     "rollouts",
     "request",
+    "results",
     "run",
     "sandbox",
     "server",

@@ -72,7 +72,7 @@ impl ExitCode {
             }
             (
                 "task" | "request" | "campaign" | "archive" | "token" | "signal" | "note" | "tag" | "pin" | "view"
-                | "share" | "webhook",
+                | "share" | "webhook" | "results",
                 _,
             )
             | ("run", "over") => Self::InvalidInput,

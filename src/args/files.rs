@@ -42,11 +42,15 @@ pub(crate) struct ExportKernelbench {
     #[arg(value_name = "CAMPAIGN")]
     pub(crate) campaign: String,
     /// The folder to write into: runs/ and results/timing/ are made there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "beside")]
+    pub(crate) out: Option<PathBuf>,
     /// Every program of a run, in their order; without it its best one
-    #[arg(long)]
+    #[arg(long, requires = "out")]
     pub(crate) all: bool,
+    /// Lay the verdicts of this campaign beside those that came with its programs: the folder that
+    /// `import kernelbench-results` wrote
+    #[arg(long, value_name = "DIR")]
+    pub(crate) beside: Option<PathBuf>,
 }
 
 /// `export`.
@@ -79,6 +83,8 @@ pub(crate) enum ImportCommand {
     /// Make tasks of files with a model of PyTorch: those of KernelBench, or others with `Model`, `get_inputs` and
     /// `get_init_inputs`
     Kernelbench(ImportKernelbench),
+    /// Read others' results in the layout of KernelBench, and make tasks of their programs
+    KernelbenchResults(ImportKernelbenchResults),
 }
 
 /// `import`.
@@ -158,6 +164,29 @@ impl ImportKernelbench {
     pub(crate) fn torch_form(&self) -> bool {
         self.form == "torch"
     }
+}
+
+/// `import kernelbench-results`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportKernelbenchResults {
+    /// The folder of a run (`eval_results.json` and programs), or one with the folders of several
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// Times of the references, a file of results/timing/HARDWARE/: without it there is no `fast_p`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// The level of the run's tasks, where nothing in its folder says it
+    #[arg(long, value_name = "N")]
+    pub(crate) level: Option<u32>,
+    /// Tasks that `nightshift import kernelbench` made
+    #[arg(long, value_name = "DIR", requires = "out")]
+    pub(crate) tasks: Option<PathBuf>,
+    /// Where those tasks are written with the programs of the run, to be judged with `--model scripted`
+    #[arg(long, value_name = "DIR", requires = "tasks")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write folders anew that exist
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
 }
 
 /// `prune`.

@@ -27,6 +27,7 @@ pub(super) async fn run(context: &Context, args: Demo) -> Result<ExitCode> {
         tasks,
         limits: crate::limits::Limits::default(),
         knowledge: nightshift_protocol::campaign::KnowledgeUse::default(),
+        untrusted_replies: false,
         always_new: args.follow.new,
     };
     run::carry_out(context, Campaign { wanted, follow: args.follow, record: None }).await

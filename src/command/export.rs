@@ -1,6 +1,7 @@
 //! `nightshift export`: a campaign as one archive that `import` rebuilds, or as JSON to read.
 
 mod archive;
+mod beside;
 mod kernelbench;
 mod program;
 mod readable;

@@ -1,6 +1,8 @@
-//! `nightshift import`: store a campaign from the file that `export` wrote, or make tasks of models of `PyTorch`.
+//! `nightshift import`: store a campaign from the file that `export` wrote, make tasks of models of `PyTorch`, or
+//! read results in the layout of `KernelBench`.
 
 mod kernelbench;
+mod kernelbench_results;
 
 use std::fs::File;
 use std::io::Read;
@@ -20,8 +22,10 @@ use crate::present;
 const MAX_IMPORT_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) async fn run(context: &Context, args: Import) -> Result<ExitCode> {
-    if let Some(ImportCommand::Kernelbench(args)) = args.command {
-        return kernelbench::run(context, args).await;
+    match args.command {
+        Some(ImportCommand::Kernelbench(args)) => return kernelbench::run(context, args).await,
+        Some(ImportCommand::KernelbenchResults(args)) => return kernelbench_results::run(context, args).await,
+        None => {}
     }
     let Some(file) = args.file else {
         return Err(Failure::new("usage.invalid", "an import needs what to read")

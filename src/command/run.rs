@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::examples::{self, LoadedTask};
 use crate::failure::{Failure, Result};
 use crate::follow::{self, Until};
+use crate::kernelbench::claims;
 use crate::submit::{self, Wanted};
 use crate::{models, record, results};
 
@@ -65,6 +66,7 @@ pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
         tasks,
         limits: args.limits.limits()?,
         knowledge: KnowledgeUse { notes: !args.no_notes, lessons: !args.no_lessons },
+        untrusted_replies: args.tasks.iter().any(|text| claims::has_programs_of_others(Path::new(text))),
         always_new: args.follow.new,
     };
     carry_out(context, Campaign { wanted, follow: args.follow, record: args.record }).await

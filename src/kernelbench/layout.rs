@@ -1,17 +1,74 @@
 //! Results in the layout that `KernelBench`'s own scripts read: programs, `eval_results.json` and files of times.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::present;
+
 /// Thresholds of the published curve.
 const THRESHOLDS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];
+
+/// What was found out about the programs of a run.
+pub(crate) const RESULTS_FILE: &str = "eval_results.json";
+
+/// What a run was made with.
+pub(crate) const CONFIGURATION_FILE: &str = "generation_config.yaml";
+
+/// The folder with runs.
+pub(crate) const RUNS_FOLDER: &str = "runs";
 
 /// Files of times, as the published ones are called.
 const EAGER_TIMES: &str = "baseline_time_torch.json";
 const COMPILED_TIMES: &str = "baseline_time_torch_compile_inductor_default.json";
+
+/// Which program is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// Level of its task.
+    pub(crate) level: u32,
+    /// Number of its task.
+    pub(crate) problem: u32,
+    /// Its number among the programs of its task, from 0.
+    pub(crate) sample: u32,
+}
+
+impl Place {
+    /// How its file is called.
+    pub(crate) fn file_name(self) -> String {
+        let Self { level, problem, sample } = self;
+        format!("level_{level}_problem_{problem}_sample_{sample}_kernel.py")
+    }
+
+    /// What a file of that name holds; none for other names.
+    pub(crate) fn of(file_name: &str) -> Option<Self> {
+        let (level, rest) = file_name.strip_prefix("level_")?.split_once("_problem_")?;
+        let (problem, rest) = rest.split_once("_sample_")?;
+        let sample = rest.strip_suffix("_kernel.py")?;
+        let place = Self { level: level.parse().ok()?, problem: problem.parse().ok()?, sample: sample.parse().ok()? };
+        // `+1` and `01` are numbers, too, and other names.
+        (place.file_name() == file_name).then_some(place)
+    }
+}
+
+/// Level, number and name of `level1/19_ReLU.py`.
+pub(crate) fn task_of(file: &str) -> Option<(u32, u32, &str)> {
+    let (level, name) = file.split_once('/')?;
+    Some((level_of(level)?, problem_of(name)?, name))
+}
+
+/// The number of `level1`.
+pub(crate) fn level_of(folder: &str) -> Option<u32> {
+    folder.strip_prefix("level")?.parse().ok()
+}
+
+/// The number of `19_ReLU.py`.
+pub(crate) fn problem_of(file: &str) -> Option<u32> {
+    file.split_once('_')?.0.parse().ok()
+}
 
 /// One program of a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +124,17 @@ pub(crate) struct Fast {
     pub(crate) geometric_mean: Option<f64>,
 }
 
+impl Fast {
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        let shares: Vec<String> =
+            self.share.iter().map(|(threshold, share)| format!("fast_{threshold} {:.0} %", share * 100.0)).collect();
+        let mean = self.geometric_mean.map_or_else(|| present::NONE.to_owned(), present::factor);
+        let Self { level, tasks, .. } = self;
+        format!("level {level}: {} of {tasks}; geometric mean of right programs {mean}", shares.join(", "))
+    }
+}
+
 /// Every file for these programs of a run of that name.
 pub(crate) fn files(run: &str, samples: &[Sample]) -> Vec<LaidOut> {
     let mut files = Vec::new();
@@ -76,16 +144,16 @@ pub(crate) fn files(run: &str, samples: &[Sample]) -> Vec<LaidOut> {
     }
     for (level, samples) in &by_level {
         // Their results are keyed by the number alone: a folder for each level.
-        let folder = PathBuf::from("runs").join(format!("{run}_level{level}"));
+        let folder = PathBuf::from(RUNS_FOLDER).join(format!("{run}_level{level}"));
         for sample in samples {
             let Sample { problem, number, source: Some(source), .. } = sample else { continue };
-            let name = format!("level_{level}_problem_{problem}_sample_{number}_kernel.py");
+            let name = Place { level: *level, problem: *problem, sample: *number }.file_name();
             files.push(LaidOut { path: folder.join(name), text: source.clone() });
         }
-        files.push(LaidOut { path: folder.join("eval_results.json"), text: indented(&results(samples)) });
+        files.push(LaidOut { path: folder.join(RESULTS_FILE), text: indented(&results(samples)) });
         let configuration =
             format!("run_name: {run}_level{level}\nlevel: {level}\ndataset_src: local\nbackend: nightshift\n");
-        files.push(LaidOut { path: folder.join("generation_config.yaml"), text: configuration });
+        files.push(LaidOut { path: folder.join(CONFIGURATION_FILE), text: configuration });
     }
     let eager = |sample: &Sample| sample.baseline_ns.clone();
     let compiled = |sample: &Sample| sample.compiled_ns.clone();
@@ -125,15 +193,18 @@ fn results(samples: &[&Sample]) -> Value {
     Value::Object(lists.collect())
 }
 
-/// Times of references by hardware, level and file.
+/// Times of references by hardware, level and file. There is room for one program's: the first one's where it is right, because
+/// it is the one that scripts compare, else those of most calls.
 fn timings(samples: &[Sample], times_ns: impl Fn(&Sample) -> Vec<u64>) -> BTreeMap<String, Value> {
     let mut by_hardware: BTreeMap<String, BTreeMap<String, Map<String, Value>>> = BTreeMap::new();
-    for sample in samples {
-        if let Some(stats) = statistics(&times_ns(sample), sample) {
+    let mut in_order: Vec<(&Sample, Vec<u64>)> = samples.iter().map(|sample| (sample, times_ns(sample))).collect();
+    in_order.sort_by_key(|(sample, times)| (sample.number != 0 || !sample.correct, Reverse(times.len())));
+    for (sample, times) in in_order {
+        if let Some(stats) = statistics(&times, sample) {
             let folder: String =
                 sample.hardware.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             let levels = by_hardware.entry(folder).or_default();
-            levels.entry(format!("level{}", sample.level)).or_default().insert(sample.file.clone(), stats);
+            levels.entry(format!("level{}", sample.level)).or_default().entry(sample.file.clone()).or_insert(stats);
         }
     }
     by_hardware.into_iter().map(|(hardware, levels)| (hardware, json!(levels))).collect()
@@ -164,23 +235,23 @@ pub(crate) fn fast(samples: &[Sample]) -> Vec<Fast> {
     for sample in samples.iter().filter(|sample| sample.number == 0) {
         by_level.entry(sample.level).or_default().push(speedup(sample));
     }
-    by_level
-        .into_iter()
-        .map(|(level, speedups)| {
-            let right: Vec<f64> = speedups.iter().copied().flatten().collect();
-            let share = |threshold: f64| {
-                let count = right.iter().filter(|speedup| **speedup > threshold).count();
-                ratio(count, speedups.len())
-            };
-            let logarithms = right.iter().map(|speedup| speedup.ln()).sum::<f64>();
-            Fast {
-                level,
-                tasks: speedups.len(),
-                share: THRESHOLDS.iter().map(|threshold| (format!("{threshold}"), share(*threshold))).collect(),
-                geometric_mean: (!right.is_empty()).then(|| (logarithms * ratio(1, right.len())).exp()),
-            }
-        })
-        .collect()
+    by_level.into_iter().map(|(level, speedups)| published(level, &speedups)).collect()
+}
+
+/// The published figures of a level: a speedup for each task whose program 0 is right and was timed, none for the others.
+pub(crate) fn published(level: u32, speedups: &[Option<f64>]) -> Fast {
+    let right: Vec<f64> = speedups.iter().copied().flatten().collect();
+    let share = |threshold: f64| {
+        let count = right.iter().filter(|speedup| **speedup > threshold).count();
+        ratio(count, speedups.len())
+    };
+    let logarithms = right.iter().map(|speedup| speedup.ln()).sum::<f64>();
+    Fast {
+        level,
+        tasks: speedups.len(),
+        share: THRESHOLDS.iter().map(|threshold| (format!("{threshold}"), share(*threshold))).collect(),
+        geometric_mean: (!right.is_empty()).then(|| (logarithms * ratio(1, right.len())).exp()),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of tasks are small")]
@@ -238,6 +309,21 @@ mod tests {
         let names: Vec<_> = files.iter().filter_map(|file| file.path.file_name()?.to_str()).collect();
         assert!(names.contains(&"level_1_problem_9_sample_1_kernel.py"), "{names:?}");
         assert!(!names.contains(&"level_1_problem_10_sample_0_kernel.py"), "{names:?}");
+    }
+
+    #[test]
+    fn the_place_of_a_task_is_read_from_its_file() {
+        assert_eq!(task_of("level1/19_ReLU.py"), Some((1, 19, "19_ReLU.py")));
+        assert_eq!((task_of("19_ReLU.py"), task_of("level1/relu.py"), task_of("levels/1_a.py")), (None, None, None));
+    }
+
+    #[test]
+    fn the_place_of_a_program_is_read_from_its_name_and_from_no_other() {
+        let place = Place { level: 2, problem: 40, sample: 7 };
+        assert_eq!(Place::of(&place.file_name()), Some(place));
+        for name in ["level_2_problem_40_sample_+7_kernel.py", "level_2_problem_040_sample_7_kernel.py", "kernel.py"] {
+            assert_eq!(Place::of(name), None, "{name}");
+        }
     }
 
     #[test]

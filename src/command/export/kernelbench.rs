@@ -1,21 +1,28 @@
 //! `nightshift export kernelbench`: results in the layout that `KernelBench`'s own scripts read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nightshift_client::Client;
+use nightshift_protocol::api::CampaignDetail;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use nightshift_protocol::verdict::{Answer, WorstElement};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::beside::{self, Comparison};
 use super::not_written;
 use crate::args::ExportKernelbench;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::kernelbench::claims;
 use crate::kernelbench::layout::{self, Fast, Sample};
+use crate::output::Output;
 use crate::present;
 use crate::resolve;
 
@@ -23,64 +30,107 @@ use crate::resolve;
 const NOT_IMPORTED: &str = "task.not_imported";
 
 pub(super) async fn run(context: &Context, args: ExportKernelbench) -> Result<ExitCode> {
+    let claims = args.beside.as_deref().map(claims::read).transpose()?;
     Session::with(context, Purpose::Ask, async |session| {
         let client = &session.client;
         let id = resolve::campaign(client, &args.campaign).await?;
         let campaign = client.campaign(&id).await?;
-        let mut samples = Vec::new();
-        let mut left_out = Vec::new();
-        for run in &campaign.runs {
-            let found = samples_of(client, &run.id, args.all).await?;
-            match found {
-                Some(found) => samples.extend(found),
-                None => left_out.push(run.digest.task.clone()),
-            }
-        }
-        if samples.is_empty() {
-            return Err(Failure::new(
-                NOT_IMPORTED,
-                "no task of this campaign was imported from a level of KernelBench",
-            )
-            .hint("`nightshift import kernelbench` keeps the level and the number of each file"));
-        }
-        let name = run_name(&campaign.summary.name);
-        let files = layout::files(&name, &samples);
-        for file in &files {
-            let path = args.out.join(&file.path);
-            let folder = path.parent().unwrap_or(Path::new("."));
-            std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
-            std::fs::write(&path, &file.text).map_err(|error| not_written(&path, &error))?;
-        }
-        let fast = layout::fast(&samples);
+        let written = match &args.out {
+            Some(out) => Some(write(client, &campaign, out, args.all).await?),
+            None => None,
+        };
+        let comparison = match &claims {
+            Some(claims) => Some(beside::compare(client, &campaign, claims).await?),
+            None => None,
+        };
         let output = context.output;
         if output.is_json() {
-            output.json(&json!({
-                "folder": args.out, "files": files.len(), "samples": samples.len(), "left_out": left_out, "fast": fast,
-            }))?;
+            output.json(&Shown { written, beside: comparison })?;
         } else {
-            output.text(&format!(
-                "{}: {}, {}",
-                args.out.display(),
-                present::count(files.len(), "file"),
-                present::count(samples.len(), "program")
-            ))?;
-            for level in &fast {
-                output.text(&line(level))?;
-            }
-            if !left_out.is_empty() {
-                output.note(&format!("not from a level of KernelBench, and left out: {}", left_out.join(", ")));
-            }
+            written.map_or(Ok(()), |written| written.show(output))?;
+            comparison.map_or(Ok(()), |comparison| comparison.show(output))?;
         }
         Ok(ExitCode::Ok)
     })
     .await
 }
 
-fn line(level: &Fast) -> String {
-    let shares: Vec<String> =
-        level.share.iter().map(|(threshold, share)| format!("fast_{threshold} {:.0} %", share * 100.0)).collect();
-    let mean = level.geometric_mean.map_or_else(|| present::NONE.to_owned(), present::factor);
-    format!("level {}: {} of {}; geometric mean of right programs {mean}", level.level, shares.join(", "), level.tasks)
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    written: Option<Written>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<Comparison>,
+}
+
+/// What was written.
+#[derive(Serialize)]
+struct Written {
+    folder: PathBuf,
+    files: usize,
+    samples: usize,
+    /// Tasks that have no place in the layout.
+    left_out: Vec<String>,
+    /// Tasks whose runs have no attempt: they are not counted.
+    without_attempts: Vec<String>,
+    fast: Vec<Fast>,
+}
+
+impl Written {
+    fn show(&self, output: Output) -> Result<()> {
+        output.text(&format!(
+            "{}: {}, {}",
+            self.folder.display(),
+            present::count(self.files, "file"),
+            present::count(self.samples, "program")
+        ))?;
+        for level in &self.fast {
+            output.text(&level.line())?;
+        }
+        if !self.left_out.is_empty() {
+            output.note(&format!("not from a level of KernelBench, and left out: {}", self.left_out.join(", ")));
+        }
+        if !self.without_attempts.is_empty() {
+            output.note(&format!("without an attempt, and not counted: {}", self.without_attempts.join(", ")));
+        }
+        Ok(())
+    }
+}
+
+async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, all: bool) -> Result<Written> {
+    let mut samples = Vec::new();
+    let (mut left_out, mut without_attempts) = (Vec::new(), Vec::new());
+    for run in &campaign.runs {
+        match samples_of(client, &run.id, all).await? {
+            Some(found) if found.is_empty() => without_attempts.push(run.digest.task.clone()),
+            Some(found) => samples.extend(found),
+            None => left_out.push(run.digest.task.clone()),
+        }
+    }
+    if samples.is_empty() && !without_attempts.is_empty() {
+        let message = format!("no run of this campaign has an attempt: {}", without_attempts.join(", "));
+        return Err(Failure::new("attempt.not_found", message));
+    }
+    if samples.is_empty() {
+        return Err(Failure::new(NOT_IMPORTED, "no task of this campaign was imported from a level of KernelBench")
+            .hint("`nightshift import kernelbench` keeps the level and the number of each file"));
+    }
+    let files = layout::files(&run_name(&campaign.summary.name), &samples);
+    for file in &files {
+        let path = out.join(&file.path);
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
+        std::fs::write(&path, &file.text).map_err(|error| not_written(&path, &error))?;
+    }
+    let fast = layout::fast(&samples);
+    Ok(Written {
+        folder: out.to_path_buf(),
+        files: files.len(),
+        samples: samples.len(),
+        left_out,
+        without_attempts,
+        fast,
+    })
 }
 
 fn run_name(campaign: &str) -> String {
@@ -95,7 +145,7 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
     let bundle: TaskBundle = serde_json::from_slice(&bytes)
         .map_err(|error| Failure::new("task.unreadable", format!("a stored task cannot be read: {error}")))?;
     let file = bundle.spec.torch.as_ref().and_then(|torch| torch.file.as_deref());
-    let Some((level, problem, file)) = file.and_then(place) else { return Ok(None) };
+    let Some((level, problem, file)) = file.and_then(layout::task_of) else { return Ok(None) };
     let best = view.best_attempt.and_then(|number| view.attempts.iter().find(|attempt| attempt.number == number));
     // Without a right one the last one says how far it came.
     let chosen: Vec<&Attempt> =
@@ -109,7 +159,7 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             (Some(hash), CandidateForm::Torch) => Some(client.get_artifact(hash).await?),
             (Some(_), CandidateForm::Native) => Some(client.attempt_model_new(run, attempt.number).await?),
         };
-        samples.push(Sample {
+        let mut sample = Sample {
             level,
             problem,
             file: file.to_owned(),
@@ -117,25 +167,37 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             source: source.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             compiled_ns: compiled.map(|measured| measured.candidate_samples_ns.clone()).unwrap_or_default(),
             ..judged(attempt)
-        });
+        };
+        if let Some(prepared) = view.prepared.as_ref().filter(|_| sample.baseline_ns.is_empty()) {
+            sample.baseline_ns = times_of_reference(prepared.baseline_median_ns, compiled);
+            (sample.hardware, sample.device) = place_of(&prepared.machine);
+        }
+        samples.push(sample);
     }
     Ok(Some(samples))
 }
 
-/// Level, number and name of `level1/19_ReLU.py`.
-fn place(file: &str) -> Option<(u32, u32, &str)> {
-    let (level, name) = file.strip_prefix("level")?.split_once('/')?;
-    Some((level.parse().ok()?, name.split_once('_')?.0.parse().ok()?, name))
+/// Times of a reference that no program was timed beside: a task without one would be left out by the scripts that count, and
+/// not count as failed.
+fn times_of_reference(median_ns: f64, compiled: Option<&Measurement>) -> Vec<u64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time, and a cast saturates")]
+    let median = Some(median_ns).filter(|time| *time >= 1.0).map(|time| time as u64);
+    compiled.map_or_else(|| median.into_iter().collect(), |measured| measured.baseline_samples_ns.clone())
+}
+
+/// The GPU or the processor of a machine, and which device of that.
+fn place_of(machine: &MachineFacts) -> (String, String) {
+    match machine.gpus.first() {
+        Some(gpu) => (gpu.name.clone(), "cuda:0".to_owned()),
+        None => (machine.processor.clone(), "cpu".to_owned()),
+    }
 }
 
 /// What is known of an attempt, in that layout's words.
 fn judged(attempt: &Attempt) -> Sample {
     let (verdict, measured) = (&attempt.verdict, attempt.published());
     let correct = verdict.numerically_correct == Answer::Pass && verdict.contract_compliant != Answer::Fail;
-    let hardware = measured.map_or_else(String::new, |measured| {
-        measured.machine.gpus.first().map_or_else(|| measured.machine.processor.clone(), |gpu| gpu.name.clone())
-    });
-    let has_gpu = measured.is_some_and(|measured| !measured.machine.gpus.is_empty());
+    let (hardware, device) = measured.map(|measured| place_of(&measured.machine)).unwrap_or_default();
     let mut metadata = Map::new();
     let mut say = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
     say("hardware", json!(hardware));
@@ -173,7 +235,7 @@ fn judged(attempt: &Attempt) -> Sample {
         baseline_ns: measured.map(|measured| measured.baseline_samples_ns.clone()).unwrap_or_default(),
         compiled_ns: Vec::new(),
         hardware,
-        device: if has_gpu { "cuda:0" } else { "cpu" }.to_owned(),
+        device,
         metadata,
     }
 }
@@ -183,8 +245,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_a_task_is_read_from_its_file() {
-        assert_eq!(place("level1/19_ReLU.py"), Some((1, 19, "19_ReLU.py")));
-        assert_eq!((place("19_ReLU.py"), place("level1/relu.py"), place("levels/1_a.py")), (None, None, None));
+    fn a_reference_has_the_time_of_its_preparation_where_nothing_was_timed_beside_it() {
+        assert_eq!(times_of_reference(1_234.5, None), [1_234]);
+        assert!(times_of_reference(0.0, None).is_empty() && times_of_reference(f64::NAN, None).is_empty());
     }
 }
