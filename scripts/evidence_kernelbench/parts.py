@@ -1,7 +1,6 @@
 """What is measured, part by part. Every figure comes out of the stored records, through `nightshift export`."""
 
 import json
-import shutil
 import statistics
 import subprocess
 import time
@@ -94,11 +93,35 @@ def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
         for step in run["steps"]:
             if step["key"].endswith("prepare_task"):
                 found[names[run["detail"]["summary"]["digest"]["task"]]]["prepare_ms"] = took_ms(step)
-    night.command("export", "kernelbench", done["id"], "--out", str(night.folder / "published"))
-    timing = night.folder / "published" / "results" / "timing"
-    if timing.is_dir():
-        shutil.copytree(timing, night.given.out / "kernelbench-timing", dirs_exist_ok=True)
-    return {"whole": done["whole"], "tasks": found}
+    return {"whole": done["whole"], "tasks": found, "references": references(tasks, done["exported"])}
+
+
+def references(tasks: list, exported: dict) -> dict:
+    """Each reference as it is and after torch.compile, timed in turn by the protocol of programs."""
+    by_name = {task.spec["name"]: task for task in tasks}
+    found = {}
+    for run in exported["runs"]:
+        prepared = run["detail"]["view"].get("prepared") or {}
+        for baseline in prepared.get("baselines", []):
+            measured = baseline.get("measurement")
+            if baseline["name"] == "torch.compile" and measured:
+                task = by_name[run["detail"]["summary"]["digest"]["task"]]
+                found[task.name] = {
+                    "file": Path(task.spec["torch"]["file"]).name, "speedup": measured["speedup"],
+                    "gpu": measured["machine"]["gpus"][0]["name"], "eager": times(measured["baseline_samples_ns"]),
+                    "compiled": times(measured["candidate_samples_ns"]),
+                }
+    return found
+
+
+def in_public_layout(found: dict, form: str) -> dict:
+    """Times of references as the public files hold them."""
+    levels = {}
+    for name, row in sorted(found.items(), key=lambda entry: tuple(map(int, entry[0].split("/")))):
+        stats = {key: row[form][key] for key in ("mean", "std", "min", "max", "num_trials")}
+        level = levels.setdefault(f"level{name.split('/')[0]}", {})
+        level[row["file"]] = stats | {"hardware": row["gpu"], "device": "cuda:0"}
+    return levels
 
 
 def native(night: Night, tasks: list, limit_s: float) -> dict:
