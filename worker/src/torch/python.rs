@@ -305,6 +305,30 @@ mod tests {
     }
 
     #[test]
+    fn a_python_without_bytecode_gets_some_and_shows_it_to_the_jail() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (plain, kept) = (root.join("plain"), root.join("kept"));
+        stand_in(&plain, "python3", "\"2.9.0\"");
+        let search = || PythonSearch::new(Some(plain.join("python3")), Vec::new()).with_bytecode(kept.clone());
+        let with_own = search();
+        let with_own = with_own.python().unwrap();
+        assert_eq!((&with_own.bytecode, with_own.flags().len(), kept.exists()), (&None, 4, false));
+
+        let program = plain.join("python3");
+        let text = std::fs::read_to_string(&program).unwrap().replace("\"compiled\":true", "\"compiled\":false");
+        std::fs::write(&program, text).unwrap();
+        for _ in 0..2 {
+            let without = search();
+            let without = without.python().unwrap();
+            let folder = without.bytecode.clone().unwrap();
+            assert!(folder.starts_with(&kept) && without.folders.contains(&folder), "{without:?}");
+            let prefix = format!("pycache_prefix={}", folder.display());
+            assert!(without.flags().contains(&prefix.into()), "{:?}", without.flags());
+        }
+    }
+
+    #[test]
     fn folders_within_others_are_not_named_again() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
