@@ -111,6 +111,7 @@ pub(crate) fn prepared() -> PreparedTask {
         profile: None,
         golden: None,
         baselines: Vec::new(),
+        cost: Vec::new(),
     }
 }
 

@@ -241,6 +241,7 @@ fn prepared() -> PreparedTask {
         profile: None,
         golden: None,
         baselines: Vec::new(),
+        cost: Vec::new(),
     }
 }
 
