@@ -17,6 +17,10 @@ mod live;
 mod morph;
 pub(crate) mod page;
 #[cfg(feature = "hydrate")]
+mod picks;
+#[cfg(any(feature = "hydrate", test))]
+mod query;
+#[cfg(feature = "hydrate")]
 mod start;
 #[cfg(feature = "hydrate")]
 mod times;

@@ -18,7 +18,7 @@ mod scatter;
 mod timeline;
 mod waterfall;
 
-pub(crate) use self::bars::{Bar, bars};
+pub(crate) use self::bars::{Bar, bars, shares};
 pub(crate) use self::fast_p::fast_p;
 pub(crate) use self::frame::{Axis, Caption};
 pub(crate) use self::histogram::{Group, histogram};

@@ -2,6 +2,8 @@
 
 use leptos::prelude::*;
 
+use crate::address::Address;
+
 /// A form that is a call.
 pub(crate) struct Form {
     call: String,
@@ -140,6 +142,11 @@ pub(crate) fn hidden(name: &'static str, value: impl Into<String>) -> AnyView {
     view! { <input type="hidden" name=name value=value.into() /> }.into_any()
 }
 
+/// What a filter keeps of the address without showing it: its button leads to an address with its own fields alone.
+pub(crate) fn kept(address: &Address, names: &[&'static str]) -> Vec<AnyView> {
+    names.iter().filter_map(|name| Some(hidden(name, address.get(name)?))).collect()
+}
+
 /// The same: anything else, as JSON.
 pub(crate) fn hidden_json(name: &'static str, json: impl Into<String>) -> AnyView {
     view! { <input type="hidden" name=name value=json.into() data-kind="json" /> }.into_any()
@@ -155,6 +162,14 @@ mod tests {
         let html = Owner::new().with(|| form.asking_or("Cancel", "Sure?", "Cancel the run", "Keep running").to_html());
         assert!(html.contains("<details") && html.contains("data-close") && html.contains("danger"), "{html}");
         assert!(html.contains("value=\"cancel\""), "{html}");
+    }
+
+    #[test]
+    fn a_filter_keeps_how_rows_are_sorted() {
+        let address = Address::parse("/tasks?task=a&sort=found&order=");
+        let html = Owner::new().with(|| kept(&address, &["sort", "order"]).to_html());
+        assert!(html.contains("name=\"sort\"") && html.contains("value=\"found\""), "{html}");
+        assert!(!html.contains("name=\"order\"") && !html.contains("name=\"task\""), "{html}");
     }
 
     #[test]

@@ -5,12 +5,43 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 /// Longest address of a link.
 const MAX_ADDRESS_BYTES: usize = 2_000;
 
+/// Most quotes and lists in one another.
+const MAX_DEPTH: usize = 8;
+/// What a table stands in.
+const TABLE_BOX: &str = "<div class=\"scroll\" tabindex=\"0\">";
+
 /// As HTML: markup in the text is shown as text, pictures are links, and links lead to the web or to this server.
 pub(crate) fn to_html(text: &str) -> String {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut shown = String::new();
-    html::push_html(&mut shown, Parser::new_ext(text, options).map(harmless));
+    let mut depth = 0;
+    let shallow = Parser::new_ext(text, options).filter_map(|event| not_too_deep(event, &mut depth));
+    html::push_html(&mut shown, shallow.map(harmless).flat_map(in_a_box));
     shown
+}
+
+/// Lists and quotes in one another, up to a depth that still leaves room for words: what is deeper stands there.
+fn not_too_deep<'a>(event: Event<'a>, depth: &mut usize) -> Option<Event<'a>> {
+    match event {
+        Event::Start(Tag::List(_) | Tag::BlockQuote(_)) => *depth += 1,
+        Event::End(TagEnd::List(_) | TagEnd::BlockQuote(_)) => {
+            *depth = depth.saturating_sub(1);
+            return (*depth < MAX_DEPTH).then_some(event);
+        }
+        _ => {}
+    }
+    match event {
+        Event::Start(Tag::List(_) | Tag::BlockQuote(_)) | Event::End(TagEnd::Item) if *depth > MAX_DEPTH => None,
+        Event::Start(Tag::Item) if *depth > MAX_DEPTH => Some(Event::HardBreak),
+        other => Some(other),
+    }
+}
+
+/// A table in what scrolls with it, so that the page does not.
+fn in_a_box(event: Event<'_>) -> impl Iterator<Item = Event<'_>> {
+    let before = matches!(event, Event::Start(Tag::Table(_))).then(|| Event::Html(TABLE_BOX.into()));
+    let after = matches!(event, Event::End(TagEnd::Table)).then(|| Event::Html("</div>\n".into()));
+    before.into_iter().chain([event]).chain(after)
 }
 
 fn harmless(event: Event<'_>) -> Event<'_> {
@@ -54,12 +85,27 @@ mod tests {
         let shown = to_html("**Faster**, see [the run](/runs/run_1).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n");
         assert!(shown.contains("<strong>Faster</strong>"), "{shown}");
         assert!(shown.contains("<a href=\"/runs/run_1\">the run</a>"), "{shown}");
-        assert!(shown.contains("<table>"), "{shown}");
+        assert!(shown.contains("tabindex=\"0\"><table>") && shown.contains("</table>\n</div>"), "{shown}");
         assert_eq!(
             to_html("# a\n## b\n##### c"),
             "<h3>a</h3>\n<h4>b</h4>\n<h6>c</h6>\n",
             "the page has a title of its own"
         );
+    }
+
+    #[test]
+    fn what_is_very_deep_is_shown_less_deep() {
+        let quotes = to_html(&format!("{} deep\n\nafter", ">".repeat(200)));
+        assert_eq!(quotes.matches("<blockquote>").count(), MAX_DEPTH, "{quotes}");
+        assert_eq!(quotes.matches("</blockquote>").count(), MAX_DEPTH, "{quotes}");
+        assert!(quotes.contains("deep") && quotes.ends_with("<p>after</p>\n"), "{quotes}");
+        let lines: Vec<String> = (0..12).map(|level| format!("{}- level {level}", "  ".repeat(level))).collect();
+        let list = lines.join("\n");
+        let shown = to_html(&list);
+        assert_eq!(shown.matches("<ul>").count(), MAX_DEPTH, "{shown}");
+        assert_eq!((shown.matches("<li>").count(), shown.matches("</li>").count()), (MAX_DEPTH, MAX_DEPTH), "{shown}");
+        assert!((0..12).all(|level| shown.contains(&format!("level {level}"))), "{shown}");
+        assert!(shown.contains("level 8<br />"), "{shown}");
     }
 
     #[test]

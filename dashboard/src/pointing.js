@@ -1,5 +1,6 @@
 // What a pointer does with drawings: drag over a part to look closer, point at a dot to learn what it is. Whatever is reached
-// by pointing is reached by links and lists of the page, too.
+// by pointing is reached by links and lists of the page, too. At the end: what has to happen before the program of the pages
+// is there.
 
 // A drawing says what can be looked at closer by `data-brush="FROM TO LEFT RIGHT STEP"`: values at its edges, where in the
 // drawing those edges are, and to what values are rounded. The part that was chosen is `from` and `to` of the address.
@@ -54,7 +55,24 @@
     end();
   });
   addEventListener("pointercancel", end);
-  addEventListener("keydown", (event) => event.key === "Escape" && end());
+  // Where Escape means something else: what is asked is folded, a field is left.
+  const TAKEN = "input, textarea, select, [contenteditable], details.asks[open]";
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.isComposing) return;
+    if (drag) {
+      end();
+      return;
+    }
+    const isTaken = document.querySelector("dialog[open]") || (event.target instanceof Element && event.target.closest(TAKEN));
+    const address = new URL(location.href);
+    const isPart = address.searchParams.has("from") || address.searchParams.has("to");
+    const drawing = document.querySelector("[data-brush]");
+    if (isTaken || !isPart || !drawing) return;
+    address.searchParams.delete("from");
+    address.searchParams.delete("to");
+    address.hash = drawing.closest("[id]")?.id ?? "";
+    location.assign(address);
+  });
   addEventListener("dragstart", (event) => within(event) && event.preventDefault());
   addEventListener("click", (event) => swallows && within(event) && event.preventDefault(), true);
 })();
@@ -148,4 +166,18 @@
   addEventListener("click", (event) => {
     if (pointed?.href && event.target === pointed.canvas) location.assign(pointed.href);
   });
+})();
+
+// `/` leads to the search with this behind its address (`browser/keyboard.rs`). The field has the focus before the program is
+// there: what is typed next is meant for it.
+(() => {
+  const FRAGMENT = "#words";
+  const begin = () => {
+    const field = location.hash === FRAGMENT ? document.querySelector("[data-search]") : null;
+    if (!field) return;
+    history.replaceState(history.state, "", location.pathname + location.search);
+    field.focus();
+  };
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", begin, { once: true });
+  else begin();
 })();

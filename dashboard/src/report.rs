@@ -36,6 +36,16 @@ pub(crate) async fn answer(client: &Client, page: Page) -> Response {
 
 /// The file.
 pub(crate) fn html(page: Page, made: Option<String>) -> String {
+    visible(&without_dead_links(&document(page, made))).into_owned()
+}
+
+/// The same with all of the page's links: what tests look at.
+#[cfg(test)]
+pub(crate) fn with_links(page: Page) -> String {
+    visible(&document(page, None)).into_owned()
+}
+
+fn document(page: Page, made: Option<String>) -> String {
     let (title, content) = page.into_parts();
     let owner = Owner::new();
     let html = owner.with(|| {
@@ -59,7 +69,7 @@ pub(crate) fn html(page: Page, made: Option<String>) -> String {
         }
         .to_html()
     });
-    format!("<!DOCTYPE html>{}", visible(&without_offers(&html)))
+    format!("<!DOCTYPE html>{}", without_offers(&html))
 }
 
 /// Leaves out what only a page can offer. What others wrote cannot look like it: their `<` is escaped.
@@ -70,6 +80,31 @@ fn without_offers(html: &str) -> String {
         kept.push_str(part.split_once("</page-only>").map_or("", |(_, rest)| rest));
     }
     kept
+}
+
+/// Leaves links that lead somewhere from a disk: within the file, and to the web. The words of others stay.
+fn without_dead_links(html: &str) -> String {
+    let mut parts = html.split("<a ");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push_str("<a ");
+        // What stands in attributes is escaped: the first `>` ends the tag.
+        let (tag, rest) = part.split_at(part.find('>').unwrap_or(part.len()));
+        let is_dead = |address: &str| !["#", "http://", "https://"].iter().any(|alive| address.starts_with(alive));
+        match address(tag).filter(|(_, address, _)| is_dead(address)) {
+            Some((before, _, after)) => kept.extend([before, after]),
+            None => kept.push_str(tag),
+        }
+        kept.push_str(rest);
+    }
+    kept
+}
+
+/// Where a tag leads, and what it says before and after that.
+fn address(tag: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = tag.split_once("href=\"")?;
+    let (address, after) = rest.split_once('"')?;
+    Some((before, address, after))
 }
 
 #[cfg(test)]
@@ -83,6 +118,23 @@ mod tests {
         assert!(html.contains("&lt;script&gt;") && !html.contains("<script"), "{html}");
         assert!(!html.contains("<link") && !html.contains("src=") && html.contains(&SHEET[..60]));
         assert!(html.contains("default-src &#x27;none&#x27;") || html.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_from_a_disk_are_words() {
+        let page = Page::new(
+            "x",
+            view! {
+                <p>
+                    <a class="q" href="/runs/1?a=<b>">"one"</a><a href="./2#x">"two"</a><a href="#x">"three"</a>
+                    <a href="https://example.org/">"four"</a><a title=">href=" href="relative">"five"</a>
+                </p>
+            },
+        );
+        let html = html(page, None);
+        assert!(html.contains("href=\"#x\">three") && html.contains("href=\"https://example.org/\">four"), "{html}");
+        assert!(!html.contains("/runs/1") && !html.contains("./2") && !html.contains("\"relative\""), "{html}");
+        assert!(["one", "two", "five"].iter().all(|words| html.contains(&format!(">{words}</a>"))), "{html}");
     }
 
     #[test]

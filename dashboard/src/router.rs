@@ -102,7 +102,41 @@ fn own_page(address: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use axum::extract::Request;
+    use axum::handler::Handler as _;
+    use axum::routing::any_service;
+    use futures::FutureExt as _;
+
     use super::*;
+
+    /// The status and the type of what a visitor gets whom nobody knows: no server is asked.
+    fn answer(path: &str) -> (StatusCode, String) {
+        let client = Client::new("http://127.0.0.1:9", None).unwrap_or_else(|error| panic!("{error}"));
+        let request = Request::builder().uri(path).body(axum::body::Body::empty()).unwrap_or_default();
+        let answer = any_service(router(client)).call(request, ()).now_or_never();
+        let answer = answer.unwrap_or_else(|| panic!("{path} asks the server"));
+        let kind = answer.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        (answer.status(), kind.to_owned())
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_read_has_the_page_of_one_that_leads_nowhere() {
+        let nowhere = (StatusCode::NOT_FOUND, "text/html; charset=utf-8".to_owned());
+        assert_eq!(answer("/nowhere"), nowhere);
+        let run = format!("/runs/run_{}/attempts", "1".repeat(32));
+        for number in ["abc", "-1", "99999999999999999999", "1.5", "%ff", "abc/report.html", "-1/trace.json"] {
+            assert_eq!(answer(&format!("{run}/{number}")), nowhere, "{number}");
+        }
+        for path in [
+            "/runs/%ff",
+            "/runs/%ff/report.html",
+            "/runs/%ff/trace.json",
+            "/campaigns/%ff",
+            "/campaigns/%ff/report.html",
+        ] {
+            assert_eq!(answer(path), nowhere, "{path}");
+        }
+    }
 
     #[test]
     fn nobody_is_sent_to_another_site() {

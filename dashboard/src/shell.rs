@@ -6,8 +6,10 @@ mod navigation;
 
 use leptos::prelude::*;
 
+use crate::address::Address;
 use crate::assets::ASSETS;
 use crate::markup::visible;
+use crate::page::attempts::picks::Picks;
 use crate::visitor::Visitor;
 
 pub(crate) use navigation::Section;
@@ -111,8 +113,17 @@ impl Page {
 /// A whole HTML document. Names come from many places: what turns or hides text is made visible here, wherever it stands.
 pub(crate) fn document(visitor: &Visitor, page: Page) -> String {
     let owner = Owner::new();
-    let html = owner.with(|| frame::frame(visitor, page, &ASSETS).to_html());
+    let html = owner.with(|| {
+        provide_context(picks(visitor));
+        frame::frame(visitor, page, &ASSETS).to_html()
+    });
     format!("<!DOCTYPE html>{}", visible(&html))
+}
+
+/// What the address says is chosen to be compared. Whoever opened a link is refused in the list of all attempts.
+fn picks(visitor: &Visitor) -> Picks {
+    let picks = Picks::of(&Address::parse(&visitor.address));
+    if visitor.who.limited_to().is_some() { picks } else { picks.with_others() }
 }
 
 /// A label for replies that were written beforehand.

@@ -52,6 +52,28 @@ test("a viewer sees who they are, and what they may not do before they try", asy
     });
 });
 
+test("whatever the connection is, the bar stays as it is, for somebody with a long name, too", async () => {
+    const token = await newToken("operator", "somebody with quite a long name");
+    await viewing({ base }, async (view, page) => {
+        await signIn(view, page, token);
+        for (const path of ["/", "/attempts", "/workers"]) {
+            await view.go(path);
+            await page.locator(".link[data-link]").filter({ hasText: /^live$/ }).waitFor();
+            await view.stoodStill();
+        }
+        const heights = await page.evaluate(() => {
+            const mark = document.querySelector(".link[data-link]");
+            const states = [["connecting", "…"], ["live", "live"], ["polling", "polls"], ["offline", "offline, as of 12:34:56 UTC"]];
+            return states.map(([state, words]) => {
+                mark.dataset.link = state;
+                mark.querySelector(".link-words").textContent = words;
+                return [document.querySelector("header.bar").getBoundingClientRect().height, mark.getBoundingClientRect().width];
+            });
+        });
+        assert.equal(new Set(heights.map(String)).size, 1, JSON.stringify(heights));
+    });
+});
+
 test("a wrong token is refused in words", async () => {
     await viewing({ base }, async (view, page) => {
         view.allow(/401/);

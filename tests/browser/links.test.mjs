@@ -98,6 +98,94 @@ test("the keyboard goes through rows, chooses some, and compares them", async ()
     });
 });
 
+/** What the address says is chosen. */
+const picked = (page) => (new URL(page.url()).searchParams.get("pick") ?? "").split(",").filter((name) => name !== "");
+const boxes = (page) => page.locator("main [data-row] input[name=a]");
+const chosen = (page) => page.locator("main [data-row] input[name=a]:checked").evaluateAll((all) => all.map((box) => box.value));
+
+test("what is chosen stands in the address: a reload, a link, another order and the next page keep it", async () => {
+    let address;
+    let first;
+    await viewing({}, async (view, page) => {
+        await view.go("/attempts?limit=30&sort=speedup");
+        await page.keyboard.press("j");
+        await page.keyboard.press("x");
+        await boxes(page).nth(1).check();
+        first = await chosen(page);
+        assert.equal(first.length, 2);
+        assert.deepEqual(picked(page), first, "at once, without a reload");
+        address = page.url();
+        await page.reload();
+        await view.awake();
+        assert.deepEqual(await chosen(page), first);
+        await boxes(page).nth(1).uncheck();
+        assert.deepEqual(picked(page), first.slice(0, 1));
+        await boxes(page).nth(1).check();
+        const saved = await page.getByRole("link", { name: "Save this view" }).getAttribute("href");
+        assert.match(new URL(saved, page.url()).searchParams.get("query"), /pick=/);
+        await follow(view, page, page.getByRole("link", { name: "Next page" }));
+        assert.deepEqual([await chosen(page), picked(page)], [[], first]);
+        await page.getByText("2 attempts chosen that this list does not show.").waitFor();
+        await boxes(page).first().check();
+        assert.equal(picked(page).length, 3);
+        await follow(view, page, page.locator("thead").getByRole("link", { name: /^Speedup/ }));
+        assert.equal(picked(page).length, 3, "another order");
+        await follow(view, page, page.getByRole("button", { name: "Filter" }));
+        assert.equal(picked(page).length, 3, "a form");
+        await page.keyboard.press("c");
+        await page.waitForURL((url) => url.pathname === "/compare");
+        await page.getByRole("heading", { name: "Compare 3 attempts" }).waitFor();
+    });
+    await viewing({ javaScript: false }, async (view, page) => {
+        await view.go(address);
+        assert.deepEqual(await chosen(page), first, "a colleague sees the same, without scripts, too");
+    });
+});
+
+test("attempts of a run and those of others are compared together", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go(facts.pages.run);
+        await boxes(page).first().check();
+        const [own] = await chosen(page);
+        await page.reload();
+        await view.awake();
+        assert.deepEqual(await chosen(page), [own]);
+        await follow(view, page, page.getByRole("link", { name: "Choose more among all attempts" }));
+        assert.deepEqual([new URL(page.url()).pathname, picked(page)], ["/attempts", [own]]);
+        await page.locator(`main [data-row] input[name=a]:not([value="${own}"])`).first().check();
+        await page.keyboard.press("c");
+        await page.waitForURL((url) => url.pathname === "/compare" && url.searchParams.getAll("a").includes(own));
+        await page.getByRole("heading", { name: "Compare 2 attempts" }).waitFor();
+    });
+});
+
+test("more than can be compared cannot be chosen, which is said at once", async () => {
+    await viewing({}, async (view, page) => {
+        await view.go("/attempts?limit=30");
+        await boxes(page).first().check();
+        await boxes(page).nth(20).click({ modifiers: ["Shift"] });
+        await page.locator("form[data-compare] .said").filter({ hasText: "At most 12 are compared" }).waitFor();
+        assert.equal((await chosen(page)).length, 12);
+        assert.equal(picked(page).length, 12);
+        await boxes(page).nth(3).uncheck();
+        assert.equal(await page.locator("form[data-compare] .said").innerText(), "");
+    });
+});
+
+test("a filter without a field is shown, and can be taken away", async () => {
+    await viewing({}, async (view, page) => {
+        const campaign = facts.many.campaign.split("/").at(-1);
+        await view.go(`/attempts?campaign=${campaign}&min_reward=0&q=a`);
+        const chips = page.getByRole("list", { name: "Further filters in force" }).getByRole("link");
+        assert.equal(await chips.count(), 2);
+        assert.deepEqual(await view.faults(), []);
+        await follow(view, page, chips.filter({ hasText: "campaign" }));
+        const { searchParams } = new URL(page.url());
+        assert.deepEqual([searchParams.has("campaign"), searchParams.get("min_reward"), searchParams.get("q")], [false, "0", "a"]);
+        assert.equal(await chips.count(), 1);
+    });
+});
+
 test("an attempt that does not exist is named and does not take the others with it", async () => {
     await viewing({}, async (view, page) => {
         const run = facts.pages.run.split("/").at(-1);
@@ -155,6 +243,14 @@ test("the keyboard opens a row, searches, reads anew, helps, and jumps to every 
             await page.waitForURL((url) => url.pathname === path);
             await view.awake();
         }
+        await view.go("/workers");
+        await page.keyboard.press("/");
+        await page.waitForURL((url) => url.pathname === "/search");
+        await page.locator("[data-search]:focus").waitFor();
+        await view.awake();
+        await page.keyboard.type("softmax");
+        assert.equal(await page.locator("[data-search]").inputValue(), "softmax", "where there is no field, / leads to one");
+        assert.equal(new URL(page.url()).hash, "");
         await view.go("/attempts");
         await page.keyboard.press("/");
         await page.keyboard.type("softmax j k ?");
@@ -272,6 +368,14 @@ test("dragging over the picture of all attempts looks closer, and the address sa
         const part = await dots.count();
         assert.ok(part > 0 && part < all, `${part} of ${all}`);
         assert.equal(await page.getByLabel("From attempt").inputValue(), from);
+        await page.getByLabel("From attempt").focus();
+        await page.keyboard.press("Escape");
+        assert.ok(page.url().includes("from="), "in a field it only leaves the field");
+        await page.keyboard.press("Escape");
+        await page.waitForURL((url) => !url.searchParams.has("from") && !url.searchParams.has("to"));
+        await view.awake();
+        assert.equal(new URL(page.url()).searchParams.get("status"), "completed");
+        assert.equal(await dots.count(), all, "Escape gives the part up");
     });
 });
 

@@ -18,8 +18,8 @@ use super::{fetch, page};
 
 /// How the secrets of links begin.
 const LINK_PREFIX: &str = "nsh_";
-/// What was chosen to be compared.
-const CHOSEN: &str = "main [name=a]:checked";
+/// What was chosen to be compared, on this page and before on others.
+const CHOSEN: &str = "main [name=a]:checked, form[data-compare] input[type=hidden][name=a]";
 
 /// Listens to every such form.
 pub(super) fn listen() {
@@ -131,7 +131,7 @@ fn body(form: &HtmlFormElement) -> String {
 }
 
 /// What is read aloud and stays until the next call; a text in code stands for itself.
-fn say(form: &HtmlFormElement, class: &str, words: &str, code: Option<&str>) {
+pub(super) fn say(form: &HtmlFormElement, class: &str, words: &str, code: Option<&str>) {
     let Some(said) = form.query_selector(".said").ok().flatten() else { return };
     said.set_text_content(None);
     // What is shown this once can be copied, by the name of its form.

@@ -22,6 +22,9 @@ const FOCUSABLE: &str = "a[href], button, summary";
 /// What selects a row.
 const ROW_BOX: &str = "main [data-row] input[type=checkbox]";
 
+/// What stands behind the address of the search, so that its field has the focus (`pointing.js`).
+const SEARCH_FRAGMENT: &str = "#words";
+
 thread_local! {
     /// When `g` was pressed.
     static JUMP_SINCE_MS: Cell<Option<f64>> = const { Cell::new(None) };
@@ -173,7 +176,11 @@ fn search() {
             let _ = field.focus();
         }
         None => {
-            jump("s");
+            // Whoever may not search has no such link.
+            let link = document().query_selector("[data-go=s][href]").ok().flatten();
+            if let Some(href) = link.and_then(|link| link.get_attribute("href")) {
+                page::go(&format!("{href}{SEARCH_FRAGMENT}"));
+            }
         }
     }
 }

@@ -33,15 +33,27 @@ impl Link {
         }
     }
 
-    /// For people.
+    /// For people. What is usual is short: the bar of the page has room for one word of five letters.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Still => String::new(),
-            Self::Connecting => "updates by itself".to_owned(),
+            Self::Connecting => "…".to_owned(),
             Self::Live => "live".to_owned(),
-            Self::Polling => "updated every few seconds".to_owned(),
+            Self::Polling => "polls".to_owned(),
             Self::Offline(since) => format!("offline, as of {since}"),
             Self::Refused(status) => format!("not updated: the server answers {status}"),
+        }
+    }
+
+    /// What the word means.
+    pub(crate) fn title(&self) -> Option<&'static str> {
+        match self {
+            Self::Still => None,
+            Self::Connecting => Some("The page is about to follow what happens."),
+            Self::Live => Some("What happens is shown at once."),
+            Self::Polling => Some("The page is read again every few seconds."),
+            Self::Offline(_) => Some("Nobody answers: the page is as old as this."),
+            Self::Refused(_) => Some("The server does not give the page any more."),
         }
     }
 }

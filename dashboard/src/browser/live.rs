@@ -17,7 +17,7 @@ use web_sys::{DomParser, Element, Event, EventSource, SupportedType, VisibilityS
 
 use super::fetch::{self, Answer};
 use super::link::{self, Link};
-use super::{morph, page, times};
+use super::{morph, page, picks, times};
 
 /// Kinds of events after which the page has to be read again. `opened` is among them: what changed between the reading of
 /// the page and the beginning of the stream is told by nothing else.
@@ -222,6 +222,7 @@ fn show(text: &str) {
         document().set_title(&read.title());
         morph::morph(&old, &new);
         times::tell();
+        picks::tell();
         connect();
     }
 }

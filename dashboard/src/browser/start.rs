@@ -3,7 +3,7 @@
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{copy, form, keyboard, live, times};
+use super::{copy, form, keyboard, live, picks, times};
 
 /// Makes the page alive; islands follow one by one.
 #[wasm_bindgen]
@@ -15,5 +15,6 @@ pub fn start() {
     copy::listen();
     form::listen();
     form::take_link();
+    picks::listen();
     live::follow();
 }

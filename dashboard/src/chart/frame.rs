@@ -4,12 +4,14 @@ use leptos::prelude::*;
 
 use super::number::{Unit, float, tick as at_axis};
 use super::scale::{Scale, Spread};
-use crate::markup::Markup;
+use crate::markup::{Markup, visible};
 
 /// Width of a drawing.
 pub(super) const WIDTH: f64 = 720.0;
 /// Height of a drawing, unless its content asks for another one.
 pub(super) const HEIGHT: f64 = 280.0;
+/// Room at the right of axes.
+const MARGIN: f64 = 16.0;
 /// Most rows of a table of numbers: lists and exports have all of them.
 const MAX_ROWS: usize = 60;
 
@@ -211,7 +213,7 @@ pub(super) struct Area {
 impl Area {
     /// Within a drawing of that height, with room for axes.
     pub(super) fn of(height: f64) -> Self {
-        Self { left: 66.0, top: 12.0, right: WIDTH - 16.0, bottom: height - 40.0 }
+        Self { left: 66.0, top: 12.0, right: WIDTH - MARGIN, bottom: height - 40.0 }
     }
 }
 
@@ -254,8 +256,11 @@ pub(super) fn horizontal(out: &mut Markup, area: Area, axis: &Axis, scale: &Scal
         let Some(at) = scale.place(tick).filter(|_| is_shown(tick, axis.unit)) else { continue };
         line(out, "axis", (at, area.bottom), (at, area.bottom + 4.0));
         if index % every == 0 {
-            let text = out.tag("text").at("x", at).at("y", area.bottom + 16.0).with("class", "tick middle");
-            text.text(&at_axis(tick, axis.unit));
+            let words = at_axis(tick, axis.unit);
+            // At the right end there is no room for all of a long one beside the tick.
+            let last = area.right + MARGIN;
+            let (x, class) = if at + width(&words) / 2.0 > last { (last, "tick end") } else { (at, "tick middle") };
+            out.tag("text").at("x", x).at("y", area.bottom + 16.0).with("class", class).text(&words);
         }
     }
     let label = out.tag("text").at("x", area.right).at("y", area.bottom + 32.0).with("class", "label end");
@@ -304,6 +309,49 @@ pub(super) fn shortened(text: &str, limit: usize) -> String {
     short
 }
 
+/// How wide a text becomes at most, about: the server has no fonts, so this is for wide ones.
+pub(super) fn width(text: &str) -> f64 {
+    let of = |character| match character {
+        'i'
+        | 'j'
+        | 'l'
+        | 't'
+        | 'f'
+        | 'r'
+        | 'I'
+        | ' '..='"'
+        | '\''
+        | '('..=')'
+        | ','..='/'
+        | ':'..=';'
+        | '['
+        | ']'
+        | '|' => 5.0,
+        'm' | 'w' | 'M' | 'W' | 'Q' | '@' | '%' | '…' => 11.7,
+        '+' | '<'..='>' | '~' => 10.1,
+        'A'..='Z' => 8.6,
+        '\u{2e80}'.. => 13.0,
+        _ => 7.7,
+    };
+    text.chars().map(of).sum()
+}
+
+/// A text of at most about that width.
+pub(super) fn fitted(text: &str, room: f64) -> String {
+    let text = visible(text);
+    if width(&text) <= room {
+        return text.into_owned();
+    }
+    let mut used = width("…");
+    let fits = |character: &char| {
+        used += width(character.encode_utf8(&mut [0; 4]));
+        used <= room
+    };
+    let mut short: String = text.chars().take_while(fits).collect();
+    short.push('…');
+    short
+}
+
 /// Every how many-th of `count` things is shown when there is room for `limit`.
 pub(super) fn stride(count: usize, limit: usize) -> usize {
     count.div_ceil(limit.max(1)).max(1)
@@ -322,4 +370,35 @@ pub(super) fn assert_drawable(chart: &Chart) {
         assert!(!text.contains(wrong), "{wrong} in {text}");
     }
     assert!(text.len() < 700_000, "{} bytes", text.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_fits_into_its_room() {
+        assert_eq!(fitted("copy", 100.0), "copy");
+        for text in
+            ["MMMMMMMMMMMMMMMMMMMMMMM", "void at::native::vectorized_elementwise_kernel", "核核核核核核核核核核核"]
+        {
+            let short = fitted(text, 100.0);
+            assert!(short.ends_with('…') && width(&short) <= 100.0, "{short}");
+        }
+        assert_eq!(fitted("", 0.0), "");
+    }
+
+    #[test]
+    fn the_last_words_of_an_axis_end_within_the_drawing() {
+        let area = Area::of(HEIGHT);
+        let drawn = |high: f64| {
+            let mut out = Markup::new();
+            let scale = Scale::over(Spread::Log, [1.0, high], area.left, area.right);
+            let scale = scale.unwrap_or_else(|| panic!("1 to {high} has a scale"));
+            horizontal(&mut out, area, &Axis::log("operations per byte", Unit::FlopsPerByte), &scale);
+            out.as_str().to_owned()
+        };
+        assert!(drawn(10_000.0).contains("x=\"720\" y=\"256\" class=\"tick end\""), "{}", drawn(10_000.0));
+        assert!(!drawn(80_000.0).contains("class=\"tick end\""), "{}", drawn(80_000.0));
+    }
 }

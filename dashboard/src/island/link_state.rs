@@ -13,8 +13,8 @@ pub(crate) fn LinkState(
     let state = RwSignal::new(if live { Link::Connecting } else { Link::Still });
     Effect::new(move |_| link::subscribe(move |link| state.set(link)));
     view! {
-        <span class="link" role="status" data-link=move || state.with(Link::as_str)>
-            {move || state.with(Link::text)}
+        <span class="link" role="status" data-link=move || state.with(Link::as_str) title=move || state.with(Link::title)>
+            <span class="link-words">{move || state.with(Link::text)}</span>
         </span>
     }
 }

@@ -14,7 +14,7 @@ mod talk;
 mod timing;
 mod verdict;
 
-use axum::extract::{Path, Query};
+use axum::extract::Query;
 use axum::response::Response;
 use futures::future::join;
 use leptos::prelude::*;
@@ -30,7 +30,7 @@ pub(crate) use self::origin::subtask_facts;
 pub(crate) use self::profile::bound;
 pub(crate) use self::verdict::{findings, worst_error};
 use super::campaign_name::campaign_name;
-use super::failure::PageError;
+use super::failure::{PageError, Path};
 use super::parts::{Section as Part, on_page_only, sections, words};
 use super::short_id::{self, Kind};
 use crate::format::speedup;

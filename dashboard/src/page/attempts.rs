@@ -1,15 +1,19 @@
 //! Attempts over all campaigns: filtered, sorted, counted and paged by the address.
 
+pub(crate) mod picks;
+
 use axum::response::Response;
 use futures::future::try_join;
 use leptos::prelude::*;
 use nightshift_protocol::api::{AttemptPage, AttemptQuery, AttemptRow, Facet, Facets, SortOrder, TableName};
 use nightshift_protocol::time::TimestampMs;
 
+use self::picks::Picks;
 use crate::address::Address;
 use crate::format::{count, counted, device, dollars, speedup, tokens, when, words};
 use crate::island::PointCloud;
 use crate::page::as_of::as_of;
+use crate::page::compare::MAX_COMPARED;
 use crate::page::failure::PageError;
 use crate::page::files;
 use crate::shell::{Live, Page, Section, model_label};
@@ -40,8 +44,21 @@ const FIELDS: [(&str, &str); 6] = [
     ("max_speedup", "Speedup at most"),
 ];
 /// What a form keeps of the address without showing it.
-const KEPT: [&str; 11] =
-    ["campaign", "run", "strategy", "device", "outcome", "stage", "correct", "confirmed", "sort", "order", "limit"];
+const KEPT: [&str; 13] = [
+    "campaign",
+    "run",
+    "strategy",
+    "device",
+    "outcome",
+    "stage",
+    "correct",
+    "confirmed",
+    "min_reward",
+    "max_reward",
+    "sort",
+    "order",
+    "limit",
+];
 
 /// `GET /attempts`.
 pub(crate) async fn show(visitor: Visitor) -> Response {
@@ -51,18 +68,27 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
 
 async fn read(visitor: &Visitor) -> Result<Page, PageError> {
     let address = Address::parse(&visitor.address);
-    let mut query =
-        AttemptQuery::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))?;
+    let mut query = asked(&address)?;
     query.limit = query.limit.or(Some(PER_PAGE));
     query.facets = true;
     let (found, health) = try_join(visitor.client.attempts(&query), visitor.client.health()).await?;
     Ok(page(&address, &query, &found, health.now))
 }
 
+/// What the API is asked; what is chosen concerns the page alone.
+fn asked(address: &Address) -> Result<AttemptQuery, PageError> {
+    let address = address.with(picks::NAME, None);
+    AttemptQuery::from_pairs(address.pairs()).map_err(|error| PageError::bad_query(&error.to_string()))
+}
+
 fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: TimestampMs) -> Page {
+    let picks = Picks::of(address);
+    let address = &picks.kept_in(address);
+    let all = picks.kept_in(&Address::parse("/attempts")).href();
     let is_filtered = !query.filter.to_pairs().is_empty();
     let sorting = Sorting { key: query.sort.as_str(), descending: query.order == SortOrder::Desc };
-    let rows = found.items.iter().map(row).collect::<Vec<_>>();
+    let rows = found.items.iter().map(|item| row(item, &picks)).collect::<Vec<_>>();
+    let listed: Vec<String> = found.items.iter().map(name).collect();
     let content = if found.total == 0 && !is_filtered {
         view! {
             <section class="empty">
@@ -73,14 +99,15 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: Times
         .into_any()
     } else {
         let none = found.items.is_empty().then(|| {
-            view! { <p class="empty">"No attempt fits the filter. "<a href="/attempts">"Show all"</a></p> }
+            view! { <p class="empty">"No attempt fits the filter. "<a href=all>"Show all"</a></p> }
         });
         let filter = address_query(query);
         view! {
             <PointCloud query=filter />
-            <form id="compare" method="get" action="/compare" data-compare="">
+            <form id="compare" method="get" action="/compare" data-compare=MAX_COMPARED.to_string()>
                 <button>"Compare the selected"</button>
                 <p class="said" role="status"></p>
+                {picks.elsewhere(&listed)}
             </form>
             <div class="scroll" tabindex="0">
                 <table class="list">{table::head(address, &COLUMNS, sorting)}<tbody>{rows}</tbody></table>
@@ -99,7 +126,8 @@ fn page(address: &Address, query: &AttemptQuery, found: &AttemptPage, now: Times
                 <span class="quiet">{counted(found.total, "attempt", "attempts")}{is_filtered.then_some(" fit the filter")}</span>
                 {as_of(address, now)}
             </div>
-            {filters(address)}
+            {filters(address, &picks)}
+            {in_force(address, query, found.facets.as_ref())}
             {found.facets.as_ref().map(|facets| facet_chips(address, facets))}
             {content}
         },
@@ -126,7 +154,7 @@ fn table_links(query: &AttemptQuery) -> AnyView {
     files::links("Attempts", TableName::Attempts, pairs.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
-fn filters(address: &Address) -> impl IntoView + use<> {
+fn filters(address: &Address, picks: &Picks) -> impl IntoView + use<> {
     let field = |(name, label): (&'static str, &'static str)| {
         let value = address.get(name).unwrap_or_default().to_owned();
         let is_number = name.ends_with("speedup");
@@ -146,15 +174,58 @@ fn filters(address: &Address) -> impl IntoView + use<> {
         Some(view! { <input type="hidden" name=name value=value /> })
     });
     let kept = kept.collect::<Vec<_>>();
-    let is_filtered = address.href() != "/attempts";
+    let all = picks.kept_in(&Address::parse("/attempts")).href();
+    let is_filtered = address.href() != all;
+    // There even when it is empty: the program of the page writes into it.
+    let picked = picks.joined();
     view! {
         <form class="filters" method="get" action="/attempts" role="search">
             {words}
             <details class="further" open=is_open><summary>"More filters"</summary><div class="filters">{further}</div></details>
             {kept}
+            <input type="hidden" name=picks::NAME value=picked />
             <button>"Filter"</button>
-            {is_filtered.then(|| view! { <a href="/attempts">"Show all"</a> })}
+            {is_filtered.then(|| view! { <a href=all>"Show all"</a> })}
         </form>
+    }
+}
+
+/// Filters that no field and no choice of the page shows, each with the way to be rid of it.
+fn in_force(address: &Address, query: &AttemptQuery, facets: Option<&Facets>) -> Option<AnyView> {
+    let unseen = unseen(query, facets);
+    if unseen.is_empty() {
+        return None;
+    }
+    let chips = unseen.into_iter().map(|(name, value)| {
+        let href = address.with(name, None).with("before", None).href();
+        let text = format!("{}: {}", words(name), short(query, name).unwrap_or_else(|| value.clone()));
+        let spoken = format!("{text}: take this filter away");
+        view! { <li><a href=href title=value aria-label=spoken>{text}" ✕"</a></li> }
+    });
+    let chips = chips.collect::<Vec<_>>();
+    Some(view! { <ul class="chips" aria-label="Further filters in force">{chips}</ul> }.into_any())
+}
+
+fn unseen(query: &AttemptQuery, facets: Option<&Facets>) -> Vec<(&'static str, String)> {
+    let is_choice = |name: &str, value: &str| {
+        let choices = match name {
+            "outcome" => facets.map(|facets| &facets.outcome),
+            "stage" => facets.map(|facets| &facets.stage),
+            _ => None,
+        };
+        choices.is_some_and(|choices| choices.iter().any(|facet| facet.value == value))
+    };
+    let mut pairs = query.filter.to_pairs();
+    pairs.retain(|(name, value)| FIELDS.iter().all(|(field, _)| field != name) && !is_choice(name, value));
+    pairs
+}
+
+/// Ids as people read them.
+fn short(query: &AttemptQuery, name: &str) -> Option<String> {
+    match name {
+        "campaign" => query.filter.campaign.as_ref().map(|id| id.short().to_owned()),
+        "run" => query.filter.run.as_ref().map(|id| id.short().to_owned()),
+        _ => None,
     }
 }
 
@@ -176,8 +247,14 @@ fn facet_chips(address: &Address, facets: &Facets) -> impl IntoView + use<> {
     }
 }
 
-fn row(row: &AttemptRow) -> impl IntoView + use<> {
-    let name = format!("{}/{}", row.run, row.number);
+/// As `/compare` and the address name an attempt.
+fn name(row: &AttemptRow) -> String {
+    format!("{}/{}", row.run, row.number)
+}
+
+fn row(row: &AttemptRow, picks: &Picks) -> impl IntoView + use<> {
+    let name = name(row);
+    let is_picked = picks.has(&name);
     let key = name.clone();
     let href = format!("/runs/{}/attempts/{}", row.run, row.number);
     let label = format!("Select {}, attempt {}", row.task, row.number);
@@ -196,7 +273,7 @@ fn row(row: &AttemptRow) -> impl IntoView + use<> {
     };
     view! {
         <tr data-row="" data-key=key>
-            <td><input type="checkbox" form="compare" name="a" value=name aria-label=label /></td>
+            <td><input type="checkbox" form="compare" name="a" value=name checked=is_picked aria-label=label /></td>
             <th scope="row">
                 <a href=href>{row.task.clone()}" "{row.number}</a>" "
                 <span class="quiet">{words(row.stage.as_str())}</span>
@@ -224,5 +301,47 @@ fn pages(address: &Address, found: &AttemptPage) -> impl IntoView + use<> {
             {first.map(|href| view! { <a href=href>"First page"</a> })}
             {next.map(|href| view! { <a rel="next" href=href>"Next page"</a> })}
         </nav>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(address: &Address) -> AttemptQuery {
+        asked(address).unwrap_or_else(|error| panic!("{}", error.message))
+    }
+
+    #[test]
+    fn what_is_chosen_is_no_filter_and_stays_in_every_link() {
+        let chosen = format!("run_{}/1", "0".repeat(32));
+        let address = Address::parse("/attempts?q=softmax&sort=speedup").with(picks::NAME, Some(&chosen));
+        let found = AttemptPage { items: Vec::new(), total: 0, next: Some("later".to_owned()), facets: None };
+        assert_eq!(query(&address).filter.to_pairs(), [("q", "softmax".to_owned())]);
+        let html =
+            Owner::new().with(|| page(&address, &query(&address), &found, TimestampMs(0)).into_parts().1.to_html());
+        assert!(html.contains(&format!("name=\"a\" value=\"{chosen}\"")), "{html}");
+        assert!(html.contains(&format!("name=\"pick\" value=\"{chosen}\"")), "{html}");
+        let links = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let lost: Vec<&str> = links.filter(|href| href.starts_with("/attempts") && !href.contains("pick=")).collect();
+        assert_eq!(lost, ["/attempts?q=softmax&amp;sort=speedup"], "only the link that chooses none");
+    }
+
+    #[test]
+    fn filters_without_a_field_are_shown_kept_and_can_be_taken_away() {
+        let campaign = format!("cmp_{}", "0".repeat(32));
+        let address = Address::parse("/attempts?q=a&device=H200&min_reward=0.5&outcome=correct_faster&before=x");
+        let address = address.with("campaign", Some(&campaign));
+        let html = |address: &Address| {
+            let list = in_force(address, &query(address), None);
+            Owner::new().with(|| list.map(RenderHtml::to_html).unwrap_or_default())
+        };
+        let shown = html(&address);
+        assert_eq!(shown.matches("<li>").count(), 4, "{shown}");
+        let rest = "/attempts?q=a&amp;min_reward=0.5&amp;outcome=correct_faster";
+        assert!(shown.contains("device: H200") && shown.contains(rest) && !shown.contains("before"), "{shown}");
+        assert_eq!(html(&Address::parse("/attempts?q=a&task=gemm")), "");
+        let kept = |name: &str| KEPT.contains(&name) || FIELDS.iter().any(|(field, _)| *field == name);
+        assert!(query(&address).filter.to_pairs().iter().all(|(name, _)| kept(name)));
     }
 }

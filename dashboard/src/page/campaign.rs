@@ -5,7 +5,6 @@ mod charts;
 mod runs;
 mod usage;
 
-use axum::extract::Path;
 use axum::response::Response;
 use futures::future::try_join3;
 use leptos::prelude::*;
@@ -18,7 +17,7 @@ use crate::actions;
 use crate::address::Address;
 use crate::format::{count, counted, milliseconds, speedup, when, words};
 use crate::meter;
-use crate::page::failure::PageError;
+use crate::page::failure::{PageError, Path};
 use crate::page::parts::on_page_only;
 use crate::page::short_id::{self, Kind};
 use crate::report;

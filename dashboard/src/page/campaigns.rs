@@ -13,6 +13,7 @@ use nightshift_protocol::time::TimestampMs;
 use self::kept::Kept;
 pub(crate) use self::kept::tag_href;
 use crate::address::Address;
+use crate::form;
 use crate::format::{count, counted, dollars, milliseconds, when};
 use crate::meter;
 use crate::page::failure::PageError;
@@ -69,7 +70,6 @@ fn is_filtered(address: &Address) -> bool {
 }
 
 fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept, now: TimestampMs) -> Page {
-    let live = found.items.iter().any(|campaign| campaign.runs.unfinished() > 0);
     let content = if found.items.is_empty() && !is_filtered(address) {
         nothing_yet().into_any()
     } else {
@@ -92,7 +92,8 @@ fn page(address: &Address, sorting: Sorting, found: &CampaignPage, kept: &Kept, 
     Page::new("Campaigns", view! { <h1>"Campaigns"</h1>{content} })
         .section(Section::Campaigns)
         .list()
-        .live(if live || found.items.is_empty() { Live::Everything } else { Live::Still })
+        // Where nothing goes on, a new campaign may begin.
+        .live(Live::Everything)
 }
 
 fn nothing_yet() -> impl IntoView {
@@ -117,9 +118,7 @@ fn filters(address: &Address, found: &CampaignPage) -> impl IntoView + use<> {
     ];
     let mut choices = vec![("", format!("All {}", count(found.any_status)))];
     choices.extend(states.map(|(state, label)| (state.as_str(), format!("{label} {}", count(of(state))))));
-    let kept = ["status", "name", "sort", "order"].into_iter();
-    let kept = kept.filter_map(|name| Some((name, address.get(name)?.to_owned())));
-    let kept = kept.map(|(name, value)| view! { <input type="hidden" name=name value=value /> }).collect::<Vec<_>>();
+    let kept = form::kept(address, &["status", "name", "sort", "order"]);
     let only = address.get("name").map(|name| {
         let href = address.with("name", None).with("before", None).href();
         view! { <p>"Only campaigns with the name "<strong>{name.to_owned()}</strong>" "<a href=href>"any name"</a></p> }
@@ -194,5 +193,35 @@ fn pages(address: &Address, found: &CampaignPage) -> impl IntoView + use<> {
             {first.map(|href| view! { <a href=href>"First page"</a> })}
             {further.map(|href| view! { <a rel="next" href=href>"Next page"</a> })}
         </nav>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::api::RunCounts;
+
+    use super::*;
+
+    #[test]
+    fn a_list_on_which_all_is_over_still_follows() {
+        let campaign = CampaignSummary {
+            id: format!("cmp_{}", "0".repeat(32)).parse().unwrap_or_else(|error| panic!("{error:?}")),
+            name: "over".to_owned(),
+            model: "scripted".to_owned(),
+            scripted: true,
+            created_at: TimestampMs(0),
+            runs: RunCounts { completed: 1, ..RunCounts::default() },
+            schedule: None,
+            priority: 0,
+            weight: 1,
+            ended_at: Some(TimestampMs(1)),
+            cost_usd: None,
+            unpriced_attempts: 0,
+            best_speedup: None,
+            targets: Vec::new(),
+        };
+        let found = CampaignPage { items: vec![campaign], next: None, total: 1, by_status: Vec::new(), any_status: 1 };
+        let page = page(&Address::parse("/"), NEWEST_FIRST, &found, &Kept::default(), TimestampMs(2));
+        assert!(format!("{page:?}").contains("live: Everything"), "{page:?}");
     }
 }

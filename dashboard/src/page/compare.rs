@@ -15,7 +15,8 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::id::RunId;
 
 use self::facts::{Fact, all, best};
-use self::look::{Look, MAX_COMPARED, Place};
+pub(crate) use self::look::MAX_COMPARED;
+use self::look::{Look, Place};
 use super::attempt::{Pairs, Stored, text};
 use super::failure::PageError;
 use super::parts::{Section as Part, sections};
@@ -180,7 +181,7 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
         compared.iter().map(|one| one.attempt().map(|attempt| all(&one.detail, attempt)).unwrap_or_default()).collect();
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut out = Markup::new();
-    let mut equal = 0_u64;
+    let (mut equal, mut has_best) = (0_u64, false);
     // Times of different tasks say nothing about which program is the better one.
     let tasks = || compared.iter().map(|one| one.detail.summary.digest.task.as_str());
     let is_one_task = tasks().all(|task| Some(task) == tasks().next());
@@ -205,15 +206,17 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
                     let cells: Vec<&Fact> = columns.iter().filter_map(|column| column.get(index)).collect();
                     let Some(first) = cells.first() else { continue };
                     let differs = cells.iter().any(|cell| cell.value != first.value);
-                    if !differs {
-                        equal += 1;
+                    if cells.iter().all(|cell| cell.value.is_empty()) {
+                        continue;
                     }
-                    if cells.iter().all(|cell| cell.value.is_empty()) || (look.differences_only && !differs) {
+                    equal += u64::from(!differs);
+                    if look.differences_only && !differs {
                         continue;
                     }
                     out.tag("tr").with("class", if differs { "differs" } else { "equal" }).around(|out| {
                         out.tag("th").with("scope", "row").text(first.name);
                         let top = if is_one_task { best(&cells) } else { None };
+                        has_best |= top.is_some();
                         for cell in &cells {
                             let words: String = cell.value.chars().take(600).collect();
                             if top.is_some() && cell.rank == top {
@@ -230,10 +233,15 @@ fn table(look: &Look, compared: &[Compared]) -> AnyView {
     let other = Look { differences_only: !look.differences_only, ..look.clone() };
     let words = if look.differences_only { "Show equal facts too" } else { "Show differences only" };
     let shown = out.block("table");
+    let marks = if has_best {
+        "rows that differ are marked, their best value is bold."
+    } else {
+        "rows that differ are marked."
+    };
     view! {
         <p class="look"><a class="button" href=format!("{}#facts", other.href())>{words}</a></p>
         <p class="quiet">
-            {counted(equal, "fact is", "facts are")}" the same in all of them; rows that differ are marked, their best value is bold."
+            {counted(equal, "fact is", "facts are")}" the same in all of them; "{marks}
         </p>
         {shown}
     }
@@ -322,7 +330,7 @@ mod tests {
     }
 
     fn html(look: &Look, compared: Vec<Compared>, sources: &[Stored]) -> String {
-        crate::report::html(page(look, &Found { compared, missing: Vec::new() }, sources), None)
+        crate::report::with_links(page(look, &Found { compared, missing: Vec::new() }, sources))
     }
 
     #[test]
@@ -332,9 +340,14 @@ mod tests {
         let all = html(&look, compared(&[3, 4]), &sources);
         assert!(all.contains("class=\"differs\"") && all.contains("class=\"equal\"") && all.contains("diff split"));
         assert!(all.contains("<td class=\"top\"><strong>1.51×"), "the faster one is marked");
+        assert!(all.contains("their best value is bold"), "{all}");
+        let equal = all.matches("<tr class=\"equal\"").count();
+        assert!(all.contains(&format!("{equal} facts are")), "those that are shown are counted: {equal} in {all}");
+        let same = html(&look, compared(&[3, 3]), &sources);
+        assert!(!same.contains("best value is bold") && !same.contains("class=\"top\""), "{same}");
         look.differences_only = true;
-        let some = html(&look, compared(&[3, 4]), &sources);
-        assert!(some.contains("class=\"differs\"") && !some.contains("class=\"equal\""));
+        let short = html(&look, compared(&[3, 4]), &sources);
+        assert!(short.contains("class=\"differs\"") && !short.contains("class=\"equal\""));
     }
 
     #[test]
@@ -348,7 +361,7 @@ mod tests {
     #[test]
     fn one_that_does_not_exist_is_named_beside_the_others() {
         let found = Found { compared: compared(&[3]), missing: vec!["run_x/9 does not exist.".to_owned()] };
-        let html = crate::report::html(page(&Look::default(), &found, &[]), None);
+        let html = crate::report::with_links(page(&Look::default(), &found, &[]));
         assert!(html.contains("run_x/9 does not exist.") && html.contains("1 attempt<"));
     }
 

@@ -1,8 +1,12 @@
 //! The page for what could not be shown.
 
+use axum::extract::{self, FromRequestParts};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
 use leptos::prelude::*;
-use nightshift_client::ClientError;
+use nightshift_client::{Client, ClientError};
+use serde::de::DeserializeOwned;
 
 use crate::format::sentence;
 use crate::shell::Page;
@@ -72,6 +76,21 @@ impl PageError {
                 </section>
             },
         )
+    }
+}
+
+/// The parts of a path. One that cannot be read leads nowhere, and is answered as every other address that does.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Client> for Path<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, client: &Client) -> Result<Self, Response> {
+        if let Ok(extract::Path(read)) = extract::Path::from_request_parts(parts, client).await {
+            return Ok(Self(read));
+        }
+        let Ok(visitor) = Visitor::from_request_parts(parts, client).await;
+        Err(visitor.answer(Err(PageError::not_found("This page"))))
     }
 }
 

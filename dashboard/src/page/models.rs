@@ -9,6 +9,7 @@ use nightshift_protocol::api::{AttemptFilter, FAST_P_THRESHOLDS, ModelBoard, Tab
 use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
+use crate::form;
 use crate::format::{count, dollars, percent, tokens};
 use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
@@ -66,12 +67,14 @@ fn page(address: &Address, mut boards: Vec<ModelBoard>, now: TimestampMs) -> Pag
         thresholds.join(", ")
     );
     let value = address.get("task").unwrap_or_default().to_owned();
+    let sort = form::kept(address, &["sort", "order"]);
     Page::new(
         "Models and cost",
         view! {
             <div class="head"><h1>"Models and cost"</h1>{as_of(address, now)}</div>
             <p class="quiet">{words}</p>
             <form class="filters" method="get" action="/models" role="search">
+                {sort}
                 <label>"Only the task"<input type="search" name="task" value=value data-search="" /></label>
                 <button>"Show"</button>
             </form>

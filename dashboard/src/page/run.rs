@@ -5,7 +5,6 @@ mod plans;
 mod state;
 mod steps;
 
-use axum::extract::Path;
 use axum::response::Response;
 use futures::future::{join, try_join};
 use leptos::prelude::*;
@@ -14,7 +13,7 @@ use nightshift_protocol::id::RunId;
 
 pub(crate) use self::state::stopped;
 use super::campaign_name::campaign_name;
-use super::failure::PageError;
+use super::failure::{PageError, Path};
 use super::parts::{Section as Part, sections};
 use super::short_id::{self, Kind};
 use crate::markup::visible;

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn html(who: &Who, link: &'static str) -> String {
-        crate::report::html(page("/runs/run_1?a=b", who, link, None), None)
+        crate::report::with_links(page("/runs/run_1?a=b", who, link, None))
     }
 
     #[test]

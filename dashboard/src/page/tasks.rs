@@ -11,6 +11,7 @@ use nightshift_protocol::time::TimestampMs;
 
 use crate::address::Address;
 use crate::chart::{Axis, Caption, Series, Unit, float_u64, lines, since_beginning};
+use crate::form;
 use crate::format::{count, counted, device, speedup, when};
 use crate::page::as_of::as_of;
 use crate::page::failure::PageError;
@@ -84,11 +85,13 @@ fn page(address: &Address, mut boards: Vec<TaskBoard>, now: TimestampMs) -> Page
         .into_any()
     };
     let value = address.get("task").unwrap_or_default().to_owned();
+    let sort = form::kept(address, &["sort", "order"]);
     Page::new(
         "Tasks",
         view! {
             <div class="head"><h1>"Tasks"</h1><span class="quiet">{counted(number, "task", "tasks")}</span>{as_of(address, now)}</div>
             <form class="filters" method="get" action="/tasks" role="search">
+                {sort}
                 <label>"Task"<input type="search" name="task" value=value data-search="" /></label>
                 <button>"Show"</button>
                 {is_filtered.then(|| view! { <a href="/tasks">"Show all"</a> })}
@@ -215,7 +218,7 @@ mod tests {
     }
 
     fn html(address: &str, boards: Vec<TaskBoard>) -> String {
-        crate::report::html(page(&Address::parse(address), boards, TimestampMs(0)), None)
+        crate::report::with_links(page(&Address::parse(address), boards, TimestampMs(0)))
     }
 
     #[test]
@@ -230,6 +233,7 @@ mod tests {
         );
         let by_attempts = html("/tasks?sort=attempts", boards());
         assert!(place(&by_attempts, "gelu") < place(&by_attempts, "softmax"));
+        assert!(by_attempts.contains("name=\"sort\""), "the filter keeps the order: {by_attempts}");
         assert!(by_attempts.contains("id=\"task-gelu\"") && by_attempts.contains(">H200<"), "{by_attempts}");
     }
 

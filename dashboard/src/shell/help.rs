@@ -13,7 +13,7 @@ const KEYS: [(&str, &str); 9] = [
     ("c", "compare what is selected, two or more"),
     ("/", "search"),
     ("r", "read the page again"),
-    ("Escape", "fold a question or a form"),
+    ("Escape", "fold a question or a form, give up a part of a picture"),
     ("?", "this list"),
 ];
 

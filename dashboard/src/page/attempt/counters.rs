@@ -9,7 +9,7 @@ use nightshift_protocol::profile::{KernelProfile, Profile};
 
 use super::look::Look;
 use super::profile::bound;
-use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, show, significant};
+use crate::chart::{Bar, Caption, Operating, Roof, Unit, bars, roofline, shares, show, significant};
 use crate::page::parts::{Cell, facts, table, words};
 
 /// Most kernels that are shown.
@@ -87,7 +87,7 @@ fn one(kernel: &KernelProfile, pinned: Option<&KernelProfile>) -> AnyView {
         })
         .collect();
     let caption = Caption::new("Against the peaks", "Shares of what the hardware can do at most.");
-    let peaks = (!peaks.is_empty()).then(|| bars(&caption, Unit::Share, &peaks).view());
+    let peaks = (!peaks.is_empty()).then(|| shares(&caption, &peaks).view());
     let stalls: Vec<Bar> = kernel
         .stalls
         .iter()

@@ -26,7 +26,7 @@ fn material(sample: &Sample, attempt: &Attempt, against: Option<&Attempt>) -> Ma
 }
 
 fn html(sample: &Sample, attempt: &Attempt, material: &Material, look: &Look) -> String {
-    report::html(page(&sample.detail, attempt, material, look, "Night"), None)
+    report::with_links(page(&sample.detail, attempt, material, look, "Night"))
 }
 
 /// What stands between `<` and `>`; quoted values hold neither.
@@ -293,7 +293,7 @@ fn hostile_texts_stay_texts_everywhere() {
         ..Material::default()
     };
     let look = Look::of(&[("diff".to_owned(), "baseline".to_owned())]);
-    let html = report::html(page(&detail, &attempt, &material, &look, HOSTILE), None);
+    let html = report::with_links(page(&detail, &attempt, &material, &look, HOSTILE));
     for tag in tags(&html) {
         assert!(!tag.starts_with("script") && !tag.starts_with("img"), "{tag}");
         // What stands outside of the quotes of a tag are names of ours.

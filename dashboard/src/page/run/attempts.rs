@@ -6,6 +6,8 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 
 use crate::chart::{Axis, Caption, IntervalMark, Node, Series, Unit, intervals, lineage, lines, show};
 use crate::format::speedup;
+use crate::page::attempts::picks::Picks;
+use crate::page::compare::MAX_COMPARED;
 use crate::page::files;
 use crate::page::parts::words;
 
@@ -42,6 +44,11 @@ const KINDS: [(&str, &str); 4] = [
 
 fn href(detail: &RunDetail, number: u32) -> String {
     format!("/runs/{}/attempts/{number}", detail.summary.id)
+}
+
+/// As `/compare` and the address name an attempt.
+fn name(detail: &RunDetail, number: u32) -> String {
+    format!("{}/{number}", detail.summary.id)
 }
 
 fn said(attempt: &Attempt) -> String {
@@ -110,14 +117,17 @@ fn best_so_far(detail: &RunDetail) -> AnyView {
     lines(&caption, &x, &Axis::log("speedup", Unit::Times), &[series], Some((1.0, "baseline"))).view()
 }
 
-/// The list; its boxes choose what is compared, without any script.
+/// The list; its boxes choose what is compared, without any script. What is chosen stands in the address of the page, which
+/// is known once the page is rendered.
 fn list(detail: &RunDetail) -> AnyView {
     let attempts = &detail.view.attempts;
     let left_out = attempts.len().saturating_sub(MAX_LISTED);
+    let listed: Vec<String> =
+        attempts.iter().rev().take(MAX_LISTED).map(|attempt| name(detail, attempt.number)).collect();
     let rows = attempts.iter().rev().take(MAX_LISTED).map(|attempt| row(detail, attempt)).collect::<Vec<_>>();
     let left_out = (left_out > 0).then(|| view! { <p class="quiet">{left_out}" older attempts are not listed."</p> });
     view! {
-        <form method="get" action="/compare" data-compare="">
+        <form method="get" action="/compare" data-compare=MAX_COMPARED.to_string()>
             <div class="scroll" tabindex="0">
                 <table class="attempts-of-run">
                     <thead>
@@ -131,8 +141,12 @@ fn list(detail: &RunDetail) -> AnyView {
                 </table>
             </div>
             {left_out}
-            <p class="look"><button type="submit">"Compare the chosen ones"</button></p>
+            <p class="look">
+                <button type="submit">"Compare the chosen ones"</button>
+                {move || Picks::of_page().link_to_others()}
+            </p>
             <p class="said" role="status"></p>
+            {move || Picks::of_page().elsewhere(&listed)}
         </form>
     }
     .into_any()
@@ -150,10 +164,19 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
     let change = attempt.modification.as_ref().map(|modification| plain(&modification.text));
     let route =
         attempt.route.as_ref().map(|route| plain(&format!("{}: {}", words(route.route.as_str()), route.reason)));
-    let chosen = format!("{}/{number}", detail.summary.id);
+    let chosen = name(detail, number);
+    let (key, picked) = (chosen.clone(), chosen.clone());
     view! {
-        <tr data-row="">
-            <td><input type="checkbox" name="a" value=chosen aria-label=format!("choose attempt {number}") /></td>
+        <tr data-row="" data-key=key>
+            <td>
+                <input
+                    type="checkbox"
+                    name="a"
+                    value=chosen
+                    checked=move || Picks::of_page().has(&picked)
+                    aria-label=format!("choose attempt {number}")
+                />
+            </td>
             <td class="number"><a href=href(detail, number)>{number}</a></td>
             <td>{words(attempt.stage.as_str())}</td>
             <td class="number">{attempt.parent.map(|parent| view! { <a href=href(detail, parent)>{parent}</a> })}</td>
@@ -170,4 +193,32 @@ fn row(detail: &RunDetail, attempt: &Attempt) -> AnyView {
         </tr>
     }
     .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Address;
+    use crate::page::attempts::picks;
+    use crate::page::sample::Sample;
+
+    #[test]
+    fn the_address_says_which_boxes_are_ticked_and_what_else_is_compared() {
+        let detail = Sample::read().detail;
+        let other = format!("run_{}/7", "0".repeat(32));
+        let chosen = name(&detail, 2);
+        let html = |address: &Address| {
+            Owner::new().with(|| {
+                provide_context(Picks::of(address).with_others());
+                list(&detail).to_html()
+            })
+        };
+        let is_ticked = |input: &&str| input.split('>').next().is_some_and(|tag| tag.contains(" checked"));
+        let ticked = |html: &str| html.split("<input").skip(1).filter(is_ticked).count();
+        let none = html(&Address::parse("/runs/x"));
+        assert!(ticked(&none) == 0 && !none.contains("type=\"hidden\""), "{none}");
+        let some = html(&Address::parse("/runs/x").with(picks::NAME, Some(&format!("{chosen},{other}"))));
+        assert_eq!(ticked(&some), 1, "{some}");
+        assert!(some.contains(&format!("value=\"{other}\"")) && some.contains("href=\"/attempts?pick="), "{some}");
+    }
 }
