@@ -171,17 +171,14 @@ fn compare() {
 
 fn search() {
     let field = document().query_selector("[data-search]").ok().flatten();
-    match field.and_then(|element| element.dyn_into::<HtmlElement>().ok()) {
-        Some(field) => {
-            let _ = field.focus();
-        }
-        None => {
-            // Whoever may not search has no such link.
-            let link = document().query_selector("[data-go=s][href]").ok().flatten();
-            if let Some(href) = link.and_then(|link| link.get_attribute("href")) {
-                page::go(&format!("{href}{SEARCH_FRAGMENT}"));
-            }
-        }
+    if let Some(field) = field.and_then(|element| element.dyn_into::<HtmlElement>().ok()) {
+        let _ = field.focus();
+        return;
+    }
+    // Whoever may not search has no such link.
+    let link = document().query_selector("[data-go=s][href]").ok().flatten();
+    if let Some(href) = link.and_then(|link| link.get_attribute("href")) {
+        page::go(&format!("{href}{SEARCH_FRAGMENT}"));
     }
 }
 
