@@ -83,7 +83,8 @@ test("what does not exist is told in words and as a status, with a way on", asyn
 
 test("a fault would be seen", async () => {
     await viewing({}, async (view, page) => {
-        await view.go(facts.pages.campaigns);
+        // One that is over: another would be read anew, without what is put into it.
+        await view.go(facts.pages.run);
         await page.evaluate(() => {
             document.querySelector("main").append(document.createElement("button"));
             const wide = document.createElement("div");

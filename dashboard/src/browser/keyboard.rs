@@ -58,7 +58,8 @@ fn on_key(event: &KeyboardEvent) {
     if key == "Escape" && fold(event) {
         return;
     }
-    if within(event, "input, textarea, select, [contenteditable]") {
+    // A box that was ticked takes no text.
+    if within(event, "input:not([type=checkbox]), textarea, select, [contenteditable]") {
         if key == "Escape" {
             blur(event);
         }
