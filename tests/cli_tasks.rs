@@ -169,7 +169,9 @@ fn python_that_says(folder: &Path, torch: &str, found: &Value) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder.canonicalize().unwrap();
     let (program, shown) = (folder.join("python3"), folder.display());
-    let about = format!(r#"{{"program":"{shown}/python3","version":"3.9.1","torch":{torch},"folders":["{shown}"]}}"#);
+    let about = format!(
+        r#"{{"program":"{shown}/python3","version":"3.9.1","torch":{torch},"folders":["{shown}"],"compiled":true}}"#
+    );
     std::fs::write(folder.join("found.json"), format!("{found}\n")).unwrap();
     let script = format!("#!/bin/sh\nif [ \"$2\" = -c ]; then echo '{about}'; else cat '{shown}/found.json'; fi\n");
     std::fs::write(&program, script).unwrap();
