@@ -101,33 +101,7 @@ fn results_that_cannot_be_read_say_why() {
     assert_eq!(code(import(&data, &runs).args(["--level", "1"]), 4), "results.malformed");
 }
 
-const TASK: &str = r#"schema = 1
-name = "kb-l1-19-relu"
-title = "KernelBench 1/19: ReLU"
-description = "The model of level1/19_ReLU.py."
-target = "cpu"
-reference = "reference.py"
-
-[[inputs]]
-name = "x"
-dtype = "f32"
-shape = [4, 4]
-
-[[outputs]]
-name = "output"
-dtype = "f32"
-shape = [4, 4]
-
-[tolerance]
-atol = 1e-4
-rtol = 1e-4
-
-[torch]
-init = "[]"
-state = []
-training = true
-file = "level1/19_ReLU.py"
-"#;
+const TASK: &str = include_str!("fixtures/kernelbench-results/task.toml");
 
 #[test]
 fn programs_of_others_become_tasks_with_what_was_said_of_them() {

@@ -43,7 +43,7 @@ def wrapped(found: dict) -> list:
         lines.append(f"| {name} | {verdict} | {ratio(task.get('speedup'))} | {eager} | {shown} | {prepared.get('tier') or '-'} | "
                      f"{seconds(task.get('prepare_ms'))} | {seconds(steps.get('check'))} | {seconds(steps.get('measure'))} | {notes} |")
     lines += ["", *where_preparing_goes(tasks)]
-    return lines if found["whole"] else lines + ["", "The time was used up before every run was over: what is missing was not reached."]
+    return lines
 
 
 def where_preparing_goes(tasks: dict) -> list:
@@ -93,21 +93,39 @@ def native(found: dict) -> list:
 
 
 def throughput(found: dict) -> list:
-    lines = ["", "## Attempts in an hour, beside KernelBench's own evaluation", "",
-             "On the same machine, one after the other, the same kernels: as native programs, and in files with `ModelNew` and `load_inline`. KernelBench's evaluation "
-             "takes 5 trials and 100 timed calls, in one process after the other; cold it compiles each program, warm it finds it compiled.", "",
-             "| what | programs | seconds | an hour | to KernelBench, cold | warm |", "| --- | --- | --- | --- | --- | --- |"]
-    cold, warm = (rate(found.get(kind)) for kind in ("peer_cold", "peer_warm"))
-    for kind, name in (("native", "native programs"), ("torch", "the same kernels with `load_inline`")):
-        row = found.get(kind)
-        if row:
-            compared = [f"{row['per_hour'] / other:.1f} times" if other else "-" for other in (cold, warm)]
-            lines.append(f"| Nightshift, {name} | {row['verified']} | {row['seconds']} | {row['per_hour']} | {compared[0]} | {compared[1]} |")
-    for kind in ("peer_cold", "peer_warm"):
-        row = found.get(kind)
-        if row:
-            lines.append(f"| KernelBench, {kind.removeprefix('peer_')} | {len(row['programs'])} | {row['seconds']} | {rate(row):.0f} | - | - |")
-    return [*lines, "", f"Wanted: {NATIVE_TARGET} times for native programs, {TORCH_TARGET} times for `ModelNew`."]
+    lines = ["", "## Attempts in an hour on one GPU, beside KernelBench's own evaluation", "",
+             "On the same machine, one after the other, the same kernels: as native programs, and in files with `ModelNew` and "
+             "`load_inline`. Cold means that nothing of a program was built before, warm that each was built in a campaign before: it "
+             "is checked and measured again. KernelBench evaluates as its `eval_from_generations.py` does: a process for each program, "
+             "one at a time, five trials and a hundred timed calls; warm it finds the extension in its build folder. *In a process* is "
+             "the part of that after PyTorch and KernelBench are loaded.", "",
+             "| what | programs | seconds | an hour | to KernelBench, equally cold or warm |", "| --- | --- | --- | --- | --- |"]
+    rates = {kind: rate(found.get(f"peer_{kind}")) for kind in ("cold", "warm")}
+    for form, name in (("native", "native programs"), ("torch", "the same kernels with `load_inline`")):
+        for kind, other in rates.items():
+            row = found.get(f"{form}_{kind}")
+            if row:
+                compared = f"{row['per_hour'] / other:.1f} times" if other else "-"
+                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once | {row['verified']} | {row['seconds']} | "
+                             f"{row['per_hour']} | {compared} |")
+    for kind, own in rates.items():
+        row = found.get(f"peer_{kind}")
+        if row and own:
+            within = [program["seconds_within"] for program in row["programs"].values()]
+            lines.append(f"| KernelBench, {kind} | {len(row['programs'])} | {row['seconds']} | {own:.0f} ({3600 * len(within) / sum(within):.0f} "
+                         "in a process) | - |")
+    return [*lines, "", f"Wanted: {NATIVE_TARGET} times for native programs, {TORCH_TARGET} times for `ModelNew`.", *steps_told(found)]
+
+
+def steps_told(found: dict) -> list:
+    """What steps took, with others beside them."""
+    lines = []
+    for form in ("native_cold", "native_warm", "torch_cold", "torch_warm"):
+        steps = (found.get(form) or {}).get("steps_ms", {})
+        told = ", ".join(f"{kind} {seconds(steps[kind]['mean_ms'])} ({steps[kind]['count']})" for kind in
+                         ("build", "check", "sanitize", "measure", "confirm", "sanitize_best") if kind in steps)
+        lines += [f"- {form.replace('_', ' ')}: {told}"] if told else []
+    return ["", "Mean time of steps, others beside them, and how many there were:", "", *lines] if lines else []
 
 
 def rate(row: dict | None) -> float | None:
@@ -149,6 +167,10 @@ def page(found: dict) -> str:
     facts = found["facts"]
     head = ["# KernelBench's tasks, measured", "", "Written by `scripts/evidence-kernelbench`. " + facts["how"], "",
             "| fact | value |", "| --- | --- |"]
+    commits = [f"{name}: {found[name]['by']}" for name in PARTS if found.get(name, {}).get("by")]
+    timed = sorted({row["by"] for row in found.get("references", {}).values()})
+    commits += [f"references: {', '.join(timed)}"] if timed else []
+    head += [f"| commit of each part | {'; '.join(commits)} |"] if commits else []
     head += [f"| {name} | {cell(str(value))} |" for name, value in facts["table"].items()]
     lines = [*head, ""]
     for name, write in PARTS.items():

@@ -65,35 +65,55 @@ class Campaign:
 
     def __init__(self, night: Night, name: str, folders: list, attempts: int):
         self.night, self.name = night, name
-        # What one part finds out about references, the others find there.
-        night.extra.update(NIGHTSHIFT_WORKER__PYTHON=night.given.python, XDG_CACHE_HOME=str(night.given.cache))
-        night.start()
+        if not night.server:
+            # What one part finds out about references, the others find there.
+            night.extra.update(NIGHTSHIFT_WORKER__PYTHON=night.given.python, XDG_CACHE_HOME=str(night.given.cache))
+            night.start()
         self.process = night.begin("run", "run", *map(str, folders), "--model", "scripted", "--name", name,
                                    "--max-attempts", str(attempts), "--new", "--exit")
         self.id = night.campaign_named(name)
 
     def ended(self, limit_s: float) -> dict:
         whole = self.night.wait_or_stop(self.id, over, "the end of the runs", limit_s)
-        return {"whole": whole, "id": self.id, "exported": self.night.export(self.id, "exported.json")}
+        return {"whole": whole, "id": self.id, "exported": self.night.export(self.id, f"exported-{self.name}.json")}
+
+
+AT_ONCE = 4
+"""Tasks of one campaign of references: the processes that prepared them still wait when their programs are judged."""
 
 
 def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
     """Each reference as the program of its own task."""
+    until, found, timed, whole = time.monotonic() + limit_s, {}, {}, True
+    for number in range(0, len(tasks), AT_ONCE):
+        left = until - time.monotonic()
+        if left < 1:
+            whole = False
+            break
+        ended, of_tasks, of_references = _some_wrapped(night, number, tasks[number:number + AT_ONCE], left)
+        whole &= ended
+        found |= of_tasks
+        timed |= of_references
+    return {"whole": whole, "tasks": found, "references": timed}
+
+
+def _some_wrapped(night: Night, number: int, tasks: list, limit_s: float) -> tuple:
     folders = [task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target, [task.wrapped()])
                for task in tasks]
-    done = Campaign(night, "wrapped", folders, 1).ended(limit_s)
+    done = Campaign(night, f"wrapped-{number}", folders, 1).ended(limit_s)
     names = {task.spec["name"]: task.name for task in tasks}
     found = {}
     for run in done["exported"]["runs"]:
-        found[names[run["detail"]["summary"]["digest"]["task"]]] = {"prepared": prepared_of(run)}
-    for task, attempt, steps in attempts_of(done["exported"]):
-        kinds = ("build", "check", "measure", "profile")
-        found[names[task]].update(verdict_of(attempt), steps_ms={kind: took_ms(steps.get(kind)) for kind in kinds})
-    for run in done["exported"]["runs"]:
+        name = names[run["detail"]["summary"]["digest"]["task"]]
+        found[name] = {"prepared": prepared_of(run)}
         for step in run["steps"]:
             if step["key"].endswith("prepare_task"):
-                found[names[run["detail"]["summary"]["digest"]["task"]]]["prepare_ms"] = took_ms(step)
-    return {"whole": done["whole"], "tasks": found, "references": references(tasks, done["exported"])}
+                found[name]["prepare_ms"] = took_ms(step)
+    for task, attempt, steps in attempts_of(done["exported"]):
+        kinds = ("build", "check", "measure", "confirm", "profile")
+        if attempt["outcome"] != "pending":
+            found[names[task]].update(verdict_of(attempt), steps_ms={kind: took_ms(steps.get(kind)) for kind in kinds})
+    return done["whole"], found, references(tasks, done["exported"])
 
 
 def references(tasks: list, exported: dict) -> dict:
@@ -161,14 +181,29 @@ def step_times(exported: dict) -> dict:
     return {kind: {"count": len(taken), "mean_ms": round(statistics.fmean(taken))} for kind, taken in sorted(kinds.items())}
 
 
-def peer(night: Night, jobs: list, checkout: Path, limit_s: float, processes: int = 1) -> dict:
-    """The other evaluation of a list of programs: how it judges, and how long each takes."""
+def peer(night: Night, jobs: list, checkout: Path, limit_s: float, processes: int = 1, fresh: bool = False) -> dict:
+    """The other evaluation of a list of programs: how it judges, and how long each takes. With `fresh` each program has a
+    process of its own, whose time is the program's, as in the script that evaluates a run of generated programs."""
     began = time.monotonic()
-    parts = [jobs[number::processes] for number in range(processes)]
-    running = []
-    for number, part in enumerate(parts):
-        path = night.folder / f"jobs-{len(jobs)}-{number}-{time.monotonic_ns()}.json"
-        path.write_text(json.dumps(part), encoding="utf-8")
+    left = lambda: limit_s - (time.monotonic() - began)  # noqa: E731
+    if fresh:
+        found = {}
+        for job in jobs:
+            started = time.monotonic()
+            said = _asked_of_peer(night, [[job]], checkout, left())
+            for name, row in said.items():
+                found[name] = row | {"seconds_within": row["seconds"], "seconds": round(time.monotonic() - started, 2)}
+    else:
+        found = _asked_of_peer(night, [jobs[number::processes] for number in range(processes)], checkout, left())
+    return {"seconds": round(time.monotonic() - began, 1), "programs": found, "asked": len(jobs)}
+
+
+def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) -> dict:
+    """A process for each list, side by side."""
+    began, running = time.monotonic(), []
+    for jobs in lists:
+        path = night.folder / f"jobs-{time.monotonic_ns()}.json"
+        path.write_text(json.dumps(jobs), encoding="utf-8")
         running.append(subprocess.Popen([night.given.python, str(PEER), str(checkout), str(path)], stdout=subprocess.PIPE,
                                         stderr=(night.folder / "peer.log").open("ab"), text=True, stdin=subprocess.DEVNULL))
     found = {}
@@ -181,25 +216,31 @@ def peer(night: Night, jobs: list, checkout: Path, limit_s: float, processes: in
         for line in said.splitlines():
             row = json.loads(line)
             found[row.pop("name")] = row
-    return {"seconds": round(time.monotonic() - began, 1), "programs": found, "asked": len(jobs)}
+    return found
 
 
-def throughput(night: Night, tasks: list, form: str, programs: dict, count_s: float) -> dict:
-    """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text."""
-    folders = [task.with_programs(night.folder / "tasks" / task.folder.name, form, night.target, programs[task.name])
+def throughput(night: Night, tasks: list, form: str, programs: dict, settled: int, count_s: float) -> dict:
+    """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
+    program was ever built, then all of them were."""
+    folders = [task.with_programs(night.folder / "tasks" / form / task.folder.name, form, night.target, programs[task.name])
                for task in tasks]
     night.without_profiles()
-    campaign = Campaign(night, f"throughput-{form}", folders, max(len(each) for each in programs.values()))
-    night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= 2 for run in runs),
-                   "a first verdict of every run", max(240, count_s * 2))
+    return {f"{form}_cold": _counted(night, tasks, folders, f"{form}-cold", len(programs[tasks[0].name]), settled, count_s),
+            f"{form}_warm": _counted(night, tasks, folders, f"{form}-warm", len(programs[tasks[0].name]), settled, count_s)}
+
+
+def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float) -> dict:
+    campaign = Campaign(night, f"throughput-{name}", folders, attempts)
+    night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
+                   f"attempt {settled} of every run", max(240, count_s * 2))
     began = time.time() * 1000
-    log(f"every run has a verdict; counting for {count_s:.0f} s")
+    log(f"{name}: every run is at its attempt {settled}; counting for {count_s:.0f} s")
     deadline = time.monotonic() + count_s
     while time.monotonic() < deadline and not over(night.runs(campaign.id)):
         time.sleep(1)
     ended = time.time() * 1000
     night.command("cancel", campaign.id)
-    exported = night.export(campaign.id, "exported.json")
+    exported = night.export(campaign.id, f"exported-{name}.json")
     verified = wrong = cached = 0
     for _, attempt, steps in attempts_of(exported):
         end = (steps.get("measure") or {}).get("finished_at")
@@ -209,9 +250,10 @@ def throughput(night: Night, tasks: list, form: str, programs: dict, count_s: fl
             cached += bool((attempt.get("build") or {}).get("cached"))
     seconds = (ended - began) / 1000
     if not verified:
-        raise Failure(f"no attempt of the form {form} was verified in {seconds:.0f} s")
+        raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
     return {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
-            "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "steps_ms": step_times(exported)}
+            "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "settled": settled,
+            "steps_ms": step_times(exported)}
 
 
 def attacks(night: Night, tasks: list, limit_s: float) -> dict:

@@ -54,7 +54,10 @@ pub struct Workbench {
     toolchain: Toolchain,
     artifacts: ArtifactCache,
     builds: BuildCache,
+    /// Profiles and further baselines of references.
     references: ReferenceCache,
+    /// Whole tasks.
+    prepared: ReferenceCache,
     scratch: Scratch,
     /// Measured once, by the first profile: they do not change while the process lives.
     peaks: Mutex<Option<Peaks>>,
@@ -77,8 +80,8 @@ impl Workbench {
         let hardware = machine::this_hardware();
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
-        let [artifacts, builds, references] =
-            ["artifacts", "builds", "references"].map(|name| config.cache_dir.join(name));
+        let [artifacts, builds, references, prepared] =
+            ["artifacts", "builds", "references", "prepared"].map(|name| config.cache_dir.join(name));
         let cuda = {
             // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
             let host = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
@@ -105,6 +108,7 @@ impl Workbench {
             artifacts: ArtifactCache::open(&artifacts, MAX_CACHE_BYTES, store).map_err(unusable(&artifacts))?,
             builds: BuildCache::open(&builds).map_err(unusable(&builds))?,
             references: ReferenceCache::open(&references).map_err(unusable(&references))?,
+            prepared: ReferenceCache::open(&prepared).map_err(unusable(&prepared))?,
             jail,
             toolchain,
             scratch,
@@ -436,6 +440,12 @@ impl Step<'_> {
         let grounds = self.grounds(device.as_ref());
         let machine = device.as_ref().map_or_else(|| bench.machine.clone(), |device| device.machine(&bench.machine));
         cost.part("building");
+        if let Some(before) = self.prepared_before(task, &machine)? {
+            cost.part("found as it was prepared before");
+            let cost = cost.parts();
+            let prepared = PreparedTask { reference, reference_library, truth_library, machine, cost, ..before };
+            return Ok(StepOutput::TaskPrepared { prepared: Box::new(prepared) });
+        }
         match prepare_on(&grounds, &task.spec, &libraries, &machine, &mut seeds)? {
             Examined::Usable(facts) => {
                 cost.divide(&facts.cost);
@@ -446,21 +456,21 @@ impl Step<'_> {
                 cost.part("profile and other baselines");
                 let golden = self.golden_data(task, &libraries, &grounds, &mut seeds)?;
                 cost.part("golden data");
-                Ok(StepOutput::TaskPrepared {
-                    prepared: Box::new(PreparedTask {
-                        reference,
-                        reference_library,
-                        truth_library,
-                        baseline_median_ns: facts.baseline_median_ns,
-                        reference_normalized_error: facts.reference_normalized_error,
-                        warnings: facts.warnings,
-                        machine,
-                        profile,
-                        golden,
-                        baselines,
-                        cost: cost.parts(),
-                    }),
-                })
+                let prepared = PreparedTask {
+                    reference,
+                    reference_library,
+                    truth_library,
+                    baseline_median_ns: facts.baseline_median_ns,
+                    reference_normalized_error: facts.reference_normalized_error,
+                    warnings: facts.warnings,
+                    machine,
+                    profile,
+                    golden,
+                    baselines,
+                    cost: cost.parts(),
+                };
+                self.keep_prepared(task, &prepared)?;
+                Ok(StepOutput::TaskPrepared { prepared: Box::new(prepared) })
             }
             Examined::Rejected { code, message, printed } => {
                 let log = if printed.is_empty() { None } else { Some(self.artifacts.put(printed.as_bytes())?) };

@@ -310,7 +310,7 @@ fn a_reference_is_prepared_on_a_device() {
 /// The reference, moved by a part of the tolerance at every second call.
 fn prepared_with(part_of_tolerance: &str) -> Examined {
     let drifts = format!(
-        "static int calls = 0; if (++calls % 2) y[0] += (ns_real)(1e-4 * {part_of_tolerance});\n    return 0;\n}}\n"
+        "static int calls = 0; if (++calls % 2) y[0] += (ns_real)(1e-4 * (1 + (y[0] < 0 ? -y[0] : y[0])) * {part_of_tolerance});\n    return 0;\n}}\n"
     );
     let (head, _) = REFERENCE.rsplit_once("return 0;").unwrap();
     let workshop = Workshop::new();

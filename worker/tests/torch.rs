@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::{PreparedTask, StepInput, StepOutput};
-use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskGoal, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_worker::check::{Libraries, check};
 use nightshift_worker::execute::Workbench;
@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         ("the_steps_of_both_forms_go_well", the_steps_of_both_forms_go_well),
         ("an_extension_is_built_ahead_of_its_first_call", an_extension_is_built_ahead_of_its_first_call),
         ("golden_data_are_made_with_the_task", golden_data_are_made_with_the_task),
+        ("a_task_is_prepared_once", a_task_is_prepared_once),
         (
             "a_program_reaches_neither_files_nor_processes_nor_the_network",
             a_program_reaches_neither_files_nor_processes_nor_the_network,
@@ -321,6 +322,30 @@ fn golden_data_are_made_with_the_task(bench: &Bench) {
     }
     let (_, _, prepared) = workbench(bench, CandidateForm::Torch);
     assert_eq!(prepared.golden, None, "a program of PyTorch needs it in any case");
+}
+
+fn a_task_is_prepared_once(bench: &Bench) {
+    let (worker, _, first) = workbench(bench, CandidateForm::Native);
+    let prepare = |spec: TaskSpec, source: &str| {
+        let bundle = TaskBundle { spec, reference_source: source.to_owned() };
+        let task = worker.put(&serde_json::to_string(&bundle).unwrap());
+        let prepared = worker.execute(&StepInput::PrepareTask { task }).unwrap();
+        let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
+        let known = prepared.cost.iter().any(|part| part.name == "found as it was prepared before");
+        (*prepared, known)
+    };
+    let native = TaskSpec { form: CandidateForm::Native, ..task() };
+    let goal = TaskGoal { max_attempts: Some(3), ..native.goal.clone() };
+    let (again, known) = prepare(TaskSpec { goal, title: "Another".to_owned(), ..native.clone() }, LINEAR);
+    assert!(known, "what people and the search are told is not examined: {:?}", again.cost);
+    assert!(again.reference.cached, "it is built once, too");
+    let (cost, reference) = (first.cost.clone(), first.reference.clone());
+    assert_eq!(PreparedTask { cost, reference, ..again }, first);
+    let golden = first.golden.unwrap().artifact;
+    assert!(worker.store.get(&golden).is_ok());
+    let precise = TaskSpec { tolerance: Tolerance { rtol: 1e-3, ..native.tolerance }, ..native.clone() };
+    assert!(!prepare(precise, LINEAR).1, "another tolerance is another task");
+    assert!(!prepare(native, &format!("{LINEAR}\n# changed\n")).1, "another model is another task");
 }
 
 fn a_program_reaches_neither_files_nor_processes_nor_the_network(bench: &Bench) {

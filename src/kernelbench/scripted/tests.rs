@@ -7,40 +7,7 @@ use super::*;
 use crate::kernelbench::claims;
 use crate::kernelbench::results;
 
-const TASK: &str = r#"# Written by `nightshift import kernelbench` from level1/19_ReLU.py,
-# inspected with PyTorch 2.9.0.
-
-schema = 1
-name = "kb-l1-19-relu"
-title = "KernelBench 1/19: ReLU"
-description = "The model of level1/19_ReLU.py."
-target = "cpu"
-reference = "reference.py"
-
-[[inputs]]
-name = "x"
-dtype = "f32"
-shape = [4, 4]
-
-[[outputs]]
-name = "output"
-dtype = "f32"
-shape = [4, 4]
-
-[tolerance]
-atol = 1e-4
-rtol = 1e-4
-
-[[operators]]
-name = "relu"
-class = "elementwise"
-
-[torch]
-init = "[]"
-state = []
-training = true
-file = "level1/19_ReLU.py"
-"#;
+const TASK: &str = include_str!("../../../tests/fixtures/kernelbench-results/task.toml");
 
 /// Tasks in `tasks`, and a run with these programs of task 19 in `run`.
 fn bench(programs: &[&str]) -> (TempDir, OtherRun) {

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use nightshift_protocol::attempt::BuildReport;
-use nightshift_protocol::step::{FurtherBaseline, StepFailure, StepOutput};
-use nightshift_protocol::task::{PYTHON_EXTENSION, TaskBundle, TaskSpec};
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::step::{FurtherBaseline, PreparedTask, StepFailure, StepOutput};
+use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
 use serde_json::json;
 
 use super::Step;
@@ -15,7 +16,7 @@ use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::side_by_side;
-use crate::reference_cache::KnownReference;
+use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
 use crate::runner::{Grounds, SessionOptions};
 
 /// What the baseline is called.
@@ -38,12 +39,8 @@ impl Step<'_> {
         device: &StepDevice<'_>,
         (build, facts): (&BuildReport, &ReferenceFacts),
     ) -> Result<KnownReference, StepFailure> {
-        let cache = &self.bench.references;
         let key = self.reference_key(task, device);
-        if let Some((known, trace)) = key.as_ref().and_then(|key| cache.get(key)) {
-            if let Some(trace) = trace {
-                self.artifacts.put(&trace)?;
-            }
+        if let Some(known) = self.recall(&self.bench.references, key.as_deref())? {
             return Ok(known);
         }
         // Most of either is loading and compiling, on the host; on the device they take turns.
@@ -52,14 +49,64 @@ impl Step<'_> {
             || self.compiled_baseline(task, libraries, grounds, device),
         );
         let known = KnownReference { profile: Some(Box::new(profile?)), baselines: compiled?.into_iter().collect() };
-        if let Some(key) = key.filter(|_| known.is_whole()) {
-            let trace = known.profile.as_ref().and_then(|profile| profile.trace.as_ref());
-            let trace = trace.map(|hash| self.artifacts.get(hash)).transpose()?;
-            if let Err(error) = cache.put(&key, &known, trace.as_deref()) {
-                tracing::warn!(error = %error, "what was found out about a reference could not be kept");
-            }
+        if is_whole(known.profile.as_deref(), &known.baselines) {
+            self.remember(&self.bench.references, key.as_deref(), &known)?;
         }
         Ok(known)
+    }
+
+    /// What a task came to when it was prepared before: the same task with the same `PyTorch`, tools and settings, on the
+    /// same device of the same machine. None for references that are built here.
+    pub(super) fn prepared_before(
+        &self,
+        task: &TaskBundle,
+        machine: &MachineFacts,
+    ) -> Result<Option<PreparedTask>, StepFailure> {
+        self.recall(&self.bench.prepared, self.task_key(task, machine).as_deref())
+    }
+
+    /// Keeps what a task came to, unless looking again may find more.
+    pub(super) fn keep_prepared(&self, task: &TaskBundle, prepared: &PreparedTask) -> Result<(), StepFailure> {
+        let profiled = task.spec.target == Target::Cuda && self.cuda()?.profiles;
+        if profiled && !is_whole(prepared.profile.as_deref(), &prepared.baselines) {
+            return Ok(());
+        }
+        self.remember(&self.bench.prepared, self.task_key(task, &prepared.machine).as_deref(), prepared)
+    }
+
+    /// What is known by this key, with its artifacts in the store.
+    fn recall<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>) -> Result<Option<T>, StepFailure> {
+        let Some((found, artifacts)) = key.and_then(|key| cache.get(key)) else { return Ok(None) };
+        for bytes in artifacts {
+            self.artifacts.put(&bytes)?;
+        }
+        Ok(Some(found))
+    }
+
+    fn remember<T: Findings>(&self, cache: &ReferenceCache, key: Option<&str>, found: &T) -> Result<(), StepFailure> {
+        let Some(key) = key else { return Ok(()) };
+        let artifacts = found.artifacts().iter().map(|hash| self.artifacts.get(hash)).collect::<Result<Vec<_>, _>>()?;
+        if let Err(error) = cache.put(key, found, &artifacts) {
+            tracing::warn!(error = %error, "what was found out about a reference could not be kept");
+        }
+        Ok(())
+    }
+
+    /// Names a task, but for what is written for people and for the search, and everything else that its examination may
+    /// depend on.
+    fn task_key(&self, task: &TaskBundle, machine: &MachineFacts) -> Option<String> {
+        if !Role::Reference.is_python(&task.spec) {
+            return None;
+        }
+        let python = self.bench.jail.python().ok()?;
+        let cuda = self.bench.cuda.as_ref().ok();
+        let nsys = cuda.and_then(|cuda| cuda.profilers.nsys.as_ref().ok().map(|tool| &tool.version));
+        let (title, description, goal) = Default::default();
+        let spec = TaskSpec { title, description, goal, ..task.spec.clone() };
+        Some(key(&json!({
+            "release": env!("CARGO_PKG_VERSION"), "spec": spec, "source": task.reference_source, "machine": machine,
+            "python": python.toolchain().fingerprint, "profiles": cuda.map(|cuda| cuda.profiles), "nsys": nsys,
+        })))
     }
 
     /// Names a model, its shapes, `PyTorch`, the device and the tools. None for what is built here: that takes no time.
@@ -69,14 +116,13 @@ impl Step<'_> {
         }
         let python = self.bench.jail.python().ok()?;
         let profilers = &self.cuda().ok()?.profilers;
-        let named = json!({
+        Some(key(&json!({
             "release": env!("CARGO_PKG_VERSION"), "source": task.reference_source, "torch": task.spec.torch,
             "dims": task.spec.dims, "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs,
             "flops": task.spec.flops, "bytes": task.spec.bytes,
             "python": python.toolchain().fingerprint, "device": device.facts,
             "nsys": profilers.nsys.as_ref().ok().map(|tool| &tool.version),
-        });
-        Some(blake3::hash(named.to_string().as_bytes()).to_hex().to_string())
+        })))
     }
 
     /// The reference after `torch.compile` beside the reference as it is. None where it is no model of `PyTorch`, and on the
@@ -124,6 +170,10 @@ impl Step<'_> {
         };
         Ok(Some(FurtherBaseline { name: COMPILED.to_owned(), measurement, reason }))
     }
+}
+
+fn key(named: &serde_json::Value) -> String {
+    blake3::hash(named.to_string().as_bytes()).to_hex().to_string()
 }
 
 /// The error that a program prints when its first call fails: the measurement says that it did, and not why.

@@ -154,7 +154,10 @@ fn judge(tool: SanitizerTool, said: &Said, result: &ProcessResult, printed: &str
         return run;
     }
     let trouble = match &said.failure {
-        Some(failure) => tier::known_trouble(printed).unwrap_or_else(|| Trouble::plain(failure.clone())),
+        Some(failure) => tier::known_trouble(printed).unwrap_or_else(|| {
+            let replay = printed.lines().find_map(|line| line.strip_prefix("replay: "));
+            Trouble::plain(replay.map_or_else(|| failure.clone(), |said| format!("{failure}: {said}")))
+        }),
         None if looked_to_the_end => Trouble {
             code: "profile.program_failed",
             reason: format!("the program did not end well under the tool: {}", result.end.describe()),

@@ -65,12 +65,14 @@ impl Python {
         let folder = below.join(self.toolchain().fingerprint);
         let whole = folder.join("whole");
         if !whole.exists() {
-            let mut prefix = OsString::from("pycache_prefix=");
-            prefix.push(&folder);
-            let args = ["-I".into(), "-X".into(), prefix, "-c".into(), OsString::from(LOAD_ALL)];
-            let written = std::fs::create_dir_all(&folder)
-                .and_then(|()| run_trusted(&self.program, args))
-                .and_then(|_| std::fs::write(&whole, ""));
+            let args = ["-I".into(), "-X".into(), prefix(&folder), "-c".into(), OsString::from(LOAD_ALL)];
+            let loaded = std::fs::create_dir_all(&folder).and_then(|()| run_trusted(&self.program, args));
+            let written = loaded.and_then(|output| {
+                if output.status.success() {
+                    return std::fs::write(&whole, "");
+                }
+                Err(std::io::Error::other(format!("loading PyTorch ended with {}", output.status)))
+            });
             if let Err(error) = written {
                 return tracing::warn!(error = %error, "the bytecode of Python could not be kept: it starts slowly");
             }
@@ -128,11 +130,16 @@ pub enum PythonError {
 pub(crate) fn flags(bytecode: Option<&Path>) -> Vec<OsString> {
     let mut flags: Vec<OsString> = ["-I", "-B", "-W", "ignore"].map(Into::into).into();
     if let Some(folder) = bytecode {
-        let mut prefix = OsString::from("pycache_prefix=");
-        prefix.push(folder);
-        flags.extend(["-X".into(), prefix]);
+        flags.extend(["-X".into(), prefix(folder)]);
     }
     flags
+}
+
+/// The option that names the folder of bytecode.
+fn prefix(folder: &Path) -> OsString {
+    let mut prefix = OsString::from("pycache_prefix=");
+    prefix.push(folder);
+    prefix
 }
 
 impl PythonError {

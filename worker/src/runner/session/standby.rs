@@ -5,6 +5,8 @@
 //! with memory of its own for each step, and never longer than some minutes. And *spare* processes have taken hold of the
 //! device before anybody knew for what: each is given one program, and ends with it.
 
+mod process;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,29 +16,15 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
-use super::{Arena, DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os, plan_of};
+use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
-use crate::runner::message::Request;
-use crate::runner::plan::RunnerPlan;
 use crate::sandbox::DeviceAccess;
 
 /// How long a process is kept that nobody asks for: it holds memory of the device.
 const KEPT_FOR: Duration = Duration::from_mins(2);
 
-/// How long a library may stay loaded, however often it is asked for.
-const MAX_AGE: Duration = Duration::from_mins(15);
-
-/// Largest memory shared with a process that is kept, in bytes.
-const MAX_ARENA_BYTES: u64 = 1 << 30;
-
 /// How often somebody looks whether a process has been kept long enough.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-
-/// The name of a library in the folder of the process that waited for it.
-const LIBRARY_NAME: &str = "library.so";
-
-/// The same of a file of Python.
-const PROGRAM_NAME: &str = "program.py";
 
 /// Of all contexts this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 6;
@@ -464,71 +452,5 @@ impl Table {
     fn take_all(&mut self) -> Vec<Session> {
         let trusted = self.trusted.drain(..).map(|kept| kept.session);
         trusted.chain(self.spare.drain(..).map(|kept| kept.session)).chain(self.over.drain(..)).collect()
-    }
-}
-
-impl Session {
-    /// A process that has taken hold of the device and knows of no library; it can read a folder of its own below
-    /// `scratch`.
-    fn start_empty(host: &JailHost, scratch: &std::path::Path, kind: &Kind) -> Result<Self, SessionError> {
-        let folder = tempfile::Builder::new().prefix("standby-").tempdir_in(scratch).map_err(os("making a folder"))?;
-        let device = DeviceUse { access: kind.access.clone(), libraries: Vec::new() };
-        let (name, nothing) = (if kind.python { PROGRAM_NAME } else { LIBRARY_NAME }, TorchSpec::default());
-        let library = folder.path().join(name);
-        let options = SessionOptions {
-            library: &library,
-            torch: kind.python.then_some(&nothing),
-            shapes: &[],
-            double: false,
-            memory_bytes: 0,
-            call_timeout_ms: 0,
-            core: None,
-            require_sandbox: false,
-            device: Some(&device),
-        };
-        let plan = plan_of(host, library.clone(), &options)?;
-        let readable = folder.path().to_path_buf();
-        let mut session = Self::begin(host, plan, readable, &options, &CancelFlag::default())?;
-        session.folder = Some(folder);
-        let (memory_bytes, require_sandbox) = (u64::MAX, false);
-        Launched(Stage::Starting { session: Box::new(session), memory_bytes, require_sandbox }).wait()
-    }
-
-    /// Gives an empty process its library and its shapes.
-    fn take(&mut self, host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<(), SessionError> {
-        self.admit(options.require_sandbox)?;
-        let library = self.plan.library.clone();
-        std::fs::copy(options.library, &library).map_err(os("copying the library"))?;
-        let plan: RunnerPlan = plan_of(host, library, options)?;
-        let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
-        self.call_timeout_ms = options.call_timeout_ms;
-        self.cancel = cancel.clone();
-        self.plan = plan.clone();
-        self.arena = arena;
-        let request = Request::Take { nonce: self.nonces.draw(), plan: Box::new(plan) };
-        self.ask_with_arena(&request, self.call_timeout_ms + super::LOAD_EXTRA_MS)?;
-        self.weigh(options.memory_bytes);
-        self.remember_outputs();
-        Ok(())
-    }
-
-    /// Makes ready for another step: with its first shape, in memory that no step before had.
-    fn wake(&mut self, cancel: &CancelFlag) -> Result<(), SessionError> {
-        self.cancel = cancel.clone();
-        self.peak_bytes = 0;
-        self.shape(0)
-    }
-
-    /// Gives back what it holds for one step. Whether it can be used again.
-    fn come_to_rest(&mut self) -> bool {
-        let Some(purpose) = &self.purpose else { return false };
-        let small = self.plan.arena_bytes() <= MAX_ARENA_BYTES;
-        // What it printed would be taken for the next step's.
-        if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() || !self.printed().is_empty() {
-            return false;
-        }
-        (self.params, self.inputs) = (Vec::new(), Vec::new());
-        self.cancel = CancelFlag::default();
-        self.shape(0).is_ok()
     }
 }
