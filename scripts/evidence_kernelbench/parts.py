@@ -80,6 +80,8 @@ class Campaign:
 
 AT_ONCE = 4
 """Tasks of one campaign of references: the processes that prepared them still wait when their programs are judged."""
+EACH_S = 20
+"""What a task takes at least: what cannot come to its end is not begun."""
 
 
 def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
@@ -87,7 +89,7 @@ def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
     until, found, timed, whole = time.monotonic() + limit_s, {}, {}, True
     for number in range(0, len(tasks), AT_ONCE):
         left = until - time.monotonic()
-        if left < 1:
+        if found and left < EACH_S * len(tasks[number:number + AT_ONCE]):
             whole = False
             break
         ended, of_tasks, of_references = _some_wrapped(night, number, tasks[number:number + AT_ONCE], left)

@@ -158,7 +158,7 @@ impl Workbench {
                 };
                 step.check(&task, &libraries, *sandbox_required)
             }
-            StepInput::Measure { task, library, reference_library, confirms: _, sandbox_required } => {
+            StepInput::Measure { task, library, reference_library, confirms, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
                 let truth = step.truth(&task)?;
@@ -167,8 +167,8 @@ impl Workbench {
                     reference: step.library(Role::Reference, reference_library, &task)?,
                     truth,
                 };
-                // A measurement that confirms differs in nothing: both programs get fresh processes each time.
-                step.measure(&task, &libraries, *sandbox_required)
+                // What is confirmed rests on processes that nothing was timed in before.
+                step.measure(&task, &libraries, *confirms, *sandbox_required)
             }
             StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
                 let task = step.task(task)?;

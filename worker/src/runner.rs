@@ -34,4 +34,4 @@ pub(crate) use serve::serve;
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby,
 };
-pub(crate) use session::{python_folders, replay_torch_plan};
+pub(crate) use session::{is_python, python_folders, replay_torch_plan};

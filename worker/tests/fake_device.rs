@@ -110,8 +110,13 @@ fn what_is_on_standby_serves_the_next_steps_and_judges_as_a_fresh_process_does()
         assert_eq!(report.cases.iter().all(|case| case.passed), passes, "{:?}", report.cases);
         // The next program's process is ready before it is asked for, the reference and the truth have one each.
         wait_for_kept(&standby, (2, 2));
-        let programs =
-            Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label: "the reference" };
+        let programs = Programs {
+            candidate,
+            baseline: &GROUND.reference,
+            truth: &GROUND.truth,
+            baseline_label: "the reference",
+            baseline_serves_again: true,
+        };
         let options = DeviceMeasureOptions::default();
         let measure =
             |grounds: &Grounds<'_>| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options);
@@ -291,7 +296,13 @@ fn tensors_of_16_bits_are_compared_with_a_truth_of_64() {
         let breaks = codes(&report.findings).into_iter().any(|code| code != "less_precise_than_reference");
         assert!(!breaks, "{:?}", report.findings);
     }
-    let programs = Programs { candidate: &reference, baseline: &reference, truth: &truth, baseline_label: "itself" };
+    let programs = Programs {
+        candidate: &reference,
+        baseline: &reference,
+        truth: &truth,
+        baseline_label: "itself",
+        baseline_serves_again: false,
+    };
     let options = DeviceMeasureOptions::default();
     let output =
         with_grounds(None, |grounds| measure_on_device(grounds, &spec, &programs, &machine(), None, true, &options));

@@ -140,8 +140,13 @@ impl Bench {
     }
 
     fn try_race(&self, candidate: &std::path::Path, rows: u64) -> StepOutput {
-        let programs =
-            Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "the reference" };
+        let programs = Programs {
+            candidate,
+            baseline: &self.reference,
+            truth: &self.truth,
+            baseline_label: "the reference",
+            baseline_serves_again: false,
+        };
         let (spec, options) = (task(rows, 1024), DeviceMeasureOptions::default());
         measure_on_device(&self.grounds(), &spec, &programs, &machine(), None, true, &options).unwrap()
     }

@@ -6,7 +6,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, ShapeError, Target, TaskBundle};
+use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
 
 use super::cuda::{StepDevice, replay_plan};
 use super::{Step, secret_seeds};
@@ -16,7 +16,7 @@ use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, 
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::{JailedCommand, run_jailed_on_device};
 use crate::profilers::{self, Profilers, Replay, Subject};
-use crate::runner::{Grounds, python_folders, replay_torch_plan};
+use crate::runner::{Grounds, is_python, python_folders, replay_torch_plan};
 use crate::torch::provenance::mark_own;
 
 impl Step<'_> {
@@ -52,6 +52,7 @@ impl Step<'_> {
         &self,
         task: &TaskBundle,
         libraries: &Libraries,
+        confirms: bool,
         sandbox_required: bool,
     ) -> Result<StepOutput, StepFailure> {
         let label = self.baseline_label(task);
@@ -75,6 +76,7 @@ impl Step<'_> {
             baseline: &libraries.reference,
             truth: &libraries.truth,
             baseline_label: &label,
+            baseline_serves_again: !confirms,
         };
         let mut output = measure_on_device(
             &self.grounds(Some(&device)),
@@ -167,7 +169,7 @@ impl Step<'_> {
         let mut profile = self.replayed(task, library, device, &shapes, |profilers, replay| {
             profilers::profile(profilers, replay, &subject)
         })?;
-        if library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION) {
+        if is_python(library) {
             let program = std::fs::read(library).map_err(|error| disk_failure(library, &error))?;
             mark_own(&mut profile, &program);
         }

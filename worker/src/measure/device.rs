@@ -62,6 +62,9 @@ pub struct Programs<'a> {
     pub truth: &'a Path,
     /// What the baseline is and how it was built.
     pub baseline_label: &'a str,
+    /// Whether a baseline of `PyTorch` may be timed in a process that served an earlier step: a new one takes longer than
+    /// all else. What a result rests on is timed in a new one.
+    pub baseline_serves_again: bool,
 }
 
 /// How long and how precisely to measure on a device.

@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 pub use self::error::SessionError;
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
-use self::python::{is_python, own_folder, torch_plan};
-pub(crate) use self::python::{python_folders, replay_torch_plan};
+pub(crate) use self::python::{is_python, python_folders, replay_torch_plan};
+use self::python::{own_folder, torch_plan};
 use self::standby::Purpose;
 pub use self::standby::{Place, Standby};
 use self::watch::OUTPUT_BYTES;

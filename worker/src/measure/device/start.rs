@@ -10,7 +10,7 @@ use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::side_by_side;
-use crate::runner::{Call, Draw, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::runner::{Call, Draw, Grounds, Launched, Session, SessionError, SessionOptions, is_python};
 use crate::statistics::median;
 
 /// Sets of inputs that every timed call draws from.
@@ -62,10 +62,16 @@ pub(super) fn prepare<'a>(
     });
     // A process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
     // a share of a microsecond, and an unlucky process that served all measurements would make candidates look faster.
-    let baseline = grounds.launch(&SessionOptions {
-        shapes: std::slice::from_ref(shapes),
-        ..options(programs.baseline, false, PATIENCE)
-    });
+    // A Python is slower than that to start, and its calls differ by more: it may serve again where nothing is decided.
+    let serves_again = programs.baseline_serves_again && is_python(programs.baseline);
+    let baseline = if serves_again {
+        grounds.launch_again(&options(programs.baseline, false, PATIENCE))
+    } else {
+        grounds.launch(&SessionOptions {
+            shapes: std::slice::from_ref(shapes),
+            ..options(programs.baseline, false, PATIENCE)
+        })
+    };
     let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
     cost.part("processes");
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
@@ -76,6 +82,9 @@ pub(super) fn prepare<'a>(
     let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
     let mut truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
     truth.select(number).map_err(Side::Baseline)?;
+    if serves_again {
+        baseline.select(number).map_err(Side::Baseline)?;
+    }
     cost.part("contexts");
     let mut judge = Judge::new(truth, spec, shapes);
     let (begun, baseline_begun) = side_by_side(

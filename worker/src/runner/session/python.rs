@@ -67,7 +67,7 @@ pub(crate) fn python_folders(host: &JailHost, torch: Option<&TorchPlan>) -> Vec<
 }
 
 /// Whether Python runs it.
-pub(super) fn is_python(library: &Path) -> bool {
+pub(crate) fn is_python(library: &Path) -> bool {
     library.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
 }
 
