@@ -13,7 +13,7 @@ use crate::machine::{DeviceUse, Executor, MachineFacts, Needs};
 use crate::measurement::{CostPart, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::plan::{Plan, PlanVersion};
-use crate::profile::SanitizeReport;
+use crate::profile::{SanitizeReport, SanitizerTool};
 use crate::rubric::{RewardBreakdown, Rubric};
 use crate::task::Target;
 use crate::tunable::Tunable;
@@ -297,6 +297,9 @@ pub enum StepInput {
         source: ArtifactHash,
         /// Also what only a new best is examined for: reads of memory that nobody wrote.
         thorough: bool,
+        /// Checks that were given up in this run: they were too slow for an earlier program.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        without: Vec<SanitizerTool>,
         /// Refuse to run without a file and network sandbox: the author is a live model.
         sandbox_required: bool,
     },

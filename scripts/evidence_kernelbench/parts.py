@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from evidence_h200.night import Failure, Night, attempts_of, log, over, took_ms
+from evidence_h200.night import EXPORT_S, Failure, Night, OutOfTime, attempts_of, log, over, took_ms
 
 from .attacks import ATTACKS
 from .native import PROGRAMS, remarked
@@ -224,27 +224,39 @@ def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) ->
 def throughput(night: Night, tasks: list, form: str, programs: dict, settled: int, count_s: float) -> dict:
     """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
     program was ever built, then all of them were."""
-    folders = [task.with_programs(night.folder / "tasks" / form / task.folder.name, form, night.target, programs[task.name])
-               for task in tasks]
     night.without_profiles()
-    return {f"{form}_cold": _counted(night, tasks, folders, f"{form}-cold", len(programs[tasks[0].name]), settled, count_s),
-            f"{form}_warm": _counted(night, tasks, folders, f"{form}-warm", len(programs[tasks[0].name]), settled, count_s)}
+    found, built = {}, len(programs[tasks[0].name])
+    for kind in ("cold", "warm"):
+        folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, programs[task.name][:built])
+                   for task in tasks]
+        found[f"{form}_{kind}"], built = _counted(night, tasks, folders, f"{form}-{kind}", built, settled, count_s)
+    return found
 
 
-def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float) -> dict:
+SETTLE_S = 240
+"""How long runs may take until they are counted."""
+
+
+def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float) -> tuple:
+    """What was verified while it was counted, and how many programs of each run were built."""
     campaign = Campaign(night, f"throughput-{name}", folders, attempts)
-    night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
-                   f"attempt {settled} of every run", max(240, count_s * 2))
+    try:
+        night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
+                       f"attempt {settled} of every run", SETTLE_S)
+    except OutOfTime as error:
+        log(f"{error}: what comes from now on is counted")
     began = time.time() * 1000
-    log(f"{name}: every run is at its attempt {settled}; counting for {count_s:.0f} s")
-    deadline = time.monotonic() + count_s
+    log(f"{name}: counting for {count_s:.0f} s")
+    deadline = min(time.monotonic() + count_s, night.given.until - EXPORT_S)
     while time.monotonic() < deadline and not over(night.runs(campaign.id)):
-        time.sleep(1)
+        time.sleep(0.2)
     ended = time.time() * 1000
-    night.command("cancel", campaign.id)
+    if not over(night.runs(campaign.id)):
+        night.command("cancel", campaign.id)
     exported = night.export(campaign.id, f"exported-{name}.json")
-    verified = wrong = cached = 0
-    for _, attempt, steps in attempts_of(exported):
+    verified, wrong, cached, built = 0, 0, 0, dict.fromkeys((task.spec["name"] for task in tasks), 0)
+    for task, attempt, steps in attempts_of(exported):
+        built[task] += bool((attempt.get("build") or {}).get("library"))
         end = (steps.get("measure") or {}).get("finished_at")
         if end is not None and began <= end < ended and attempt.get("measurement"):
             verified += 1
@@ -253,9 +265,10 @@ def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int,
     seconds = (ended - began) / 1000
     if not verified:
         raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
-    return {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
-            "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "settled": settled,
-            "steps_ms": step_times(exported)}
+    row = {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
+           "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "settled": settled,
+           "steps_ms": step_times(exported)}
+    return row, max(1, min(built.values()))
 
 
 def attacks(night: Night, tasks: list, limit_s: float) -> dict:

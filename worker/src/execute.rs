@@ -37,6 +37,7 @@ use crate::origin::Origin;
 use crate::prepare::{Examined, ReferenceLibraries, prepare_on};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
+use crate::profilers::Checks;
 use crate::reference_cache::{KnownReference, ReferenceCache};
 use crate::sandbox;
 use crate::scratch::Scratch;
@@ -181,11 +182,11 @@ impl Workbench {
                     _ => step.profile(&task, build, measurement),
                 }
             }
-            StepInput::Sanitize { task, library, thorough, sandbox_required, source: _ } => {
+            StepInput::Sanitize { task, library, thorough, without, sandbox_required, source: _ } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
                 let library = step.library(Role::Candidate, library, &task)?;
-                step.sanitize(&task, &library, *thorough)
+                step.sanitize(&task, &library, &Checks { thorough: *thorough, without })
             }
             StepInput::Tune { task, source, reference_library, truth_library, budget, sandbox_required } => {
                 self.admit(*sandbox_required)?;

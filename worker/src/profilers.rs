@@ -50,24 +50,36 @@ pub struct Subject<'a> {
     pub median_ns: Option<f64>,
 }
 
-/// Looks for errors of memory, for races, and, when `thorough`, for reads of memory that nobody wrote. The replay should
-/// be that of a small shape: the tools slow a program down up to a hundred times.
-pub fn sanitize(profilers: &Profilers, replay: &Replay<'_>, thorough: bool) -> Result<SanitizeReport, StepFailure> {
-    sanitizer::sanitize(profilers, replay, &wanted(thorough))
+/// What the sanitizers are to look for.
+#[derive(Debug, Clone, Copy)]
+pub struct Checks<'a> {
+    /// Also reads of memory that nobody wrote, beside errors of memory and races.
+    pub thorough: bool,
+    /// Checks that are not carried out, because they were too slow for a program like this one.
+    pub without: &'a [SanitizerTool],
+}
+
+impl Checks<'_> {
+    fn wanted(&self) -> &'static [SanitizerTool] {
+        const ALL: [SanitizerTool; 3] = [SanitizerTool::Memcheck, SanitizerTool::Racecheck, SanitizerTool::Initcheck];
+        &ALL[..if self.thorough { 3 } else { 2 }]
+    }
+}
+
+/// Carries the checks out. The replay should be that of a small shape: the tools slow a program down a hundred times, and
+/// races in its shared memory are looked for ten thousand times as slowly as it runs.
+pub fn sanitize(
+    profilers: &Profilers,
+    replay: &Replay<'_>,
+    checks: &Checks<'_>,
+) -> Result<SanitizeReport, StepFailure> {
+    sanitizer::sanitize(profilers, replay, checks)
 }
 
 /// What is said where nothing was looked at: the tools repeat calls of libraries, and this is a file of Python.
 #[must_use]
-pub fn nothing_sanitized(thorough: bool) -> SanitizeReport {
-    sanitizer::nothing(&wanted(thorough))
-}
-
-fn wanted(thorough: bool) -> Vec<SanitizerTool> {
-    let mut wanted = vec![SanitizerTool::Memcheck, SanitizerTool::Racecheck];
-    if thorough {
-        wanted.push(SanitizerTool::Initcheck);
-    }
-    wanted
+pub fn nothing_sanitized(checks: &Checks<'_>) -> SanitizeReport {
+    sanitizer::nothing(checks.wanted())
 }
 
 /// Profiles a program at its default shape, by the best tools that can be had.

@@ -178,7 +178,13 @@ fn checked(candidate: &Path, gate: Option<&RwLock<()>>) -> CheckReport {
 
 fn raced(candidate: &Path, gate: Option<&RwLock<()>>) -> (Measurement, Vec<Finding>) {
     let baseline_label = "the reference";
-    let programs = Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label };
+    let programs = Programs {
+        candidate,
+        baseline: &GROUND.reference,
+        truth: &GROUND.truth,
+        baseline_label,
+        baseline_serves_again: false,
+    };
     let options = DeviceMeasureOptions::default();
     let output =
         with_grounds(gate, |grounds| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options));

@@ -18,7 +18,7 @@ use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::gpu::Gpus;
 use nightshift_worker::inputs::{InputKind, generate_all};
 use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_as_tool, run_jailed_on_device};
-use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile, sanitize};
+use nightshift_worker::profilers::{Checks, MissingTool, Profilers, Replay, Subject, profile, sanitize};
 use nightshift_worker::runner::write_replay;
 
 fn main() -> ExitCode {
@@ -105,7 +105,8 @@ impl<'a> Place<'a> {
     }
 
     fn sanitize(&self, name: &str, source: &str) -> SanitizeReport {
-        self.replayed(name, source, |replay| sanitize(&self.tools, replay, true)).unwrap()
+        self.replayed(name, source, |replay| sanitize(&self.tools, replay, &Checks { thorough: true, without: &[] }))
+            .unwrap()
     }
 }
 

@@ -11,18 +11,20 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
-use nightshift_protocol::profile::{Profile, SanitizerOutcome};
+use nightshift_protocol::profile::{Profile, SanitizerOutcome, SanitizerTool};
 use nightshift_protocol::verdict::Answer;
 use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::process::{
     CancelFlag, JailedCommand, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
 };
-use nightshift_worker::profilers::{Profilers, Replay, Subject, TimeLimits, profile, sanitize};
+use nightshift_worker::profilers::{Checks, Profilers, Replay, Subject, TimeLimits, profile, sanitize};
 use tempfile::TempDir;
 use workshop::{ROADS, host};
 
 /// Longest that a profile with hanging tools may take: three limits, and what the machine's other work adds.
 const PATIENCE: Duration = Duration::from_mins(1);
+const ALL: Checks<'static> = Checks { thorough: true, without: &[] };
+const FIRST: Checks<'static> = Checks { thorough: false, without: &[] };
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/h200")
@@ -149,7 +151,7 @@ fn tools_that_hang_are_ended_with_everything_that_they_started() {
     let begun = Instant::now();
     let profile = tools.profile(500);
     assert_eq!(codes(&profile), ["profile.tool_too_slow", "profile.tool_missing", "profile.tool_too_slow"]);
-    let report = tools.with_replay(|replay| sanitize(&tools.found(500), replay, true)).unwrap();
+    let report = tools.with_replay(|replay| sanitize(&tools.found(500), replay, &ALL)).unwrap();
     assert_eq!(report.answer(), Answer::Inconclusive);
     assert!(report.tools.iter().all(|run| run.code.as_deref() == Some("profile.tool_too_slow")));
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
@@ -172,7 +174,7 @@ fn floods_crashes_and_garbage_lower_the_tier_and_fail_nothing() {
         let profile = tools.profile(30_000);
         assert_eq!(profile.tier, "none", "{script}");
         assert_eq!(codes(&profile), ["profile.tool_failed", "profile.tool_missing", "profile.tool_failed"], "{script}");
-        let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, false)).unwrap();
+        let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, &FIRST)).unwrap();
         assert_eq!(report.answer(), Answer::Inconclusive, "{script}");
     }
 }
@@ -185,18 +187,25 @@ fn a_sanitizer_that_finds_something_is_believed_and_one_that_does_not_is_too() {
         copying("memcheck.txt", "sanitizer.log")
     );
     let tools = Tools::new(SandboxChoice::Best, &[("compute-sanitizer", &finds)]);
-    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, false)).unwrap();
+    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, &FIRST)).unwrap();
     assert_eq!(report.answer(), Answer::Fail);
     assert_eq!(report.tools.iter().map(|run| run.outcome).collect::<Vec<_>>(), [SanitizerOutcome::Errors; 2]);
 
     let clean = "echo '========= ERROR SUMMARY: 0 errors' > sanitizer.log";
     let tools = Tools::new(SandboxChoice::Best, &[("compute-sanitizer", clean)]);
-    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, true)).unwrap();
+    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, &ALL)).unwrap();
     assert_eq!((report.answer(), report.tools.len()), (Answer::Pass, 3), "{report:#?}");
+
+    // What was given up is named, and is no clean bill of health.
+    let without = Checks { without: &[SanitizerTool::Racecheck], ..ALL };
+    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, &without)).unwrap();
+    assert_eq!(report.answer(), Answer::Inconclusive);
+    let said = report.unverified().unwrap();
+    assert!(said.ends_with("racecheck (it was too slow for an earlier program of the run)"), "{said}");
 
     // What the program prints is not what the tool says.
     let forged = "echo '========= ERROR SUMMARY: 0 errors'";
     let tools = Tools::new(SandboxChoice::Best, &[("compute-sanitizer", forged)]);
-    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, false)).unwrap();
+    let report = tools.with_replay(|replay| sanitize(&tools.found(30_000), replay, &FIRST)).unwrap();
     assert_eq!(report.answer(), Answer::Inconclusive);
 }

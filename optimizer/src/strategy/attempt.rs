@@ -122,7 +122,7 @@ impl RunState {
                 let after = confirmed(attempt, *measurement, findings);
                 if after == AfterStep::Finished || confirmed_estimate(attempt) <= best {
                     after
-                } else if sanitize::is_due_before_publication(target, attempt) {
+                } else if sanitize::is_due_before_publication(rules, target, attempt) {
                     AfterStep::Step(AttemptStep::SanitizeBest)
                 } else {
                     self.best_attempt = Some(attempt.number);

@@ -12,8 +12,7 @@ use nightshift_protocol::needs::Tool;
 use nightshift_protocol::step::{CodeRequest, StepInput, StepKind};
 
 use super::state::{AttemptStep, Open, Phase, RunState, broken};
-use super::tune;
-use super::{history, memory};
+use super::{history, memory, sanitize, tune};
 
 /// Two builds of the reference, its checks and its baseline.
 const PREPARE_TASK_TIMEOUT_MS: u64 = 15 * 60_000;
@@ -213,6 +212,7 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             source: attempt.source.clone().ok_or_else(|| broken("the attempt to be sanitized has no source"))?,
             // While there is no best, the attempt will be it if it survives: one examination does for both.
             thorough: step == AttemptStep::SanitizeBest || run.best_attempt.is_none(),
+            without: sanitize::given_up(run, attempt.number),
             sandbox_required,
         },
         AttemptStep::Tune => StepInput::Tune {

@@ -2,16 +2,20 @@
 
 use nightshift_engine::workflow::WorkflowError;
 use nightshift_protocol::attempt::Attempt;
-use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerTool};
+use nightshift_protocol::profile::{SanitizeReport, SanitizerOutcome, SanitizerRun, SanitizerTool};
 use nightshift_protocol::task::Target;
 use nightshift_protocol::verdict::{Finding, Severity};
 
+use super::rules;
 use super::state::RunState;
 use crate::rubric;
 
 /// Attempts of a subtask whose examination may come to nothing, because the sanitizer was missing or gave up, before the
 /// next ones are timed without asking for it again. What is to be published is examined in any case.
 const MAX_VAIN: usize = 3;
+
+/// Code of a check that was still at it when its time was over.
+const TOO_SLOW: &str = "profile.tool_too_slow";
 
 /// Code of the note that an attempt was not examined.
 const UNVERIFIED: &str = "sanitizer_unavailable";
@@ -26,21 +30,46 @@ pub(super) fn is_due_after_check(run: &RunState, number: u32) -> Result<bool, Wo
     let same_scope = |earlier: &&Attempt| {
         (earlier.plan_version, earlier.subtask) == (last.plan_version, last.subtask) && earlier.number < last.number
     };
-    let clean_before = run.attempts.iter().filter(same_scope).any(|earlier| is_clean(earlier) == Some(true));
-    let vain = run.attempts.iter().filter(same_scope).filter(|earlier| was_vain(earlier)).count();
+    let rules = run.input.rules;
+    let of_scope = || run.attempts.iter().filter(same_scope);
+    let clean_before = of_scope().any(|earlier| is_clean(rules, earlier) == Some(true));
+    let vain = of_scope().filter(|earlier| was_vain(rules, earlier)).count();
     let parent = last.parent.and_then(|number| run.attempt(number));
-    Ok((!clean_before && vain < MAX_VAIN) || parent.and_then(is_clean) == Some(false))
+    Ok((!clean_before && vain < MAX_VAIN) || parent.and_then(|parent| is_clean(rules, parent)) == Some(false))
 }
 
 /// Whether a confirmed attempt that beats the best is sanitized before it becomes the best: unless every check looked at
-/// it to the end before it was timed. A check that could not be carried out then gets a second chance, perhaps on another
-/// machine; when that comes to nothing either, the attempt is published as what it is: unverified.
-pub(super) fn is_due_before_publication(target: Target, attempt: &Attempt) -> bool {
+/// it to the end before it was timed, or was given up. A check that could not be carried out then gets a second chance,
+/// perhaps on another machine; when that comes to nothing either, the attempt is published as what it is: unverified.
+pub(super) fn is_due_before_publication(rules: u32, target: Target, attempt: &Attempt) -> bool {
     let looked = |report: &SanitizeReport| {
-        let mut runs = report.tools.iter().filter(|run| run.outcome != SanitizerOutcome::Unavailable);
-        runs.any(|run| run.tool == SanitizerTool::Initcheck) && report.unverified().is_none()
+        let is_settled = |run: &&SanitizerRun| is_settled(rules, run);
+        let thorough = report.tools.iter().filter(is_settled).any(|run| run.tool == SanitizerTool::Initcheck);
+        thorough && report.tools.iter().all(|run| is_settled(&run))
     };
     target == Target::Cuda && !attempt.sanitize.as_ref().is_some_and(looked)
+}
+
+/// The checks that are not asked about an attempt: they were too slow for it, or for an earlier one of the run.
+pub(super) fn given_up(run: &RunState, number: u32) -> Vec<SanitizerTool> {
+    let so_far = run.attempts.iter().filter(|attempt| attempt.number <= number);
+    let reports = so_far.filter_map(|attempt| attempt.sanitize.as_ref());
+    let slow = reports.flat_map(|report| &report.tools).filter(|check| is_given_up(run.input.rules, check));
+    let mut tools: Vec<SanitizerTool> = slow.map(|check| check.tool).collect();
+    tools.sort_unstable();
+    tools.dedup();
+    tools
+}
+
+fn is_given_up(rules: u32, check: &SanitizerRun) -> bool {
+    rules::gives_up_slow_checks(rules)
+        && check.outcome == SanitizerOutcome::Unavailable
+        && check.code.as_deref() == Some(TOO_SLOW)
+}
+
+/// Whether asking again would tell nothing new.
+fn is_settled(rules: u32, check: &SanitizerRun) -> bool {
+    check.outcome != SanitizerOutcome::Unavailable || is_given_up(rules, check)
 }
 
 /// Adds an examination to what is known of an attempt: a check that could not be carried out this time does not take back
@@ -76,14 +105,15 @@ pub(super) fn examined(attempt: &mut Attempt, mut report: SanitizeReport) {
 }
 
 /// Whether nothing was found in an attempt; none when nobody looked, or not to the end.
-fn is_clean(attempt: &Attempt) -> Option<bool> {
+fn is_clean(rules: u32, attempt: &Attempt) -> Option<bool> {
     let report = attempt.sanitize.as_ref()?;
     if rubric::has_violation(&report.findings) {
         return Some(false);
     }
-    report.unverified().is_none().then_some(true)
+    let looked = !report.tools.is_empty() && report.tools.iter().all(|check| is_settled(rules, check));
+    looked.then_some(true)
 }
 
-fn was_vain(attempt: &Attempt) -> bool {
-    attempt.sanitize.is_some() && is_clean(attempt).is_none()
+fn was_vain(rules: u32, attempt: &Attempt) -> bool {
+    attempt.sanitize.is_some() && is_clean(rules, attempt).is_none()
 }

@@ -223,6 +223,17 @@ pub(crate) fn unsanitized(thorough: bool) -> StepOutput {
     StepOutput::Sanitized { report }
 }
 
+/// What a machine says where looking for races takes too long, or is not asked for any more.
+pub(crate) fn slow_for_races() -> StepOutput {
+    let StepOutput::Sanitized { mut report } = sanitized(true, false) else { unreachable!("it is that") };
+    for run in report.tools.iter_mut().filter(|run| run.tool == SanitizerTool::Racecheck) {
+        run.outcome = SanitizerOutcome::Unavailable;
+        run.code = Some("profile.tool_too_slow".to_owned());
+        run.reason = Some("it was still running after 30000 ms".to_owned());
+    }
+    StepOutput::Sanitized { report }
+}
+
 /// What the sanitizer says of a program with a race, or without one.
 pub(crate) fn sanitized(thorough: bool, has_race: bool) -> StepOutput {
     let race = has_race.then(|| Finding {

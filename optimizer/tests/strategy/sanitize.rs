@@ -1,8 +1,10 @@
 //! On a GPU, programs are examined for errors of memory and for races before anything is claimed about them.
 
+use nightshift_optimizer::strategy::RULES;
 use nightshift_protocol::attempt::{AttemptOutcome, Route};
+use nightshift_protocol::campaign::RunInput;
 use nightshift_protocol::machine::DeviceUse;
-use nightshift_protocol::profile::SanitizerOutcome;
+use nightshift_protocol::profile::{SanitizerOutcome, SanitizerTool};
 use nightshift_protocol::step::{StepInput, StepKind};
 use nightshift_protocol::task::{Target, TaskGoal};
 use nightshift_protocol::verdict::Answer;
@@ -133,6 +135,34 @@ fn with_gaps(gives_up: impl Fn(&str) -> bool, tries: &[f64]) -> Result<simulator
         StepInput::Sanitize { thorough, .. } if gives_up(key) => Ok(facts::unsanitized(*thorough)),
         _ => script.answer(key, input),
     })
+}
+
+#[test]
+fn a_check_that_is_too_slow_is_given_up_for_the_rest_of_the_run() -> TestResult {
+    let script = Script::of([right(1.5), right(1.2), right(1.9)]);
+    let play = |rules: u32| {
+        let input = RunInput { rules, ..facts::cuda_run_input(attempts(3)) };
+        simulator::run(&input, |key, input| match input {
+            StepInput::Sanitize { .. } => Ok(facts::slow_for_races()),
+            _ => script.answer(key, input),
+        })
+    };
+    let run = play(RULES)?;
+    assert!(run.rungs(1).contains(&"sanitize") && !run.rungs(1).contains(&"sanitize_best"), "{:?}", run.rungs(1));
+    assert!(!run.rungs(2).contains(&"sanitize"), "what could be looked at was clean: {:?}", run.rungs(2));
+    let without = |key: &str| match run.input(key) {
+        Some(StepInput::Sanitize { without, .. }) => Some(without.clone()),
+        _ => None,
+    };
+    assert_eq!(without("subtask1/attempt1/sanitize"), Some(Vec::new()));
+    assert_eq!(without("subtask1/attempt3/sanitize_best"), Some(vec![SanitizerTool::Racecheck]));
+    for number in [0, 2] {
+        let notes: Vec<_> = run.view.attempts[number].findings.iter().map(|note| note.code.as_str()).collect();
+        assert!(notes.contains(&"sanitizer_unavailable"), "published as what it is: {notes:?}");
+    }
+    let older = play(2)?;
+    assert!(older.rungs(1).contains(&"sanitize_best"), "a run goes on as it began: {:?}", older.rungs(1));
+    Ok(())
 }
 
 #[test]

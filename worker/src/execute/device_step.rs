@@ -15,7 +15,7 @@ use crate::check::{Libraries, check_on};
 use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::{JailedCommand, run_jailed_on_device};
-use crate::profilers::{self, Profilers, Replay, Subject};
+use crate::profilers::{self, Checks, Profilers, Replay, Subject};
 use crate::runner::{Grounds, is_python, python_folders, replay_torch_plan};
 use crate::torch::provenance::mark_own;
 
@@ -106,10 +106,10 @@ impl Step<'_> {
         &self,
         task: &TaskBundle,
         library: &Path,
-        thorough: bool,
+        checks: &Checks<'_>,
     ) -> Result<StepOutput, StepFailure> {
         if Role::Candidate.is_python(&task.spec) {
-            return Ok(StepOutput::Sanitized { report: Box::new(profilers::nothing_sanitized(thorough)) });
+            return Ok(StepOutput::Sanitized { report: Box::new(profilers::nothing_sanitized(checks)) });
         }
         let shapes = task.spec.all_shapes().map_err(|error| not_usable(&error))?;
         let bytes = |shapes: &ConcreteShapes| {
@@ -119,7 +119,7 @@ impl Step<'_> {
         let smallest = shapes.into_iter().min_by_key(bytes).ok_or_else(|| no_device(task))?;
         let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
         let report = self.replayed(task, library, &device, &smallest, |profilers, replay| {
-            profilers::sanitize(profilers, replay, thorough)
+            profilers::sanitize(profilers, replay, checks)
         })?;
         Ok(StepOutput::Sanitized { report: Box::new(report) })
     }

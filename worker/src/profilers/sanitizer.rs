@@ -10,6 +10,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use self::text::Said;
+use super::Checks;
 use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{MissingTool, Profilers, Tool};
@@ -31,7 +32,8 @@ const MAX_KEPT_BYTES: usize = 256 << 10;
 /// Limits of one check, beside that of its time.
 const LIMITS: Limits = Limits {
     wall_ms: 0,
-    cpu_s: 90,
+    // Nearly all of its threads, for as long as it may run.
+    cpu_s: 3_600,
     memory_bytes: 64 << 30,
     file_bytes: 64 << 20,
     processes: 512,
@@ -48,12 +50,13 @@ const SOURCE_ENDING: &str = ".cu";
 pub(super) fn sanitize(
     profilers: &Profilers,
     replay: &Replay<'_>,
-    wanted: &[SanitizerTool],
+    checks: &Checks<'_>,
 ) -> Result<SanitizeReport, StepFailure> {
     let mut report = SanitizeReport::default();
     let mut log = String::new();
-    for tool in wanted {
+    for tool in checks.wanted() {
         let (run, printed) = match &profilers.compute_sanitizer {
+            Ok(_) if checks.without.contains(tool) => (without_answer(*tool, given_up(), 0), String::new()),
             Ok(program) => check(*tool, program, replay, profilers.limits.sanitizer_ms)?,
             Err(missing) => (missing_run(*tool, missing), String::new()),
         };
@@ -183,6 +186,14 @@ fn counts_as_error(tool: SanitizerTool, issue: &text::Issue) -> bool {
 
 fn is_own(file: Option<&str>) -> bool {
     file.is_some_and(|file| file.ends_with(SOURCE_ENDING))
+}
+
+fn given_up() -> Trouble {
+    Trouble {
+        code: "profile.tool_too_slow",
+        reason: "it was too slow for an earlier program of the run".to_owned(),
+        remedy: None,
+    }
 }
 
 fn missing_run(tool: SanitizerTool, missing: &MissingTool) -> SanitizerRun {

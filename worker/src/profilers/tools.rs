@@ -83,7 +83,7 @@ pub struct TimeLimits {
 
 impl Default for TimeLimits {
     fn default() -> Self {
-        Self { nsys_ms: 20_000, export_ms: 10_000, ncu_ms: 30_000, sanitizer_ms: 45_000 }
+        Self { nsys_ms: 20_000, export_ms: 10_000, ncu_ms: 30_000, sanitizer_ms: 30_000 }
     }
 }
 
