@@ -297,9 +297,14 @@ pub enum StepInput {
         source: ArtifactHash,
         /// Also what only a new best is examined for: reads of memory that nobody wrote.
         thorough: bool,
-        /// Checks that were given up in this run: they were too slow for an earlier program.
+        /// Checks that are not asked for: those that looked at this program already, and those that were given up in this
+        /// run because they were too slow for a program.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         without: Vec<SanitizerTool>,
+        /// For a program that uses shared memory, about how long a call takes at the default shape, in nanoseconds: races
+        /// are not looked for where that would take too long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shared_memory_call_ns: Option<f64>,
         /// Refuse to run without a file and network sandbox: the author is a live model.
         sandbox_required: bool,
     },

@@ -31,6 +31,9 @@ def wrapped(found: dict) -> list:
         around = sum(task["speedup"]["low"] <= 1.0 <= task["speedup"]["high"] for task in timed)
         lines.append(f"Ratio of the reference to itself: median {statistics.median(estimates):.3f}, from {min(estimates):.3f} to "
                      f"{max(estimates):.3f}; the interval holds 1 in {around} of {len(timed)}.")
+    if not found.get("profiles", True):
+        lines.append("Neither `nsys` nor `torch.compile` looked at these references here (`worker.profilers = false`): the part on references "
+                     "below tells what they found.")
     lines += ["", "| task | verdict | ratio and interval | eager | torch.compile, ratio to eager | profile | prepare | check | measure | warnings, findings |",
               "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name, task in tasks.items():

@@ -182,11 +182,20 @@ impl Workbench {
                     _ => step.profile(&task, build, measurement),
                 }
             }
-            StepInput::Sanitize { task, library, thorough, without, sandbox_required, source: _ } => {
+            StepInput::Sanitize {
+                task,
+                library,
+                thorough,
+                without,
+                shared_memory_call_ns,
+                sandbox_required,
+                source: _,
+            } => {
                 self.admit(*sandbox_required)?;
                 let task = step.task(task)?;
                 let library = step.library(Role::Candidate, library, &task)?;
-                step.sanitize(&task, &library, &Checks { thorough: *thorough, without })
+                let checks = Checks { thorough: *thorough, without, shared_memory_call_ns: *shared_memory_call_ns };
+                step.sanitize(&task, &library, &checks)
             }
             StepInput::Tune { task, source, reference_library, truth_library, budget, sandbox_required } => {
                 self.admit(*sandbox_required)?;

@@ -55,8 +55,10 @@ pub struct Subject<'a> {
 pub struct Checks<'a> {
     /// Also reads of memory that nobody wrote, beside errors of memory and races.
     pub thorough: bool,
-    /// Checks that are not carried out, because they were too slow for a program like this one.
+    /// Checks that are not carried out: they looked already, or were too slow for a program like this one.
     pub without: &'a [SanitizerTool],
+    /// About how long a call of the replay takes of a program that uses shared memory, in nanoseconds.
+    pub shared_memory_call_ns: Option<f64>,
 }
 
 impl Checks<'_> {
@@ -67,7 +69,7 @@ impl Checks<'_> {
 }
 
 /// Carries the checks out. The replay should be that of a small shape: the tools slow a program down a hundred times, and
-/// races in its shared memory are looked for ten thousand times as slowly as it runs.
+/// looking for races in shared memory far more.
 pub fn sanitize(
     profilers: &Profilers,
     replay: &Replay<'_>,

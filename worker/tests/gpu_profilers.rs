@@ -105,8 +105,10 @@ impl<'a> Place<'a> {
     }
 
     fn sanitize(&self, name: &str, source: &str) -> SanitizeReport {
-        self.replayed(name, source, |replay| sanitize(&self.tools, replay, &Checks { thorough: true, without: &[] }))
-            .unwrap()
+        self.replayed(name, source, |replay| {
+            sanitize(&self.tools, replay, &Checks { thorough: true, without: &[], shared_memory_call_ns: None })
+        })
+        .unwrap()
     }
 }
 

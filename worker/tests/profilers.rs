@@ -23,8 +23,8 @@ use workshop::{ROADS, host};
 
 /// Longest that a profile with hanging tools may take: three limits, and what the machine's other work adds.
 const PATIENCE: Duration = Duration::from_mins(1);
-const ALL: Checks<'static> = Checks { thorough: true, without: &[] };
-const FIRST: Checks<'static> = Checks { thorough: false, without: &[] };
+const ALL: Checks<'static> = Checks { thorough: true, without: &[], shared_memory_call_ns: None };
+const FIRST: Checks<'static> = Checks { thorough: false, without: &[], shared_memory_call_ns: None };
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/h200")

@@ -212,7 +212,8 @@ fn attempt_input(run: &RunState, number: u32, step: AttemptStep) -> Result<StepI
             source: attempt.source.clone().ok_or_else(|| broken("the attempt to be sanitized has no source"))?,
             // While there is no best, the attempt will be it if it survives: one examination does for both.
             thorough: step == AttemptStep::SanitizeBest || run.best_attempt.is_none(),
-            without: sanitize::given_up(run, attempt.number),
+            without: sanitize::not_asked(run, attempt),
+            shared_memory_call_ns: sanitize::shared_memory_call_ns(run, attempt),
             sandbox_required,
         },
         AttemptStep::Tune => StepInput::Tune {

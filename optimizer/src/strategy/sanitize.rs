@@ -50,26 +50,48 @@ pub(super) fn is_due_before_publication(rules: u32, target: Target, attempt: &At
     target == Target::Cuda && !attempt.sanitize.as_ref().is_some_and(looked)
 }
 
-/// The checks that are not asked about an attempt: they were too slow for it, or for an earlier one of the run.
-pub(super) fn given_up(run: &RunState, number: u32) -> Vec<SanitizerTool> {
-    let so_far = run.attempts.iter().filter(|attempt| attempt.number <= number);
-    let reports = so_far.filter_map(|attempt| attempt.sanitize.as_ref());
-    let slow = reports.flat_map(|report| &report.tools).filter(|check| is_given_up(run.input.rules, check));
-    let mut tools: Vec<SanitizerTool> = slow.map(|check| check.tool).collect();
+/// The checks that are not asked about an attempt: those that looked at it, and those that were too slow for it or for an
+/// earlier one of the run.
+pub(super) fn not_asked(run: &RunState, attempt: &Attempt) -> Vec<SanitizerTool> {
+    if !rules::gives_up_slow_checks(run.input.rules) {
+        return Vec::new();
+    }
+    let checks_of =
+        |attempt: &Attempt| attempt.sanitize.iter().flat_map(|report| report.tools.clone()).collect::<Vec<_>>();
+    let looked = checks_of(attempt).into_iter().filter(|check| check.outcome != SanitizerOutcome::Unavailable);
+    let so_far = run.attempts.iter().filter(|earlier| earlier.number <= attempt.number);
+    let slow = so_far.flat_map(checks_of).filter(|check| is_too_slow(check) && was_tried(check));
+    let mut tools: Vec<SanitizerTool> = looked.chain(slow).map(|check| check.tool).collect();
     tools.sort_unstable();
     tools.dedup();
     tools
 }
 
-fn is_given_up(rules: u32, check: &SanitizerRun) -> bool {
-    rules::gives_up_slow_checks(rules)
-        && check.outcome == SanitizerOutcome::Unavailable
-        && check.code.as_deref() == Some(TOO_SLOW)
+/// About how long a call takes, of a program that uses shared memory: as it was measured, or else as the reference takes.
+pub(super) fn shared_memory_call_ns(run: &RunState, attempt: &Attempt) -> Option<f64> {
+    let build = attempt.build.as_ref().filter(|_| rules::gives_up_slow_checks(run.input.rules))?;
+    let kernels = build.cuda.iter().flat_map(|cuda| &cuda.kernels);
+    let accesses = kernels.filter_map(|kernel| kernel.sass.as_ref()).map(|sass| sass.shared_loads + sass.shared_stores);
+    if accesses.sum::<u64>() == 0 {
+        return None;
+    }
+    let measured = attempt.measurement.as_ref().map(|measurement| measurement.candidate_median_ns);
+    measured.or_else(|| run.prepared().ok().map(|prepared| prepared.baseline_median_ns))
+}
+
+fn is_too_slow(check: &SanitizerRun) -> bool {
+    check.outcome == SanitizerOutcome::Unavailable && check.code.as_deref() == Some(TOO_SLOW)
+}
+
+/// Whether a check that was too slow was at it, and not only expected to be.
+fn was_tried(check: &SanitizerRun) -> bool {
+    check.wall_ms > 0
 }
 
 /// Whether asking again would tell nothing new.
 fn is_settled(rules: u32, check: &SanitizerRun) -> bool {
-    check.outcome != SanitizerOutcome::Unavailable || is_given_up(rules, check)
+    let given_up = rules::gives_up_slow_checks(rules) && is_too_slow(check) && was_tried(check);
+    check.outcome != SanitizerOutcome::Unavailable || given_up
 }
 
 /// Adds an examination to what is known of an attempt: a check that could not be carried out this time does not take back
@@ -110,8 +132,10 @@ fn is_clean(rules: u32, attempt: &Attempt) -> Option<bool> {
     if rubric::has_violation(&report.findings) {
         return Some(false);
     }
-    let looked = !report.tools.is_empty() && report.tools.iter().all(|check| is_settled(rules, check));
-    looked.then_some(true)
+    let passes = |check: &SanitizerRun| {
+        check.outcome != SanitizerOutcome::Unavailable || (rules::gives_up_slow_checks(rules) && is_too_slow(check))
+    };
+    (!report.tools.is_empty() && report.tools.iter().all(passes)).then_some(true)
 }
 
 fn was_vain(rules: u32, attempt: &Attempt) -> bool {

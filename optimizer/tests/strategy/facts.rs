@@ -6,6 +6,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{Bound, BuildReport, CheckReport, Diagnosis, Route};
 use nightshift_protocol::attempt_memory::Correction;
 use nightshift_protocol::campaign::{ModelChoice, RunInput};
+use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, SassCounts};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport, Interval, Measurement, Profile};
 use nightshift_protocol::model_call::{ModelCallSummary, StopCause};
@@ -223,12 +224,20 @@ pub(crate) fn unsanitized(thorough: bool) -> StepOutput {
     StepOutput::Sanitized { report }
 }
 
-/// What a machine says where looking for races takes too long, or is not asked for any more.
-pub(crate) fn slow_for_races() -> StepOutput {
+/// A build whose kernel reads shared memory.
+pub(crate) fn built_with_shared_memory() -> StepOutput {
+    let sass = SassCounts { shared_loads: 8, ..SassCounts::default() };
+    let kernels = vec![KernelBuild { sass: Some(sass), ..KernelBuild::default() }];
+    let cuda = CudaBuild { arch: "sm_90a".to_owned(), kernels, libraries: Vec::new(), uncounted: None };
+    StepOutput::Built { report: Box::new(BuildReport { cuda: Some(cuda), ..build(Some("library 1")) }) }
+}
+
+/// What a machine says where looking for races takes too long: after so many milliseconds, or without having begun.
+pub(crate) fn too_slow_for_races(wall_ms: u64) -> StepOutput {
     let StepOutput::Sanitized { mut report } = sanitized(true, false) else { unreachable!("it is that") };
     for run in report.tools.iter_mut().filter(|run| run.tool == SanitizerTool::Racecheck) {
         run.outcome = SanitizerOutcome::Unavailable;
-        run.code = Some("profile.tool_too_slow".to_owned());
+        (run.code, run.wall_ms) = (Some("profile.tool_too_slow".to_owned()), wall_ms);
         run.reason = Some("it was still running after 30000 ms".to_owned());
     }
     StepOutput::Sanitized { report }

@@ -143,7 +143,7 @@ fn a_check_that_is_too_slow_is_given_up_for_the_rest_of_the_run() -> TestResult 
     let play = |rules: u32| {
         let input = RunInput { rules, ..facts::cuda_run_input(attempts(3)) };
         simulator::run(&input, |key, input| match input {
-            StepInput::Sanitize { .. } => Ok(facts::slow_for_races()),
+            StepInput::Sanitize { .. } => Ok(facts::too_slow_for_races(30_000)),
             _ => script.answer(key, input),
         })
     };
@@ -162,6 +162,28 @@ fn a_check_that_is_too_slow_is_given_up_for_the_rest_of_the_run() -> TestResult 
     }
     let older = play(2)?;
     assert!(older.rungs(1).contains(&"sanitize_best"), "a run goes on as it began: {:?}", older.rungs(1));
+    Ok(())
+}
+
+#[test]
+fn before_a_program_is_published_races_are_asked_for_by_its_own_time() -> TestResult {
+    let script = Script::of([right(1.5)]);
+    let run = simulator::run(&facts::cuda_run_input(attempts(1)), |key, input| match input {
+        StepInput::Build { .. } => Ok(facts::built_with_shared_memory()),
+        // It is expected to be too slow, and not begun.
+        StepInput::Sanitize { .. } => Ok(facts::too_slow_for_races(0)),
+        _ => script.answer(key, input),
+    })?;
+    let asked = |key: &str| match run.input(key) {
+        Some(StepInput::Sanitize { without, shared_memory_call_ns, .. }) => {
+            Some((without.clone(), *shared_memory_call_ns))
+        }
+        _ => None,
+    };
+    assert_eq!(asked("subtask1/attempt1/sanitize"), Some((Vec::new(), Some(1.25e6))), "as the reference takes");
+    let looked = vec![SanitizerTool::Memcheck, SanitizerTool::Initcheck];
+    assert_eq!(asked("subtask1/attempt1/sanitize_best"), Some((looked, Some(1.25e6 / 1.5))), "as it takes itself");
+    assert_eq!(run.digest.best_attempt, Some(1));
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::Step;
 use super::cuda::StepDevice;
+use super::golden::is_recorded;
 use crate::build::{Role, disk_failure};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::measure::{DeviceMeasureOptions, Programs, measure_on_device};
@@ -101,10 +102,11 @@ impl Step<'_> {
         let python = self.bench.jail.python().ok()?;
         let cuda = self.bench.cuda.as_ref().ok();
         let nsys = cuda.and_then(|cuda| cuda.profilers.nsys.as_ref().ok().map(|tool| &tool.version));
-        let (title, description, goal) = Default::default();
-        let spec = TaskSpec { title, description, goal, ..task.spec.clone() };
+        // Of the form of programs nothing depends on but whether answers are recorded for them.
+        let (title, description, goal, form) = Default::default();
+        let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
         Some(key(&json!({
-            "release": env!("CARGO_PKG_VERSION"), "spec": spec, "source": task.reference_source, "machine": machine,
+            "release": env!("CARGO_PKG_VERSION"), "spec": spec, "recorded": is_recorded(&task.spec), "source": task.reference_source, "machine": machine,
             "python": python.toolchain().fingerprint, "profiles": cuda.map(|cuda| cuda.profiles), "nsys": nsys,
         })))
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::step::{GoldenData, StepFailure, StepOutput};
-use nightshift_protocol::task::{CandidateForm, ConcreteShapes, ConcreteTensor, TaskBundle};
+use nightshift_protocol::task::{CandidateForm, ConcreteShapes, ConcreteTensor, TaskBundle, TaskSpec};
 
 use super::{Step, secret_seeds};
 use crate::build::Role;
@@ -86,6 +86,11 @@ impl Step<'_> {
 fn default_shapes(task: &TaskBundle) -> Result<ConcreteShapes, StepFailure> {
     let shapes = task.spec.default_shapes();
     shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))
+}
+
+/// Whether answers are recorded for a task.
+pub(super) fn is_recorded(spec: &TaskSpec) -> bool {
+    spec.form == CandidateForm::Native && spec.default_shapes().is_ok_and(|shapes| recordings_that_fit(&shapes) > 0)
 }
 
 /// How many recordings fit into a file.

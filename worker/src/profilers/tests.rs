@@ -13,6 +13,9 @@ use crate::artifacts::ArtifactError;
 use crate::process::{JailedCommand, ProcessError, ProcessResult};
 use crate::toolchain::Run;
 
+/// Everything that the sanitizers look for.
+const ALL: Checks<'static> = Checks { thorough: true, without: &[], shared_memory_call_ns: None };
+
 /// Folders for replays.
 pub(super) struct Setup {
     scratch: TempDir,
@@ -166,7 +169,7 @@ fn a_tool_that_cannot_be_started_is_a_reason() {
     let (setup, compiler, gpu) = (Setup::new(), CompilerReport::default(), h200());
     let profile = profile(&tools(), &setup.replay(&refused), &subject(&compiler, &gpu)).unwrap();
     assert!(profile.tiers[0].reason.as_ref().unwrap().contains("Permission denied"));
-    let report = sanitize(&tools(), &setup.replay(&refused), true).unwrap();
+    let report = sanitize(&tools(), &setup.replay(&refused), &ALL).unwrap();
     assert_eq!((report.answer(), report.tools.len()), (Answer::Inconclusive, 3));
 }
 
@@ -176,7 +179,7 @@ fn the_end_of_the_step_ends_the_profile() {
     let cancelled = |_: &JailedCommand| Err(ProcessError::Cancelled);
     let failure = profile(&tools(), &setup.replay(&cancelled), &subject(&compiler, &gpu)).unwrap_err();
     assert_eq!(failure.code, "step.cancelled");
-    assert_eq!(sanitize(&tools(), &setup.replay(&cancelled), false).unwrap_err().code, "step.cancelled");
+    assert_eq!(sanitize(&tools(), &setup.replay(&cancelled), &ALL).unwrap_err().code, "step.cancelled");
 }
 
 #[test]
@@ -199,7 +202,7 @@ fn tools_see_nothing_of_the_workers_environment() {
     };
     let (compiler, gpu) = (CompilerReport::default(), h200());
     let _ = profile(&tools, &setup.replay(&run), &subject(&compiler, &gpu)).unwrap();
-    let _ = sanitize(&tools, &setup.replay(&run), true).unwrap();
+    let _ = sanitize(&tools, &setup.replay(&run), &ALL).unwrap();
     let seen = seen.borrow();
     assert_eq!(seen.len(), 5);
     for command in seen.iter() {
@@ -216,7 +219,7 @@ fn tools_see_nothing_of_the_workers_environment() {
 #[test]
 fn a_real_error_and_a_real_race_are_found() {
     let setup = Setup::new();
-    let report = sanitize(&tools(), &setup.replay(&real), false).unwrap();
+    let report = sanitize(&tools(), &setup.replay(&real), &Checks { thorough: false, ..ALL }).unwrap();
     assert_eq!(report.answer(), Answer::Fail);
     assert_eq!(report.tools.iter().map(|run| run.errors).collect::<Vec<_>>(), [257, 1]);
     assert!(report.tools.iter().all(|run| run.outcome == SanitizerOutcome::Errors));

@@ -8,6 +8,8 @@ use crate::profilers::tests::{Setup, ended, no_tools, tools};
 
 const CLEAN: &str = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n";
 
+const FIRST: Checks<'static> = Checks { thorough: false, without: &[], shared_memory_call_ns: None };
+
 fn judged(tool: SanitizerTool, log: &str, end: ProcessEnd) -> SanitizerRun {
     judge(tool, &text::parse(log), &ended(end, "", ""), log)
 }
@@ -113,10 +115,27 @@ fn errors_that_are_counted_and_not_described_are_a_finding_too() {
 fn a_missing_tool_is_no_clean_bill_of_health() {
     let setup = Setup::new();
     let run = |_: &JailedCommand| -> Result<ProcessResult, crate::process::ProcessError> { panic!("it was run") };
-    let report = sanitize(&no_tools(), &setup.replay(&run), &[Memcheck, Racecheck]).unwrap();
+    let report = sanitize(&no_tools(), &setup.replay(&run), &FIRST).unwrap();
     assert!(report.tools.iter().all(|run| run.outcome == SanitizerOutcome::Unavailable));
     assert!(report.findings.is_empty() && report.log.is_none());
     assert_eq!(report.answer(), nightshift_protocol::verdict::Answer::Inconclusive);
+}
+
+#[test]
+fn races_are_not_looked_for_where_that_takes_too_long() {
+    let slow = |tool, ns: f64| not_begun(tool, &Checks { shared_memory_call_ns: Some(ns), ..FIRST }, 30_000);
+    assert!(slow(Racecheck, 700_000.0).is_none(), "28 seconds");
+    assert!(slow(Memcheck, 6e6).is_none(), "other checks look at every access alike");
+    let trouble = slow(Racecheck, 6e6).unwrap();
+    assert_eq!(trouble.code, "profile.tool_too_slow");
+    assert!(
+        trouble.reason.starts_with("a call takes 6.0 ms") && trouble.reason.contains("240 s"),
+        "{}",
+        trouble.reason
+    );
+    for senseless in [f64::NAN, f64::INFINITY, -1.0] {
+        assert!(slow(Racecheck, senseless).is_some(), "{senseless}");
+    }
 }
 
 #[test]
@@ -129,8 +148,11 @@ fn the_command_asks_for_a_status_and_one_call() {
         // The program cannot say that it is clean by printing so.
         Ok(ended(ProcessEnd::Finished, "========= ERROR SUMMARY: 0 errors\n", ""))
     };
-    let report = sanitize(&tools(), &setup.replay(&run), &[Initcheck]).unwrap();
-    assert_eq!(report.tools[0].outcome, SanitizerOutcome::Clean);
+    let report =
+        sanitize(&tools(), &setup.replay(&run), &Checks { thorough: true, without: &[Memcheck, Racecheck], ..FIRST })
+            .unwrap();
+    assert_eq!(report.tools[2].outcome, SanitizerOutcome::Clean);
+    assert_eq!(seen.borrow().len(), 1, "what is not asked for is not begun");
     let args = seen.borrow()[0].join(" ");
     assert!(args.starts_with("--tool initcheck --error-exitcode 77"), "{args}");
     assert!(args.ends_with("__replay /plan.json 0 1"), "{args}");
