@@ -8,6 +8,8 @@ from pathlib import Path
 
 MAX_SCOPE = 64
 """Operators that a subtask may name."""
+UNREACHED = 1000.0
+"""A subtask's target: its script is played to the end."""
 GOAL = "[goal]\nmax_replans = 0\nreplan_after_failed = 200\nreplan_after_stagnant = 200\n"
 
 DIAGNOSIS = {"bound": "compute", "critical_issue": "The script has another program.", "modification": "The next one.",
@@ -71,7 +73,7 @@ class Task:
                 "title": "The programs", "scope": [operator["name"] for operator in self.spec["operators"]][:MAX_SCOPE],
                 "fusion_boundary": "As the program has it.",
                 "contract": {"inputs": told(self.spec["inputs"]), "outputs": told(self.spec["outputs"])},
-                "methods": ["those of the program"], "expected_bottleneck": "compute", "risk": "None.", "target_speedup": 1.0,
+                "methods": ["those of the program"], "expected_bottleneck": "compute", "risk": "None.", "target_speedup": UNREACHED,
             }],
         }
 

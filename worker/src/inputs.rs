@@ -1,5 +1,6 @@
 //! Input values: drawn from secret seeds, the same for every program that is given them.
 
+mod bytes;
 mod half;
 
 use std::borrow::Cow;
@@ -122,6 +123,18 @@ impl TensorData {
         }
     }
 
+    /// The type of its elements.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::F32(_) => DType::F32,
+            Self::F64(_) => DType::F64,
+            Self::I32(_) => DType::I32,
+            Self::F16(_) => DType::F16,
+            Self::Bf16(_) => DType::Bf16,
+        }
+    }
+
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -149,15 +162,6 @@ impl TensorData {
             Self::I32(values) => Cow::Owned(values[part].iter().copied().map(f64::from).collect()),
             Self::F16(values) => Cow::Owned(values[part].iter().map(|bits| f64::from(f16_to_f32(*bits))).collect()),
             Self::Bf16(values) => Cow::Owned(values[part].iter().map(|bits| f64::from(bf16_to_f32(*bits))).collect()),
-        }
-    }
-
-    /// The same values with shorter floats widened to 64 bits: what the truth is given.
-    #[must_use]
-    pub fn widened(&self) -> Self {
-        match self {
-            Self::F32(_) | Self::F16(_) | Self::Bf16(_) => self.as_f64().into_owned().into(),
-            other => other.clone(),
         }
     }
 
@@ -207,36 +211,45 @@ impl TensorData {
         }
     }
 
-    /// Copies the elements into memory, little-endian.
-    pub(crate) fn copy_to_bytes(&self, bytes: &mut [u8]) {
-        each!(self, values => {
-            for (chunk, value) in bytes.chunks_exact_mut(size_of_first(values)).zip(values) {
-                chunk.copy_from_slice(&value.to_le_bytes());
+    /// Copies the elements into memory, little-endian; as 64-bit floats where that is the type of what lies there.
+    pub(crate) fn copy_to_bytes(&self, dtype: DType, bytes: &mut [u8]) {
+        match (self, dtype == DType::F64) {
+            (Self::F32(values), true) => bytes::write(values, bytes, |value| f64::from(value).to_le_bytes()),
+            (Self::F16(values), true) => bytes::write(values, bytes, |bits| f64::from(f16_to_f32(bits)).to_le_bytes()),
+            (Self::Bf16(values), true) => {
+                bytes::write(values, bytes, |bits| f64::from(bf16_to_f32(bits)).to_le_bytes());
             }
-        });
+            (Self::F32(values), false) => bytes::write(values, bytes, f32::to_le_bytes),
+            (Self::F64(values), _) => bytes::write(values, bytes, f64::to_le_bytes),
+            (Self::I32(values), _) => bytes::write(values, bytes, i32::to_le_bytes),
+            (Self::F16(values) | Self::Bf16(values), false) => bytes::write(values, bytes, u16::to_le_bytes),
+        }
     }
 
     /// Elements of this tensor's type from memory.
     pub(crate) fn read_alike(&self, bytes: &[u8]) -> Self {
-        let (pairs, _) = bytes.as_chunks::<2>();
-        let (quads, _) = bytes.as_chunks::<4>();
-        let (octets, _) = bytes.as_chunks::<8>();
         match self {
-            Self::F32(_) => quads.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect::<Vec<_>>().into(),
-            Self::F64(_) => octets.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect::<Vec<_>>().into(),
-            Self::I32(_) => quads.iter().map(|chunk| i32::from_le_bytes(*chunk)).collect::<Vec<_>>().into(),
-            Self::F16(_) => Self::F16(Arc::new(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect())),
-            Self::Bf16(_) => Self::Bf16(Arc::new(pairs.iter().map(|chunk| u16::from_le_bytes(*chunk)).collect())),
+            Self::F32(_) => bytes::read(bytes, f32::from_le_bytes).into(),
+            Self::F64(_) => bytes::read(bytes, f64::from_le_bytes).into(),
+            Self::I32(_) => bytes::read(bytes, i32::from_le_bytes).into(),
+            Self::F16(_) => Self::F16(Arc::new(bytes::read(bytes, u16::from_le_bytes))),
+            Self::Bf16(_) => Self::Bf16(Arc::new(bytes::read(bytes, u16::from_le_bytes))),
         }
     }
 
-    /// Whether memory holds exactly these elements.
-    pub(crate) fn equals_bytes(&self, bytes: &[u8]) -> bool {
-        each!(self, values => {
-            let width = size_of_first(values);
-            bytes.len() == values.len() * width
-                && bytes.chunks_exact(width).zip(values).all(|(chunk, value)| chunk == value.to_le_bytes())
-        })
+    /// Whether memory holds exactly these elements, as [`Self::copy_to_bytes`] leaves them.
+    pub(crate) fn equals_bytes(&self, dtype: DType, bytes: &[u8]) -> bool {
+        match (self, dtype == DType::F64) {
+            (Self::F32(values), true) => bytes::equal(values, bytes, |value| f64::from(value).to_le_bytes()),
+            (Self::F16(values), true) => bytes::equal(values, bytes, |bits| f64::from(f16_to_f32(bits)).to_le_bytes()),
+            (Self::Bf16(values), true) => {
+                bytes::equal(values, bytes, |bits| f64::from(bf16_to_f32(bits)).to_le_bytes())
+            }
+            (Self::F32(values), false) => bytes::equal(values, bytes, f32::to_le_bytes),
+            (Self::F64(values), _) => bytes::equal(values, bytes, f64::to_le_bytes),
+            (Self::I32(values), _) => bytes::equal(values, bytes, i32::to_le_bytes),
+            (Self::F16(values) | Self::Bf16(values), false) => bytes::equal(values, bytes, u16::to_le_bytes),
+        }
     }
 
     /// How many elements have exactly the bits of a repeated pattern. Of two 16-bit elements only the second one counts: the
@@ -255,10 +268,6 @@ impl TensorData {
         };
         u64::try_from(count).unwrap_or(u64::MAX)
     }
-}
-
-fn size_of_first<T>(_: &[T]) -> usize {
-    size_of::<T>()
 }
 
 /// Draws a tensor. Equal arguments give equal bits.
@@ -423,6 +432,14 @@ mod tests {
         assert!(flipped.as_f64().iter().any(|x| *x < 0.0) && flipped.as_f64().iter().any(|x| *x > 0.0));
     }
 
+    fn bytes_of(data: &TensorData, dtype: DType) -> Vec<u8> {
+        let width = 8 / TensorData::zeros(dtype, 8).len();
+        let mut bytes = vec![0_u8; data.len() * width];
+        data.copy_to_bytes(dtype, &mut bytes);
+        assert!(data.equals_bytes(dtype, &bytes));
+        bytes
+    }
+
     #[test]
     fn bytes_and_values_are_the_same_thing() {
         for data in [
@@ -432,29 +449,28 @@ mod tests {
             TensorData::F16(vec![0x3C00, 0x7E00, 0x8000].into()),
             TensorData::Bf16(vec![0x3F80, 0xFF80].into()),
         ] {
-            let width = match data {
-                TensorData::F64(_) => 8,
-                TensorData::F32(_) | TensorData::I32(_) => 4,
-                TensorData::F16(_) | TensorData::Bf16(_) => 2,
-            };
-            let mut bytes = vec![0_u8; data.len() * width];
-            data.copy_to_bytes(&mut bytes);
-            assert!(data.equals_bytes(&bytes));
+            let mut bytes = bytes_of(&data, data.dtype());
             assert!(data.read_alike(&bytes).same_bits(&data));
             bytes[0] ^= 1;
-            assert!(!data.equals_bytes(&bytes));
+            assert!(!data.equals_bytes(data.dtype(), &bytes));
         }
     }
 
     #[test]
     fn widening_keeps_the_value() {
-        let data = TensorData::F32(vec![0.1].into());
-        assert_eq!(data.widened(), TensorData::F64(vec![f64::from(0.1_f32)].into()));
+        let widened = |data: TensorData| {
+            let mut bytes = bytes_of(&data, DType::F64);
+            let values = TensorData::zeros(DType::F64, 0).read_alike(&bytes);
+            bytes[7] ^= 1;
+            assert!(!data.equals_bytes(DType::F64, &bytes));
+            values
+        };
+        assert_eq!(widened(TensorData::F32(vec![0.1].into())), TensorData::F64(vec![f64::from(0.1_f32)].into()));
         assert_eq!(
-            TensorData::F16(vec![0x3E00, 0x8001].into()).widened(),
+            widened(TensorData::F16(vec![0x3E00, 0x8001].into())),
             TensorData::F64(vec![1.5, -(2_f64.powi(-24))].into())
         );
-        assert_eq!(TensorData::Bf16(vec![0x3FC0].into()).widened(), TensorData::F64(vec![1.5].into()));
+        assert_eq!(widened(TensorData::Bf16(vec![0x3FC0].into())), TensorData::F64(vec![1.5].into()));
         assert!(TensorData::F16(vec![0x7BFF].into()).is_finite() && !TensorData::F16(vec![0xFC00].into()).is_finite());
         assert!(
             TensorData::Bf16(vec![0x7F7F].into()).is_finite() && !TensorData::Bf16(vec![0x7FC0].into()).is_finite()

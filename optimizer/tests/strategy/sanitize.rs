@@ -247,9 +247,9 @@ fn no_step_on_a_gpu_waits_for_a_profiler_or_a_sanitizer() {
         (StepKind::Build, DeviceUse::None),
         (StepKind::Check, DeviceUse::Shared),
         (StepKind::Sanitize, DeviceUse::Shared),
-        // Its worker takes the device alone while it times.
+        // Their worker takes the device alone while it times, and while a profiler is at it.
         (StepKind::Measure, DeviceUse::Shared),
-        (StepKind::Profile, DeviceUse::Exclusive),
+        (StepKind::Profile, DeviceUse::Shared),
         (StepKind::PrepareTask, DeviceUse::Exclusive),
     ] {
         let needs = kind.needs(Target::Cuda);

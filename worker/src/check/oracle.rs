@@ -193,8 +193,7 @@ impl Oracle {
     pub(crate) fn init(&mut self, params: &[TensorData]) -> Result<(), OracleError> {
         let Source::Live { reference, truth } = &mut self.source else { return Ok(()) };
         reference.init(params)?;
-        let widened: Vec<TensorData> = params.iter().map(TensorData::widened).collect();
-        Ok(truth.init(&widened)?)
+        Ok(truth.init(params)?)
     }
 
     /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
@@ -213,10 +212,7 @@ impl Oracle {
             }
             Source::Live { reference, truth } => (reference, truth),
         };
-        let mut truth = || {
-            let widened: Vec<TensorData> = inputs.iter().map(TensorData::widened).collect();
-            truth.run(&widened)
-        };
+        let mut truth = || truth.run(inputs);
         // On a device most of the time goes into copies, to and fro, which do not disturb each other.
         let (truth, reference) = if self.on_device {
             side_by_side(truth, || reference.run(inputs))

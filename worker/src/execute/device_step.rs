@@ -122,7 +122,7 @@ impl Step<'_> {
         let call_ns = checks.shared_memory_call_ns.filter(|_| default == Some(bytes(&smallest)));
         let checks = &Checks { shared_memory_call_ns: call_ns, ..*checks };
         let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
-        let report = self.replayed(task, library, &device, &smallest, |profilers, replay| {
+        let report = self.replayed(task, library, &device, &smallest, Company::Others, |profilers, replay| {
             profilers::sanitize(profilers, replay, checks)
         })?;
         Ok(StepOutput::Sanitized { report: Box::new(report) })
@@ -137,7 +137,8 @@ impl Step<'_> {
         measurement: &Measurement,
     ) -> Result<StepOutput, StepFailure> {
         let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
-        let profile = self.profiled(task, library, &device, build, Some(measurement.candidate_median_ns))?;
+        let profile =
+            self.profiled(task, library, &device, build, Some(measurement.candidate_median_ns), Company::Alone)?;
         Ok(StepOutput::Profiled { profile: Box::new(profile) })
     }
 
@@ -150,7 +151,8 @@ impl Step<'_> {
         build: &BuildReport,
         facts: &ReferenceFacts,
     ) -> Result<Profile, StepFailure> {
-        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns))
+        // Its step has the device for itself, and something else of that step may be compiling.
+        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), Company::Others)
     }
 
     fn profiled(
@@ -160,6 +162,7 @@ impl Step<'_> {
         device: &StepDevice<'_>,
         build: &BuildReport,
         median_ns: Option<f64>,
+        company: Company,
     ) -> Result<Profile, StepFailure> {
         let shapes = task.spec.default_shapes().map_err(|error| not_usable(&error))?;
         let subject = Subject {
@@ -170,7 +173,7 @@ impl Step<'_> {
             bytes: task.spec.bytes,
             median_ns,
         };
-        let mut profile = self.replayed(task, library, device, &shapes, |profilers, replay| {
+        let mut profile = self.replayed(task, library, device, &shapes, company, |profilers, replay| {
             profilers::profile(profilers, replay, &subject)
         })?;
         if is_python(library) {
@@ -187,6 +190,7 @@ impl Step<'_> {
         library: &Path,
         device: &StepDevice<'_>,
         shapes: &ConcreteShapes,
+        company: Company,
         examine: impl FnOnce(&Profilers, &Replay<'_>) -> Result<T, StepFailure>,
     ) -> Result<T, StepFailure> {
         let folder = tempfile::Builder::new()
@@ -204,7 +208,10 @@ impl Step<'_> {
         let grounds = self.grounds(Some(device));
         let run = |command: &JailedCommand| {
             // For each tool by itself: who wants to time does not have to wait for all of them.
-            let _beside = grounds.beside_others();
+            let _turn = match company {
+                Company::Alone => (None, grounds.alone()),
+                Company::Others => (grounds.beside_others(), None),
+            };
             let _place = device.standby.place();
             run_jailed_on_device(&self.bench.jail, command, access, self.cancel)
         };
@@ -222,6 +229,13 @@ impl Step<'_> {
         };
         examine(&self.cuda()?.profilers, &replay)
     }
+}
+
+/// Who may be at work on the device while a tool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Alone,
+    Others,
 }
 
 fn not_usable(error: &ShapeError) -> StepFailure {

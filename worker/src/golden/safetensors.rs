@@ -40,7 +40,7 @@ impl TensorFile {
         let bytes = self.tensors.values().map(|stored| {
             let (kind, width) = kind(&stored.data);
             let mut bytes = vec![0; stored.data.len() * width];
-            stored.data.copy_to_bytes(&mut bytes);
+            stored.data.copy_to_bytes(stored.data.dtype(), &mut bytes);
             (kind, stored.shape.iter().map(|extent| usize::try_from(*extent).unwrap_or(usize::MAX)).collect(), bytes)
         });
         let bytes: Vec<(Dtype, Vec<usize>, Vec<u8>)> = bytes.collect();

@@ -42,7 +42,7 @@ impl<'a> Witness<'a> {
 
     /// Hands over the weights.
     pub(super) fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
-        self.truth.init(&widened(params))
+        self.truth.init(params)
     }
 
     /// Looks at one timed call, if it is its turn.
@@ -62,7 +62,7 @@ impl<'a> Witness<'a> {
             return Ok(None);
         }
         self.judged += 1;
-        let truth = self.truth.run(&widened(inputs))?.outputs;
+        let truth = self.truth.run(inputs)?.outputs;
         if !truth.iter().all(TensorData::is_finite) {
             return Ok(None);
         }
@@ -78,8 +78,4 @@ impl<'a> Witness<'a> {
             violation("timed_output_imprecise", message)
         }))
     }
-}
-
-fn widened(data: &[TensorData]) -> Vec<TensorData> {
-    data.iter().map(TensorData::widened).collect()
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::plan::{GUARD_BYTES, Layout, Region};
+use super::plan::{GUARD_BYTES, Layout, Placed, Region};
 use crate::inputs::TensorData;
 
 /// The parent's view of an arena.
@@ -35,9 +35,9 @@ impl Arena {
         self.descriptor.as_fd()
     }
 
-    /// Copies a tensor in.
-    pub(super) fn write(&mut self, region: Region, data: &TensorData) {
-        data.copy_to_bytes(self.bytes_mut(region));
+    /// Copies a tensor to its place, as what lies there.
+    pub(super) fn write(&mut self, place: &Placed, data: &TensorData) {
+        data.copy_to_bytes(place.dtype, self.bytes_mut(place.region));
     }
 
     /// Copies a tensor out.
@@ -45,9 +45,9 @@ impl Arena {
         like.read_alike(self.bytes(region))
     }
 
-    /// Whether a region holds exactly these bits.
-    pub(super) fn holds(&self, region: Region, data: &TensorData) -> bool {
-        data.equals_bytes(self.bytes(region))
+    /// Whether a place holds exactly what was written there.
+    pub(super) fn holds(&self, place: &Placed, data: &TensorData) -> bool {
+        data.equals_bytes(place.dtype, self.bytes(place.region))
     }
 
     /// Fills a region with a repeated pattern.
@@ -113,7 +113,7 @@ pub(super) fn fill_file(file: &File, size_bytes: usize, tensors: &[(Region, &Ten
     file.set_len(u64::try_from(size_bytes).unwrap_or(u64::MAX))?;
     for (region, data) in tensors {
         let mut bytes = vec![0; region.size];
-        data.copy_to_bytes(&mut bytes);
+        data.copy_to_bytes(data.dtype(), &mut bytes);
         file.write_all_at(&bytes, u64::try_from(region.offset).unwrap_or(u64::MAX))?;
     }
     Ok(())

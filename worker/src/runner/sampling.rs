@@ -47,7 +47,7 @@ impl Session {
     pub fn stage(&mut self, set: usize, inputs: &[TensorData]) -> Result<(), SessionError> {
         let layout = self.layout().clone();
         for (placed, data) in layout.inputs.iter().zip(inputs) {
-            self.arena.write(placed.region, data);
+            self.arena.write(placed, data);
         }
         let nonce = self.nonces.draw();
         self.ask(&Request::Stage { nonce, set }, self.call_timeout_ms + AROUND_CALL_MS)?;

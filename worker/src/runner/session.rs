@@ -327,7 +327,7 @@ impl Session {
         let layout = &self.plan.layouts[self.shape];
         self.arena.set_canaries(layout, self.canary_seed);
         for (placed, data) in layout.params.iter().zip(params) {
-            self.arena.write(placed.region, data);
+            self.arena.write(placed, data);
         }
         self.params = params.to_vec();
         self.weights_stale = false;
@@ -356,7 +356,7 @@ impl Session {
     pub fn prepare(&mut self, inputs: &[TensorData], scratch_too: bool) {
         let layout = &self.plan.layouts[self.shape];
         for (placed, data) in layout.inputs.iter().zip(inputs) {
-            self.arena.write(placed.region, data);
+            self.arena.write(placed, data);
         }
         self.inputs = inputs.to_vec();
         self.canary_seed = self.nonces.draw();
@@ -419,10 +419,10 @@ impl Session {
         let mut breaches = Vec::new();
         let given = layout.inputs.iter().zip(&self.inputs).chain(layout.params.iter().zip(&self.params));
         for (placed, data) in given {
-            if !self.arena.holds(placed.region, data) {
+            if !self.arena.holds(placed, data) {
                 breaches.push(Breach::InputModified { tensor: placed.name.clone() });
                 // Later calls are judged by themselves.
-                self.arena.write(placed.region, data);
+                self.arena.write(placed, data);
                 self.weights_stale = true;
             }
         }
