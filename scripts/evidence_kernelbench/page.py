@@ -28,9 +28,15 @@ def wrapped(found: dict) -> list:
              f"{len(tasks)} tasks, {len(done)} programs, {sum(task['right'] == 'pass' for task in done)} verdicts right, {len(timed)} timed."]
     if timed:
         estimates = [task["speedup"]["estimate"] for task in timed]
-        around = sum(task["speedup"]["low"] <= 1.0 <= task["speedup"]["high"] for task in timed)
         lines.append(f"Ratio of the reference to itself: median {statistics.median(estimates):.3f}, from {min(estimates):.3f} to "
-                     f"{max(estimates):.3f}; the interval holds 1 in {around} of {len(timed)}.")
+                     f"{max(estimates):.3f}; the interval holds 1 in {around_one(timed)} of {len(timed)}.")
+        precise = [task for task in timed if "confirmation_imprecise" not in task["findings"]]
+        ratios = [task["speedup"]["estimate"] for task in precise]
+        if ratios:
+            lines.append(f"Of the {len(precise)} whose confirmation is precise, it holds 1 in {around_one(precise)}, with ratios from {min(ratios):.3f} to "
+                         f"{max(ratios):.3f}. The others carry the note `confirmation_imprecise`: calls of theirs were few, as each takes "
+                         "long, or scatter widely. The latter are models of short kernels, whose time is that of launching them on the processor, "
+                         "where other steps are at work beside.")
     if not found.get("profiles", True):
         lines.append("Neither `nsys` nor `torch.compile` looked at these references here (`worker.profilers = false`): the part on references "
                      "below tells what they found.")
@@ -47,6 +53,10 @@ def wrapped(found: dict) -> list:
                      f"{seconds(task.get('prepare_ms'))} | {seconds(steps.get('check'))} | {seconds(steps.get('measure'))} | {notes} |")
     lines += ["", *where_preparing_goes(tasks)]
     return lines
+
+
+def around_one(tasks: list) -> int:
+    return sum(task["speedup"]["low"] <= 1.0 <= task["speedup"]["high"] for task in tasks)
 
 
 def where_preparing_goes(tasks: dict) -> list:

@@ -95,7 +95,8 @@ impl Workbench {
                 &hardware.os,
                 scratch.folder(),
             );
-            let cuda = cuda.map(|cuda| cuda.with_sites(&jail, scratch.folder(), config.gpu_contexts));
+            let memory_bytes = hardware.memory_bytes;
+            let cuda = cuda.map(|cuda| cuda.with_sites(&jail, scratch.folder(), config.gpu_contexts, memory_bytes));
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
         if let Err(reason) = &cuda {

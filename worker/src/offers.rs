@@ -30,6 +30,8 @@ const TOOLKITS: [(&str, &str, &str); 6] = [
 pub const CONTEXTS_PER_STEP: u32 = 3;
 /// Memory of a GPU that one context is counted with: its own, and what a program of a usual size works on.
 const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
+/// The same of the machine: what CUDA and `PyTorch` take there, and the tensors that a process shares with the worker.
+const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
 /// Most contexts on one GPU when nobody says how many.
 const MAX_CONTEXTS: u32 = 24;
 
@@ -70,7 +72,7 @@ pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result
     }];
     if machine.cuda_toolchain.is_some() {
         targets.push(Target::Cuda);
-        devices.extend(gpu_offers(&config.gpus, config.gpu_contexts)?);
+        devices.extend(gpu_offers(&config.gpus, config.gpu_contexts, machine.memory_bytes)?);
     }
     machine.gpus = config.gpus.facts();
     Ok(Offers {
@@ -84,7 +86,7 @@ pub(crate) fn offers(config: &WorkerConfig, mut machine: MachineFacts) -> Result
 }
 
 /// One device for each GPU, with as many places as its contexts are good for.
-fn gpu_offers(gpus: &Gpus, contexts: Option<u32>) -> Result<Vec<DeviceOffer>, InvalidOffer> {
+fn gpu_offers(gpus: &Gpus, contexts: Option<u32>, memory_bytes: u64) -> Result<Vec<DeviceOffer>, InvalidOffer> {
     let count = gpus.usable().len();
     if let Some((asked, each)) = contexts.zip(part_of_each(gpus, contexts))
         && count > 0
@@ -103,7 +105,7 @@ fn gpu_offers(gpus: &Gpus, contexts: Option<u32>) -> Result<Vec<DeviceOffer>, In
         shared_slots: contexts / CONTEXTS_PER_STEP,
         quarantine: None,
     };
-    Ok(gpus.numbered().zip(contexts_of_each(gpus, contexts)).map(offer).collect())
+    Ok(gpus.numbered().zip(contexts_of_each(gpus, contexts, memory_bytes)).map(offer).collect())
 }
 
 /// Of so many contexts for the whole machine, those of each GPU.
@@ -111,10 +113,14 @@ fn part_of_each(gpus: &Gpus, contexts: Option<u32>) -> Option<u32> {
     contexts.map(|contexts| contexts / u32::try_from(gpus.usable().len()).unwrap_or(u32::MAX).max(1))
 }
 
-/// Contexts that each GPU has room for, in the order of their numbers, when there may be so many on the whole machine.
-pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>) -> Vec<u32> {
+/// Contexts that each GPU has room for, in the order of their numbers: so many as are allowed on the whole machine, or as its
+/// memory and that of the GPU are good for. The machine's is 0 where it is not known.
+pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>, memory_bytes: u64) -> Vec<u32> {
     let each = part_of_each(gpus, contexts);
-    gpus.usable().iter().map(|gpu| each.unwrap_or_else(|| contexts_of(&gpu.facts))).collect()
+    let of_host = memory_bytes / HOST_MEMORY_PER_CONTEXT_BYTES;
+    let of_host = (memory_bytes > 0).then(|| u32::try_from(of_host).unwrap_or(u32::MAX));
+    let most = part_of_each(gpus, of_host).unwrap_or(u32::MAX).max(CONTEXTS_PER_STEP);
+    gpus.usable().iter().map(|gpu| each.unwrap_or_else(|| contexts_of(&gpu.facts).min(most))).collect()
 }
 
 /// Contexts that a GPU has room for.
@@ -211,16 +217,29 @@ mod tests {
     }
 
     fn shared_slots(gpus: &Gpus, contexts: Option<u32>) -> Vec<(u32, u32)> {
-        gpu_offers(gpus, contexts).unwrap().iter().map(|offer| (offer.index, offer.shared_slots)).collect()
+        gpu_offers(gpus, contexts, 0).unwrap().iter().map(|offer| (offer.index, offer.shared_slots)).collect()
     }
 
     #[test]
     fn a_gpu_is_shared_by_as_many_steps_as_its_memory_has_contexts_for() {
         let driver = FakeDriver::with(vec![Ok(whole(0)), Ok(instance(1, 0))]);
         assert_eq!(shared_slots(&driver.gpus(), None), [(1, 8), (2, 1)]);
-        let offers = gpu_offers(&driver.gpus(), None).unwrap();
+        let offers = gpu_offers(&driver.gpus(), None, 0).unwrap();
         assert_eq!(offers[0].uuid.as_deref(), Some("GPU-0000"));
         assert_eq!((offers[1].memory_bytes, offers[1].target), (18 << 30, Target::Cuda));
+    }
+
+    #[test]
+    fn a_machine_with_little_memory_has_room_for_fewer() {
+        let gpus = FakeDriver::with_whole(2).gpus();
+        let slots = |memory_gib: u64| -> Vec<u32> {
+            gpu_offers(&gpus, None, memory_gib << 30).unwrap().iter().map(|offer| offer.shared_slots).collect()
+        };
+        assert_eq!(slots(1_024), [8, 8]);
+        assert_eq!(slots(128), [5, 5], "32 contexts for both");
+        assert_eq!(slots(8), [1, 1], "one step at a time in any case");
+        let asked = gpu_offers(&gpus, Some(48), 8 << 30).unwrap();
+        assert_eq!(asked[0].shared_slots, 8, "who says how many knows better");
     }
 
     #[test]
@@ -228,7 +247,7 @@ mod tests {
         let gpus = FakeDriver::with_whole(3).gpus();
         assert_eq!(shared_slots(&gpus, Some(20)), [(1, 2), (2, 2), (3, 2)]);
         assert_eq!(shared_slots(&gpus, Some(9)), [(1, 1), (2, 1), (3, 1)]);
-        let error = gpu_offers(&gpus, Some(8)).unwrap_err();
+        let error = gpu_offers(&gpus, Some(8), 0).unwrap_err();
         assert_eq!(error.code(), "worker.too_few_gpu_contexts");
         assert!(error.to_string().contains("at least 9"), "{error}");
         assert!(shared_slots(&Gpus::none(Absence::NoGpu), Some(1)).is_empty(), "there is nothing to cap");

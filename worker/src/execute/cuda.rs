@@ -93,15 +93,22 @@ impl StepDevice<'_> {
 }
 
 impl CudaBench {
-    /// The same, ready for steps on its devices, with so many contexts on the whole machine. `scratch` is an existing folder.
-    pub(super) fn with_sites(mut self, jail: &JailHost, scratch: &Path, contexts: Option<u32>) -> Self {
+    /// The same, ready for steps on its devices, with so many contexts on the whole machine, or as many as this memory in
+    /// bytes is good for. `scratch` is an existing folder.
+    pub(super) fn with_sites(
+        mut self,
+        jail: &JailHost,
+        scratch: &Path,
+        contexts: Option<u32>,
+        memory_bytes: u64,
+    ) -> Self {
         let site = |contexts: u32| {
             let gate: Arc<RwLock<()>> = Arc::default();
             let room = usize::try_from(contexts).unwrap_or(usize::MAX);
             let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room);
             Site { gate, standby }
         };
-        self.sites = contexts_of_each(&self.gpus, contexts).into_iter().map(site).collect();
+        self.sites = contexts_of_each(&self.gpus, contexts, memory_bytes).into_iter().map(site).collect();
         self
     }
 

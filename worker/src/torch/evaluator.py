@@ -462,6 +462,8 @@ class Device:
     def take_shape(self, layout):
         self.sets, self.slots, self.rotation, self.given = [], [], [], {}
         self.inputs = [Mirror(place, self.device) for place in layout.inputs]
+        # Between steps a process holds no more of the device than it has to: others are at work there.
+        torch.cuda.empty_cache()
 
     def berth(self, call):
         return self.inputs if call == 0 else self.rotation[call - 1]
