@@ -241,6 +241,53 @@ fn models_of_pytorch_become_tasks_and_one_that_cannot_does_not_keep_the_others_b
 }
 
 #[test]
+fn files_whose_tasks_would_have_one_name_do_not_replace_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let python = python_that_says(tools.path(), "\"2.9.0\"", &found_model());
+    let (files, out) = (folder.path().join("files"), folder.path().join("tasks"));
+    std::fs::create_dir_all(&files).unwrap();
+    for (file, text) in [("a b.py", "first"), ("a_b.py", "second"), ("\u{1b}[2J.py", "third")] {
+        std::fs::write(files.join(file), text).unwrap();
+    }
+    let mut command = nightshift(&folder.path().join("data"));
+    command.args(["import", "kernelbench", "--json"]).arg(&files).arg("--out").arg(&out).arg("--python").arg(&python);
+    let output = expect_exit(&mut command, 0);
+    let rows = json_lines(&output).pop().unwrap();
+    let of = |file: &str| rows.as_array().unwrap().iter().find(|row| row["file"] == file).unwrap().clone();
+    assert_eq!(of("a_b.py")["refused"]["code"], "usage.file_exists", "{rows}");
+    assert!(of("a_b.py")["refused"]["message"].as_str().unwrap().contains("`a b.py`"), "{rows}");
+    assert_eq!(std::fs::read_to_string(out.join("a-b/reference.py")).unwrap(), "first");
+    assert!(!of("\u{fffd}[2J.py")["folder"].is_null(), "control characters reach no terminal: {rows}");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains('\u{1b}'));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a signal, as a terminal sends it")]
+fn an_import_ends_at_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let python = python_that_says(tools.path(), "\"2.9.0\"", &found_model());
+    let script = std::fs::read_to_string(&python).unwrap().replace("else cat", "else sleep 60; cat");
+    std::fs::write(&python, script).unwrap();
+    let files = folder.path().join("files");
+    std::fs::create_dir_all(&files).unwrap();
+    (0..20).for_each(|number| std::fs::write(files.join(format!("model{number}.py")), "x").unwrap());
+    let mut command = nightshift(&folder.path().join("data"));
+    command.args(["import", "kernelbench"]).arg(&files).arg("--out").arg(folder.path().join("tasks"));
+    command.arg("--python").arg(&python).stderr(std::process::Stdio::piped());
+    let begun = std::time::Instant::now();
+    let child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("command.interrupted") && said.contains("0 of 20 files imported"), "{said}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(40), "nothing new is begun: {:?}", begun.elapsed());
+}
+
+#[test]
 fn without_pytorch_an_import_says_what_to_install() {
     let folder = tempfile::tempdir().unwrap();
     let tools = tempfile::tempdir().unwrap();

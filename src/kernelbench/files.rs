@@ -50,9 +50,14 @@ impl ModelFile {
     /// How people know it: `level1/19_ReLU.py`.
     pub(crate) fn label(&self) -> String {
         match self.level {
-            Some(level) => format!("{LEVEL}{level}/{}.{PYTHON_EXTENSION}", self.stem),
-            None => format!("{}.{PYTHON_EXTENSION}", self.stem),
+            Some(level) => format!("{LEVEL}{level}/{}.{PYTHON_EXTENSION}", self.plain_stem()),
+            None => format!("{}.{PYTHON_EXTENSION}", self.plain_stem()),
         }
+    }
+
+    /// The stem as it may be written into other files and to terminals.
+    pub(crate) fn plain_stem(&self) -> String {
+        self.stem.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
     }
 
     /// Whether somebody who says `19`, `1/19`, `19_ReLU` or `19_ReLU.py` means it.

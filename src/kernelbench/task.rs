@@ -28,6 +28,9 @@ const LEAST_MEMORY_BYTES: u64 = 8 << 30;
 /// Most memory that a program may take beside its tensors, in bytes.
 const MOST_MEMORY_BYTES: u64 = 1 << 36;
 
+/// Most characters of a file's name in a title, which may have 200.
+const MAX_TITLE_WORDS_CHARS: usize = 160;
+
 /// Wall time of one call, in milliseconds: Triton compiles at the first one.
 const CALL_TIMEOUT_MS: u64 = 60_000;
 
@@ -94,6 +97,7 @@ pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &Wish) -> TaskSpe
             init: found.init.to_string(),
             call: Some(found.call.to_string()),
             state: found.params.iter().map(|param| param.state.clone().unwrap_or_default()).collect(),
+            constants: found.constants.clone(),
             types: found.types.clone(),
             training: wish.training,
             file: Some(file.label()),
@@ -163,10 +167,11 @@ pub(crate) fn name(file: &ModelFile) -> String {
 }
 
 fn title(file: &ModelFile) -> String {
-    let digits = file.stem.chars().take_while(char::is_ascii_digit).count();
-    let words: Vec<&str> =
-        file.stem.get(digits..).unwrap_or_default().split('_').filter(|word| !word.is_empty()).collect();
-    let words = if words.is_empty() { file.stem.clone() } else { words.join(" ") };
+    let stem = file.plain_stem();
+    let digits = stem.chars().take_while(char::is_ascii_digit).count();
+    let words: Vec<&str> = stem.get(digits..).unwrap_or_default().split('_').filter(|word| !word.is_empty()).collect();
+    let words = if words.is_empty() { stem.clone() } else { words.join(" ") };
+    let words: String = words.chars().take(MAX_TITLE_WORDS_CHARS).collect();
     match (file.level, file.id) {
         (Some(level), Some(id)) => format!("KernelBench {level}/{id}: {words}"),
         _ => words,
@@ -196,6 +201,10 @@ fn description(file: &ModelFile, found: &Inspection, wish: &Wish) -> String {
         } else {
             let _ = write!(text, ": {}.", renamed.join(", "));
         }
+    }
+    if !found.constants.is_empty() {
+        let names: Vec<String> = found.constants.iter().take(32).map(|name| format!("`{name}`")).collect();
+        let _ = write!(text, " Buffers that the model computes are not handed over: {}.", names.join(", "));
     }
     for (tensor, kind) in &found.types {
         let _ = write!(text, " `{tensor}` is of the type {kind} in the model");
@@ -245,7 +254,7 @@ mod tests {
             "operators": [{"name": "mm", "class": "matmul", "flops": 36.0, "bytes": 72.0, "inputs": [[2, 3]], "outputs": [[2, 3]],
                            "count": 1}],
             "flops": 36.0, "bytes": 96.0, "problems": [{"code": "random_forward", "message": "it draws"}],
-            "notes": ["`s` is no tensor: it is always 2.5"], "torch": "2.9.0",
+            "constants": ["mask"], "notes": ["`s` is no tensor: it is always 2.5"], "torch": "2.9.0",
         }))
         .unwrap()
     }
@@ -267,6 +276,7 @@ mod tests {
             assert!(text.contains("#   x: uniform from 0 to 1, after torch.rand"), "{text}");
             let torch = spec.torch.unwrap();
             assert_eq!((torch.state, torch.problems.len()), (vec!["conv.weight".to_owned()], 1));
+            assert_eq!(torch.constants, ["mask"]);
         }
     }
 
@@ -276,6 +286,9 @@ mod tests {
         let long = ModelFile { level: None, stem: "A".repeat(99), ..file() };
         assert_eq!(name(&long).len(), MAX_NAME_CHARS);
         assert_eq!(title(&file()), "KernelBench 2/7: Conv Scale");
+        assert_eq!(title(&ModelFile { stem: "a_".repeat(300), ..file() }).len(), "KernelBench 2/7: ".len() + 160);
+        let hostile = ModelFile { level: None, stem: "x\nlibraries = []\n#\u{1b}[2J".to_owned(), ..file() };
+        assert!([title(&hostile), hostile.label()].iter().all(|text| !text.contains(char::is_control)));
     }
 
     #[test]
@@ -283,5 +296,6 @@ mod tests {
         let text = description(&file(), &found(), &wish(CandidateForm::Native));
         assert!(text.contains("`conv_weight` is `conv.weight`") && text.contains("handed over as i32"), "{text}");
         assert!(text.contains("always 2.5"), "{text}");
+        assert!(text.contains("not handed over: `mask`."), "{text}");
     }
 }

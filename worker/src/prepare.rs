@@ -266,8 +266,7 @@ impl Examination<'_> {
     fn look_for_constants(&mut self, expected: &Expected) {
         for (shape, output) in self.shapes.outputs.iter().zip(&expected.truth) {
             let values = output.as_f64();
-            let constant = values.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits());
-            if values.len() > 1 && constant {
+            if values.len() > 1 && values.windows(2).all(|pair| is_same_number(pair[0], pair[1])) {
                 let message = format!("every element of the output `{}` has the same value", shape.name);
                 self.facts.warnings.push(warning("constant_output", message));
             }
@@ -281,7 +280,7 @@ impl Examination<'_> {
                 *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
             }
             let seen = self.answer(&changed)?;
-            if same_bits(&first.truth, &seen.truth) {
+            if has_same_numbers(&first.truth, &seen.truth) {
                 let message = format!("the result does not depend on the input `{}`", tensor.name);
                 self.facts.warnings.push(warning("input_has_no_effect", message));
             }
@@ -293,13 +292,27 @@ impl Examination<'_> {
             }
             self.oracle.init(&changed)?;
             let seen = self.answer(inputs)?;
-            if same_bits(&first.truth, &seen.truth) {
+            if has_same_numbers(&first.truth, &seen.truth) {
                 let message = format!("the result does not depend on the weights `{}`", tensor.name);
                 self.facts.warnings.push(warning("parameter_has_no_effect", message));
             }
         }
         Ok(())
     }
+}
+
+/// Zero has two signs, and a model that multiplies by zero gives both.
+fn is_same_number(left: f64, right: f64) -> bool {
+    left.partial_cmp(&right) == Some(std::cmp::Ordering::Equal)
+}
+
+fn has_same_numbers(left: &[TensorData], right: &[TensorData]) -> bool {
+    let pairs = left.iter().zip(right);
+    left.len() == right.len()
+        && pairs.into_iter().all(|(left, right)| {
+            left.len() == right.len()
+                && left.as_f64().iter().zip(right.as_f64().iter()).all(|(left, right)| is_same_number(*left, *right))
+        })
 }
 
 fn warning(code: &str, message: String) -> Finding {

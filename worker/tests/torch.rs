@@ -35,6 +35,7 @@ use crate::torch::{Bench, run_all};
 fn main() -> ExitCode {
     run_all([
         ("a_file_says_what_it_needs", a_file_says_what_it_needs),
+        ("a_mask_stays_as_the_model_makes_it", a_mask_stays_as_the_model_makes_it),
         ("files_that_cannot_be_tasks_are_told_why", files_that_cannot_be_tasks_are_told_why),
         ("an_endless_file_and_a_giant_one_are_ended", an_endless_file_and_a_giant_one_are_ended),
         ("a_model_is_a_usable_reference", a_model_is_a_usable_reference),
@@ -90,6 +91,44 @@ fn a_file_says_what_it_needs(bench: &Bench) {
     assert_eq!(found.call.to_string(), r#"[{"input":"scores"},{"input":"labels"},{"value":2.5}]"#);
     let found = bench.inspect(programs::RANDOM).unwrap();
     assert_eq!(found.problems.first().map(|problem| problem.code.as_str()), Some("random_forward"));
+}
+
+fn a_mask_stays_as_the_model_makes_it(bench: &Bench) {
+    let found = bench.inspect(&programs::masked("Model")).unwrap();
+    assert_eq!(found.constants, ["mask"], "neither what is drawn nor what is constant: {found:?}");
+    let states: Vec<_> = found.params.iter().filter_map(|param| param.state.as_deref()).collect();
+    assert_eq!(states, ["noise", "level", "linear.weight", "linear.bias"]);
+
+    let state: Vec<String> = states.into_iter().map(ToOwned::to_owned).collect();
+    let mut spec = TaskSpec { form: CandidateForm::Torch, params: programs::masked_params(), ..task() };
+    let torch = spec.torch.as_mut().unwrap();
+    (torch.state, torch.constants) = (state, found.constants);
+    let (worker, _, _) = workbench(bench, CandidateForm::Torch);
+    let reference_source = programs::masked("Model");
+    let task = worker.put(&serde_json::to_string(&TaskBundle { spec, reference_source }).unwrap());
+    let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
+    let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
+    assert_eq!(prepared.warnings, [], "every weight has an effect");
+    let right = programs::masked("ModelNew");
+    let named_otherwise = right.replace("self.mask", "self.causal").replace("\"mask\"", "\"causal\"");
+    let not_kept = named_otherwise.replace("torch.ones(8, 16))", "torch.ones(8, 16)), persistent=False");
+    let wrong = right.replace("masked_fill(self.mask == 0, 0.0)", "masked_fill(self.mask > 1, 0.0)");
+    for (program, passes) in [(right, true), (not_kept, true), (wrong, false)] {
+        let source = worker.put(&program);
+        let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+        let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+        let check = StepInput::Check {
+            task: task.clone(),
+            library: report.library.unwrap(),
+            reference_library: prepared.reference_library.clone(),
+            truth_library: prepared.truth_library.clone(),
+            sandbox_required: false,
+            golden: None,
+        };
+        let checked = worker.execute(&check).unwrap();
+        let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
+        assert_eq!(passed(&report), passes, "{program}\n{report:?}");
+    }
 }
 
 fn files_that_cannot_be_tasks_are_told_why(bench: &Bench) {

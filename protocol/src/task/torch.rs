@@ -23,6 +23,9 @@ pub struct TorchSpec {
     /// For each of `params`, in their order, its name in the model's `state_dict`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub state: Vec<String>,
+    /// Names in the `state_dict` of buffers that the model computes, as masks and tables are: they stay as they are built.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constants: Vec<String>,
     /// Element types of tensors that the contract does not have, by the tensor's name: `int64`, `int16`, `int8`, `uint8` or
     /// `bool`, which the contract hands over as `i32`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::{ImportKernelbench, Precision};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::kernelbench::files::{self, ModelFile};
 use crate::kernelbench::task::{self, Wish};
 use crate::output::Output;
@@ -28,14 +28,27 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<ExitCode> {
     let output = context.output;
     let config = crate::compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
+    let (cancel, interrupt) = (CancelFlag::default(), context.interrupt.clone());
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        interrupt.cancelled().await;
+        stop.cancel();
+    });
     let import = move || {
         let configured = args.python.as_deref().or(config.python.as_deref());
         let python = python::find(configured, &config.search_path)
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
         let host = JailHost { executable: config.executable, means: SandboxChoice::Best, python: None };
         let found = files::find(&args.source, &args.levels, &args.tasks)?;
-        let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output };
-        Ok::<_, Failure>(importer.import_all(&found.files))
+        let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output, cancel };
+        let rows = importer.import_all(&found.files);
+        if importer.cancel.is_cancelled() {
+            let written = rows.iter().filter(|row| row.folder.is_some()).count();
+            let message = format!("stopped: {written} of {} imported", present::count(found.files.len(), "file"));
+            return Err(Failure::new(INTERRUPTED, message)
+                .hint("folders that were written stay; give the same command again for the others"));
+        }
+        Ok(rows)
     };
     let rows = tokio::task::spawn_blocking(import)
         .await
@@ -91,18 +104,22 @@ struct Importer {
     python: Python,
     host: JailHost,
     output: Output,
+    cancel: CancelFlag,
 }
 
 impl Importer {
     /// Inspects files side by side. What is wrong with one of them does not concern the others.
     fn import_all(&self, files: &[ModelFile]) -> Vec<Row> {
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let earlier = |number: usize, file: &ModelFile| {
+            files.iter().take(number).find(|other| task::name(other) == task::name(file))
+        };
         let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_AT_ONCE).min(files.len());
         std::thread::scope(|scope| {
             for _ in 0..at_once {
                 scope.spawn(|| {
-                    while let Some((number, file)) = next_of(&next, files) {
-                        let row = self.import(file);
+                    while let Some((number, file)) = next_of(&next, files).filter(|_| !self.cancel.is_cancelled()) {
+                        let row = self.import(file, earlier(number, file));
                         if files.len() > 1 {
                             let state = row.refused.as_ref().map_or("ready", |refused| refused.code.as_str());
                             self.output.note(&format!("{}: {state}", row.file));
@@ -117,7 +134,7 @@ impl Importer {
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    fn import(&self, file: &ModelFile) -> Row {
+    fn import(&self, file: &ModelFile, namesake: Option<&ModelFile>) -> Row {
         let mut row = Row {
             file: file.label(),
             task: task::name(file),
@@ -127,14 +144,26 @@ impl Importer {
             problems: Vec::new(),
             refused: None,
         };
-        if let Err(refused) = self.try_to_import(file, &mut row) {
+        if let Err(refused) = self.try_to_import(file, namesake, &mut row) {
             row.refused = Some(refused);
         }
         row
     }
 
-    fn try_to_import(&self, file: &ModelFile, row: &mut Row) -> std::result::Result<(), Refusal> {
+    fn try_to_import(
+        &self,
+        file: &ModelFile,
+        namesake: Option<&ModelFile>,
+        row: &mut Row,
+    ) -> std::result::Result<(), Refusal> {
         let folder = self.args.out.join(&row.task);
+        if let Some(namesake) = namesake {
+            let message = format!(
+                "its task would have the name of that of `{}`: rename the file, or import it by itself with another --out",
+                namesake.label()
+            );
+            return Err(Failure::new("usage.file_exists", message).into());
+        }
         if folder.exists() && !self.args.force {
             let message = format!("the folder `{}` exists already: give --force to write it anew", folder.display());
             return Err(Failure::new("usage.file_exists", message).into());
@@ -148,7 +177,7 @@ impl Importer {
             max_bytes: MAX_TENSOR_BYTES,
             wall_ms: u64::from(self.args.timeout_s).saturating_mul(1_000),
         };
-        let found = inspect(&self.host, &self.python, &source, &options, &scratch_path, &CancelFlag::default())
+        let found = inspect(&self.host, &self.python, &source, &options, &scratch_path, &self.cancel)
             .map_err(|error| Failure::new("internal.import", error.to_string()))?
             .map_err(|error| Refusal { code: error.code.to_owned(), message: error.message, line: error.line })?;
         let spec = task::spec(file, &found, &self.wish);

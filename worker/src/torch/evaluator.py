@@ -184,10 +184,10 @@ class Program:
     def match(self, layout):
         """Which entry of the model's state each weight is: by name, else in order, where shapes agree."""
         state = self.model.state_dict()
-        names = self.torch.get("state", [])
+        names, constants = self.torch.get("state", []), set(self.torch.get("constants", []))
         shapes = {name: list(tensor.shape) for name, tensor in state.items()}
         if any(name not in shapes for name in names):
-            floats = [name for name, tensor in state.items() if tensor.dtype.is_floating_point]
+            floats = [name for name, tensor in state.items() if tensor.dtype.is_floating_point and name not in constants]
             wanted = [place.shape for place in layout.params]
             if [shapes[name] for name in floats] != wanted:
                 missing = [name for name in names if name not in shapes]
@@ -199,7 +199,7 @@ class Program:
             if shapes[name] != place.shape:
                 raise Wrong(f"`{name}` has the shape {shapes[name]}, and the reference's has {place.shape}")
         known = set(names)
-        further = [name for name, tensor in state.items() if name not in known and tensor.dtype.is_floating_point
+        further = [name for name, tensor in state.items() if name not in known | constants and tensor.dtype.is_floating_point
                    and not any(tensor.data_ptr() == state[other].data_ptr() for other in known)]
         if further:
             raise Wrong(f"the state of the model has {', '.join(further[:5])} beside the reference's: register further buffers "

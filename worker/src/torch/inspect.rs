@@ -97,6 +97,9 @@ pub struct Inspection {
     pub params: Vec<FoundTensor>,
     /// Outputs.
     pub outputs: Vec<FoundTensor>,
+    /// Names in the `state_dict` of buffers that the model computes.
+    #[serde(default)]
+    pub constants: Vec<String>,
     /// Operators of one call, in execution order.
     pub operators: Vec<FoundOperator>,
     /// Floating-point operations of a call that is a single operator.

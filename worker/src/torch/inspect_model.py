@@ -510,8 +510,8 @@ def argument_names(module, count):
     return [names[position] if position < len(names) else f"input{position}" for position in range(count)]
 
 
-def decoded_model(module, arguments, fake):
-    torch.manual_seed(options["seed"])
+def decoded_model(module, arguments, fake, seed=None):
+    torch.manual_seed(options["seed"] if seed is None else seed)
     try:
         if fake is None:
             model = module.Model(*arguments)
@@ -523,6 +523,19 @@ def decoded_model(module, arguments, fake):
     if not isinstance(model, torch.nn.Module):
         raise Unusable("task.model_incomplete", "`Model` is no torch.nn.Module")
     return model.train(options["training"])
+
+
+def computed_buffers(module, init, model, real_state):
+    """Names of buffers that are no weights: masks, tables, positions. Their values differ from each other, and are the same
+    however weights are drawn. What is constant, as running statistics are at first, a program might leave out, and is drawn."""
+    if real_state is None:
+        return []
+    varied = [name for name, _ in model.named_buffers() if name in real_state and real_state[name].dtype.is_floating_point
+              and real_state[name].numel() > 1 and bool((real_state[name] != real_state[name].flatten()[0]).any())]
+    if not varied:
+        return []
+    again = decoded_model(module, init, None, options["seed"] + 1).state_dict()
+    return [name for name in varied if torch.equal(real_state[name], again[name])]
 
 
 def forward(model, inputs, fake):
@@ -642,8 +655,13 @@ def examine(module):
         described_inputs.append(described(own, value, kind, origin))
         call.append({"input": own})
 
+    constants = computed_buffers(module, init, model, real_state)
+    notes.extend(f"`{name}` is a buffer that the model computes: it stays as the file makes it, and is not handed over"
+                 for name in constants)
     params, owners, skipped = [], {}, []
     for name, tensor in state.items():
+        if name in constants:
+            continue
         if id(tensor) in owners:
             notes.append(f"`{name}` is the same tensor as `{owners[id(tensor)]}`")
             continue
@@ -681,7 +699,7 @@ def examine(module):
     alone = [operator for operator in watch.seen if operator["class"] != "copy"]
     return {
         "init": init_written, "call": call, "structure": structure, "types": types,
-        "inputs": described_inputs, "params": params, "outputs": described_outputs,
+        "inputs": described_inputs, "params": params, "outputs": described_outputs, "constants": constants,
         "operators": operators,
         "flops": alone[0]["flops"] if len(alone) == 1 else None,
         "bytes": float(total_bytes if PRECISION == torch.float32 else total_bytes / 2),

@@ -1,6 +1,6 @@
 //! Files with models, and what is wrong with some of them.
 
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{TaskSpec, TensorSpec};
 
 /// A file of the form that a task needs.
 pub(crate) const LINEAR: &str = "\
@@ -238,4 +238,54 @@ NS_EXPORT int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32
 }}
 "#
     )
+}
+
+/// The rows of a linear layer up to the diagonal: a mask that is computed, beside a buffer that is drawn and one that is
+/// constant.
+pub(crate) fn masked(class: &str) -> String {
+    format!(
+        "\
+import torch
+import torch.nn as nn
+
+
+class {class}(nn.Module):
+    def __init__(self, fan_in, fan_out, extents):
+        super().__init__()
+        self.register_buffer(\"mask\", torch.tril(torch.ones(8, 16)))
+        self.register_buffer(\"noise\", torch.randn(16))
+        self.register_buffer(\"level\", torch.ones(16))
+        self.linear = nn.Linear(fan_in, fan_out)
+
+    def forward(self, x):
+        result = self.linear(x) * self.level + self.noise
+        return result.masked_fill(self.mask == 0, 0.0)
+
+
+def get_inputs():
+    return [torch.rand(8, 32) * 2.0 - 1.0]
+
+
+def get_init_inputs():
+    return [32, 16, (2, 3)]
+"
+    )
+}
+
+/// The weights of that.
+pub(crate) fn masked_params() -> Vec<TensorSpec> {
+    let weight = |name: &str, shape: serde_json::Value| {
+        let tensor = serde_json::json!({
+            "name": name, "dtype": "f32", "shape": shape,
+            "distribution": {"kind": "uniform", "low": -0.5, "high": 0.5},
+        });
+        serde_json::from_value(tensor).unwrap()
+    };
+    let vector = || serde_json::json!([16]);
+    vec![
+        weight("noise", vector()),
+        weight("level", vector()),
+        weight("linear_weight", serde_json::json!([16, 32])),
+        weight("linear_bias", vector()),
+    ]
 }
