@@ -43,7 +43,16 @@ impl Place {
     }
 
     pub(crate) async fn open(&self) -> Arc<SqlStore> {
-        Arc::new(self.try_open().await.unwrap())
+        // A process that another test starts has the lock of a folder, too, until it executes its program.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        loop {
+            match self.try_open().await {
+                Err(StoreError::Locked(_)) if std::time::Instant::now() < deadline => {
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+                opened => return Arc::new(opened.unwrap()),
+            }
+        }
     }
 }
 
