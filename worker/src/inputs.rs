@@ -169,11 +169,11 @@ impl TensorData {
     #[must_use]
     pub fn is_finite(&self) -> bool {
         match self {
-            Self::F32(values) => values.iter().all(|value| value.is_finite()),
-            Self::F64(values) => values.iter().all(|value| value.is_finite()),
+            Self::F32(values) => all(values, |value| value.is_finite()),
+            Self::F64(values) => all(values, |value| value.is_finite()),
             Self::I32(_) => true,
-            Self::F16(values) => values.iter().all(|bits| bits & 0x7C00 != 0x7C00),
-            Self::Bf16(values) => values.iter().all(|bits| bits & 0x7F80 != 0x7F80),
+            Self::F16(values) => all(values, |bits| bits & 0x7C00 != 0x7C00),
+            Self::Bf16(values) => all(values, |bits| bits & 0x7F80 != 0x7F80),
         }
     }
 
@@ -268,6 +268,12 @@ impl TensorData {
         };
         u64::try_from(count).unwrap_or(u64::MAX)
     }
+}
+
+/// Whether something holds for all values; of some at a time without a look at which, which is several times as fast.
+fn all<T: Copy>(values: &[T], holds: impl Fn(T) -> bool) -> bool {
+    const AT_A_TIME: usize = 4096;
+    values.chunks(AT_A_TIME).all(|some| some.iter().fold(true, |so_far, value| so_far & holds(*value)))
 }
 
 /// Draws a tensor. Equal arguments give equal bits.

@@ -297,7 +297,7 @@ impl Race<'_> {
             let inputs = kept.draw.inputs(sets);
             let (candidate, baseline) = side_by_side(
                 || candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate),
-                || baseline.fetch(kept.slot, inputs.clone(), kept.baseline).map_err(Side::Baseline),
+                || baseline.fetch_known(kept.slot, kept.baseline).map_err(Side::Baseline),
             );
             Ok((inputs, candidate?, baseline?))
         };

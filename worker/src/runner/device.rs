@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use rustix::time::{ClockId, clock_gettime};
 
 use self::rotation::{Berth, LATE_ELEMENTS};
-use super::driver::{Context, DeviceMemory, Event, Stream};
+use super::driver::{Context, DeviceMemory, Event, PinnedMemory, Stream};
 use super::message::{Fault, Mix};
 use super::plan::{GUARD_BYTES, Layout, Placed, Region};
 
@@ -185,6 +185,8 @@ pub(super) struct Addresses {
 #[derive(Debug)]
 pub(super) struct Device {
     arena: Arena,
+    /// The arena as memory that the device reads and writes by itself; none where the driver cannot have it so.
+    pinned: Option<PinnedMemory>,
     tensors: Option<Tensors>,
     sets: Vec<Vec<DeviceMemory>>,
     slots: Vec<Vec<DeviceMemory>>,
@@ -199,7 +201,7 @@ pub(super) struct Device {
 
 impl Device {
     /// Takes hold of the device.
-    pub(super) fn open(arena: Arena) -> Outcome<Self> {
+    pub(super) fn open(arena: Arena, size_bytes: usize) -> Outcome<Self> {
         let context = Context::open()?;
         let stream = Stream::new()?;
         context.start_callbacks(&stream)?;
@@ -207,12 +209,19 @@ impl Device {
         let flush = DeviceMemory::new(context.l2_bytes * FLUSHED_CACHES)?;
         let (started, ended) = (Event::new()?, Event::new()?);
         let (sets, slots, rotation) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { arena, tensors: None, sets, slots, rotation, flush, started, ended, stream, context })
+        let pinned = PinnedMemory::new(arena.0, size_bytes);
+        Ok(Self { arena, pinned, tensors: None, sets, slots, rotation, flush, started, ended, stream, context })
+    }
+
+    /// Has nothing to do with its arena any more.
+    pub(super) fn leave_arena(&mut self) {
+        self.pinned = None;
     }
 
     /// Exchanges tensors with the parent through another arena from now on.
-    pub(super) fn take_arena(&mut self, arena: Arena) {
+    pub(super) fn take_arena(&mut self, arena: Arena, size_bytes: usize) {
         self.arena = arena;
+        self.pinned = PinnedMemory::new(arena.0, size_bytes);
     }
 
     /// Makes room for one shape; what belonged to another is freed.
@@ -257,11 +266,14 @@ impl Device {
         self.settle()
     }
 
-    /// Copies everything that the parent compares to the arena.
-    pub(super) fn download(&self) -> Outcome<()> {
+    /// Copies to the arena what the parent compares: the outputs, and where it looks for broken rules everything else.
+    pub(super) fn download(&self, outputs_only: bool) -> Outcome<()> {
         let tensors = self.tensors()?;
-        let mut whole = tensors.outputs.iter().chain(&tensors.inputs).chain(&tensors.params);
-        whole.try_for_each(|mirror| mirror.download(self.arena))?;
+        tensors.outputs.iter().try_for_each(|mirror| mirror.download(self.arena))?;
+        if outputs_only {
+            return Ok(());
+        }
+        tensors.inputs.iter().chain(&tensors.params).try_for_each(|mirror| mirror.download(self.arena))?;
         tensors.workspace.download_guards(self.arena)
     }
 
@@ -354,14 +366,14 @@ impl Device {
     }
 
     /// Puts inputs and outputs of an earlier call in place, and all that the parent compares into the arena.
-    pub(super) fn fetch(&self, slot: usize) -> Outcome<()> {
+    pub(super) fn fetch(&self, slot: usize, outputs_only: bool) -> Outcome<()> {
         let tensors = self.tensors()?;
         let kept = self.slots.get(slot).ok_or_else(|| out_of_turn("nothing was kept there"))?;
         for (mirror, copy) in tensors.written().zip(kept) {
             mirror.take(copy, &self.stream)?;
         }
         self.settle()?;
-        self.download()
+        self.download(outputs_only)
     }
 
     /// Marks the range that profilers are asked to look at.

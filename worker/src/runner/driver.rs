@@ -128,6 +128,28 @@ impl Drop for DeviceMemory {
     }
 }
 
+/// Memory of this process, or shared with others, between which and the device's memory the device itself copies.
+#[derive(Debug)]
+pub(super) struct PinnedMemory(*mut c_void);
+
+impl PinnedMemory {
+    /// Pins memory that is mapped, and stays so until this is dropped. None where the driver cannot do that: then copies
+    /// go through buffers of its own, which is slower and nothing else.
+    pub(super) fn new(address: *mut u8, size: usize) -> Option<Self> {
+        let address = address.cast::<c_void>();
+        // SAFETY: a context is current; the caller keeps the mapping.
+        let result = unsafe { sys::cuMemHostRegister_v2(address, size, 0) };
+        (result == CUresult::CUDA_SUCCESS).then_some(Self(address))
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // SAFETY: it was pinned, and is not any more after this.
+        let _ = unsafe { sys::cuMemHostUnregister(self.0) };
+    }
+}
+
 fn wide(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }

@@ -46,6 +46,8 @@ pub(crate) enum Request {
         poison: u32,
         /// On a device: whether the weights have to be copied anew.
         weights: bool,
+        /// On a device: whether the outputs alone are brought back, and nothing to look for broken rules in.
+        outputs_only: bool,
     },
     /// On a device: keep the inputs in place as a set to draw from.
     Stage {
@@ -105,6 +107,8 @@ pub(crate) enum Request {
         nonce: u64,
         /// Which.
         slot: usize,
+        /// Whether the outputs alone are brought back.
+        outputs_only: bool,
     },
 }
 

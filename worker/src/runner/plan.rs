@@ -90,15 +90,26 @@ pub(crate) struct Layout {
     end: usize,
 }
 
+/// What of a program's tensors is in double precision, where the task has narrower floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubled {
+    /// Nothing: it is called as the task says.
+    Nothing,
+    /// Its outputs.
+    Outputs,
+    /// Inputs and weights, too.
+    Everything,
+}
+
 impl Layout {
-    fn new(shapes: &ConcreteShapes, double: bool) -> Self {
+    fn new(shapes: &ConcreteShapes, doubled: Doubled) -> Self {
         let mut end = 0_usize;
         let mut region = |size: usize| {
             let offset = (end + GUARD_BYTES).next_multiple_of(ALIGN_BYTES);
             end = offset + size + GUARD_BYTES;
             Region { offset, size }
         };
-        let mut place = |tensors: &[ConcreteTensor]| -> Vec<Placed> {
+        let mut place = |tensors: &[ConcreteTensor], double: bool| -> Vec<Placed> {
             tensors
                 .iter()
                 .map(|tensor| {
@@ -113,7 +124,9 @@ impl Layout {
                 })
                 .collect()
         };
-        let (inputs, params, outputs) = (place(&shapes.inputs), place(&shapes.params), place(&shapes.outputs));
+        let given = doubled == Doubled::Everything;
+        let (inputs, params) = (place(&shapes.inputs, given), place(&shapes.params, given));
+        let outputs = place(&shapes.outputs, doubled != Doubled::Nothing);
         let workspace = region(WORKSPACE_BYTES);
         Self { inputs, params, outputs, workspace, end }
     }
@@ -126,9 +139,9 @@ impl Layout {
 }
 
 impl RunnerPlan {
-    /// Lays out the tensors of every shape; `double` widens 32-bit floats, for the truth.
-    pub(crate) fn new(library: PathBuf, shapes: &[ConcreteShapes], double: bool, core: Option<usize>) -> Self {
-        let layouts: Vec<Layout> = shapes.iter().map(|shapes| Layout::new(shapes, double)).collect();
+    /// Lays out the tensors of every shape.
+    pub(crate) fn new(library: PathBuf, shapes: &[ConcreteShapes], doubled: Doubled, core: Option<usize>) -> Self {
+        let layouts: Vec<Layout> = shapes.iter().map(|shapes| Layout::new(shapes, doubled)).collect();
         let end = layouts.iter().map(|layout| layout.end).max().unwrap_or(0);
         let total_bytes = end.next_multiple_of(rustix::param::page_size()).max(rustix::param::page_size());
         Self {
@@ -186,8 +199,8 @@ mod tests {
             outputs: vec![tensor("z", 5)],
         };
         let larger = ConcreteShapes { inputs: vec![tensor("x", 1 << 18)], ..shapes.clone() };
-        for double in [false, true] {
-            let plan = RunnerPlan::new(PathBuf::from("/lib"), &[shapes.clone(), larger.clone()], double, None);
+        for doubled in [Doubled::Nothing, Doubled::Outputs, Doubled::Everything] {
+            let plan = RunnerPlan::new(PathBuf::from("/lib"), &[shapes.clone(), larger.clone()], doubled, None);
             let layout = &plan.layouts[0];
             let mut end = 0;
             for (name, region) in layout.regions() {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::arena::{fill_file, map_private};
 use super::cupti::Tracer;
 use super::message::{Reply, Request};
-use super::plan::{RunnerPlan, TorchPlan};
+use super::plan::{Doubled, RunnerPlan, TorchPlan};
 use super::python::python_replay;
 use super::serve::Runner;
 use super::session::DeviceUse;
@@ -54,7 +54,7 @@ pub(crate) fn write_any_replay(
     shapes: &ConcreteShapes,
     (params, inputs): (&[TensorData], &[TensorData]),
 ) -> std::io::Result<PathBuf> {
-    let mut runner = RunnerPlan::new(library.to_path_buf(), std::slice::from_ref(shapes), false, None);
+    let mut runner = RunnerPlan::new(library.to_path_buf(), std::slice::from_ref(shapes), Doubled::Nothing, None);
     runner.on_device = true;
     runner.torch = torch;
     runner.libraries.clone_from(&device.libraries);
@@ -104,7 +104,7 @@ fn try_to_replay(args: &[OsString]) -> Result<(), String> {
     }
     done(runner.answer(Request::Init { nonce: 0 }))?;
     for _ in 0..=warmups {
-        done(runner.answer(Request::Run { nonce: 0, poison: POISON, weights: false }))?;
+        done(runner.answer(Request::Run { nonce: 0, poison: POISON, weights: false, outputs_only: true }))?;
     }
     let tracer = watched.map(|(library, _)| Tracer::start(library)).transpose()?;
     for _ in 0..calls {

@@ -154,6 +154,7 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     while let Ok(Some(received)) = receive::<Request>(&*channel) {
         let reply = match received.message {
             Request::Take { nonce, plan } => {
+                runner.leave_arena();
                 let mapped = received.descriptors.first().map(|memory| map_shared(memory, plan.total_bytes));
                 let Some(Ok(mapped)) = mapped else { return UNUSABLE };
                 arena = mapped;
@@ -239,9 +240,9 @@ impl Runner {
             Request::Load { .. } => Some(Ok(self.load())),
             Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
             Request::Init { .. } => self.init(),
-            Request::Run { poison, weights, .. } => match &self.device {
+            Request::Run { poison, weights, outputs_only, .. } => match &self.device {
                 None => self.run().map(|(status, elapsed_ns)| Ok(Reply { status, elapsed_ns, ..Reply::default() })),
-                Some(_) => self.run_on_device(poison, weights),
+                Some(_) => self.run_on_device(poison, weights, outputs_only),
             },
             Request::Stage { set, .. } => Some(self.device.as_mut()?.stage(set).map(|()| Reply::default())),
             Request::Rotate { calls, .. } => self.rotate(calls),
@@ -253,7 +254,9 @@ impl Runner {
                 device.burst(&mixes, poison, first_slot, call).map(|status| (status, DeviceTime::default()))
             }),
             Request::Graph { launches, .. } => self.on_device(false, |device, call| device.graph(launches, call)),
-            Request::Fetch { slot, .. } => Some(self.device.as_ref()?.fetch(slot).map(|()| Reply::default())),
+            Request::Fetch { slot, outputs_only, .. } => {
+                Some(self.device.as_ref()?.fetch(slot, outputs_only).map(|()| Reply::default()))
+            }
         };
         Some(match answer? {
             Ok(reply) => Reply { nonce, ..reply },
@@ -263,12 +266,19 @@ impl Runner {
 
     /// Takes hold of the device, and makes room for the first shape.
     fn open(&mut self) -> Result<(), Fault> {
-        self.device = Some(Device::open(self.arena)?);
+        self.device = Some(Device::open(self.arena, self.plan.total_bytes)?);
         if self.plan.filtered {
             refuse_after_start().map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
         }
         // A process that was started ahead of time is told of its shapes later.
         if self.plan.layouts.is_empty() { Ok(()) } else { self.take_shape(0) }
+    }
+
+    /// Uses the arena no more: it is about to be given back.
+    fn leave_arena(&mut self) {
+        if let Some(device) = &mut self.device {
+            device.leave_arena();
+        }
     }
 
     /// Takes a library and its shapes, in place of none, and the arena for them.
@@ -281,7 +291,7 @@ impl Runner {
             return Err(Fault { during: during(), error: "there is no device".to_owned() });
         };
         self.arena = DeviceArena(arena);
-        device.take_arena(self.arena);
+        device.take_arena(self.arena, plan.total_bytes);
         self.plan = plan;
         self.take_shape(0)
     }
@@ -363,7 +373,7 @@ impl Runner {
         Some(settled.map(|()| Reply { status, fault, ..Reply::default() }))
     }
 
-    fn run_on_device(&mut self, poison: u32, weights: bool) -> Answer {
+    fn run_on_device(&mut self, poison: u32, weights: bool, outputs_only: bool) -> Answer {
         let device = self.device.as_ref()?;
         let upload = || {
             if weights {
@@ -375,7 +385,8 @@ impl Runner {
             return Some(Err(fault));
         }
         let answer = self.on_device(false, |device, call| device.time(call))?;
-        Some(answer.and_then(|reply| self.device.as_ref().map_or(Ok(()), Device::download).map(|()| reply)))
+        let download = |device: &Device| device.download(outputs_only);
+        Some(answer.and_then(|reply| self.device.as_ref().map_or(Ok(()), download).map(|()| reply)))
     }
 
     /// Lets the device do something with calls of the program, or with nothing in their place.

@@ -52,6 +52,11 @@ pub(super) fn prepare<'a>(
         require_sandbox: false,
         device: grounds.device,
     };
+    // That takes a while, and nobody who times has to wait for it.
+    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+    let sets: Vec<Vec<TensorData>> =
+        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+    cost.part("inputs");
     // Starting a process disturbs who times as much as a call does.
     let _beside = grounds.beside_others();
     cost.part("waiting");
@@ -74,10 +79,6 @@ pub(super) fn prepare<'a>(
     };
     let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
     cost.part("processes");
-    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
-    let sets: Vec<Vec<TensorData>> =
-        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
-    cost.part("inputs");
     let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
     let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
     let mut truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
