@@ -7,6 +7,7 @@ mod contract;
 mod model_new;
 mod project;
 mod quote;
+mod template;
 
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::id::RunId;
@@ -73,10 +74,8 @@ pub struct ProjectFile {
 /// Why an attempt cannot be exported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// The candidate is Python already, or its reference is.
-    #[error(
-        "program or reference are written for PyTorch, and a CMake project holds C++ or CUDA C++: export it as `model-new`"
-    )]
+    /// The candidate is Python already.
+    #[error("the program is written for PyTorch, and a CMake project holds C++ or CUDA C++: export it as `model-new`")]
     TorchForm,
     /// The task's shapes cannot be used.
     #[error("the task's shapes cannot be used: {0}")]
@@ -94,10 +93,10 @@ impl ExportError {
     }
 }
 
-/// The files of a stand-alone `CMake` project: candidate, reference, contract, and a program that compares and times both.
+/// The files of a stand-alone `CMake` project: candidate, reference, contract, and a program that compares and times both. It
+/// asks a reference that is a model of `PyTorch` with the Python of the machine.
 pub fn project(program: &Program<'_>) -> Result<Vec<ProjectFile>, ExportError> {
-    let spec = &program.task.spec;
-    if spec.form == CandidateForm::Torch || spec.has_python_reference() {
+    if program.task.spec.form == CandidateForm::Torch {
         return Err(ExportError::TorchForm);
     }
     project::files(program)

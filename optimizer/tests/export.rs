@@ -6,7 +6,7 @@ mod exported;
 
 use std::path::Path;
 
-use exported::{attempt, built, printed, run_id};
+use exported::{attempt, built, model_task, printed, run_id};
 use nightshift_optimizer::export::{ExportError, Program, model_new, project};
 use nightshift_optimizer::reply::extract_code;
 use nightshift_optimizer::task_file;
@@ -158,5 +158,31 @@ fn a_program_for_a_model_is_a_model_new_with_the_state_of_that_model() {
         text.contains(&format!("\"call\": [{}]", call.join(", "))) && text.contains("\"class Model:\\n\""),
         "{text}"
     );
-    assert_eq!(project(&program).unwrap_err().code(), "attempt.torch_form");
+}
+
+#[test]
+fn a_project_for_a_model_asks_the_model() {
+    let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch_stand_in");
+    let with_it = format!("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={}", stand_in.display());
+    let (folder, wrong) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = built(folder.path(), &model_task(), PROGRAM);
+    let said = printed(folder.path(), &format!("{with_it} {program} --samples 3"), 0);
+    assert!(said.ends_with("scale_and_shift: right\n") && said.contains("default, draw 3: right"), "{said}");
+    assert!(said.contains("times as fast (medians of 3 samples, the model in a process of its own)"), "{said}");
+
+    let source = PROGRAM.replace("outputs[1].data)[0] = (int32_t)rows", "outputs[1].data)[0] = 5");
+    let program = built(wrong.path(), &model_task(), &source);
+    let said = printed(wrong.path(), &format!("{with_it} {program} --samples 0"), 1);
+    assert!(said.contains("worst: rows, element 0: 5 in place of 4"), "{said}");
+    // What is missing is said.
+    let said = printed(wrong.path(), &format!("PYTHON=no-such-python {program}"), 2);
+    assert!(said.contains("no-such-python was not found: name a Python with PyTorch with PYTHON"), "{said}");
+    let said = printed(wrong.path(), &format!("PYTHON=false {program}"), 2);
+    assert!(said.contains("the model gave no answers"), "{said}");
+    let left = printed(
+        wrong.path(),
+        &format!("mkdir own && {{ TMPDIR=$PWD/own {with_it} {program} --samples 0; ls own; }}"),
+        0,
+    );
+    assert!(left.ends_with("WRONG\n"), "nothing is left behind: {left}");
 }

@@ -8,13 +8,13 @@ mod exported;
 use std::path::Path;
 use std::process::ExitCode;
 
-use exported::{attempt, built, printed, run_id, shell};
+use exported::{attempt, built, model_task, printed, run_id, shell};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nightshift_optimizer::export::{Program, model_new};
 use nightshift_optimizer::reply::extract_code;
 use nightshift_optimizer::task_file;
 use nightshift_protocol::attempt::AttemptOutcome;
-use nightshift_protocol::task::{CandidateForm, TaskBundle};
+use nightshift_protocol::task::{CandidateForm, TaskBundle, TorchSpec};
 
 /// What `PyTorch` says to a task, by the names of inputs `i` and weights `w`.
 const EXAMPLES: [(&str, &str, &str); 2] = [
@@ -25,6 +25,7 @@ const EXAMPLES: [(&str, &str, &str); 2] = [
         "torch.relu(i[0].double() @ w['w'].double() + w['bias'].double())",
     ),
 ];
+const PYTORCH_OF_PROCESSORS: &str = "${NIGHTSHIFT_TEST_PYTHON:-python3} -c 'import torch'";
 const GPU: &str = "nvidia-smi -L | grep -q GPU && nvcc --version";
 const PYTORCH: &str = "nvcc --version && python3 -c 'import torch; assert torch.cuda.is_available()'";
 
@@ -42,6 +43,34 @@ fn is_right_outside(name: &str, reply: &str) {
     let program = built(folder.path(), &task, &source);
     let said = printed(folder.path(), &program, 0);
     assert!(said.ends_with(&format!("{name}: right\n")) && said.contains("times as fast"), "{said}");
+    println!("{said}");
+}
+
+/// The same task with a model of `PyTorch` as its reference.
+fn asks_the_model() {
+    let (name, reply, _) = EXAMPLES[0];
+    let (mut task, source) = example(name, reply);
+    task.spec.reference = "reference.py".to_owned();
+    task.spec.torch = Some(TorchSpec::default());
+    task.reference_source =
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return \
+                             torch.softmax(x, dim=-1)\n"
+            .to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(folder.path(), &task, &source);
+    let said = printed(folder.path(), &program, 0);
+    assert!(
+        said.ends_with(&format!("{name}: right\n")) && said.contains("the model in a process of its own"),
+        "{said}"
+    );
+    println!("{said}");
+}
+
+fn asks_the_model_on_a_processor() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(folder.path(), &model_task(), include_str!("fixtures/scale_and_shift.cpp"));
+    let said = printed(folder.path(), &format!("PYTHON=${{NIGHTSHIFT_TEST_PYTHON:-python3}} {program}"), 0);
+    assert!(said.ends_with("scale_and_shift: right\n"), "{said}");
     println!("{said}");
 }
 
@@ -96,5 +125,8 @@ fn main() -> ExitCode {
             is_used_from_pytorch(name, reply, expected);
         }));
     }
+    trials.push(trial("a_project_for_a_model_asks_it".to_owned(), PYTORCH, asks_the_model));
+    let test = asks_the_model_on_a_processor;
+    trials.push(trial("a_project_for_a_model_asks_it_on_a_processor".to_owned(), PYTORCH_OF_PROCESSORS, test));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

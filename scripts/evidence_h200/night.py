@@ -65,8 +65,8 @@ class Night:
         self.extra = {}
 
     def environment(self, **more: str) -> dict:
-        # Nothing of the caller's surroundings decides but where tools and libraries are.
-        passed = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TZ")
+        # Nothing of the caller's surroundings decides but where tools and libraries are, and what is logged.
+        passed = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TZ", "NIGHTSHIFT_LOG")
         kept = {key: os.environ[key] for key in passed if key in os.environ}
         folders = {f"XDG_{kind}_HOME": str(self.folder / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         return {**kept, **folders, "HOME": str(self.folder), "NO_COLOR": "1", "COLUMNS": "160", **self.extra, **more}

@@ -91,12 +91,18 @@ struct PartFound {
 /// Compares two tensors, part by part in their order, large ones on several threads.
 fn compare_parts(output: &TensorData, truth: &TensorData, tolerance: &Tolerance) -> Vec<PartFound> {
     let length = output.len().min(truth.len());
+    in_parts(length, |part| compare_part(output, truth, part, tolerance))
+}
+
+/// Sees to a long row of elements part by part, on several threads. Gives what came of the parts, in their order.
+fn in_parts<T: Send>(length: usize, see_to: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     let starts: Vec<usize> = (0..length).step_by(PART).collect();
-    let part = |start: usize| compare_part(output, truth, start..(start + PART).min(length), tolerance);
+    let part = |start: usize| see_to(start..(start + PART).min(length));
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(starts.len());
     if threads < 2 {
         return starts.into_iter().map(part).collect();
     }
+    let part = &part;
     std::thread::scope(|scope| {
         let shares = starts.chunks(starts.len().div_ceil(threads));
         let workers: Vec<_> = shares
@@ -105,6 +111,41 @@ fn compare_parts(output: &TensorData, truth: &TensorData, tolerance: &Tolerance)
         let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
+}
+
+/// Elements that are widened at a time: they stay in the first cache.
+const AT_A_TIME: usize = 1024;
+
+/// The largest normalized error alone, as [`compare`] finds it, in a fraction of the time.
+#[must_use]
+pub fn largest_error(
+    outputs: &[TensorData],
+    truth: &[TensorData],
+    shapes: &[ConcreteTensor],
+    tolerance: &Tolerance,
+) -> f64 {
+    let of_part = |output: &TensorData, truth: &TensorData, part: Range<usize>| {
+        let blocks = part.clone().step_by(AT_A_TIME).map(|start| start..(start + AT_A_TIME).min(part.end));
+        let of_block = |block: Range<usize>| {
+            let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block));
+            let errors = outputs.iter().zip(truths.iter()).map(|(output, truth)| {
+                let (difference, allowed) = ((output - truth).abs(), tolerance.atol + tolerance.rtol * truth.abs());
+                let error = if difference == 0.0 { 0.0 } else { difference / allowed };
+                if output.is_finite() & truth.is_finite() { error } else { f64::INFINITY }
+            });
+            errors.fold(0.0, |largest: f64, error| if error > largest { error } else { largest })
+        };
+        blocks.map(of_block).fold(0.0, f64::max)
+    };
+    let of_tensor = |(position, shape): (usize, &ConcreteTensor)| {
+        let (Some(output), Some(truth)) = (outputs.get(position), truth.get(position)) else { return f64::INFINITY };
+        let length = output.len().min(truth.len());
+        if count(length) < shape.elements() {
+            return f64::INFINITY;
+        }
+        in_parts(length, |part| of_part(output, truth, part)).into_iter().fold(0.0, f64::max)
+    };
+    shapes.iter().enumerate().map(of_tensor).fold(0.0, f64::max)
 }
 
 fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tolerance: &Tolerance) -> PartFound {
@@ -135,10 +176,18 @@ pub fn count_wrong(outputs: &[TensorData], truth: &[TensorData], tolerance: &Tol
     };
     let in_pair = |output: &TensorData, truth: &TensorData| match (output, truth) {
         (TensorData::F32(output), TensorData::F32(truth)) if output.len() == truth.len() => {
-            output.iter().zip(truth.iter()).filter(|(a, b)| wrong(f64::from(**a), f64::from(**b))).count()
+            let of_part = |part: Range<usize>| {
+                let pairs = output[part.clone()].iter().zip(&truth[part]);
+                pairs.filter(|(a, b)| wrong(f64::from(**a), f64::from(**b))).count()
+            };
+            in_parts(output.len(), of_part).into_iter().sum()
         }
         _ if output.len() == truth.len() => {
-            output.as_f64().iter().zip(truth.as_f64().iter()).filter(|(a, b)| wrong(**a, **b)).count()
+            let of_part = |part: Range<usize>| {
+                let (output, truth) = (output.part_as_f64(part.clone()), truth.part_as_f64(part));
+                output.iter().zip(truth.iter()).filter(|(a, b)| wrong(**a, **b)).count()
+            };
+            in_parts(output.len(), of_part).into_iter().sum()
         }
         _ => truth.len().max(1),
     };
@@ -291,6 +340,42 @@ mod tests {
         assert_eq!(count_wrong(&output, &truth, &TOLERANCE), full.wrong_elements);
         assert_eq!(full.wrong_elements, 5);
         assert_eq!(count_wrong(&[], &truth, &TOLERANCE), 1);
+    }
+
+    #[test]
+    fn the_largest_error_alone_is_that_of_the_full_comparison() {
+        let agree = |outputs: &[TensorData], truth: &[TensorData], elements: u64, tolerance: &Tolerance| {
+            let (full, alone) = (
+                compare(outputs, truth, &[shape(&[elements])], tolerance).largest_error,
+                largest_error(outputs, truth, &[shape(&[elements])], tolerance),
+            );
+            assert_eq!(full.to_bits(), alone.to_bits(), "{full} and {alone}");
+        };
+        let strict = Tolerance { atol: 0.0, ..TOLERANCE };
+        for (candidate, truth) in [
+            (1.0, 1.0),
+            (1.5, 1.0),
+            (0.0, 0.0),
+            (-0.0, 0.0),
+            (1e-30, 0.0),
+            (f32::NAN, 1.0),
+            (1.0, f64::INFINITY),
+            (f32::INFINITY, f64::INFINITY),
+            (-f32::MAX, f64::MAX),
+        ] {
+            for tolerance in [&TOLERANCE, &strict] {
+                agree(&[vec![candidate].into()], &[vec![truth].into()], 1, tolerance);
+            }
+        }
+        agree(&[], &[vec![0.0_f64; 4].into()], 4, &TOLERANCE);
+        agree(&[vec![0.0_f32; 3].into()], &[vec![0.0_f64; 4].into()], 4, &TOLERANCE);
+        // Several parts, and a block that is not full.
+        let length = 2 * PART + AT_A_TIME + 7;
+        for place in [0, AT_A_TIME, PART - 1, PART, length - 1] {
+            let mut values = vec![1.0_f32; length];
+            values[place] = 1.5;
+            agree(&[values.into()], &[vec![1.0_f64; length].into()], count(length), &TOLERANCE);
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //
 //   compare [--seed N] [--samples N] [--candidate FILE]
 //
-// Every shape of the contract is drawn from the seed. The truth is the reference, built in double precision. An element is
-// right when |candidate - truth| <= ATOL + RTOL * |truth|; besides, the largest error may not be more than
+// Every shape of the contract is drawn from the seed. The truth is the reference in double precision; where the reference is a
+// model of PyTorch, answers.py asks it, with $PYTHON or python3. An element is right when |candidate - truth| <= ATOL + RTOL * |truth|; besides, the largest error may not be more than
 // REFERENCE_ERROR_FACTOR times the reference's own. Ends with 0 when everything is right, with 1 when something is wrong, and
 // with 2 when the programs could not be run.
 #include "contract.h"
@@ -11,6 +11,12 @@
 
 #include <dlfcn.h>
 #include <unistd.h>
+#ifdef NIGHTSHIFT_MODEL
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -437,23 +443,138 @@ bool is_finite(const std::vector<Data> &tensors) {
     return true;
 }
 
+std::string own_folder() {
+    char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return ".";
+    const std::string text(path, size_t(length));
+    return text.substr(0, text.rfind('/'));
+}
+
+// What is right for some inputs: in double precision, and as the reference says it.
+struct Answer {
+    std::vector<Data> truth, usual;
+};
+
+using Draws = std::vector<std::vector<Data>>;
+
+#ifdef NIGHTSHIFT_MODEL
+
+struct Programs {
+    Program candidate;
+
+    Programs(const std::string &file) : candidate(file) {}
+};
+
+// A folder that goes away with this.
+class Folder {
+  public:
+    Folder() : path_((std::filesystem::temp_directory_path() / "compare-XXXXXX").string()) {
+        if (mkdtemp(path_.data()) == nullptr) fail("there is no folder for temporary files: set TMPDIR to one");
+    }
+    Folder(const Folder &) = delete;
+    Folder &operator=(const Folder &) = delete;
+    ~Folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+
+    const std::string &path() const { return path_; }
+
+    void write(const std::string &name, const Data &data) const {
+        std::ofstream file(path_ + "/" + name, std::ios::binary);
+        file.write(reinterpret_cast<const char *>(data.bytes.data()), std::streamsize(data.bytes.size()));
+        if (!file.flush()) fail("writing to " + path_ + " did not succeed: is there room?");
+    }
+
+    Data read(const std::string &name, Data empty) const {
+        std::ifstream file(path_ + "/" + name, std::ios::binary);
+        file.read(reinterpret_cast<char *>(empty.bytes.data()), std::streamsize(empty.bytes.size()));
+        if (!file || file.peek() != std::ifstream::traits_type::eof()) fail("the model's answer has another size than the contract's");
+        return empty;
+    }
+
+  private:
+    std::string path_;
+};
+
+// The model's answers, and the seconds of so many samples of calls on the first inputs.
+std::vector<Answer> ask_model(const Shapes &shapes, const std::vector<Data> &params, const Draws &draws, int samples,
+                              std::vector<double> *seconds) {
+    const Folder folder;
+    for (size_t i = 0; i < params.size(); ++i) folder.write("param-" + std::to_string(i), params[i]);
+    const auto name = [](size_t draw, const char *kind, size_t i) {
+        return "draw-" + std::to_string(draw) + "-" + kind + "-" + std::to_string(i);
+    };
+    for (size_t draw = 0; draw < draws.size(); ++draw) {
+        for (size_t i = 0; i < draws[draw].size(); ++i) folder.write(name(draw, "input", i), draws[draw][i]);
+    }
+    const char *given = std::getenv("PYTHON");
+    const std::string python = given == nullptr || *given == '\0' ? "python3" : given;
+    const std::string script = own_folder() + "/answers.py";
+    const std::string count = std::to_string(draws.size()), timed = std::to_string(samples);
+    const pid_t child = fork();
+    if (child == 0) {
+        execlp(python.c_str(), python.c_str(), script.c_str(), folder.path().c_str(), shapes.name, count.c_str(), timed.c_str(),
+               static_cast<char *>(nullptr));
+        std::_Exit(127);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) < 0) fail("starting " + python + " did not succeed");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) fail(python + " was not found: name a Python with PyTorch with PYTHON");
+    if (status != 0) fail("the model gave no answers; what Python said is above. PYTHON names another Python");
+    std::vector<Answer> answers;
+    for (size_t draw = 0; draw < draws.size(); ++draw) {
+        Answer answer;
+        for (size_t i = 0; i < shapes.outputs.size(); ++i) {
+            answer.truth.push_back(folder.read(name(draw, "truth", i), empty(shapes.outputs[i], true)));
+            answer.usual.push_back(folder.read(name(draw, "usual", i), empty(shapes.outputs[i], false)));
+        }
+        answers.push_back(std::move(answer));
+    }
+    std::ifstream times(folder.path() + "/seconds");
+    for (double time; times >> time;) seconds->push_back(time);
+    return answers;
+}
+
+std::vector<Answer> ask(const Programs &, const Shapes &shapes, const std::vector<Data> &params, const Draws &draws) {
+    return ask_model(shapes, params, draws, 0, nullptr);
+}
+
+#else
+
 struct Programs {
     Program candidate, reference, truth;
+
+    Programs(const std::string &file)
+        : candidate(file), reference(own_folder() + "/reference.so"), truth(own_folder() + "/truth.so") {}
 };
+
+std::vector<Answer> ask(const Programs &programs, const Shapes &shapes, const std::vector<Data> &params, const Draws &draws) {
+    Session reference("reference", programs.reference, shapes, false, params);
+    Session truth("truth", programs.truth, shapes, true, params);
+    std::vector<Answer> answers;
+    bool ignored;
+    for (const std::vector<Data> &inputs : draws) {
+        answers.push_back(Answer{truth.call(inputs, &ignored), reference.call(inputs, &ignored)});
+    }
+    return answers;
+}
+
+#endif
 
 // Checks one shape; says whether everything is right.
 bool check(const Programs &programs, const Shapes &shapes, Random &random) {
     const std::vector<Data> params = draw_all(shapes.params, random);
+    Draws draws;
+    for (int number = 0; number < DRAWS; ++number) draws.push_back(draw_all(shapes.inputs, random));
+    const std::vector<Answer> answers = ask(programs, shapes, params, draws);
     Session candidate("candidate", programs.candidate, shapes, false, params);
-    Session reference("reference", programs.reference, shapes, false, params);
-    Session truth("truth", programs.truth, shapes, true, params);
     bool is_right = true;
     for (int number = 1; number <= DRAWS; ++number) {
-        const std::vector<Data> inputs = draw_all(shapes.inputs, random);
-        bool kept, ignored;
-        const std::vector<Data> expected = truth.call(inputs, &ignored);
-        const std::vector<Data> usual = reference.call(inputs, &ignored);
-        const std::vector<Data> outputs = candidate.call(inputs, &kept);
+        const auto &[expected, usual] = answers[size_t(number - 1)];
+        bool kept;
+        const std::vector<Data> outputs = candidate.call(draws[size_t(number - 1)], &kept);
         if (!is_finite(expected) || !is_finite(usual)) {
             std::printf("%s, draw %d: the reference has no finite answer, so nothing is asked\n", shapes.name, number);
             continue;
@@ -481,46 +602,60 @@ double median(std::vector<double> values) {
     return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
 }
 
-// Times candidate and reference in turn, at the first shape.
+// A program whose calls are timed.
+class Timed {
+  public:
+    Timed(const char *name, const Program &program, const Shapes &shapes, const std::vector<Data> &params,
+          const std::vector<Data> &inputs)
+        : session_(name, program, shapes, false, params) {
+        bool ignored;
+        (void)session_.call(inputs, &ignored);
+        const double once = std::max(session_.seconds(1), 1e-9);
+        calls_ = int(std::min(1e5, std::max(1.0, std::ceil(SAMPLE_S / once))));
+    }
+
+    void sample() { times_.push_back(session_.seconds(calls_) / calls_); }
+    double seconds() const { return median(times_); }
+
+  private:
+    Session session_;
+    int calls_;
+    std::vector<double> times_;
+};
+
+// Times candidate and reference at the first shape.
 void time_both(const Programs &programs, int samples, Random &random) {
     const Shapes &shapes = contract::SHAPES.front();
     const std::vector<Data> params = draw_all(shapes.params, random);
     const std::vector<Data> inputs = draw_all(shapes.inputs, random);
-    Session candidate("candidate", programs.candidate, shapes, false, params);
-    Session reference("reference", programs.reference, shapes, false, params);
-    Session *sessions[] = {&candidate, &reference};
-    int calls[2];
-    for (int i = 0; i < 2; ++i) {
-        bool ignored;
-        (void)sessions[i]->call(inputs, &ignored);
-        const double once = std::max(sessions[i]->seconds(1), 1e-9);
-        calls[i] = int(std::min(1e5, std::max(1.0, std::ceil(SAMPLE_S / once))));
-    }
-    std::vector<double> times[2];
+    Timed candidate("candidate", programs.candidate, shapes, params, inputs);
+#ifdef NIGHTSHIFT_MODEL
+    std::vector<double> of_model;
+    (void)ask_model(shapes, params, {inputs}, samples, &of_model);
+    for (int sample = 0; sample < samples; ++sample) candidate.sample();
+    if (of_model.empty()) fail("the model was not timed");
+    const double slow = median(of_model);
+    const char *how = "the model in a process of its own";
+#else
+    Timed reference("reference", programs.reference, shapes, params, inputs);
     for (int sample = 0; sample < samples; ++sample) {
         for (int turn = 0; turn < 2; ++turn) {
-            const int which = (sample + turn) % 2;
-            times[which].push_back(sessions[which]->seconds(calls[which]) / calls[which]);
+            if ((sample + turn) % 2 == 0) candidate.sample();
+            else reference.sample();
         }
     }
-    const double fast = median(times[0]), slow = median(times[1]);
-    std::printf("candidate %.6g ms, reference %.6g ms: %.3g times as fast (medians of %d samples, taken in turn)\n",
-                fast * 1e3, slow * 1e3, slow / fast, samples);
-}
-
-std::string own_folder() {
-    char path[4096];
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length <= 0) return ".";
-    const std::string text(path, size_t(length));
-    return text.substr(0, text.rfind('/'));
+    const double slow = reference.seconds();
+    const char *how = "taken in turn";
+#endif
+    const double fast = candidate.seconds();
+    std::printf("candidate %.6g ms, reference %.6g ms: %.3g times as fast (medians of %d samples, %s)\n", fast * 1e3, slow * 1e3,
+                slow / fast, samples, how);
 }
 
 }  // namespace
 
 int main(int argc, char **argv) {
-    const std::string folder = own_folder();
-    std::string candidate = folder + "/candidate.so";
+    std::string candidate = own_folder() + "/candidate.so";
     uint64_t seed = 1;
     int samples = 21;
     for (int i = 1; i < argc; ++i) {
@@ -533,7 +668,7 @@ int main(int argc, char **argv) {
         else if (name == "--candidate") candidate = std::strchr(value, '/') == nullptr ? std::string("./") + value : value;
         else fail("usage: compare [--seed N] [--samples N] [--candidate FILE]");
     }
-    const Programs programs{Program(candidate), Program(folder + "/reference.so"), Program(folder + "/truth.so")};
+    const Programs programs(candidate);
     Random random(seed);
     bool is_right = true;
     for (const Shapes &shapes : contract::SHAPES) is_right = check(programs, shapes, random) && is_right;

@@ -3,12 +3,17 @@
 use std::fmt::Write as _;
 
 use nightshift_protocol::task::{CudaLibrary, Target};
+use serde_json::{Value, json};
 
+use super::template::fill;
 use super::{ExportError, Program, ProjectFile, contract, flags, quote};
 use crate::prompt::CONTRACT;
 
 /// The program that checks and times, the same for every task.
 const MAIN: &str = include_str!("main.cpp");
+
+/// What asks a reference that is a model of `PyTorch`, with places to be filled.
+const ANSWERS: &str = include_str!("answers.py");
 
 /// What a library of the project is.
 struct Part {
@@ -20,15 +25,19 @@ struct Part {
     defines: &'static [&'static str],
 }
 
-/// The libraries that are compared.
-fn parts(target: Target) -> [Part; 3] {
-    let wide: &[&str] = match target {
+/// The libraries that are compared. A model of `PyTorch` is none.
+fn parts(program: &Program<'_>) -> Vec<Part> {
+    let candidate = Part { name: "candidate", of_candidate: true, defines: &[] };
+    if program.task.spec.has_python_reference() {
+        return vec![candidate];
+    }
+    let wide: &[&str] = match program.target() {
         Target::Cpu => &["NS_REAL=double"],
         // The second one makes doubles of the 16-bit floats, too.
         Target::Cuda => &["NS_REAL=double", "NS_TRUTH"],
     };
-    [
-        Part { name: "candidate", of_candidate: true, defines: &[] },
+    vec![
+        candidate,
         Part { name: "reference", of_candidate: false, defines: &[] },
         Part { name: "truth", of_candidate: false, defines: wide },
     ]
@@ -50,15 +59,44 @@ pub(super) fn files(program: &Program<'_>) -> Result<Vec<ProjectFile>, ExportErr
         Target::Cuda => ("candidate.cu", "reference.cu"),
     };
     let file = |name, text: String| ProjectFile { name, text };
-    Ok(vec![
+    let shapes = program.shapes()?;
+    let mut files = vec![
         file("README.md", readme(program)),
         file("CMakeLists.txt", cmake(program)),
         file("nightshift.h", CONTRACT.to_owned()),
-        file("contract.h", contract::header(&program.task.spec, &program.shapes()?)),
+        file("contract.h", contract::header(&program.task.spec, &shapes)),
         file(candidate, program.source.to_owned()),
-        file(reference, program.task.reference_source.clone()),
         file("main.cpp", MAIN.to_owned()),
-    ])
+    ];
+    let source = program.task.reference_source.clone();
+    if program.task.spec.has_python_reference() {
+        let filled: [(&str, String); 3] = [
+            ("@@CONTRACT@@", contract::python(&shapes)),
+            ("@@MODEL@@", quote::python(&model(program).to_string())),
+            ("@@DEVICE@@", quote::python(target.as_str())),
+        ];
+        files.extend([file("answers.py", fill(ANSWERS, &filled)), file("model.py", source)]);
+    } else {
+        files.push(file(reference, source));
+    }
+    Ok(files)
+}
+
+/// How the model is built and called.
+fn model(program: &Program<'_>) -> Value {
+    let torch = program.task.spec.torch.clone().unwrap_or_default();
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+    json!({
+        "init": parsed(&torch.init), "call": torch.call.as_deref().map(parsed), "state": torch.state, "types": torch.types,
+        "training": torch.training,
+    })
+}
+
+/// What `main.cpp` is compiled with.
+fn defines(program: &Program<'_>) -> Vec<&'static str> {
+    let cuda = (program.target() == Target::Cuda).then_some("NIGHTSHIFT_CUDA");
+    let model = program.task.spec.has_python_reference().then_some("NIGHTSHIFT_MODEL");
+    cuda.into_iter().chain(model).collect()
 }
 
 /// The commands that build the project without `CMake`, in its folder. `README.md` shows them.
@@ -68,7 +106,7 @@ fn commands(program: &Program<'_>) -> Vec<String> {
         Target::Cpu => ("c++".to_owned(), None),
         Target::Cuda => ("nvcc".to_owned(), Some(architecture(program))),
     };
-    let mut commands: Vec<String> = parts(target)
+    let mut commands: Vec<String> = parts(program)
         .iter()
         .map(|part| {
             let mut words = vec![compiler.clone()];
@@ -83,8 +121,8 @@ fn commands(program: &Program<'_>) -> Vec<String> {
             words.join(" ")
         })
         .collect();
-    let of_device = if target == Target::Cuda { " -DNIGHTSHIFT_CUDA" } else { "" };
-    commands.push(format!("{compiler} -std=c++20 -O2{of_device} main.cpp -o compare -ldl"));
+    let defined: String = defines(program).iter().map(|define| format!(" -D{define}")).collect();
+    commands.push(format!("{compiler} -std=c++20 -O2{defined} main.cpp -o compare -ldl"));
     commands
 }
 
@@ -114,8 +152,17 @@ fn readme(program: &Program<'_>) -> String {
     }
     text.push_str("./compare\n```\n\n");
     text.push_str(
-        "`compare` ends with 0 when every result is right, and with 1 when one is wrong. `--seed N` draws other inputs, \
-         `--samples 0` times nothing, `--candidate FILE` takes another library.\n\nTimes are taken in one process, on whatever \
+        "`compare` ends with 0 when every result is right, with 1 when one is wrong, and with 2 when the programs cannot be run. \
+         `--seed N` draws other inputs, `--samples 0` times nothing, `--candidate FILE` takes another library.\n\n",
+    );
+    if program.task.spec.has_python_reference() {
+        text.push_str(
+            "The reference is a model of PyTorch, `model.py`: `compare` has `answers.py` ask it, with `python3` or the Python that \
+             the variable `PYTHON` names, which needs PyTorch. The candidate itself needs neither.\n\n",
+        );
+    }
+    text.push_str(
+        "Times are taken in one process, on whatever \
          else the machine does, with inputs that stay in the caches: they show the order of things. Nightshift measures in \
          processes of their own, on a device that is nobody else's, with fresh inputs and an interval.\n",
     );
@@ -174,7 +221,7 @@ fn cmake(program: &Program<'_>) -> String {
         let _ = writeln!(text, "  target_link_libraries(${{NAME}} PRIVATE {linked})");
     }
     text.push_str("endfunction()\n\n");
-    for part in parts(target) {
+    for part in parts(program) {
         let mut words = vec![part.name, source_of(&part, target)];
         words.extend(part.defines);
         let _ = writeln!(text, "program({})", words.join(" "));
@@ -183,12 +230,18 @@ fn cmake(program: &Program<'_>) -> String {
     text.push_str("set_target_properties(compare PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)\n");
     let libraries = if target == Target::Cuda { "CUDA::cudart ${CMAKE_DL_LIBS}" } else { "${CMAKE_DL_LIBS}" };
     let _ = writeln!(text, "target_link_libraries(compare PRIVATE {libraries})");
-    if target == Target::Cuda {
-        text.push_str("target_compile_definitions(compare PRIVATE NIGHTSHIFT_CUDA)\n");
+    let defines = defines(program);
+    if !defines.is_empty() {
+        let _ = writeln!(text, "target_compile_definitions(compare PRIVATE {})", defines.join(" "));
     }
-    text.push_str(
-        "add_dependencies(compare candidate reference truth)\n\nenable_testing()\nadd_test(NAME right COMMAND compare \
-         --samples 0)\n",
+    if program.task.spec.has_python_reference() {
+        text.push_str("# Beside the program, which asks them.\nforeach(FILE answers.py model.py)\n  configure_file(${FILE} ${CMAKE_BINARY_DIR}/${FILE} COPYONLY)\nendforeach()\n");
+    }
+    let names: Vec<&str> = parts(program).iter().map(|part| part.name).collect();
+    let _ = writeln!(
+        text,
+        "add_dependencies(compare {})\n\nenable_testing()\nadd_test(NAME right COMMAND compare --samples 0)",
+        names.join(" ")
     );
     text
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use nightshift_optimizer::export::{Program, project};
+use nightshift_optimizer::task_file;
 use nightshift_protocol::attempt::{Attempt, AttemptOutcome};
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::task::TaskBundle;
@@ -25,6 +26,21 @@ pub(crate) fn attempt(outcome: AttemptOutcome) -> Attempt {
         "diagnosis": null, "rubric": null, "reward": null, "calls": [], "route": null,
     });
     serde_json::from_value(attempt).unwrap()
+}
+
+/// A task whose reference is a model of `PyTorch`, or of what stands in for it.
+#[allow(dead_code, reason = "not every test has such a task")]
+pub(crate) fn model_task() -> TaskBundle {
+    let toml = include_str!("../fixtures/scale_and_shift.toml");
+    let toml = toml.split("variants =").next().unwrap().replace("reference.cpp", "reference.py");
+    let torch = r#"
+        [torch]
+        init = '[2.0, 8]'
+        call = '[{"input": "x"}, {"value": 2.0}, {"input": "index"}]'
+        state = ["shift"]
+    "#;
+    let model = include_str!("../fixtures/scale_and_shift_model.py").to_owned();
+    task_file::bundle(&format!("{toml}{torch}"), "task.toml", model).unwrap()
 }
 
 /// Runs a command line in a folder.

@@ -234,10 +234,19 @@ impl<'a> Examination<'a> {
             said
         };
         let beside = || {
+            let begun = Instant::now();
             let judged = before
                 .map(|said| (said.question, said.answers.map(|answers| judge(said.question, answers, spec, shapes))));
-            (judged, next.map(|next| next.material(shapes, base, seeds)).unwrap_or_default())
+            let judging = begun.elapsed();
+            let made = next.map(|next| next.material(shapes, base, seeds)).unwrap_or_default();
+            tracing::debug!(
+                judging_us = judging.as_micros(),
+                making_us = (begun.elapsed() - judging).as_micros(),
+                "judged an answer and made the next question"
+            );
+            (judged, made)
         };
+        let started = Instant::now();
         // On the host all of this wants the same cores, and programs are held to their wall time.
         let ((judged, made), said) = if on_device {
             side_by_side(beside, ask)
@@ -245,6 +254,7 @@ impl<'a> Examination<'a> {
             let said = ask();
             (beside(), said)
         };
+        tracing::debug!(took_us = started.elapsed().as_micros(), "asked a question");
         Round { said, judged, made }
     }
 

@@ -6,7 +6,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
 
-use crate::compare::compare;
+use crate::compare::largest_error;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::TensorData;
 use crate::process::side_by_side;
@@ -81,10 +81,9 @@ impl Answered {
                 return Expected { truth, reference, reference_error, breaches: Vec::new() };
             }
         };
-        let found = compare(&reference.outputs, &truth.outputs, outputs, tolerance);
+        let reference_error = largest_error(&reference.outputs, &truth.outputs, outputs, tolerance).min(f64::MAX);
         let mut breaches = reference.breaches;
         breaches.extend(truth.breaches);
-        let reference_error = found.largest_error.min(f64::MAX);
         Expected { truth: truth.outputs, reference: reference.outputs, reference_error, breaches }
     }
 }
@@ -255,7 +254,7 @@ impl Oracle {
     /// How far two results of equal calls are apart, in tolerances, where that may happen at all: on a device libraries add up
     /// in the order in which threads arrive.
     pub(crate) fn apart(&self, left: &[TensorData], right: &[TensorData]) -> Option<f64> {
-        self.on_device.then(|| compare(left, right, &self.outputs, &self.tolerance).largest_error)
+        self.on_device.then(|| largest_error(left, right, &self.outputs, &self.tolerance))
     }
 
     /// The process of the reference; none for a recording.

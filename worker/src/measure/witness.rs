@@ -6,7 +6,7 @@ use nightshift_protocol::verdict::Finding;
 
 use super::violation;
 use crate::check::allowed_error;
-use crate::compare::compare;
+use crate::compare::largest_error;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::runner::{Call, Session, SessionError};
 
@@ -67,8 +67,8 @@ impl<'a> Witness<'a> {
             return Ok(None);
         }
         let (outputs, tolerance) = (&self.shapes.outputs, &self.spec.tolerance);
-        let reference_error = compare(&baseline.outputs, &truth, outputs, tolerance).largest_error;
-        let error = compare(&candidate.outputs, &truth, outputs, tolerance).largest_error;
+        let reference_error = largest_error(&baseline.outputs, &truth, outputs, tolerance);
+        let error = largest_error(&candidate.outputs, &truth, outputs, tolerance);
         let allowed = allowed_error(reference_error, tolerance.reference_error_factor) * SLACK;
         Ok((error > allowed).then(|| {
             let message = format!(

@@ -21,12 +21,12 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// A new arena of zeros, whose size nobody can change.
-    pub(super) fn new(size_bytes: usize) -> std::io::Result<Self> {
+    /// A new arena of zeros, whose size nobody can change; in large pages where a device copies from and to it.
+    pub(super) fn new(size_bytes: usize, for_device: bool) -> std::io::Result<Self> {
         let descriptor = memfd_create("nightshift-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&descriptor, u64::try_from(size_bytes).unwrap_or(u64::MAX))?;
         fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let map = map_shared(&descriptor, size_bytes)?;
+        let map = map_shared(&descriptor, size_bytes, for_device)?;
         Ok(Self { map, descriptor })
     }
 
@@ -95,10 +95,16 @@ impl Arena {
 }
 
 /// Maps an arena that was received or made.
-pub(super) fn map_shared(descriptor: &OwnedFd, size_bytes: usize) -> std::io::Result<MmapMut> {
+pub(super) fn map_shared(descriptor: &OwnedFd, size_bytes: usize, for_device: bool) -> std::io::Result<MmapMut> {
     // SAFETY: the file is an anonymous one whose size is sealed, so no access can fall outside of it. The other process
     // may change the bytes at any time; both sides only copy plain bytes, for which every value is valid.
-    unsafe { MmapOptions::new().len(size_bytes).map_mut(descriptor) }
+    let map = unsafe { MmapOptions::new().len(size_bytes).map_mut(descriptor) }?;
+    #[cfg(target_os = "linux")]
+    if for_device {
+        // Hundreds of megabytes page by page take longer than the calls on them. Where there are no large pages, that is so.
+        let _ = map.advise(memmap2::Advice::HugePage);
+    }
+    Ok(map)
 }
 
 /// Maps a file with tensors for a process that has no parent; what it changes stays its own.

@@ -142,7 +142,7 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let (Some(memory), Some(channel)) = (descriptors.next(), descriptors.next()) else { return UNUSABLE };
     // The program can close any descriptor. Closing ours a second time would be taken for a fault of this runner.
     let channel = ManuallyDrop::new(channel);
-    let Ok(mut arena) = map_shared(&memory, plan.total_bytes) else { return UNUSABLE };
+    let Ok(mut arena) = map_shared(&memory, plan.total_bytes, plan.on_device) else { return UNUSABLE };
     drop(memory);
     let mut runner = Runner::new(plan.clone(), arena.as_mut_ptr());
     if plan.on_device {
@@ -155,7 +155,8 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
         let reply = match received.message {
             Request::Take { nonce, plan } => {
                 runner.leave_arena();
-                let mapped = received.descriptors.first().map(|memory| map_shared(memory, plan.total_bytes));
+                let mapped =
+                    received.descriptors.first().map(|memory| map_shared(memory, plan.total_bytes, plan.on_device));
                 let Some(Ok(mapped)) = mapped else { return UNUSABLE };
                 arena = mapped;
                 let taken = runner.take(*plan, arena.as_mut_ptr());

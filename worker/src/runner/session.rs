@@ -170,7 +170,7 @@ impl Session {
         cancel: &CancelFlag,
     ) -> Result<Self, SessionError> {
         let mut nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
-        let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
+        let arena = Arena::new(plan.total_bytes, plan.on_device).map_err(os("making the shared memory"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
         let scratch = match &mut plan.torch {
             Some(torch) if plan.on_device => {
@@ -448,16 +448,38 @@ impl Session {
         if !self.plan.on_device {
             return self.run(inputs);
         }
+        let started = Instant::now();
         self.prepare(inputs, true);
+        let prepared = Instant::now();
         let time = self.call_for(true)?;
-        Ok(Call { time, outputs: self.outputs(), breaches: Vec::new() })
+        let called = Instant::now();
+        let call = Call { time, outputs: self.outputs(), breaches: Vec::new() };
+        self.told([started, prepared, called], time);
+        Ok(call)
+    }
+
+    /// Says where the time of a run went.
+    fn told(&self, [started, prepared, called]: [Instant; 3], time: CallTime) {
+        tracing::debug!(
+            program = ?self.library.file_name().unwrap_or_default(),
+            prepare_us = (prepared - started).as_micros(),
+            call_us = (called - prepared).as_micros(),
+            inside_us = time.inside_ns / 1000,
+            collect_us = called.elapsed().as_micros(),
+            "ran a program"
+        );
     }
 
     /// [`Self::prepare`], [`Self::call`] and [`Self::collect`] in a row.
     pub fn run(&mut self, inputs: &[TensorData]) -> Result<Call, SessionError> {
+        let started = Instant::now();
         self.prepare(inputs, true);
+        let prepared = Instant::now();
         let time = self.call()?;
-        Ok(self.collect(time))
+        let called = Instant::now();
+        let call = self.collect(time);
+        self.told([started, prepared, called], time);
+        Ok(call)
     }
 }
 

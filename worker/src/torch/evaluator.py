@@ -684,9 +684,14 @@ def replay(plan, memory, warmups, calls):
     return 0
 
 
-def mapped(descriptor, size, flags=mmap.MAP_SHARED):
+def mapped(descriptor, size, on_device, flags=mmap.MAP_SHARED):
     memory = mmap.mmap(descriptor, size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
     os.close(descriptor)
+    if on_device and hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # no large pages here
     return memory
 
 
@@ -699,9 +704,9 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     if "replay" in given:
-        return replay(plan, mapped(given["arena"], plan["total_bytes"], mmap.MAP_PRIVATE), **given["replay"])
+        return replay(plan, mapped(given["arena"], plan["total_bytes"], False, mmap.MAP_PRIVATE), **given["replay"])
     channel = socket.socket(fileno=given["channel"])
-    runner = Runner(plan, mapped(given["arena"], plan["total_bytes"]))
+    runner = Runner(plan, mapped(given["arena"], plan["total_bytes"], plan["on_device"]))
     filtered = False
     while True:
         text, descriptors, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 1)
@@ -710,7 +715,7 @@ def main():
         (kind, asked), = json.loads(text).items()
         if kind == "take":
             runner.program = None
-            runner.take_plan(asked["plan"], mapped(descriptors[0], asked["plan"]["total_bytes"]))
+            runner.take_plan(asked["plan"], mapped(descriptors[0], asked["plan"]["total_bytes"], plan["on_device"]))
             reply = {}
         else:
             reply = runner.answer(kind, asked)

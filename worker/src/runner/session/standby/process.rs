@@ -63,7 +63,7 @@ impl Session {
         let library = self.plan.library.clone();
         std::fs::copy(options.library, &library).map_err(os("copying the library"))?;
         let plan: RunnerPlan = plan_of(host, library, options)?;
-        let arena = Arena::new(plan.total_bytes).map_err(os("making the shared memory"))?;
+        let arena = Arena::new(plan.total_bytes, plan.on_device).map_err(os("making the shared memory"))?;
         self.call_timeout_ms = options.call_timeout_ms;
         self.cancel = cancel.clone();
         self.plan = plan.clone();
