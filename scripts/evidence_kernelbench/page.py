@@ -76,13 +76,17 @@ def said_by_peer(row: dict | None) -> str:
     return {True: "right", False: "wrong", None: "no result"}[row["correct"]] + (", flagged as too fast" if flagged else "")
 
 
+def said_by_project(row: dict | None) -> str:
+    return {0: "right", 1: "wrong"}.get(row["status"], f"not run ({cell(row['said'])})") if row else "not reached"
+
+
 def own_word(entry: dict | None) -> str:
     return {"pass": "right", "fail": "wrong"}.get(entry["right"], entry["outcome"]) if entry else "not reached"
 
 
 def native(found: dict) -> list:
     rows, agreed, told, differ, lines = [], 0, 0, [], ["", "## Native programs, a right and a wrong one for each task", ""]
-    peer = (found.get("peer") or {}).get("programs", {})
+    peer, projects = (found.get("peer") or {}).get("programs", {}), found.get("projects", {})
     for name, entry in found["tasks"].items():
         cells = []
         for kind in ("right", "wrong"):
@@ -95,10 +99,13 @@ def native(found: dict) -> list:
                 if not same:
                     differ.append(f"- {name}, the {kind} one: {EXPLAINED.get(f'{name} {kind}', 'not explained.')}")
         right = entry["right"] or {}
-        rows.append(f"| {name} | {' | '.join(cells)} | {ratio(right.get('speedup'))} | {entry['what']} |")
-    lines += [f"{len(found['tasks'])} tasks. Of {told} programs that both judged, {agreed} got the same verdict.", "",
-              "| task | right one: Nightshift | KernelBench | wrong one: Nightshift | KernelBench | ratio to eager | what is wrong |",
-              "| --- | --- | --- | --- | --- | --- | --- |", *rows]
+        of_projects = ", ".join(said_by_project(projects.get(f"{name} {kind}")) for kind in ("right", "wrong"))
+        rows.append(f"| {name} | {' | '.join(cells)} | {of_projects} | {ratio(right.get('speedup'))} | {entry['what']} |")
+    lines += [f"{len(found['tasks'])} tasks. Of {told} programs that both judged, {agreed} got the same verdict. "
+              "KernelBench judges what `export --as model-new` wrote; *projects* is what those of `export --as cmake` say of both, built "
+              "and run outside of Nightshift.", "",
+              "| task | right one: Nightshift | KernelBench | wrong one: Nightshift | KernelBench | projects | ratio to eager | what is wrong |",
+              "| --- | --- | --- | --- | --- | --- | --- | --- |", *rows]
     if differ:
         lines += ["", "Where they differ:", "", *differ]
     notes = [f"- {name}: {cell(str(row['note']))[:300]}" for name, row in peer.items() if row["correct"] is None]
@@ -107,9 +114,9 @@ def native(found: dict) -> list:
 
 def throughput(found: dict) -> list:
     lines = ["", "## Attempts in an hour on one GPU, beside KernelBench's own evaluation", "",
-             "On the same machine, one after the other, the same kernels: as native programs, and in files with `ModelNew` and "
-             "`load_inline`. Cold means that nothing of a program was built before, warm that each was built in a campaign before: it "
-             "is checked and measured again. KernelBench evaluates as its `eval_from_generations.py` does: a process for each program, "
+             "One after the other, the same kernels: as native programs, and in files with `ModelNew` and "
+             "`load_inline`. Cold means that nothing of a program was built before, warm that its library or its extension was: programs "
+             "are checked and measured again, those with an extension under other comments. KernelBench evaluates as its `eval_from_generations.py` does: a process for each program, "
              "one at a time, five trials and a hundred timed calls; warm it finds the extension in its build folder. *In a process* is "
              "the part of that after PyTorch and KernelBench are loaded.", "",
              "| what | programs | seconds | an hour | to KernelBench, equally cold or warm |", "| --- | --- | --- | --- | --- |"]
@@ -127,6 +134,10 @@ def throughput(found: dict) -> list:
             within = [program["seconds_within"] for program in row["programs"].values()]
             lines.append(f"| KernelBench, {kind} | {len(row['programs'])} | {row['seconds']} | {own:.0f} ({3600 * len(within) / sum(within):.0f} "
                          "in a process) | - |")
+    times = {kind: row["by"] for kind, row in found.items() if isinstance(row, dict) and row.get("by")}
+    if len(set(times.values())) > 1:
+        told = "; ".join(f"{kind.replace('_', ' ').replace('peer', 'KernelBench')}: {by}" for kind, by in times.items())
+        lines += ["", f"Not all of it in one go, but on machines of one kind: {told}."]
     return [*lines, "", f"Wanted: {NATIVE_TARGET} times for native programs, {TORCH_TARGET} times for `ModelNew`.", *steps_told(found)]
 
 

@@ -1,6 +1,8 @@
 """What is measured, part by part. Every figure comes out of the stored records, through `nightshift export`."""
 
 import json
+import os
+import signal
 import statistics
 import subprocess
 import time
@@ -168,8 +170,10 @@ def native(night: Night, tasks: list, limit_s: float) -> dict:
             file.parent.mkdir(exist_ok=True)
             run_id = runs[name]["detail"]["summary"]["id"]
             night.command("export", f"{run_id}/{attempt['number']}", "--as", "model-new", "--out", str(file), "--force")
+            project = night.folder / "projects" / f"{name}-{kind}"
+            night.command("export", f"{run_id}/{attempt['number']}", "--as", "cmake", "--out", str(project), "--force")
             jobs.append({"name": f"{task.name} {kind}", "reference": str(task.folder / task.spec["reference"]), "program": str(file),
-                         "build": str(night.folder / "extensions" / f"{name}-{kind}")})
+                         "build": str(night.folder / "extensions" / f"{name}-{kind}"), "project": str(project)})
     return {"whole": done["whole"], "tasks": found, "jobs": jobs, "steps_ms": step_times(done["exported"])}
 
 
@@ -181,6 +185,28 @@ def step_times(exported: dict) -> dict:
             if took_ms(step) is not None:
                 kinds.setdefault(kind, []).append(took_ms(step))
     return {kind: {"count": len(taken), "mean_ms": round(statistics.fmean(taken))} for kind, taken in sorted(kinds.items())}
+
+
+def projects(night: Night, jobs: list, limit_s: float) -> dict:
+    """Exported projects, built and run side by side by the commands of their own description, without CMake."""
+    began, running = time.monotonic(), {}
+    for job in jobs:
+        folder = Path(job["project"])
+        commands = (folder / "README.md").read_text(encoding="utf-8").split("```sh\n")[2].split("```")[0].split("\n")
+        line = " && ".join(command if command != "./compare" else "./compare --samples 0" for command in commands if command)
+        running[job["name"]] = subprocess.Popen(["sh", "-c", line], cwd=folder, text=True, stdin=subprocess.DEVNULL,
+                                                stdout=(folder / "said").open("w"), stderr=subprocess.STDOUT,
+                                                env=night.environment(PYTHON=night.given.python), start_new_session=True)
+    found = {}
+    for name, process in running.items():
+        try:
+            found[name] = {"status": process.wait(max(1.0, limit_s - (time.monotonic() - began)))}
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            continue
+        said = (Path(next(job["project"] for job in jobs if job["name"] == name)) / "said").read_text(errors="replace")
+        found[name]["said"] = said.strip().splitlines()[-1][:300] if said.strip() else ""
+    return found
 
 
 def peer(night: Night, jobs: list, checkout: Path, limit_s: float, processes: int = 1, fresh: bool = False) -> dict:
@@ -221,16 +247,21 @@ def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) ->
     return found
 
 
-def throughput(night: Night, tasks: list, form: str, programs: dict, settled: int, count_s: float) -> dict:
+def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict, settled: dict, count_s: float,
+               longer: int) -> dict:
     """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
-    program was ever built, then all of them were."""
+    program was ever built, then all of them were: the same ones, or `again`, whose extensions are those of the first."""
     night.without_profiles()
     found, built = {}, len(programs[tasks[0].name])
     for kind in ("cold", "warm"):
-        folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, programs[task.name][:built])
+        texts = {task.name: programs[task.name][:built] for task in tasks}
+        if kind == "warm" and again:
+            texts, longer = again, 1
+        folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, texts[task.name])
                    for task in tasks]
+        attempts = min(map(len, texts.values()))
         try:
-            found[f"{form}_{kind}"], built = _counted(night, tasks, folders, f"{form}-{kind}", built, settled, count_s)
+            found[f"{form}_{kind}"], built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, settled[kind], count_s * longer)
         except Failure as error:
             if kind == "cold":
                 raise

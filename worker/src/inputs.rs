@@ -169,8 +169,8 @@ impl TensorData {
     #[must_use]
     pub fn is_finite(&self) -> bool {
         match self {
-            Self::F32(values) => all(values, |value| value.is_finite()),
-            Self::F64(values) => all(values, |value| value.is_finite()),
+            Self::F32(values) => all(values, f32::is_finite),
+            Self::F64(values) => all(values, f64::is_finite),
             Self::I32(_) => true,
             Self::F16(values) => all(values, |bits| bits & 0x7C00 != 0x7C00),
             Self::Bf16(values) => all(values, |bits| bits & 0x7F80 != 0x7F80),

@@ -322,18 +322,30 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
     };
     let report = build(programs::EXTENSION);
     let library = report.library.clone().unwrap_or_else(|| panic!("{:?}", report.messages));
-    let check = StepInput::Check {
-        task: task.clone(),
-        library,
-        reference_library: prepared.reference_library,
-        truth_library: prepared.truth_library,
-        sandbox_required: false,
-        golden: None,
+    let is_right = |library| {
+        let checked = worker.execute(&StepInput::Check {
+            task: task.clone(),
+            library,
+            reference_library: prepared.reference_library.clone(),
+            truth_library: prepared.truth_library.clone(),
+            sandbox_required: false,
+            golden: None,
+        });
+        let Ok(StepOutput::Checked { report }) = checked else { panic!("{checked:?}") };
+        assert!(passed(&report), "{report:?}");
     };
-    let checked = worker.execute(&check).unwrap();
-    let StepOutput::Checked { report: checked } = checked else { panic!("{checked:?}") };
-    assert!(passed(&checked), "{checked:?}");
+    is_right(library);
     assert!(build(programs::EXTENSION).cached, "an equal source is built once");
+
+    // Other comments, and the same extension.
+    let reworded = build(&format!("# In other words.\n{}", programs::EXTENSION));
+    assert!(reworded.cached && reworded.library != report.library, "{reworded:?}");
+    is_right(reworded.library.unwrap());
+    assert!(!build(&programs::EXTENSION.replace("3.0", "2.0")).cached, "another program");
+    let reads_itself = format!("# In other words.\nNAME = __file__\n{}", programs::EXTENSION);
+    assert!(!build(&reads_itself).cached && !build(&format!("# Once more.\n{reads_itself}")).cached);
+    let marked = build(&format!("{}#nightshift-extension scaled_relu AAAA\n", programs::EXTENSION));
+    assert!(marked.messages[0].message.contains("only the builder writes"), "{:?}", marked.messages);
 
     let wrong = build(&programs::EXTENSION.replace("torch::relu(x)", "torch::no_such_thing(x)"));
     assert_eq!(wrong.library, None);

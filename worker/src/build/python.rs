@@ -1,5 +1,6 @@
 //! A file of Python is read by Python's parser, in the jail; the extensions that it compiles when it is imported are built
-//! there, once for each content, and kept behind the file. So the process that runs it compiles nothing.
+//! there, once for each content whatever its comments are, and kept behind the file. So the process that runs it compiles
+//! nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use nightshift_protocol::task::PYTHON_EXTENSION;
 use nightshift_protocol::verdict::ProcessEnd;
 use serde::Deserialize;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::{Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limits};
 use crate::artifacts::StepArtifacts;
@@ -33,7 +35,7 @@ const SCRIPT_FILE: &str = "build_program.py";
 pub(crate) const EXTENSION_MARKER: &str = "#nightshift-extension ";
 
 /// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
-const BUILD_VERSION: u32 = 1;
+const BUILD_VERSION: u32 = 2;
 
 /// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
 const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
@@ -60,6 +62,7 @@ pub(crate) struct PythonBuilder<'a> {
 enum Said {
     Wrong { line: u32, column: u32, message: String, log: String },
     Built(Vec<Extension>),
+    Digest(String),
 }
 
 #[derive(Deserialize)]
@@ -79,7 +82,76 @@ pub(crate) fn build_python(
     let key = build_key(builder, python, source, role);
     let delivery = Delivery { cache: builder.cache, artifacts: builder.artifacts, scratch: builder.scratch };
     let file = format!("{}.{PYTHON_EXTENSION}", role.name());
-    delivery.of(&key, &file, || compile(builder, python, source, role, &key, timeout_ms))
+    // Extensions take most of a minute: those of a program that says the same in other words serve again.
+    let same = if builds_extensions(source) && builder.cache.get(&key).is_none() {
+        let digest = digest_of(builder, python, source, role, timeout_ms)?;
+        digest.map(|digest| build_key(builder, python, &format!("digest {digest}"), role))
+    } else {
+        None
+    };
+    if let Some(known) =
+        same.as_ref().and_then(|same| builder.cache.get(same)).and_then(|known| reused(known, source, &key))
+    {
+        tracing::debug!(build.key = %key, "extensions serve again");
+        if let Err(error) = builder.cache.put(&key, &known) {
+            tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
+        }
+    }
+    delivery.of(&key, &file, || {
+        let built = compile(builder, python, source, role, &key, timeout_ms)?;
+        if let Some(same) = same.filter(|_| built.library.is_some()) {
+            let mut kept = built.clone();
+            kept.report.build_key.clone_from(&same);
+            if let Err(error) = builder.cache.put(&same, &kept) {
+                tracing::warn!(build.key = %same, error = %error, "extensions could not be kept");
+            }
+        }
+        Ok(built)
+    })
+}
+
+/// Whether a file may compile something when it is imported.
+fn builds_extensions(source: &str) -> bool {
+    source.contains("cpp_extension") || source.contains("load_inline")
+}
+
+/// Ways in which a program gets hold of its own text: what it builds may lie in its comments then.
+const READS_ITSELF: [&str; 8] =
+    ["__file__", "__loader__", "__spec__", "inspect", "linecache", "tokenize", "open(", "argv"];
+
+/// What a program says to Python, without a word about how; nothing when that does not tell what it builds.
+fn digest_of(
+    builder: &PythonBuilder<'_>,
+    python: &Python,
+    source: &str,
+    role: Role,
+    timeout_ms: u64,
+) -> Result<Option<String>, StepFailure> {
+    if READS_ITSELF.iter().any(|word| source.contains(word)) {
+        return Ok(None);
+    }
+    let folder = Folder::new(builder, source, role)?;
+    let result = folder.run(builder, python, role, true, timeout_ms)?;
+    Ok(match said(&result) {
+        Some(Said::Digest(digest)) if result.end == ProcessEnd::Finished => Some(digest),
+        // What is wrong with it is found out when it is built.
+        _ => None,
+    })
+}
+
+/// The build of a program that says the same, for another text of it.
+fn reused(known: CachedBuild, source: &str, key: &str) -> Option<CachedBuild> {
+    let library = String::from_utf8(known.library?).ok()?;
+    let mut text = source.trim_end().to_owned();
+    text.push('\n');
+    for line in library.lines().filter(|line| line.starts_with(EXTENSION_MARKER)) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    let mut report = known.report;
+    report.library = Some(ArtifactHash::of(text.as_bytes()));
+    key.clone_into(&mut report.build_key);
+    Some(CachedBuild { report, library: Some(text.into_bytes()), log: known.log })
 }
 
 /// The address of a build: blake3 over source, Python, compiler and role.
@@ -103,31 +175,11 @@ fn compile(
     key: &str,
     timeout_ms: u64,
 ) -> Result<CachedBuild, StepFailure> {
-    let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
-    let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
-    let folder = folder.path();
-    let file = format!("{}.{PYTHON_EXTENSION}", role.name());
-    for (name, text) in [(file.as_str(), source), (SCRIPT_FILE, SCRIPT)] {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
-    }
-    let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
-    let asked = json!({
-        "file": folder.join(&file), "wanted": wanted, "folder": folder.join("extensions"), "marker": EXTENSION_MARKER,
-    });
-    let command = JailedCommand {
-        program: python.program.clone(),
-        args: python.flags().into_iter().chain([folder.join(SCRIPT_FILE).into(), asked.to_string().into()]).collect(),
-        read_only: python.folders.clone(),
-        scratch: folder.to_path_buf(),
-        env: compiling(builder, python, folder),
-        limits: Limits { file_bytes: MAX_OUTPUT_FILE_BYTES, ..limits(timeout_ms) },
-    };
-    // As a tool: its address space says nothing about its memory.
-    let result = run_jailed_as_tool(builder.jail, &command, builder.cancel)?;
-    let (library, messages, log) = match outcome(&result, source, folder) {
+    let folder = Folder::new(builder, source, role)?;
+    let result = folder.run(builder, python, role, false, timeout_ms)?;
+    let (library, messages, log) = match outcome(&result, source, folder.path()) {
         Ok(library) => (Some(library), Vec::new(), Vec::new()),
-        Err((messages, log)) => (None, messages_of(messages, &file), log.into_bytes()),
+        Err((messages, log)) => (None, messages_of(messages, &folder.file), log.into_bytes()),
     };
     let end = match (&library, result.end) {
         (None, ProcessEnd::Finished) => ProcessEnd::Exited { status: 1 },
@@ -150,6 +202,64 @@ fn compile(
         library,
         log,
     })
+}
+
+/// A folder with a program and the script that reads it.
+struct Folder {
+    folder: TempDir,
+    /// The program's name there.
+    file: String,
+}
+
+impl Folder {
+    fn new(builder: &PythonBuilder<'_>, source: &str, role: Role) -> Result<Self, StepFailure> {
+        let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
+        let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
+        let file = format!("{}.{PYTHON_EXTENSION}", role.name());
+        for (name, text) in [(file.as_str(), source), (SCRIPT_FILE, SCRIPT)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
+        }
+        Ok(Self { folder, file })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs the script in the jail; for a digest of the program alone, or to build it.
+    fn run(
+        &self,
+        builder: &PythonBuilder<'_>,
+        python: &Python,
+        role: Role,
+        digest: bool,
+        timeout_ms: u64,
+    ) -> Result<ProcessResult, StepFailure> {
+        let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
+        let path = self.path();
+        let asked = json!({
+            "file": path.join(&self.file), "wanted": wanted, "folder": path.join("extensions"), "marker": EXTENSION_MARKER,
+            "digest": digest,
+        });
+        let script = self.path().join(SCRIPT_FILE);
+        let command = JailedCommand {
+            program: python.program.clone(),
+            args: python.flags().into_iter().chain([script.into(), asked.to_string().into()]).collect(),
+            read_only: python.folders.clone(),
+            scratch: self.path().to_path_buf(),
+            env: compiling(builder, python, self.path()),
+            limits: Limits { file_bytes: MAX_OUTPUT_FILE_BYTES, ..limits(timeout_ms) },
+        };
+        // As a tool: its address space says nothing about its memory.
+        Ok(run_jailed_as_tool(builder.jail, &command, builder.cancel)?)
+    }
+}
+
+/// What the script says in its last line.
+fn said(result: &ProcessResult) -> Option<Said> {
+    let text = String::from_utf8_lossy(&result.stdout);
+    text.lines().rev().find_map(|line| serde_json::from_str::<Said>(line).ok())
 }
 
 /// What the compilers of an extension find by themselves otherwise.
@@ -183,9 +293,7 @@ type Wrong = (Vec<CompilerMessage>, String);
 
 /// The file with its extensions behind it, or what is wrong.
 fn outcome(result: &ProcessResult, source: &str, folder: &Path) -> Result<Vec<u8>, Wrong> {
-    let text = String::from_utf8_lossy(&result.stdout);
-    let said = text.lines().rev().find_map(|line| serde_json::from_str::<Said>(line).ok());
-    match said {
+    match said(result) {
         Some(Said::Built(extensions)) if result.end == ProcessEnd::Finished => {
             with_extensions(source, &extensions, folder).map_err(|message| (vec![told(0, 0, message.clone())], message))
         }

@@ -237,13 +237,11 @@ impl<'a> Examination<'a> {
             let begun = Instant::now();
             let judged = before
                 .map(|said| (said.question, said.answers.map(|answers| judge(said.question, answers, spec, shapes))));
-            let judging = begun.elapsed();
+            let judging_us = begun.elapsed().as_micros();
+            let begun = Instant::now();
             let made = next.map(|next| next.material(shapes, base, seeds)).unwrap_or_default();
-            tracing::debug!(
-                judging_us = judging.as_micros(),
-                making_us = (begun.elapsed() - judging).as_micros(),
-                "judged an answer and made the next question"
-            );
+            let making_us = begun.elapsed().as_micros();
+            tracing::debug!(judging_us, making_us, "judged an answer and made the next question");
             (judged, made)
         };
         let started = Instant::now();
