@@ -294,8 +294,14 @@ PROGRAMS = {
 EXPLAINED = {
     "1/15 wrong": "the file draws triangular matrices, whose product has nothing above the diagonal, so that the program is right for "
                   "them; here full matrices are drawn, and the model leaves out what lies above.",
+    "1/40 wrong": "a bias is zero as the model is built, and only with those weights KernelBench asks; here weights are drawn.",
 }
 """Why the two evaluations may judge a program differently."""
+
+NOT_JUDGED = {
+    "1/95": "it turns all inputs into floats, the numbers of classes, too, which the model itself refuses.",
+}
+"""Why KernelBench's evaluation has no verdict on a task."""
 
 
 def remarked(source: str, remark: str) -> str:

@@ -2,7 +2,7 @@
 
 import statistics
 
-from .native import EXPLAINED
+from .native import EXPLAINED, NOT_JUDGED
 
 NATIVE_TARGET, TORCH_TARGET = 20, 2
 """So many times the other evaluation's programs an hour."""
@@ -76,6 +76,11 @@ def said_by_peer(row: dict | None) -> str:
     return {True: "right", False: "wrong", None: "no result"}[row["correct"]] + (", flagged as too fast" if flagged else "")
 
 
+def because(name: str) -> str:
+    reason = NOT_JUDGED.get(name.split()[0])
+    return f" ({reason.rstrip('.')})" if reason else ""
+
+
 def said_by_project(row: dict | None) -> str:
     return {0: "right", 1: "wrong"}.get(row["status"], f"not run ({cell(row['said'])})") if row else "not reached"
 
@@ -108,7 +113,7 @@ def native(found: dict) -> list:
               "| --- | --- | --- | --- | --- | --- | --- | --- |", *rows]
     if differ:
         lines += ["", "Where they differ:", "", *differ]
-    notes = [f"- {name}: {cell(str(row['note']))[:300]}" for name, row in peer.items() if row["correct"] is None]
+    notes = [f"- {name}: {cell(str(row['note']))[:300]}{because(name)}" for name, row in peer.items() if row["correct"] is None]
     return lines + (["", "KernelBench gave no verdict for:", "", *notes] if notes else [])
 
 

@@ -20,7 +20,7 @@ use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Grounds, Launched, SessionOptions};
+use crate::runner::{Grounds, SessionOptions};
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -133,22 +133,25 @@ fn check_with(
         let beside = grounds.beside_others();
         cost.part("waiting");
         let candidate = grounds.launch(&options);
-        let oracle = match answers {
-            Answers::Live { reference, truth, .. } => Ok(Oracle::launch(grounds, spec, together, reference, truth)?),
-            Answers::Recorded(recording) => Err(recording.take()),
+        let (beside, candidate, oracle) = match answers {
+            Answers::Live { reference, truth, .. } => {
+                let launched = Oracle::launch(grounds, spec, together, reference, truth)?;
+                launched.wait_with(candidate, grounds, beside)
+            }
+            Answers::Recorded(recording) => {
+                let recording = recording.take().ok_or_else(one_shape_only)?;
+                let (beside, [candidate]) = grounds.ready(beside, [candidate]);
+                (beside, candidate, Ok(Oracle::of_recording(spec, recording)))
+            }
         };
-        let mut candidate = match candidate.and_then(Launched::wait) {
+        let mut candidate = match candidate {
             Ok(session) => session,
             Err(error) => {
                 report.end = error.into_end()?;
                 break;
             }
         };
-        let mut oracle = match oracle {
-            Ok(launched) => launched.wait()?,
-            Err(Some(recording)) => Oracle::of_recording(spec, recording),
-            Err(None) => return Err(one_shape_only()),
-        };
+        let mut oracle = oracle?;
         if let Answers::Live { kept: Some(_), .. } = answers {
             oracle.record();
         }

@@ -10,7 +10,7 @@ use crate::compare::largest_error;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::TensorData;
 use crate::process::side_by_side;
-use crate::runner::{Breach, Call, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::runner::{Beside, Breach, Call, Grounds, Launched, Session, SessionError, SessionOptions};
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.
@@ -113,6 +113,12 @@ pub(crate) struct Oracle {
 pub(crate) struct LaunchedOracle {
     reference: Launched,
     truth: Launched,
+    terms: Terms,
+}
+
+/// What is to be asked of both.
+#[derive(Debug)]
+struct Terms {
     outputs: Vec<ConcreteTensor>,
     tolerance: Tolerance,
     on_device: bool,
@@ -121,9 +127,21 @@ pub(crate) struct LaunchedOracle {
 impl LaunchedOracle {
     /// Waits for both.
     pub(crate) fn wait(self) -> Result<Oracle, OracleError> {
-        let Self { reference, truth, outputs, tolerance, on_device } = self;
-        let source = Source::Live { reference: Box::new(reference.wait()?), truth: Box::new(truth.wait()?) };
-        Ok(Oracle { source, outputs, tolerance, on_device, answers: None })
+        let Self { reference, truth, terms } = self;
+        Ok(Oracle::live(reference.wait()?, truth.wait()?, terms))
+    }
+
+    /// Waits for both and for a program, all started at this place on the device; gives back another one.
+    pub(crate) fn wait_with<'a>(
+        self,
+        program: Result<Launched, SessionError>,
+        grounds: &Grounds<'a>,
+        beside: Beside<'a>,
+    ) -> (Beside<'a>, Result<Session, SessionError>, Result<Oracle, OracleError>) {
+        let Self { reference, truth, terms } = self;
+        let (beside, [program, reference, truth]) = grounds.ready(beside, [program, Ok(reference), Ok(truth)]);
+        let oracle = reference.and_then(|reference| Ok(Oracle::live(reference, truth?, terms)));
+        (beside, program, oracle.map_err(OracleError::from))
     }
 }
 
@@ -150,13 +168,18 @@ impl Oracle {
             };
             grounds.launch_again(&options)
         };
-        Ok(LaunchedOracle {
-            on_device: grounds.device.is_some(),
-            reference: launch(reference, false)?,
-            truth: launch(truth, true)?,
+        let terms = Terms {
             outputs: shapes.first().map(|shapes| shapes.outputs.clone()).unwrap_or_default(),
             tolerance: spec.tolerance,
-        })
+            on_device: grounds.device.is_some(),
+        };
+        Ok(LaunchedOracle { reference: launch(reference, false)?, truth: launch(truth, true)?, terms })
+    }
+
+    fn live(reference: Session, truth: Session, terms: Terms) -> Self {
+        let source = Source::Live { reference: Box::new(reference), truth: Box::new(truth) };
+        let Terms { outputs, tolerance, on_device } = terms;
+        Self { source, outputs, tolerance, on_device, answers: None }
     }
 
     /// What was once answered, for a check that asks the same.

@@ -8,6 +8,11 @@ use super::plan::RunnerPlan;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
+    /// Say that it is there: a Python that loads for seconds answers when it has done so.
+    Hello {
+        /// Number of the request.
+        nonce: u64,
+    },
     /// Take hold of the device.
     Open {
         /// Number of the request.
@@ -116,7 +121,8 @@ impl Request {
     /// Number of the request.
     pub(crate) fn nonce(&self) -> u64 {
         match self {
-            Self::Open { nonce }
+            Self::Hello { nonce }
+            | Self::Open { nonce }
             | Self::Take { nonce, .. }
             | Self::Load { nonce }
             | Self::Shape { nonce, .. }

@@ -232,6 +232,7 @@ impl Runner {
     pub(super) fn answer(&mut self, request: Request) -> Option<Reply> {
         let nonce = request.nonce();
         let answer = match request {
+            Request::Hello { .. } => Some(Ok(Reply::default())),
             Request::Open { .. } => {
                 let opened = self.opened.take().unwrap_or_else(|| self.open());
                 Some(opened.map(|()| Reply::default()))

@@ -15,6 +15,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 use tempfile::TempDir;
 
 pub use self::error::SessionError;
+pub(crate) use self::grounds::Beside;
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
 pub(crate) use self::python::{is_python, python_folders, replay_torch_plan};
 use self::python::{own_folder, torch_plan};
@@ -82,6 +83,29 @@ enum Stage {
 }
 
 impl Launched {
+    /// A process that is ready.
+    fn of(session: Session) -> Self {
+        Self(Stage::Ready(Box::new(session)))
+    }
+
+    /// Whether it is a Python that may still be loading what it needs, and has nothing to do with a device until it is waited
+    /// for.
+    pub(crate) fn is_loading(&self) -> bool {
+        matches!(&self.0, Stage::Starting { session, .. } if session.plan.torch.is_some())
+    }
+
+    /// Waits until a Python has loaded what it needs. It has not taken hold of a device then.
+    pub(crate) fn load(mut self) -> Result<Self, SessionError> {
+        if self.is_loading()
+            && let Stage::Starting { session, require_sandbox, .. } = &mut self.0
+        {
+            session.wait_until_restricted()?;
+            session.admit(*require_sandbox)?;
+            session.load_python()?;
+        }
+        Ok(self)
+    }
+
     /// Waits until it is restricted and, on a device, has taken hold of it.
     pub fn wait(self) -> Result<Session, SessionError> {
         let (mut session, memory_bytes, require_sandbox) = match self.0 {

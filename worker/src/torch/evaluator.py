@@ -277,6 +277,9 @@ class Runner:
             tell_of(error)
             return {"status": RAISED}
 
+    def on_hello(self, asked):
+        return {}
+
     def on_open(self, asked):
         if self.plan["on_device"] and self.device is None:
             self.device = Device(self)

@@ -10,7 +10,7 @@ use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::side_by_side;
-use crate::runner::{Call, Draw, Grounds, Launched, Session, SessionError, SessionOptions, is_python};
+use crate::runner::{Call, Draw, Grounds, Session, SessionError, SessionOptions, is_python};
 use crate::statistics::median;
 
 /// Sets of inputs that every timed call draws from.
@@ -58,7 +58,7 @@ pub(super) fn prepare<'a>(
         (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
     cost.part("inputs");
     // Starting a process disturbs who times as much as a call does.
-    let _beside = grounds.beside_others();
+    let beside = grounds.beside_others();
     cost.part("waiting");
     let candidate = grounds.launch(&SessionOptions {
         shapes: std::slice::from_ref(shapes),
@@ -79,9 +79,10 @@ pub(super) fn prepare<'a>(
     };
     let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
     cost.part("processes");
-    let mut candidate = candidate.and_then(Launched::wait).map_err(Side::Candidate)?;
-    let mut baseline = baseline.and_then(Launched::wait).map_err(Side::Baseline)?;
-    let mut truth = truth.and_then(Launched::wait).map_err(Side::Baseline)?;
+    let (_beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
+    let mut candidate = candidate.map_err(Side::Candidate)?;
+    let mut baseline = baseline.map_err(Side::Baseline)?;
+    let mut truth = truth.map_err(Side::Baseline)?;
     truth.select(number).map_err(Side::Baseline)?;
     if serves_again {
         baseline.select(number).map_err(Side::Baseline)?;

@@ -32,6 +32,9 @@ pub struct SessionOptions<'a> {
     pub device: Option<&'a DeviceUse>,
 }
 
+/// A place on the device beside others; none where there is nobody to be kept apart from.
+pub(crate) type Beside<'a> = Option<RwLockReadGuard<'a, ()>>;
+
 /// Where sessions are started.
 #[derive(Debug, Clone, Copy)]
 pub struct Grounds<'a> {
@@ -53,7 +56,7 @@ impl<'a> Grounds<'a> {
     /// never twice by one thread: whoever wants the device alone waits for every place to be left, and everybody else
     /// waits behind him.
     #[must_use]
-    pub fn beside_others(&self) -> Option<RwLockReadGuard<'a, ()>> {
+    pub fn beside_others(&self) -> Beside<'a> {
         self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -77,6 +80,29 @@ impl<'a> Grounds<'a> {
             (Some(standby), Some(device)) => standby.launch_again(options, device, self.cancel),
             _ => Session::launch(self.host, options, self.cancel),
         }
+    }
+
+    /// Waits until processes are ready that were started at this place on the device. Those with a Python load for seconds
+    /// before they take hold of the device, and nobody who wants it alone has to wait for that: the place is left meanwhile,
+    /// and another one given back.
+    pub(crate) fn ready<const COUNT: usize>(
+        &self,
+        beside: Beside<'a>,
+        launched: [Result<Launched, SessionError>; COUNT],
+    ) -> (Beside<'a>, [Result<Session, SessionError>; COUNT]) {
+        let is_loading = |launched: &Result<Launched, SessionError>| launched.as_ref().is_ok_and(Launched::is_loading);
+        if !launched.iter().any(is_loading) {
+            return (beside, launched.map(|launched| launched.and_then(Launched::wait)));
+        }
+        // What is no Python is taking hold of the device already.
+        let launched = launched.map(|launched| match launched {
+            Ok(launched) if !launched.is_loading() => launched.wait().map(Launched::of),
+            launched => launched,
+        });
+        drop(beside);
+        let loaded = launched.map(|launched| launched.and_then(Launched::load));
+        let beside = self.beside_others();
+        (beside, loaded.map(|launched| launched.and_then(Launched::wait)))
     }
 
     /// So many programs more will be there soon.

@@ -15,10 +15,20 @@ use crate::runner::plan::TorchPlan;
 const PYTHON_LIMIT_MS: u64 = 180_000;
 
 impl Session {
+    /// Waits until Python has loaded `PyTorch`: nothing of that happens on a device.
+    pub(super) fn load_python(&mut self) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        self.ask_python(&Request::Hello { nonce })
+    }
+
     /// Waits until Python has loaded `PyTorch` and, on a device, has taken hold of it.
     pub(super) fn open_python(&mut self) -> Result<(), SessionError> {
         let nonce = self.nonces.draw();
-        match self.ask(&Request::Open { nonce }, PYTHON_LIMIT_MS) {
+        self.ask_python(&Request::Open { nonce })
+    }
+
+    fn ask_python(&mut self, request: &Request) -> Result<(), SessionError> {
+        match self.ask(request, PYTHON_LIMIT_MS) {
             Ok(_) => Ok(()),
             Err(SessionError::Ended(ProcessEnd::DeviceFault { error, during })) => {
                 Err(SessionError::Device { error, during })

@@ -27,7 +27,10 @@ const KEPT_FOR: Duration = Duration::from_mins(2);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Of all contexts this part may be held by processes that wait to be told of a program.
-const SPARE_PART: usize = 6;
+const SPARE_PART: usize = 4;
+
+/// Programs of this time ask for as many processes to be ready: a Python takes about half of it to become so.
+const RECENT: Duration = Duration::from_secs(10);
 
 /// The processes on standby on one device. Dropping it ends them.
 #[derive(Debug)]
@@ -133,8 +136,8 @@ struct Table {
     coming: Vec<Kind>,
     /// Those that are of no use any more.
     over: Vec<Session>,
-    /// Of which kinds programs were lately, and when.
-    last: Vec<(Kind, Instant)>,
+    /// Of which kinds programs were lately, and when the last ones of each came.
+    last: Vec<(Kind, Vec<Instant>)>,
     /// Whether nothing is kept any more.
     closed: bool,
 }
@@ -185,10 +188,10 @@ impl Standby {
     /// Lets processes get ready until there are so many for programs that will be there soon, if there was one on this
     /// device lately: they will want what that one wanted.
     pub fn expect_programs(&self, count: usize) {
-        let last = self.shared.table().last.clone();
-        for (kind, _) in last.into_iter().filter(|(_, when)| when.elapsed() < KEPT_FOR) {
+        let wanted = self.shared.table().wanted();
+        for (kind, recent) in wanted {
             // Without the thread there is none, as above.
-            let _ = self.chores.send(Chore::Spare { kind, count });
+            let _ = self.chores.send(Chore::Spare { kind, count: count.max(recent) });
         }
     }
 
@@ -327,19 +330,22 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn do_chores(&self, chores: &Receiver<Chore>) {
+    fn do_chores(self: &Arc<Self>, chores: &Receiver<Chore>) {
         loop {
             match chores.recv_timeout(LOOK_EVERY) {
                 Ok(Chore::Spare { kind, count }) => {
-                    // A Python loads for seconds before it takes hold of the device; several do so side by side.
-                    if kind.python {
-                        std::thread::scope(|scope| {
-                            for _ in 0..count {
-                                scope.spawn(|| self.make_spare(&kind, count));
-                            }
-                        });
-                    } else {
-                        (0..count).for_each(|_| self.make_spare(&kind, count));
+                    // A Python loads for seconds before it takes hold of the device; several do so side by side, and nobody
+                    // waits for them.
+                    for _ in 0..count {
+                        let (shared, of_kind) = (Arc::clone(self), kind.clone());
+                        let make = move || shared.make_spare(&of_kind, count);
+                        if !kind.python {
+                            make();
+                        } else if let Err(error) =
+                            std::thread::Builder::new().name("GPU standby".to_owned()).spawn(make)
+                        {
+                            tracing::warn!(error = %error, "no thread could be started that makes a process ready");
+                        }
                     }
                 }
                 Ok(Chore::End) => self.end_beside_others(),
@@ -381,9 +387,17 @@ impl Shared {
             table.coming.push(kind.clone());
             Place(Arc::clone(&self.in_use))
         };
-        let made = {
-            let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-            Session::start_empty(&self.host, &self.scratch, kind)
+        let beside = || self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let launch = || Session::launch_empty(&self.host, &self.scratch, kind);
+        let made = if kind.python {
+            // It loads for seconds before it takes hold of the device.
+            launch().and_then(Launched::load).and_then(|loaded| {
+                let _beside = beside();
+                loaded.wait()
+            })
+        } else {
+            let _beside = beside();
+            launch().and_then(Launched::wait)
         };
         self.table().has_come(kind);
         let mut session = match made {
@@ -405,8 +419,19 @@ impl Shared {
 impl Table {
     /// Remembers that a program of this kind was there.
     fn note(&mut self, kind: &Kind) {
+        let known = self.last.iter().position(|(other, _)| other == kind).map(|known| self.last.swap_remove(known).1);
         self.last.retain(|(other, _)| other.python != kind.python);
-        self.last.push((kind.clone(), Instant::now()));
+        let mut times = known.unwrap_or_default();
+        times.retain(|time| time.elapsed() < RECENT);
+        times.push(Instant::now());
+        self.last.push((kind.clone(), times));
+    }
+
+    /// The kinds of which programs were lately, and how many of each not long ago.
+    fn wanted(&self) -> Vec<(Kind, usize)> {
+        let lately = self.last.iter().filter(|(_, times)| times.last().is_some_and(|last| last.elapsed() < KEPT_FOR));
+        let recent = |times: &[Instant]| times.iter().filter(|time| time.elapsed() < RECENT).count();
+        lately.map(|(kind, times)| (kind.clone(), recent(times))).collect()
     }
 
     fn has_come(&mut self, kind: &Kind) {

@@ -26,9 +26,8 @@ const LIBRARY_NAME: &str = "library.so";
 const PROGRAM_NAME: &str = "program.py";
 
 impl Session {
-    /// A process that has taken hold of the device and knows of no library; it can read a folder of its own below
-    /// `scratch`.
-    pub(super) fn start_empty(host: &JailHost, scratch: &Path, kind: &Kind) -> Result<Self, SessionError> {
+    /// A process that takes hold of the device and knows of no library; it can read a folder of its own below `scratch`.
+    pub(super) fn launch_empty(host: &JailHost, scratch: &Path, kind: &Kind) -> Result<Launched, SessionError> {
         let folder = tempfile::Builder::new().prefix("standby-").tempdir_in(scratch).map_err(os("making a folder"))?;
         let device = DeviceUse { access: kind.access.clone(), libraries: Vec::new() };
         let (name, nothing) = (if kind.python { PROGRAM_NAME } else { LIBRARY_NAME }, TorchSpec::default());
@@ -49,7 +48,7 @@ impl Session {
         let mut session = Self::begin(host, plan, readable, &options, &CancelFlag::default())?;
         session.folder = Some(folder);
         let (memory_bytes, require_sandbox) = (u64::MAX, false);
-        Launched(Stage::Starting { session: Box::new(session), memory_bytes, require_sandbox }).wait()
+        Ok(Launched(Stage::Starting { session: Box::new(session), memory_bytes, require_sandbox }))
     }
 
     /// Gives an empty process its library and its shapes.
