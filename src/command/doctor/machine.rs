@@ -1,10 +1,10 @@
-//! Processor, compiler, sandbox.
+//! Processor, compiler, sandbox, PyTorch.
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_worker::execute::find_cpp_toolchain;
 use nightshift_worker::lease::WorkerConfig;
 use nightshift_worker::process::{JailHost, SandboxChoice};
-use nightshift_worker::{machine, sandbox, toolchain};
+use nightshift_worker::{machine, sandbox, toolchain, torch};
 
 use super::Check;
 use crate::compose;
@@ -20,7 +20,7 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
     let config = compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
     let mut checks = vec![hardware()];
     // Children die with the thread that starts them, so all of it stays on one thread.
-    let more = tokio::task::spawn_blocking(move || [compiler(&config), jail(&config)])
+    let more = tokio::task::spawn_blocking(move || [compiler(&config), jail(&config), python(&config)])
         .await
         .map_err(|error| Failure::new("internal.doctor", format!("a check broke down: {error}")))?;
     checks.extend(more);
@@ -78,6 +78,18 @@ fn describe(report: &SandboxReport) -> String {
     };
     let missing = if missing.is_empty() { String::new() } else { format!("; not in force: {}", missing.join(", ")) };
     format!("{reach}; in force: {}{missing}", report.summary())
+}
+
+fn python(config: &WorkerConfig) -> Check {
+    match torch::python::find(config.python.as_deref(), &config.search_path) {
+        Ok(found) => {
+            let toolchain = found.toolchain();
+            Check::ok("PyTorch", format!("{} ({})", toolchain.version, toolchain.path))
+        }
+        Err(error) => {
+            Check::warning("PyTorch", compose::describe(&error), "needed for tasks whose reference is a model of PyTorch only")
+        }
+    }
 }
 
 fn objdump() -> Check {
