@@ -86,9 +86,11 @@ fn python(config: &WorkerConfig) -> Check {
             let toolchain = found.toolchain();
             Check::ok("PyTorch", format!("{} ({})", toolchain.version, toolchain.path))
         }
-        Err(error) => {
-            Check::warning("PyTorch", compose::describe(&error), "needed for tasks whose reference is a model of PyTorch only")
-        }
+        Err(error) => Check::warning(
+            "PyTorch",
+            compose::describe(&error),
+            "needed for tasks whose reference is a model of PyTorch only",
+        ),
     }
 }
 
