@@ -50,12 +50,10 @@ fn is_right_outside(name: &str, reply: &str) {
 fn asks_the_model() {
     let (name, reply, _) = EXAMPLES[0];
     let (mut task, source) = example(name, reply);
-    task.spec.reference = "reference.py".to_owned();
+    "reference.py".clone_into(&mut task.spec.reference);
     task.spec.torch = Some(TorchSpec::default());
-    task.reference_source =
-        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return \
-                             torch.softmax(x, dim=-1)\n"
-            .to_owned();
+    let model = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, dim=-1)\n";
+    model.clone_into(&mut task.reference_source);
     let folder = tempfile::tempdir().unwrap();
     let program = built(folder.path(), &task, &source);
     let said = printed(folder.path(), &program, 0);

@@ -121,8 +121,10 @@ fn commands(program: &Program<'_>) -> Vec<String> {
             words.join(" ")
         })
         .collect();
-    let defined: String = defines(program).iter().map(|define| format!(" -D{define}")).collect();
-    commands.push(format!("{compiler} -std=c++20 -O2{defined} main.cpp -o compare -ldl"));
+    let mut words = vec![compiler, "-std=c++20".to_owned(), "-O2".to_owned()];
+    words.extend(defines(program).iter().map(|define| format!("-D{define}")));
+    words.extend(["main.cpp", "-o", "compare", "-ldl"].map(str::to_owned));
+    commands.push(words.join(" "));
     commands
 }
 
