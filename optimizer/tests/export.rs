@@ -176,9 +176,17 @@ fn a_project_for_a_model_asks_the_model() {
     assert!(said.contains("worst: rows, element 0: 5 in place of 4"), "{said}");
     // What is missing is said.
     let said = printed(wrong.path(), &format!("PYTHON=no-such-python {program}"), 2);
-    assert!(said.contains("no-such-python was not found: name a Python with PyTorch with PYTHON"), "{said}");
+    assert!(said.contains("no-such-python cannot be run: name a Python with PyTorch with PYTHON"), "{said}");
     let said = printed(wrong.path(), &format!("PYTHON=false {program}"), 2);
     assert!(said.contains("the model gave no answers"), "{said}");
+    let left = printed(wrong.path(), &format!("mkdir no && {{ TMPDIR=$PWD/no PYTHON=false {program}; ls no; }}"), 0);
+    assert!(left.ends_with("another one)\n"), "nothing is left behind: {left}");
+    let said = printed(wrong.path(), &format!("TMPDIR=$PWD/nowhere {program}"), 2);
+    assert!(said.contains("error: ") && said.contains("nowhere"), "{said}");
+    for options in ["--seed abc", "--samples -4", "--samples 1x"] {
+        let said = printed(wrong.path(), &format!("{program} {options}"), 2);
+        assert!(said.contains("is no whole number; usage: compare"), "{said}");
+    }
     let left = printed(
         wrong.path(),
         &format!("mkdir own && {{ TMPDIR=$PWD/own {with_it} {program} --samples 0; ls own; }}"),

@@ -72,6 +72,19 @@ fn asks_the_model_on_a_processor() {
     println!("{said}");
 }
 
+fn is_used_in_place_of_the_model() {
+    let (task, source) = (model_task(), include_str!("fixtures/scale_and_shift.cpp"));
+    let (run, attempt) = (run_id(), attempt(AttemptOutcome::CorrectFaster));
+    let text = model_new(&Program { run: &run, attempt: &attempt, task: &task, source }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("model_new.py"), text).unwrap();
+    let use_it = include_str!("fixtures/use_model_new_of_model.py");
+    std::fs::write(folder.path().join("use_it.py"), use_it).unwrap();
+    let python = "NIGHTSHIFT_CACHE_DIR=cache ${NIGHTSHIFT_TEST_PYTHON:-python3}";
+    assert_eq!(printed(folder.path(), &format!("{python} use_it.py"), 0), "used\n");
+    printed(folder.path(), &format!("{python} model_new.py"), 0);
+}
+
 fn is_used_from_pytorch(name: &str, reply: &str, expected: &str) {
     let (task, source) = example(name, reply);
     let (run, attempt) = (run_id(), attempt(AttemptOutcome::CorrectFaster));
@@ -126,5 +139,7 @@ fn main() -> ExitCode {
     trials.push(trial("a_project_for_a_model_asks_it".to_owned(), PYTORCH, asks_the_model));
     let test = asks_the_model_on_a_processor;
     trials.push(trial("a_project_for_a_model_asks_it_on_a_processor".to_owned(), PYTORCH_OF_PROCESSORS, test));
+    let (name, test) = ("a_model_new_takes_the_place_of_the_model_on_a_processor", is_used_in_place_of_the_model);
+    trials.push(trial(name.to_owned(), PYTORCH_OF_PROCESSORS, test));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -205,7 +205,8 @@ impl Delivery<'_> {
         cached: bool,
     ) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
         let mut report = built.report;
-        report.cached = cached;
+        // It may have been found under another text.
+        report.cached |= cached;
         report.log = self.artifacts.put(&built.log)?;
         let Some(bytes) = built.library else { return Ok((report, None)) };
         report.library = Some(self.artifacts.put(&bytes)?);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nightshift_protocol::task::{ConcreteTensor, Tolerance};
+use nightshift_protocol::task::{ConcreteTensor, DType, Tolerance};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, WorstElement};
 
 use crate::inputs::TensorData;
@@ -165,6 +165,51 @@ fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tol
     found
 }
 
+/// Part of the tolerance below which a change of the truth says nothing.
+const UNNOTICED: f64 = 1e-3;
+
+/// Steps between neighbouring values of an output by which the truth has to change, so that a precise program changes its
+/// result.
+const STEPS: f64 = 4.0;
+
+/// Whether two truths differ by so much that a program's results have to differ as well. What algebra cancels is not gone in
+/// double precision, but far below that.
+#[must_use]
+pub fn differ_noticeably(
+    left: &[TensorData],
+    right: &[TensorData],
+    shapes: &[ConcreteTensor],
+    tolerance: &Tolerance,
+) -> bool {
+    let differs = |left: f64, right: f64, step: f64| {
+        let allowed = tolerance.atol + tolerance.rtol * right.abs();
+        let difference = (left - right).abs();
+        let same_kind = left.is_finite() == right.is_finite();
+        !same_kind || (difference > UNNOTICED * allowed && difference > STEPS * step * right.abs())
+    };
+    let in_pair = |left: &TensorData, right: &TensorData, shape: &ConcreteTensor| {
+        let step = step_of(shape.dtype);
+        let of_part = |part: Range<usize>| {
+            let (left, right) = (left.part_as_f64(part.clone()), right.part_as_f64(part));
+            left.iter().zip(right.iter()).any(|(left, right)| differs(*left, *right, step))
+        };
+        left.len() != right.len() || in_parts(left.len(), of_part).into_iter().any(|differs| differs)
+    };
+    left.len() != right.len()
+        || left.iter().zip(right).zip(shapes).any(|((left, right), shape)| in_pair(left, right, shape))
+}
+
+/// The distance of neighbouring values, relative to them.
+fn step_of(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON,
+        DType::F32 => f64::from(f32::EPSILON),
+        DType::F16 => 2.0_f64.powi(-10),
+        DType::Bf16 => 2.0_f64.powi(-7),
+        DType::I32 => 0.0,
+    }
+}
+
 /// Elements of all outputs that are outside the tolerance, or not finite, and nothing more: quick enough to be asked
 /// about every timed call.
 #[must_use]
@@ -232,7 +277,7 @@ fn count(elements: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use nightshift_protocol::task::{DType, Distribution};
+    use nightshift_protocol::task::Distribution;
 
     use super::*;
 
@@ -376,6 +421,19 @@ mod tests {
             values[place] = 1.5;
             agree(&[values.into()], &[vec![1.0_f64; length].into()], count(length), &TOLERANCE);
         }
+    }
+
+    #[test]
+    fn what_rounding_leaves_of_a_change_is_no_change() {
+        let differ = |left: f64, right: f64, dtype| {
+            let shape = ConcreteTensor { dtype, ..shape(&[2]) };
+            differ_noticeably(&[vec![1.0, left].into()], &[vec![1.0, right].into()], &[shape], &TOLERANCE)
+        };
+        assert!(!differ(3.0, 3.0 + 1e-15, DType::F32) && !differ(0.0, 1e-9, DType::F32));
+        assert!(differ(3.0, 3.001, DType::F32) && differ(0.0, 1e-4, DType::F32));
+        // Between two neighbours of 16 bits, and beyond.
+        assert!(!differ(1.0, 1.001, DType::F16) && differ(1.0, 1.01, DType::F16));
+        assert!(differ(1.0, 2.0, DType::I32) && differ(1.0, f64::NAN, DType::F32));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits, smallest_first};
+use crate::compare::differ_noticeably;
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::measure::{CacheSweep, OneCore, stage_sets};
@@ -120,7 +121,8 @@ pub fn prepare_on(
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
             oracle.select(number, shapes)?;
             let (oracle, facts) = (&mut oracle, &mut facts);
-            Examination { shapes, oracle, seeds, facts }.run(Some(shapes.name.as_str()) == default)
+            Examination { shapes, tolerance: &spec.tolerance, oracle, seeds, facts }
+                .run(Some(shapes.name.as_str()) == default)
         });
         match outcome {
             Ok(()) => {}
@@ -188,6 +190,7 @@ fn broke_down(error: OracleError, printed: &str) -> Result<Examined, StepFailure
 /// One reference at one shape.
 struct Examination<'a> {
     shapes: &'a ConcreteShapes,
+    tolerance: &'a Tolerance,
     oracle: &'a mut Oracle,
     seeds: &'a mut SecretSeeds,
     facts: &'a mut ReferenceFacts,
@@ -273,6 +276,11 @@ impl Examination<'_> {
         }
     }
 
+    /// Whether the truth changed by what a program's results have to show.
+    fn noticed(&self, first: &Expected, seen: &Expected) -> bool {
+        differ_noticeably(&seen.truth, &first.truth, &self.shapes.outputs, self.tolerance)
+    }
+
     fn perturb(&mut self, params: &[TensorData], inputs: &[TensorData], first: &Expected) -> Result<(), Stop> {
         for (position, tensor) in self.shapes.inputs.iter().enumerate().take(MAX_PERTURBED_TENSORS) {
             let mut changed = inputs.to_vec();
@@ -280,7 +288,7 @@ impl Examination<'_> {
                 *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
             }
             let seen = self.answer(&changed)?;
-            if has_same_numbers(&first.truth, &seen.truth) {
+            if !self.noticed(first, &seen) {
                 let message = format!("the result does not depend on the input `{}`", tensor.name);
                 self.facts.warnings.push(warning("input_has_no_effect", message));
             }
@@ -292,7 +300,7 @@ impl Examination<'_> {
             }
             self.oracle.init(&changed)?;
             let seen = self.answer(inputs)?;
-            if has_same_numbers(&first.truth, &seen.truth) {
+            if !self.noticed(first, &seen) {
                 let message = format!("the result does not depend on the weights `{}`", tensor.name);
                 self.facts.warnings.push(warning("parameter_has_no_effect", message));
             }
@@ -304,15 +312,6 @@ impl Examination<'_> {
 /// Zero has two signs, and a model that multiplies by zero gives both.
 fn is_same_number(left: f64, right: f64) -> bool {
     left.partial_cmp(&right) == Some(std::cmp::Ordering::Equal)
-}
-
-fn has_same_numbers(left: &[TensorData], right: &[TensorData]) -> bool {
-    let pairs = left.iter().zip(right);
-    left.len() == right.len()
-        && pairs.into_iter().all(|(left, right)| {
-            left.len() == right.len()
-                && left.as_f64().iter().zip(right.as_f64().iter()).all(|(left, right)| is_same_number(*left, *right))
-        })
 }
 
 fn warning(code: &str, message: String) -> Finding {

@@ -17,7 +17,7 @@ mod workshop;
 use std::process::ExitCode;
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::attempt::{BuildReport, CheckReport};
 use nightshift_protocol::step::{PreparedTask, StepInput, StepOutput};
 use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskGoal, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
@@ -337,13 +337,18 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
     is_right(library);
     assert!(build(programs::EXTENSION).cached, "an equal source is built once");
 
-    // Other comments, and the same extension.
-    let reworded = build(&format!("# In other words.\n{}", programs::EXTENSION));
-    assert!(reworded.cached && reworded.library != report.library, "{reworded:?}");
+    // Comments are no part of what is built.
+    let reworded = build(&programs::EXTENSION.replace("import torch\n", "import torch  # In other words.\n"));
+    assert!(reworded.cached && reworded.library == report.library, "{reworded:?}");
     is_right(reworded.library.unwrap());
     assert!(!build(&programs::EXTENSION.replace("3.0", "2.0")).cached, "another program");
-    let reads_itself = format!("# In other words.\nNAME = __file__\n{}", programs::EXTENSION);
-    assert!(!build(&reads_itself).cached && !build(&format!("# Once more.\n{reads_itself}")).cached);
+    assert!(!build(&format!("# Its lines are others.\n{}", programs::EXTENSION)).cached);
+    let text_of = |report: &BuildReport| worker.store.get(report.library.as_ref().unwrap()).unwrap();
+    let hidden = build(&format!("# -*- coding: utf-7 -*-\n#+AAo-raise SystemExit(3)\n{MODEL_NEW}"));
+    let text = String::from_utf8(text_of(&hidden)).unwrap();
+    assert!(!text.contains('#') && text.trim_start().starts_with("import torch"), "{text}");
+    let ends_nothing = build(&format!("# A comment\rraise SystemExit(3)\n{MODEL_NEW}"));
+    assert!(ends_nothing.messages[0].message.contains("carriage returns"), "{:?}", ends_nothing.messages);
     let marked = build(&format!("{}#nightshift-extension scaled_relu AAAA\n", programs::EXTENSION));
     assert!(marked.messages[0].message.contains("only the builder writes"), "{:?}", marked.messages);
 

@@ -53,8 +53,9 @@ class Answers:
     def __init__(self, shape, weights, double):
         self.shape, self.double = shape, double
         folder = os.path.dirname(os.path.abspath(__file__))
-        spec = importlib.util.spec_from_file_location("model", os.path.join(folder, "model.py"))
+        spec = importlib.util.spec_from_file_location("model", os.path.join(folder, "pytorch_model.py"))
         module = importlib.util.module_from_spec(spec)
+        sys.modules["model"] = module
         spec.loader.exec_module(module)
         torch.manual_seed(SEED)
         self.model = module.Model(*decoded(MODEL["init"])).to(DEVICE).train(MODEL["training"])

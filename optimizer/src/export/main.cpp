@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 #ifdef NIGHTSHIFT_MODEL
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -26,6 +27,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -47,10 +49,10 @@ constexpr double SMALLEST_REFERENCE_ERROR = 1e-4;
 constexpr double SAMPLE_S = 2e-3;
 constexpr size_t ALIGNMENT = 256;
 
-[[noreturn]] void fail(const std::string &message) {
-    std::fprintf(stderr, "error: %s\n", message.c_str());
-    std::exit(2);
-}
+constexpr const char *USAGE = "usage: compare [--seed N] [--samples N] [--candidate FILE]";
+
+// Ends the program with 2, by way of whatever has to be cleaned up.
+[[noreturn]] void fail(const std::string &message) { throw std::runtime_error(message); }
 
 #ifdef NIGHTSHIFT_CUDA
 void examine(cudaError_t status, const char *doing) {
@@ -301,7 +303,10 @@ class Session {
         for (const Tensor &tensor : shapes.inputs) describe(tensor, in_);
         for (const Tensor &tensor : shapes.params) describe(tensor, in_);
         for (const Tensor &tensor : shapes.outputs) describe(tensor, out_);
-        for (size_t i = 0; i < params.size(); ++i) memory_[inputs_ + i]->write(fitting(params[i]).bytes);
+        for (size_t i = 0; i < params.size(); ++i) {
+            weights_.push_back(fitting(params[i]).bytes);
+            memory_[inputs_ + i]->write(weights_.back());
+        }
         outputs_ = &shapes.outputs;
 #ifdef NIGHTSHIFT_CUDA
         cudaStream_t stream;
@@ -333,6 +338,7 @@ class Session {
         for (size_t i = in_.size(); i < memory_.size(); ++i) memory_[i]->poison();
         run();
         wait();
+        given.insert(given.end(), weights_.begin(), weights_.end());
         *kept = true;
         for (size_t i = 0; i < given.size(); ++i) {
             std::vector<unsigned char> after(given[i].size());
@@ -394,6 +400,7 @@ class Session {
     size_t inputs_;
     const std::vector<Tensor> *outputs_ = nullptr;
     std::vector<std::unique_ptr<Memory>> memory_;
+    std::vector<std::vector<unsigned char>> weights_;
     std::vector<std::vector<int64_t>> strides_;
     std::vector<ns_tensor> in_, out_;
     Memory workspace_;
@@ -469,8 +476,10 @@ struct Programs {
 // A folder that goes away with this.
 class Folder {
   public:
-    Folder() : path_((std::filesystem::temp_directory_path() / "compare-XXXXXX").string()) {
-        if (mkdtemp(path_.data()) == nullptr) fail("there is no folder for temporary files: set TMPDIR to one");
+    Folder() {
+        const char *given = std::getenv("TMPDIR");
+        path_ = std::string(given == nullptr || *given == '\0' ? "/tmp" : given) + "/compare-XXXXXX";
+        if (mkdtemp(path_.data()) == nullptr) fail("no folder can be made at " + path_ + ": set TMPDIR to a folder with room");
     }
     Folder(const Folder &) = delete;
     Folder &operator=(const Folder &) = delete;
@@ -519,10 +528,17 @@ std::vector<Answer> ask_model(const Shapes &shapes, const std::vector<Data> &par
                static_cast<char *>(nullptr));
         std::_Exit(127);
     }
+    if (child < 0) fail("starting " + python + " did not succeed");
+    // Whoever interrupts ends Python, too, and then this program, by way of what has to be cleaned up.
+    const auto before = signal(SIGINT, SIG_IGN);
     int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) < 0) fail("starting " + python + " did not succeed");
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) fail(python + " was not found: name a Python with PyTorch with PYTHON");
-    if (status != 0) fail("the model gave no answers; what Python said is above. PYTHON names another Python");
+    const bool is_over = waitpid(child, &status, 0) == child;
+    (void)signal(SIGINT, before);
+    if (!is_over) fail("waiting for " + python + " did not succeed");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) fail(python + " cannot be run: name a Python with PyTorch with PYTHON");
+    if (status != 0) {
+        fail("the model gave no answers: what Python said is above (it was " + python + "; PYTHON names another one)");
+    }
     std::vector<Answer> answers;
     for (size_t draw = 0; draw < draws.size(); ++draw) {
         Answer answer;
@@ -571,6 +587,7 @@ bool check(const Programs &programs, const Shapes &shapes, Random &random) {
     const std::vector<Answer> answers = ask(programs, shapes, params, draws);
     Session candidate("candidate", programs.candidate, shapes, false, params);
     bool is_right = true;
+    int asked = 0;
     for (int number = 1; number <= DRAWS; ++number) {
         const auto &[expected, usual] = answers[size_t(number - 1)];
         bool kept;
@@ -579,6 +596,7 @@ bool check(const Programs &programs, const Shapes &shapes, Random &random) {
             std::printf("%s, draw %d: the reference has no finite answer, so nothing is asked\n", shapes.name, number);
             continue;
         }
+        ++asked;
         const Found own = compare(usual, expected, shapes.outputs);
         const Found found = compare(outputs, expected, shapes.outputs);
         const double allowed =
@@ -591,8 +609,9 @@ bool check(const Programs &programs, const Shapes &shapes, Random &random) {
                     "(%.3g allowed, the reference's own %.3g)\n",
                     shapes.name, number, passes ? "right" : "WRONG", found.wrong, found.elements, found.largest, allowed,
                     own.largest);
-        if (!passes) std::printf("  worst: %s%s\n", found.worst.c_str(), kept ? "" : "; it changed its inputs");
+        if (!passes) std::printf("  worst: %s%s\n", found.worst.c_str(), kept ? "" : "; it changed its inputs or its weights");
     }
+    if (asked == 0) fail(std::string(shapes.name) + ": the reference has no finite answer to anything, so nothing was checked");
     return is_right;
 }
 
@@ -652,21 +671,31 @@ void time_both(const Programs &programs, int samples, Random &random) {
                 slow / fast, samples, how);
 }
 
-}  // namespace
+// A whole number that is not negative.
+uint64_t number_of(const std::string &name, const char *value) {
+    char *end = nullptr;
+    const uint64_t number = std::strtoull(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end != '\0') fail(name + ": `" + value + "` is no whole number; " + USAGE);
+    return number;
+}
 
-int main(int argc, char **argv) {
+int compare_all(int argc, char **argv) {
     std::string candidate = own_folder() + "/candidate.so";
     uint64_t seed = 1;
     int samples = 21;
     for (int i = 1; i < argc; ++i) {
         const std::string name = argv[i];
-        if (i + 1 == argc) fail("usage: compare [--seed N] [--samples N] [--candidate FILE]");
+        if (name == "--help") {
+            std::printf("%s\n", USAGE);
+            return 0;
+        }
+        if (i + 1 == argc) fail(USAGE);
         const char *value = argv[++i];
-        if (name == "--seed") seed = std::strtoull(value, nullptr, 10);
-        else if (name == "--samples") samples = std::atoi(value);
+        if (name == "--seed") seed = number_of(name, value);
+        else if (name == "--samples") samples = int(std::min<uint64_t>(number_of(name, value), 100'000));
         // Without a slash, libraries would be searched for elsewhere.
         else if (name == "--candidate") candidate = std::strchr(value, '/') == nullptr ? std::string("./") + value : value;
-        else fail("usage: compare [--seed N] [--samples N] [--candidate FILE]");
+        else fail(USAGE);
     }
     const Programs programs(candidate);
     Random random(seed);
@@ -675,4 +704,17 @@ int main(int argc, char **argv) {
     if (samples > 0) time_both(programs, samples, random);
     std::printf("%s: %s\n", contract::TASK, is_right ? "right" : "WRONG");
     return is_right ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    try {
+        return compare_all(argc, argv);
+    } catch (const std::exception &error) {
+        // What was said before comes before.
+        std::fflush(stdout);
+        std::fprintf(stderr, "error: %s\n", error.what());
+        return 2;
+    }
 }

@@ -5,12 +5,15 @@
 # $CXX or c++, on a GPU by $NVCC or the nvcc of the CUDA toolkit. Nothing of PyTorch's headers is needed.
 import ctypes
 import hashlib
+import json
 import math
 import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
+import types
 import weakref
 
 import torch
@@ -183,6 +186,12 @@ def _version(tensor):
         return 0
 
 
+def _key(weights):
+    """Changes when weights are changed in place or replaced. What is done to a weight's `.data` PyTorch itself does not count:
+    load it with `copy_` or `load_state_dict` instead."""
+    return tuple((weight.data_ptr(), _version(weight)) for weight in weights)
+
+
 class ModelNew(nn.Module):
     """The program as a module. Its weights have the names of the task; `shape` chooses among those of the contract."""
 
@@ -210,14 +219,15 @@ class ModelNew(nn.Module):
             self._examine("the weight", weight, spec, device)
             if tuple(weight.shape) != tuple(spec[2]):
                 raise ValueError(f"{TASK}: the weight `{spec[0]}` is {tuple(weight.shape)}, and not {spec[2]}")
+        key = _key(weights)
         if TARGET == "cpu":
-            return self._called(contract, inputs, weights, device, None)
+            return self._called(contract, inputs, weights, key, device, None)
         with torch.cuda.device(device):
-            return self._called(contract, inputs, weights, device, torch.cuda.current_stream(device))
+            return self._called(contract, inputs, weights, key, device, torch.cuda.current_stream(device))
 
-    def _called(self, contract, inputs, weights, device, stream):
+    def _called(self, contract, inputs, weights, key, device, stream):
         program = self._program(device)
-        state = self._state(program, weights, device)
+        state = self._state(program, weights, key, device)
         outputs = [torch.empty(spec[2], dtype=_DTYPES[spec[1]][0], device=device) for spec in contract["outputs"]]
         place = (str(device), stream.cuda_stream if stream is not None else 0)
         if place not in self._workspaces:
@@ -245,9 +255,8 @@ class ModelNew(nn.Module):
             self._programs[device] = _Program(build(device if TARGET == "cuda" else None))
         return self._programs[device]
 
-    def _state(self, program, weights, device):
+    def _state(self, program, weights, key, device):
         """What ns_init made of the weights. It is asked anew when they changed."""
-        key = tuple((weight.data_ptr(), _version(weight)) for weight in weights)
         known = self._prepared.get(device)
         if known is not None and known[0] == key:
             return known[1]
@@ -321,11 +330,13 @@ def get_init_inputs():
 
 
 if MODEL is not None:
-    _Native, _reference = ModelNew, {"__name__": "reference"}
-    exec(compile(REFERENCE, "reference.py", "exec"), _reference)  # noqa: S102
-    get_inputs, get_init_inputs = _reference["get_inputs"], _reference["get_init_inputs"]
+    _Native, _reference = ModelNew, types.ModuleType(f"{__name__}_reference")
+    # Data classes look for the module that they are defined in.
+    sys.modules[_reference.__name__] = _reference
+    exec(compile(REFERENCE, "reference.py", "exec"), _reference.__dict__)  # noqa: S102
+    get_inputs, get_init_inputs = _reference.get_inputs, _reference.get_init_inputs
 
-    class ModelNew(_reference["Model"]):
+    class ModelNew(_reference.Model):
         """The model with the program in the place of its `forward`: built as it is, with its parameters and buffers."""
 
         def __init__(self, *arguments, **named):
@@ -335,19 +346,52 @@ if MODEL is not None:
 
         def forward(self, *arguments):
             native, state = self._native, self.state_dict(keep_vars=True)
+            if len(arguments) != len(MODEL["call"]):
+                raise TypeError(f"{TASK} takes {len(MODEL['call'])} arguments, and {len(arguments)} were given")
+            for number, (value, part) in enumerate(zip(arguments, MODEL["call"]), 1):
+                if "value" in part and not _same(value, _decoded(part["value"])):
+                    wanted = _decoded(part["value"])
+                    raise ValueError(f"{TASK} was checked with {wanted!r} as argument {number}, and not with {value!r}")
             given = [value for value, part in zip(arguments, MODEL["call"]) if "input" in part]
             inputs = [_converted(value, spec).contiguous() for value, spec in zip(given, CONTRACT["default"]["inputs"])]
             contract, device = native._fitting(inputs), inputs[0].device
-            weights = [state[name].detach().contiguous() for name in MODEL["state"]]
+            known = [state[name] for name in MODEL["state"]]
+            weights = [_fitted(weight.detach()) for weight in known]
+            for weight, spec in zip(weights, native._params):
+                native._examine("the weight", weight, spec, device)
+                if tuple(weight.shape) != tuple(spec[2]):
+                    raise ValueError(f"{TASK} was checked with {spec[2]} for the weight `{spec[0]}`, and not with {tuple(weight.shape)}")
             if TARGET == "cpu":
-                outputs = native._called(contract, inputs, weights, device, None)
+                outputs = native._called(contract, inputs, weights, _key(known), device, None)
             else:
                 with torch.cuda.device(device):
-                    outputs = native._called(contract, inputs, weights, device, torch.cuda.current_stream(device))
+                    stream = torch.cuda.current_stream(device)
+                    outputs = native._called(contract, inputs, weights, _key(known), device, stream)
             several = isinstance(outputs, tuple)
             specs = contract["outputs"]
             outputs = [_given_back(value, spec) for value, spec in zip(outputs if several else (outputs,), specs)]
             return tuple(outputs) if several else outputs[0]
+
+    def _decoded(value):
+        """An argument, as the task has it written down."""
+        if isinstance(value, list):
+            return [_decoded(entry) for entry in value]
+        if isinstance(value, dict):
+            (kind, inner), = value.items()
+            if kind == "tuple":
+                return tuple(_decoded(entry) for entry in inner)
+            if kind == "dict":
+                return {key: _decoded(entry) for key, entry in inner.items()}
+            return float(inner) if kind == "float" else getattr(torch, inner)
+        return value
+
+    def _same(left, right):
+        return type(left) is type(right) and (left == right or (left != left and right != right))
+
+    def _fitted(weight):
+        """As the program takes it: in one piece, at an address that vectors may be loaded from."""
+        weight = weight.contiguous()
+        return weight.clone() if weight.data_ptr() % 256 != 0 and TARGET == "cuda" or weight.data_ptr() % 64 != 0 else weight
 
     def _converted(tensor, spec):
         return tensor.to(torch.int32) if spec[0] in MODEL["types"] else tensor

@@ -51,12 +51,15 @@ fn model(spec: &TaskSpec) -> String {
         torch.types.iter().map(|(name, kind)| format!("{}: {}", quote::python(name), quote::python(kind))).collect();
     let parts = spec.inputs.iter().map(|input| json!({"input": input.name})).collect::<Vec<Value>>();
     let parts = torch.call.as_deref().and_then(|call| serde_json::from_str(call).ok()).unwrap_or(parts);
-    // What is no tensor is passed by the caller, so that only its place matters.
+    // What is no tensor has to be what the program was checked with.
     let call: Vec<String> = parts
         .iter()
         .map(|part| match part.get("input").and_then(Value::as_str) {
             Some(name) => format!("{{\"input\": {}}}", quote::python(name)),
-            None => "{}".to_owned(),
+            None => {
+                let value = part.get("value").unwrap_or(&Value::Null).to_string();
+                format!("{{\"value\": json.loads({})}}", quote::python(&value))
+            }
         })
         .collect();
     format!("{{\"state\": {}, \"call\": [{}], \"types\": {{{}}}}}", strings(&state), call.join(", "), types.join(", "))

@@ -75,7 +75,7 @@ pub(super) fn files(program: &Program<'_>) -> Result<Vec<ProjectFile>, ExportErr
             ("@@MODEL@@", quote::python(&model(program).to_string())),
             ("@@DEVICE@@", quote::python(target.as_str())),
         ];
-        files.extend([file("answers.py", fill(ANSWERS, &filled)), file("model.py", source)]);
+        files.extend([file("answers.py", fill(ANSWERS, &filled)), file("pytorch_model.py", source)]);
     } else {
         files.push(file(reference, source));
     }
@@ -159,7 +159,7 @@ fn readme(program: &Program<'_>) -> String {
     );
     if program.task.spec.has_python_reference() {
         text.push_str(
-            "The reference is a model of PyTorch, `model.py`: `compare` has `answers.py` ask it, with `python3` or the Python that \
+            "The reference is a model of PyTorch, `pytorch_model.py`: `compare` has `answers.py` ask it, with `python3` or the Python that \
              the variable `PYTHON` names, which needs PyTorch. The candidate itself needs neither.\n\n",
         );
     }
@@ -237,7 +237,7 @@ fn cmake(program: &Program<'_>) -> String {
         let _ = writeln!(text, "target_compile_definitions(compare PRIVATE {})", defines.join(" "));
     }
     if program.task.spec.has_python_reference() {
-        text.push_str("# Beside the program, which asks them.\nforeach(FILE answers.py model.py)\n  configure_file(${FILE} ${CMAKE_BINARY_DIR}/${FILE} COPYONLY)\nendforeach()\n");
+        text.push_str("# Beside the program, which asks them.\nforeach(FILE answers.py pytorch_model.py)\n  configure_file(${FILE} ${CMAKE_BINARY_DIR}/${FILE} COPYONLY)\nendforeach()\n");
     }
     let names: Vec<&str> = parts(program).iter().map(|part| part.name).collect();
     let _ = writeln!(

@@ -1,6 +1,8 @@
 //! A file of Python is read by Python's parser, in the jail; the extensions that it compiles when it is imported are built
-//! there, once for each content whatever its comments are, and kept behind the file. So the process that runs it compiles
-//! nothing.
+//! there, once for each content, and kept behind the file. So the process that runs it compiles nothing.
+//!
+//! Of a program only what is no comment is built and run: whatever a text says in its comments, to whomever reads it in
+//! whichever encoding, is no part of what is verified, and texts that differ in them alone are the same program.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +37,7 @@ const SCRIPT_FILE: &str = "build_program.py";
 pub(crate) const EXTENSION_MARKER: &str = "#nightshift-extension ";
 
 /// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
-const BUILD_VERSION: u32 = 2;
+const BUILD_VERSION: u32 = 3;
 
 /// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
 const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
@@ -62,7 +64,7 @@ pub(crate) struct PythonBuilder<'a> {
 enum Said {
     Wrong { line: u32, column: u32, message: String, log: String },
     Built(Vec<Extension>),
-    Digest(String),
+    Stripped(String),
 }
 
 #[derive(Deserialize)]
@@ -82,76 +84,32 @@ pub(crate) fn build_python(
     let key = build_key(builder, python, source, role);
     let delivery = Delivery { cache: builder.cache, artifacts: builder.artifacts, scratch: builder.scratch };
     let file = format!("{}.{PYTHON_EXTENSION}", role.name());
-    // Extensions take most of a minute: those of a program that says the same in other words serve again.
-    let same = if builds_extensions(source) && builder.cache.get(&key).is_none() {
-        let digest = digest_of(builder, python, source, role, timeout_ms)?;
-        digest.map(|digest| build_key(builder, python, &format!("digest {digest}"), role))
-    } else {
-        None
-    };
-    if let Some(known) =
-        same.as_ref().and_then(|same| builder.cache.get(same)).and_then(|known| reused(known, source, &key))
-    {
-        tracing::debug!(build.key = %key, "extensions serve again");
-        if let Err(error) = builder.cache.put(&key, &known) {
-            tracing::warn!(build.key = %key, error = %error, "a build could not be kept");
-        }
-    }
     delivery.of(&key, &file, || {
-        let built = compile(builder, python, source, role, &key, timeout_ms)?;
-        if let Some(same) = same.filter(|_| built.library.is_some()) {
+        if role != Role::Candidate {
+            return compile(builder, python, source, role, &key, timeout_ms);
+        }
+        let folder = Folder::new(builder, source, role)?;
+        let result = folder.run(builder, python, role, true, timeout_ms)?;
+        let text = match said(&result) {
+            Some(Said::Stripped(text)) if result.end == ProcessEnd::Finished => text,
+            _ => return Ok(build_of(python, result, &folder, source, &key)),
+        };
+        // Extensions take most of a minute: those of the same program in other words serve again.
+        let same = build_key(builder, python, &format!("without comments\n{text}"), role);
+        if let Some(known) = builder.cache.get(&same) {
+            let report = BuildReport { build_key: key.clone(), cached: true, ..known.report };
+            return Ok(CachedBuild { report, ..known });
+        }
+        let built = compile(builder, python, &text, role, &key, timeout_ms)?;
+        if built.library.is_some() {
             let mut kept = built.clone();
             kept.report.build_key.clone_from(&same);
             if let Err(error) = builder.cache.put(&same, &kept) {
-                tracing::warn!(build.key = %same, error = %error, "extensions could not be kept");
+                tracing::warn!(build.key = %same, error = %error, "a build could not be kept");
             }
         }
         Ok(built)
     })
-}
-
-/// Whether a file may compile something when it is imported.
-fn builds_extensions(source: &str) -> bool {
-    source.contains("cpp_extension") || source.contains("load_inline")
-}
-
-/// Ways in which a program gets hold of its own text: what it builds may lie in its comments then.
-const READS_ITSELF: [&str; 8] =
-    ["__file__", "__loader__", "__spec__", "inspect", "linecache", "tokenize", "open(", "argv"];
-
-/// What a program says to Python, without a word about how; nothing when that does not tell what it builds.
-fn digest_of(
-    builder: &PythonBuilder<'_>,
-    python: &Python,
-    source: &str,
-    role: Role,
-    timeout_ms: u64,
-) -> Result<Option<String>, StepFailure> {
-    if READS_ITSELF.iter().any(|word| source.contains(word)) {
-        return Ok(None);
-    }
-    let folder = Folder::new(builder, source, role)?;
-    let result = folder.run(builder, python, role, true, timeout_ms)?;
-    Ok(match said(&result) {
-        Some(Said::Digest(digest)) if result.end == ProcessEnd::Finished => Some(digest),
-        // What is wrong with it is found out when it is built.
-        _ => None,
-    })
-}
-
-/// The build of a program that says the same, for another text of it.
-fn reused(known: CachedBuild, source: &str, key: &str) -> Option<CachedBuild> {
-    let library = String::from_utf8(known.library?).ok()?;
-    let mut text = source.trim_end().to_owned();
-    text.push('\n');
-    for line in library.lines().filter(|line| line.starts_with(EXTENSION_MARKER)) {
-        text.push_str(line);
-        text.push('\n');
-    }
-    let mut report = known.report;
-    report.library = Some(ArtifactHash::of(text.as_bytes()));
-    key.clone_into(&mut report.build_key);
-    Some(CachedBuild { report, library: Some(text.into_bytes()), log: known.log })
 }
 
 /// The address of a build: blake3 over source, Python, compiler and role.
@@ -177,6 +135,11 @@ fn compile(
 ) -> Result<CachedBuild, StepFailure> {
     let folder = Folder::new(builder, source, role)?;
     let result = folder.run(builder, python, role, false, timeout_ms)?;
+    Ok(build_of(python, result, &folder, source, key))
+}
+
+/// What came of a run of the script.
+fn build_of(python: &Python, result: ProcessResult, folder: &Folder, source: &str, key: &str) -> CachedBuild {
     let (library, messages, log) = match outcome(&result, source, folder.path()) {
         Ok(library) => (Some(library), Vec::new(), Vec::new()),
         Err((messages, log)) => (None, messages_of(messages, &folder.file), log.into_bytes()),
@@ -185,7 +148,7 @@ fn compile(
         (None, ProcessEnd::Finished) => ProcessEnd::Exited { status: 1 },
         (_, end) => end,
     };
-    Ok(CachedBuild {
+    CachedBuild {
         report: BuildReport {
             library: library.as_deref().map(ArtifactHash::of),
             end,
@@ -201,7 +164,7 @@ fn compile(
         },
         library,
         log,
-    })
+    }
 }
 
 /// A folder with a program and the script that reads it.
@@ -227,20 +190,20 @@ impl Folder {
         self.folder.path()
     }
 
-    /// Runs the script in the jail; for a digest of the program alone, or to build it.
+    /// Runs the script in the jail; to strip the program of its comments, or to build it.
     fn run(
         &self,
         builder: &PythonBuilder<'_>,
         python: &Python,
         role: Role,
-        digest: bool,
+        strip: bool,
         timeout_ms: u64,
     ) -> Result<ProcessResult, StepFailure> {
         let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
         let path = self.path();
         let asked = json!({
             "file": path.join(&self.file), "wanted": wanted, "folder": path.join("extensions"), "marker": EXTENSION_MARKER,
-            "digest": digest,
+            "strip": strip,
         });
         let script = self.path().join(SCRIPT_FILE);
         let command = JailedCommand {

@@ -11,7 +11,7 @@ use nightshift_protocol::verdict::{CheckCase, Finding, Severity};
 
 use super::oracle::{Answered, Expected, Oracle, OracleError};
 use super::same_bits;
-use crate::compare::compare;
+use crate::compare::{compare, differ_noticeably};
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::process::side_by_side;
 use crate::runner::{Call, Grounds, Session, SessionError, note};
@@ -283,15 +283,15 @@ impl<'a> Examination<'a> {
         };
         match question {
             Question::Repeat => self.compare_bits(first, &seen),
-            Question::SamePointers if unchanged(first, &seen) => {
+            Question::SamePointers if unchanged(first, &seen, self.spec, self.shapes) => {
                 self.violation("stale_output", "new contents at the same addresses gave the results of the old ones");
             }
-            Question::ChangedInput(number) if unchanged(first, &seen) => {
+            Question::ChangedInput(number) if unchanged(first, &seen, self.spec, self.shapes) => {
                 let tensor = name_of(&self.shapes.inputs, number);
                 let message = format!("the result does not depend on the input `{tensor}`, as it has to");
                 self.violation("ignores_input", &message);
             }
-            Question::ChangedParam(number) if unchanged(first, &seen) => {
+            Question::ChangedParam(number) if unchanged(first, &seen, self.spec, self.shapes) => {
                 let tensor = name_of(&self.shapes.params, number);
                 let message = format!("the result does not depend on the weights `{tensor}`, as it has to");
                 self.violation("ignores_parameter", &message);
@@ -386,9 +386,10 @@ fn warning(code: &str, message: String) -> Finding {
     Finding { code: code.to_owned(), severity: Severity::Warning, message, line: None }
 }
 
-/// Whether the program's results stayed the same, bit by bit, although the truth changed.
-fn unchanged(before: &Seen, after: &Seen) -> bool {
-    same_bits(&before.outputs, &after.outputs) && !same_bits(&before.truth, &after.truth)
+/// Whether the program's results stayed the same, bit by bit, although the truth changed noticeably.
+fn unchanged(before: &Seen, after: &Seen, spec: &TaskSpec, shapes: &ConcreteShapes) -> bool {
+    same_bits(&before.outputs, &after.outputs)
+        && differ_noticeably(&before.truth, &after.truth, &shapes.outputs, &spec.tolerance)
 }
 
 /// The tolerance at inputs for which the reference itself comes close to it or beyond, and how much it was widened: nobody

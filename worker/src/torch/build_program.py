@@ -1,15 +1,16 @@
 """Reads a program of PyTorch, and builds the extensions that it compiles when it is imported. One line of JSON says what is
 wrong, or where the extensions lie.
 
-Run as: python -I -B THIS FILE OPTIONS, where OPTIONS is JSON: {"file", "wanted", "folder", "marker", "digest"}. With "digest"
-nothing of the program is run: the line holds a digest of what it says to Python, the same whatever its comments are.
+Run as: python -I -B THIS FILE OPTIONS, where OPTIONS is JSON: {"file", "wanted", "folder", "marker", "strip"}. With "strip"
+nothing of the program is run: the line holds the program without its comments, in the same lines.
 """
 
 import ast
-import hashlib
+import io
 import json
 import os
 import sys
+import tokenize
 
 channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
@@ -26,8 +27,23 @@ def wrong(message, line=0, column=0, log=""):
     end(1, wrong={"line": line or 0, "column": column or 0, "message": message, "log": log[-200_000:]})
 
 
-with open(options["file"], encoding="utf-8") as file:
-    source = file.read()
+def without_comments(source, tree):
+    """What is left says the same to Python, and nothing that only looks like a comment is left."""
+    lines = source.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+    text = "\n".join(lines).rstrip() + "\n"
+    if ast.dump(ast.parse(text), include_attributes=True) != ast.dump(tree, include_attributes=True):
+        wrong("the file says something else without its comments")
+    return text
+
+
+with open(options["file"], encoding="utf-8", newline="") as file:
+    source = file.read().replace("\r\n", "\n")
+if "\r" in source:
+    wrong("the file has carriage returns that end no line: where its lines end depends on who reads it")
 try:
     tree = ast.parse(source, os.path.basename(options["file"]))
 except SyntaxError as error:
@@ -38,10 +54,10 @@ if options["wanted"] not in {node.name for node in tree.body if isinstance(node,
     wrong(f"the file defines no class {options['wanted']} at its top level")
 if options["marker"] in source:
     wrong("the file holds what only the builder writes behind it: leave such lines out")
-if options["digest"]:
+if options["strip"]:
     try:
-        end(0, digest=hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest())
-    except RecursionError as error:
+        end(0, stripped=without_comments(source, tree))
+    except (tokenize.TokenError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         wrong(f"{type(error).__name__}: {error}")
 if "cpp_extension" not in source and "load_inline" not in source:
     end(0, built=[])
