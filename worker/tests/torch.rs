@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     run_all([
         ("a_file_says_what_it_needs", a_file_says_what_it_needs),
         ("a_mask_stays_as_the_model_makes_it", a_mask_stays_as_the_model_makes_it),
+        ("what_algebra_cancels_may_be_left_out", what_algebra_cancels_may_be_left_out),
         ("files_that_cannot_be_tasks_are_told_why", files_that_cannot_be_tasks_are_told_why),
         ("an_endless_file_and_a_giant_one_are_ended", an_endless_file_and_a_giant_one_are_ended),
         ("a_model_is_a_usable_reference", a_model_is_a_usable_reference),
@@ -128,6 +129,37 @@ fn a_mask_stays_as_the_model_makes_it(bench: &Bench) {
         let checked = worker.execute(&check).unwrap();
         let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
         assert_eq!(passed(&report), passes, "{program}\n{report:?}");
+    }
+}
+
+fn what_algebra_cancels_may_be_left_out(bench: &Bench) {
+    let (worker, _, _) = workbench(bench, CandidateForm::Torch);
+    let around_its_mean = |call: &str| format!("h = {call}\n        return (h - h.mean(0)) * 3.0");
+    let reference_source =
+        LINEAR.replace("return torch.relu(self.linear(x)) * self.scale", &around_its_mean("self.linear(x)"));
+    let spec = TaskSpec { form: CandidateForm::Torch, ..task() };
+    let task = worker.put(&serde_json::to_string(&TaskBundle { spec, reference_source }).unwrap());
+    let prepared = worker.execute(&StepInput::PrepareTask { task: task.clone() }).unwrap();
+    let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
+    let warnings: Vec<_> = prepared.warnings.iter().map(|warning| warning.code.as_str()).collect();
+    assert_eq!(warnings, ["parameter_has_no_effect"], "the bias: {:?}", prepared.warnings);
+    let of_program = "return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0";
+    let in_double = "(x.double() @ self.linear.weight.t().double() + self.linear.bias.double()).float()";
+    for (call, passes) in [("x @ self.linear.weight.t()", true), (in_double, true), ("x @ x.t() @ x[:, :16]", false)] {
+        let source = worker.put(&MODEL_NEW.replace(of_program, &around_its_mean(call)));
+        let built = worker.execute(&StepInput::Build { task: task.clone(), source, sandbox_required: false });
+        let Ok(StepOutput::Built { report }) = built else { panic!("{built:?}") };
+        let check = StepInput::Check {
+            task: task.clone(),
+            library: report.library.unwrap(),
+            reference_library: prepared.reference_library.clone(),
+            truth_library: prepared.truth_library.clone(),
+            sandbox_required: false,
+            golden: None,
+        };
+        let checked = worker.execute(&check).unwrap();
+        let StepOutput::Checked { report } = checked else { panic!("{checked:?}") };
+        assert_eq!(passed(&report), passes, "{call}\n{report:?}");
     }
 }
 
