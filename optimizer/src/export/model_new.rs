@@ -54,12 +54,12 @@ fn model(spec: &TaskSpec) -> String {
     // What is no tensor has to be what the program was checked with.
     let call: Vec<String> = parts
         .iter()
-        .map(|part| match part.get("input").and_then(Value::as_str) {
-            Some(name) => format!("{{\"input\": {}}}", quote::python(name)),
-            None => {
-                let value = part.get("value").unwrap_or(&Value::Null).to_string();
-                format!("{{\"value\": json.loads({})}}", quote::python(&value))
+        .map(|part| {
+            if let Some(name) = part.get("input").and_then(Value::as_str) {
+                return format!("{{\"input\": {}}}", quote::python(name));
             }
+            let value = part.get("value").unwrap_or(&Value::Null).to_string();
+            format!("{{\"value\": json.loads({})}}", quote::python(&value))
         })
         .collect();
     format!("{{\"state\": {}, \"call\": [{}], \"types\": {{{}}}}}", strings(&state), call.join(", "), types.join(", "))

@@ -83,6 +83,11 @@ fn called(program: &Program<'_>, node: Node<'_>, found: &mut Vec<Finding>) {
             let message = "`getattr` with a name that is computed hides what is called".to_owned();
             found.push(finding("dynamic_code", Severity::Violation, message, line_of(node)));
         }
+        "getattr" => {
+            let name = arguments.named_child(1).and_then(|name| literal(name, program.source));
+            let meaning = name.as_deref().and_then(names::of_attribute);
+            found.extend(meaning.map(|meaning| said(meaning, name.as_deref().unwrap_or_default(), line_of(node))));
+        }
         "setattr" | "delattr" => {
             let Some(first) = first else { return };
             if is_foreign(program, first) {

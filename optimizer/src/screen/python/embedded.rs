@@ -19,6 +19,11 @@ const SIGNS: [&str; 6] = ["#include", "__global__", "__device__", "torch::Tensor
 const TORCH_HEADERS: [&str; 6] = ["torch/", "ATen/", "c10/", "pybind11/", "cutlass/", "cute/"];
 /// Arguments that hold sources.
 const SOURCES: [&str; 2] = ["cpp_sources", "cuda_sources"];
+/// Arguments that hold what compiler and linker are told.
+const FLAGS: [&str; 3] = ["extra_cflags", "extra_cuda_cflags", "extra_ldflags"];
+/// Flags by which they read other files than the sources, or run something else.
+const READING_FLAGS: [&str; 9] =
+    ["-include", "--include", "-imacros", "-I", "-isystem", "-iquote", "-fplugin", "-B", "@"];
 /// Arguments that reach out of the program.
 const REACHING_OUT: [&str; 3] = ["build_directory", "extra_include_paths", "is_standalone"];
 
@@ -88,6 +93,11 @@ fn built(program: &Program<'_>, call: Node<'_>, found: &mut Vec<Finding>) {
             let message = format!("`{name}` is no text of this file: what is built cannot be read");
             found.push(finding("hidden_source", Severity::Violation, message, line_of(argument)));
         }
+        if FLAGS.contains(&name)
+            && let Some(value) = value
+        {
+            flags(program, name, value, found);
+        }
         if REACHING_OUT.contains(&name) {
             let message = format!("`{name}` reaches out of the program: folders are the caller's");
             found.push(finding("build", Severity::Violation, message, line_of(argument)));
@@ -95,9 +105,46 @@ fn built(program: &Program<'_>, call: Node<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+/// Flags are written here, and let nothing else be read.
+fn flags(program: &Program<'_>, name: &str, value: Node<'_>, found: &mut Vec<Finding>) {
+    let line = line_of(value);
+    if !is_readable(program, value, 0) {
+        let message = format!("`{name}` is no text of this file: what is built depends on what cannot be read");
+        found.push(finding("hidden_source", Severity::Violation, message, line));
+    }
+    let mut seen = Vec::new();
+    texts(program, value, 0, &mut seen);
+    let reading = |flag: &&String| READING_FLAGS.iter().any(|reading| flag.trim_start().starts_with(reading));
+    if let Some(flag) = seen.iter().find(reading) {
+        let message = format!("`{flag}` in `{name}` lets the compiler read other files than the sources");
+        found.push(finding("build", Severity::Violation, message, line));
+    }
+}
+
+/// The texts in an expression, also by the names that they have.
+fn texts(program: &Program<'_>, node: Node<'_>, depth: u32, seen: &mut Vec<String>) {
+    if depth > MAX_DEPTH {
+        return;
+    }
+    if let Some(text) = literal(node, program.source) {
+        seen.push(text);
+    } else if node.kind() == "identifier" {
+        for value in values_of(program, text(node, program.source)) {
+            texts(program, value, depth + 1, seen);
+        }
+    } else {
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            texts(program, child, depth + 1, seen);
+        }
+    }
+}
+
+/// Names that stand for names, in a row.
+const MAX_DEPTH: u32 = 16;
+
 /// Whether an expression is made of literal texts alone: written here, or at the top of the file under a name.
 fn is_readable(program: &Program<'_>, node: Node<'_>, depth: u32) -> bool {
-    const MAX_DEPTH: u32 = 16;
     if depth > MAX_DEPTH {
         return false;
     }
@@ -112,11 +159,37 @@ fn is_readable(program: &Program<'_>, node: Node<'_>, depth: u32) -> bool {
         "none" => true,
         "concatenated_string" | "list" | "tuple" | "parenthesized_expression" | "binary_operator" => parts(node),
         "identifier" => {
-            let values = values_of(program, text(node, program.source));
-            !values.is_empty() && values.into_iter().all(|value| is_readable(program, value, depth + 1))
+            let name = text(node, program.source);
+            let values = values_of(program, name);
+            !is_bound_otherwise(program, name)
+                && !values.is_empty()
+                && values.into_iter().all(|value| is_readable(program, value, depth + 1))
         }
         _ => false,
     }
+}
+
+/// Whether a name is given a value by anything but an assignment to it alone: by a loop, an unpacking and the like.
+fn is_bound_otherwise(program: &Program<'_>, name: &str) -> bool {
+    let mut is_so = false;
+    walk(program.tree.root_node(), |place| {
+        let node = place.node;
+        let targets = match node.kind() {
+            "for_statement" | "for_in_clause" => node.child_by_field_name("left"),
+            "named_expression" => node.child_by_field_name("name"),
+            "as_pattern_target" | "delete_statement" | "global_statement" | "nonlocal_statement" => Some(node),
+            "assignment" | "augmented_assignment" => node
+                .child_by_field_name("left")
+                .filter(|left| left.kind().ends_with("pattern") || left.kind() == "pattern_list"),
+            _ => None,
+        };
+        if let Some(targets) = targets {
+            walk(targets, |inner| {
+                is_so |= inner.node.kind() == "identifier" && text(inner.node, program.source) == name;
+            });
+        }
+    });
+    is_so
 }
 
 /// Everything that is assigned to a name, anywhere.

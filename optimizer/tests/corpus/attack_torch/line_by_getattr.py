@@ -1,0 +1,18 @@
+# expect: introspection
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+
+SOURCE = "int f() { return FACTOR; }"
+LINE = getattr(load_inline, "__code__").co_firstlineno
+module = load_inline(name="m", cpp_sources=SOURCE, functions=["f"])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return torch.relu(x)
