@@ -125,6 +125,8 @@ pub(crate) struct WorkerSection {
     pub(crate) cuda_arch: Option<String>,
     /// The Python that runs models of `PyTorch`; the first one of the search path that has it without it.
     pub(crate) python: Option<PathBuf>,
+    /// The cache of Hugging Face that models of `PyTorch` may read; none without it.
+    pub(crate) hf_home: Option<PathBuf>,
     /// Folder of build results; `$XDG_CACHE_HOME/nightshift` without it.
     pub(crate) cache_dir: Option<PathBuf>,
     /// Labels that steps may ask for, separated by commas.

@@ -70,6 +70,8 @@ class Campaign:
         if not night.server:
             # What one part finds out about references, the others find there.
             night.extra.update(NIGHTSHIFT_WORKER__PYTHON=night.given.python, XDG_CACHE_HOME=str(night.given.cache))
+            if night.given.gpu_contexts:
+                night.extra["NIGHTSHIFT_WORKER__GPU_CONTEXTS"] = str(night.given.gpu_contexts)
             night.start()
         self.process = night.begin("run", "run", *map(str, folders), "--model", "scripted", "--name", name,
                                    "--max-attempts", str(attempts), "--new", "--exit")
@@ -187,6 +189,16 @@ def step_times(exported: dict) -> dict:
     return {kind: {"count": len(taken), "mean_ms": round(statistics.fmean(taken))} for kind, taken in sorted(kinds.items())}
 
 
+def part_times(exported: dict) -> dict:
+    """Mean time of each part of checks and of measurements in milliseconds, waiting for the device among them."""
+    found = {}
+    for _, attempt, _ in attempts_of(exported):
+        for step, report in (("check", attempt.get("check")), ("measure", attempt.get("measurement"))):
+            for part in (report or {}).get("cost", []):
+                found.setdefault(step, {}).setdefault(part["name"], []).append(part["ms"])
+    return {step: {name: round(statistics.fmean(taken)) for name, taken in parts.items()} for step, parts in found.items()}
+
+
 def projects(night: Night, jobs: list, limit_s: float) -> dict:
     """Exported projects, built and run side by side by the commands of their own description, without CMake."""
     began, running = time.monotonic(), {}
@@ -252,11 +264,13 @@ def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict
     """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
     program was ever built, then all of them were: the same ones, or `again`, whose extensions are those of the first."""
     night.without_profiles()
-    found, built = {}, len(programs[tasks[0].name])
+    found, built = {}, 0
     for kind in ("cold", "warm"):
-        texts = {task.name: programs[task.name][:built] for task in tasks}
-        if kind == "warm" and again:
-            texts, longer = again, 1
+        texts = programs
+        if kind == "warm":
+            # Again and again what was built, so that it lasts.
+            length, longer = len(programs[tasks[0].name]), 1
+            texts = again or {task.name: (programs[task.name][:built] * length)[:length] for task in tasks}
         folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, texts[task.name])
                    for task in tasks]
         attempts = min(map(len, texts.values()))
@@ -303,7 +317,7 @@ def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int,
         raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
     row = {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
            "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "settled": settled,
-           "steps_ms": step_times(exported)}
+           "steps_ms": step_times(exported), "parts_ms": part_times(exported)}
     return row, max(1, min(built.values()))
 
 

@@ -151,6 +151,9 @@ pub(crate) struct ImportKernelbench {
     /// The Python with PyTorch that inspects the files; the first one of the search path without it
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
+    /// The cache of Hugging Face that the files may read, for models that were fetched before; worker.hf_home without it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) hf_home: Option<PathBuf>,
     /// How long the inspection of a file may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) timeout_s: u32,

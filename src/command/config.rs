@@ -20,7 +20,7 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<ExitCode>
 }
 
 /// What holds where a key is not set and there is no one value: in words.
-const IN_WORDS: [(&str, &str); 13] = [
+const IN_WORDS: [(&str, &str); 14] = [
     ("database.url", "SQLite in data_dir"),
     ("prices", "the built-in ones alone"),
     ("prompts", "the built-in ones alone"),
@@ -31,6 +31,7 @@ const IN_WORDS: [(&str, &str); 13] = [
     ("server.worker_token", "random for each start"),
     ("worker.cpp_compiler", "the first that works of g++, c++, clang++"),
     ("worker.cuda_arch", "the GPU's; sm_90a without one"),
+    ("worker.hf_home", "none: models find nothing that was fetched before"),
     ("worker.labels", "none"),
     ("worker.nvcc", "the first that works of the search path, the CUDA toolkit, doctor --install-nvcc"),
     ("worker.python", "the first of the search path that has PyTorch"),

@@ -63,6 +63,7 @@ pub(crate) fn worker_config(
             install_folder: Some(nvcc_folder(context)),
         },
         python: section.python.clone(),
+        hf_home: section.hf_home.clone(),
         cpu_slots: section.cpu_slots.unwrap_or_else(default_cpu_slots).max(1),
         labels: labels(section.labels.as_deref())?,
         search_path: context.environment.search_path(),

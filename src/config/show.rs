@@ -5,7 +5,7 @@ use figment::{Figment, Profile, Provider};
 use serde::Serialize;
 
 /// Keys that may be absent, so that `config show` names them too.
-const OPTIONAL: [&str; 22] = [
+const OPTIONAL: [&str; 23] = [
     "database.url",
     "knowledge.folder",
     "prices",
@@ -23,6 +23,7 @@ const OPTIONAL: [&str; 22] = [
     "worker.devices",
     "worker.drain_timeout_s",
     "worker.gpu_contexts",
+    "worker.hf_home",
     "worker.labels",
     "worker.name",
     "worker.nvcc",

@@ -20,7 +20,7 @@ use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Grounds, SessionOptions};
+use crate::runner::{Grounds, SessionOptions, is_python};
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -155,8 +155,8 @@ fn check_with(
         if let Answers::Live { kept: Some(_), .. } = answers {
             oracle.record();
         }
-        // What passes is timed next, beside its baseline.
-        grounds.expect_programs(2);
+        // What passes is timed next: a library in a process of its own, beside its baseline.
+        grounds.expect_programs(if is_python(library) { 1 } else { 2 });
         // From here on a place is taken for each call: making inputs and comparing results needs none.
         drop(beside);
         cost.part("processes");
@@ -179,6 +179,9 @@ fn check_with(
         }
         if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (&mut *answers, oracle.take_answers()) {
             kept.extend(answered);
+        }
+        if outcome.is_ok() {
+            grounds.keep_for_measurement(&mut candidate, &options);
         }
         let beside = grounds.beside_others();
         cost.part("waiting");

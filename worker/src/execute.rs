@@ -75,6 +75,7 @@ impl Workbench {
         };
         let scratch = Scratch::open(&config.scratch_dir).map_err(unusable(&config.scratch_dir))?;
         let python = PythonSearch::new(config.python.clone(), config.search_path.clone())
+            .with_models(config.hf_home.clone())
             .with_scratch(scratch.folder().to_path_buf())
             .with_bytecode(config.cache_dir.join("bytecode"));
         let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };

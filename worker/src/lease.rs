@@ -68,6 +68,8 @@ pub struct WorkerConfig {
     pub nvcc: NvccChoice,
     /// The Python that runs models of `PyTorch`; the first one of the search path that has it without it.
     pub python: Option<PathBuf>,
+    /// The cache of Hugging Face that models of `PyTorch` may read; none without it.
+    pub hf_home: Option<PathBuf>,
     /// Builds at once.
     pub cpu_slots: u32,
     /// Labels that steps may ask for.

@@ -194,6 +194,7 @@ mod tests {
             cpp_compiler: None,
             nvcc: crate::nvcc::NvccChoice::default(),
             python: None,
+            hf_home: None,
             cpu_slots: 3,
             labels: BTreeSet::new(),
             search_path: Vec::new(),

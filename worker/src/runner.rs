@@ -31,7 +31,7 @@ pub use replay::write_replay;
 pub(crate) use replay::{replay, write_any_replay};
 pub use sampling::{Burst, Draw};
 pub(crate) use serve::serve;
-pub(crate) use session::Beside;
+pub(crate) use session::{Beside, Enter};
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby,
 };

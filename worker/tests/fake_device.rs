@@ -121,7 +121,7 @@ fn what_is_on_standby_serves_the_next_steps_and_judges_as_a_fresh_process_does()
             baseline: &GROUND.reference,
             truth: &GROUND.truth,
             baseline_label: "the reference",
-            baseline_serves_again: true,
+            confirms: false,
         };
         let options = DeviceMeasureOptions::default();
         let measure =
@@ -184,13 +184,8 @@ fn checked(candidate: &Path, gate: Option<&RwLock<()>>) -> CheckReport {
 
 fn raced(candidate: &Path, gate: Option<&RwLock<()>>) -> (Measurement, Vec<Finding>) {
     let baseline_label = "the reference";
-    let programs = Programs {
-        candidate,
-        baseline: &GROUND.reference,
-        truth: &GROUND.truth,
-        baseline_label,
-        baseline_serves_again: false,
-    };
+    let programs =
+        Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label, confirms: true };
     let options = DeviceMeasureOptions::default();
     let output =
         with_grounds(gate, |grounds| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options));
@@ -313,7 +308,7 @@ fn tensors_of_16_bits_are_compared_with_a_truth_of_64() {
         baseline: &reference,
         truth: &truth,
         baseline_label: "itself",
-        baseline_serves_again: false,
+        confirms: true,
     };
     let options = DeviceMeasureOptions::default();
     let output =

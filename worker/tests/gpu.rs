@@ -145,7 +145,7 @@ impl Bench {
             baseline: &self.reference,
             truth: &self.truth,
             baseline_label: "the reference",
-            baseline_serves_again: false,
+            confirms: true,
         };
         let (spec, options) = (task(rows, 1024), DeviceMeasureOptions::default());
         measure_on_device(&self.grounds(), &spec, &programs, &machine(), None, true, &options).unwrap()

@@ -35,6 +35,10 @@ use crate::torch::{Bench, run_all};
 fn main() -> ExitCode {
     run_all([
         ("a_file_says_what_it_needs", a_file_says_what_it_needs),
+        (
+            "objects_reach_the_model_and_what_was_fetched_before_is_there",
+            objects_reach_the_model_and_what_was_fetched_before_is_there,
+        ),
         ("a_mask_stays_as_the_model_makes_it", a_mask_stays_as_the_model_makes_it),
         ("what_algebra_cancels_may_be_left_out", what_algebra_cancels_may_be_left_out),
         ("files_that_cannot_be_tasks_are_told_why", files_that_cannot_be_tasks_are_told_why),
@@ -92,6 +96,32 @@ fn a_file_says_what_it_needs(bench: &Bench) {
     assert_eq!(found.call.to_string(), r#"[{"input":"scores"},{"input":"labels"},{"value":2.5}]"#);
     let found = bench.inspect(programs::RANDOM).unwrap();
     assert_eq!(found.problems.first().map(|problem| problem.code.as_str()), Some("random_forward"));
+}
+
+fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {
+    let error = bench.inspect(&programs::configured("Model")).unwrap_err();
+    assert_eq!((error.code, error.line), ("task.model_fails", Some(14)), "{error}");
+    assert!(error.message.contains("HF_HOME"), "{error}");
+
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::write(cache.path().join("scale"), "3.0").unwrap();
+    let bench = bench.with_models(cache.path());
+    let found = bench.inspect(&programs::configured("Model")).unwrap();
+    let object = &found.init[2]["object"];
+    assert_eq!((&object["type"], &object["text"]), (&"argparse.Namespace".into(), &"Namespace(file='scale')".into()));
+
+    let mut spec = task();
+    spec.torch.as_mut().unwrap().init = found.init.to_string();
+    let reference = bench.file("configured.py", &programs::configured("Model"));
+    let right = programs::configured("ModelNew");
+    let wrong = right.replace("extents.file)).read())", "extents.file)).read()) + 1.0");
+    for (program, passes) in [(right.as_str(), true), (&wrong, false), (MODEL_NEW, true)] {
+        let (candidate, truth) = (bench.file("candidate.py", program), reference.clone());
+        let libraries = Libraries { candidate, truth, reference: reference.clone() };
+        let report =
+            check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();
+        assert_eq!(passed(&report), passes, "{program}\n{report:?}");
+    }
 }
 
 fn a_mask_stays_as_the_model_makes_it(bench: &Bench) {

@@ -7,11 +7,13 @@ beside them come draw-D-truth-N in 64-bit floats, draw-D-usual-N, and with SAMPL
 calls (seconds). Needs PyTorch.
 """
 
+import base64
 import ctypes
 import importlib.util
 import json
 import math
 import os
+import pickle
 import sys
 import time
 
@@ -43,6 +45,8 @@ def decoded(value):
             return float(inner)
         if kind == "dtype":
             return getattr(torch, inner)
+        if kind == "object":
+            return pickle.loads(base64.b64decode(inner["pickle"]))
         raise ValueError(f"{kind} is no kind of argument")
     return value
 

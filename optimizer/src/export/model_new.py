@@ -3,11 +3,13 @@
 # A drop-in for KernelBench: `ModelNew(*get_init_inputs())(*get_inputs())`. The program below is compiled once, by the compiler of
 # this machine, into ~/.cache/nightshift (or $NIGHTSHIFT_CACHE_DIR), and called through its C interface: on the processor by
 # $CXX or c++, on a GPU by $NVCC or the nvcc of the CUDA toolkit. Nothing of PyTorch's headers is needed.
+import base64
 import ctypes
 import hashlib
 import json
 import math
 import os
+import pickle
 import platform
 import shutil
 import subprocess
@@ -382,6 +384,8 @@ if MODEL is not None:
                 return tuple(_decoded(entry) for entry in inner)
             if kind == "dict":
                 return {key: _decoded(entry) for key, entry in inner.items()}
+            if kind == "object":
+                return pickle.loads(base64.b64decode(inner["pickle"]))
             return float(inner) if kind == "float" else getattr(torch, inner)
         return value
 

@@ -13,7 +13,8 @@ pub const PYTHON_EXTENSION: &str = "py";
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TorchSpec {
-    /// Arguments of the constructor, in their order, as JSON. A tuple is `{"tuple": [...]}`.
+    /// Arguments of the constructor, in their order, as JSON. A tuple is `{"tuple": [...]}`, an object of an installed package
+    /// `{"object": {"type", "text", "pickle"}}`, of which `pickle` in Base64 is what counts.
     #[serde(default = "no_arguments")]
     pub init: String,
     /// Arguments of `forward`, in their order, as JSON: `{"input": "x"}` for a tensor of `inputs`, `{"value": 3}` for what is

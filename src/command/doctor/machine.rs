@@ -81,10 +81,13 @@ fn describe(report: &SandboxReport) -> String {
 }
 
 fn python(config: &WorkerConfig) -> Check {
-    match torch::python::find(config.python.as_deref(), &config.search_path) {
+    let found = torch::python::find(config.python.as_deref(), &config.search_path)
+        .and_then(|found| config.hf_home.iter().try_fold(found, |found, folder| found.with_models(folder)));
+    match found {
         Ok(found) => {
             let toolchain = found.toolchain();
-            Check::ok("PyTorch", format!("{} ({})", toolchain.version, toolchain.path))
+            let models = found.models.map(|folder| format!("; fetched models in {}", folder.display()));
+            Check::ok("PyTorch", format!("{} ({}){}", toolchain.version, toolchain.path, models.unwrap_or_default()))
         }
         Err(error) => Check::warning(
             "PyTorch",

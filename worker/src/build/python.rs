@@ -227,7 +227,7 @@ fn said(result: &ProcessResult) -> Option<Said> {
 
 /// What the compilers of an extension find by themselves otherwise.
 fn compiling(builder: &PythonBuilder<'_>, python: &Python, folder: &Path) -> Vec<(String, String)> {
-    let mut env = environment(folder);
+    let mut env = environment(folder, python.models.as_deref());
     // The folder of Python's programs has `ninja`, where it was installed with it.
     let mut path: Vec<String> =
         python.program.parent().map(|folder| folder.display().to_string()).into_iter().collect();

@@ -1,7 +1,7 @@
 //! One program at one shape: what it is asked, one question after the other. While one is answered, the answer before it is
 //! judged and the inputs after it are made: on a device that takes as long as the answer.
 
-use std::sync::RwLockReadGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::attempt::CheckReport;
@@ -223,15 +223,14 @@ impl<'a> Examination<'a> {
         before: Option<Said>,
         next: Option<Question>,
     ) -> Round {
-        let turn = this.as_ref().map(|_| self.turn());
-        let (spec, shapes, on_device) = (self.spec, self.shapes, self.grounds.device.is_some());
+        let (spec, shapes, grounds) = (self.spec, self.shapes, self.grounds);
+        let on_device = grounds.device.is_some();
         let (candidate, oracle, seeds) = (&mut *self.candidate, &mut *self.oracle, &mut *self.seeds);
+        let waited = &mut *self.waited;
         let ask = || {
-            let said = this.map(|(question, material)| {
-                ask(candidate, oracle, base, &material, on_device).map(|answers| Said { question, answers })
-            });
-            drop(turn);
-            said
+            this.map(|(question, material)| {
+                ask(candidate, oracle, base, &material, (grounds, waited)).map(|answers| Said { question, answers })
+            })
         };
         let beside = || {
             let begun = Instant::now();
@@ -302,19 +301,12 @@ impl<'a> Examination<'a> {
         Ok(())
     }
 
-    /// Waits for a place on the device.
-    fn turn(&mut self) -> Option<RwLockReadGuard<'a, ()>> {
-        let (asked, grounds) = (Instant::now(), self.grounds);
-        let turn = grounds.beside_others();
-        *self.waited += asked.elapsed();
-        turn
-    }
-
     /// Hands the weights to everybody.
     fn init(&mut self, params: &[TensorData]) -> Result<(), Stop> {
-        let _turn = self.turn();
-        self.candidate.init(params)?;
-        Ok(self.oracle.init(params)?)
+        let grounds = self.grounds;
+        let enter = || grounds.beside_others();
+        self.candidate.init_within(params, &enter)?;
+        Ok(self.oracle.init(params, &enter)?)
     }
 
     fn compare_bits(&mut self, first: &Seen, again: &Seen) {
@@ -338,20 +330,30 @@ fn ask(
     oracle: &mut Oracle,
     base: &Base,
     material: &Material,
-    on_device: bool,
+    (grounds, waited): (&Grounds<'_>, &mut Duration),
 ) -> Result<Option<(Answered, Call)>, Stop> {
+    let enter = || grounds.beside_others();
     if let Some(params) = &material.params {
-        candidate.init(params)?;
-        oracle.init(params)?;
+        candidate.init_within(params, &enter)?;
+        oracle.init(params, &enter)?;
     }
     let inputs = material.inputs.as_ref().unwrap_or(&base.inputs);
-    if !on_device {
-        let Some(answered) = oracle.ask(inputs)? else { return Ok(None) };
+    if grounds.device.is_none() {
+        let Some(answered) = oracle.ask(inputs, &enter)? else { return Ok(None) };
         return Ok(Some((answered, candidate.run(inputs)?)));
     }
+    let waited_us = AtomicU64::new(0);
+    let enter_and_tell = || {
+        let asked = Instant::now();
+        let place = grounds.beside_others();
+        waited_us.fetch_add(u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        place
+    };
     // On a device most of the time goes into copies, to and fro, which do not disturb each other. What the program makes
     // of inputs that ask nothing does not count, but it has to survive them.
-    let (call, answered) = side_by_side(|| candidate.run(inputs), || oracle.ask(inputs));
+    let (call, answered) =
+        side_by_side(|| candidate.run_within(inputs, &enter_and_tell), || oracle.ask(inputs, &enter));
+    *waited += Duration::from_micros(waited_us.into_inner());
     let (answered, call) = (answered?, call?);
     Ok(answered.map(|answered| (answered, call)))
 }

@@ -10,7 +10,7 @@ use crate::compare::largest_error;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::TensorData;
 use crate::process::side_by_side;
-use crate::runner::{Beside, Breach, Call, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::runner::{Beside, Breach, Call, Enter, Grounds, Launched, Session, SessionError, SessionOptions};
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.
@@ -211,11 +211,11 @@ impl Oracle {
         Ok(truth.select(number)?)
     }
 
-    /// Hands both the weights.
-    pub(crate) fn init(&mut self, params: &[TensorData]) -> Result<(), OracleError> {
+    /// Hands both the weights. `enter` takes a place on the device.
+    pub(crate) fn init(&mut self, params: &[TensorData], enter: Enter<'_, '_>) -> Result<(), OracleError> {
         let Source::Live { reference, truth } = &mut self.source else { return Ok(()) };
-        reference.init(params)?;
-        Ok(truth.init(params)?)
+        reference.init_within(params, enter)?;
+        Ok(truth.init_within(params, enter)?)
     }
 
     /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
@@ -224,9 +224,9 @@ impl Oracle {
         Ok(self.ask_with(inputs, Session::run)?.map(|answered| answered.judged(&self.outputs, &self.tolerance)))
     }
 
-    /// What both say; nothing when it is not finite.
-    pub(crate) fn ask(&mut self, inputs: &[TensorData]) -> Result<Option<Answered>, OracleError> {
-        self.ask_with(inputs, Session::run_known)
+    /// What both say; nothing when it is not finite. `enter` takes a place on the device.
+    pub(crate) fn ask(&mut self, inputs: &[TensorData], enter: Enter<'_, '_>) -> Result<Option<Answered>, OracleError> {
+        self.ask_with(inputs, |session, inputs| session.run_known(inputs, enter))
     }
 
     fn ask_with(

@@ -150,7 +150,7 @@ impl Step<'_> {
             baseline: &libraries.reference,
             truth: &libraries.truth,
             baseline_label: &label,
-            baseline_serves_again: true,
+            confirms: false,
         };
         let machine = device.machine(&self.bench.machine);
         let options = DeviceMeasureOptions { graphs: false, ..DeviceMeasureOptions::default() };

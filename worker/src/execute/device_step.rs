@@ -76,7 +76,7 @@ impl Step<'_> {
             baseline: &libraries.reference,
             truth: &libraries.truth,
             baseline_label: &label,
-            baseline_serves_again: !confirms,
+            confirms,
         };
         let mut output = measure_on_device(
             &self.grounds(Some(&device)),
@@ -85,7 +85,7 @@ impl Step<'_> {
             &device.machine(&self.bench.machine),
             device.watch.as_ref(),
             sandbox_required,
-            &DeviceMeasureOptions::default(),
+            &if confirms { DeviceMeasureOptions::default() } else { DeviceMeasureOptions::first() },
         )?;
         add_floor(&mut output, floor_ns(device.facts, &task.spec));
         Ok(output)

@@ -142,13 +142,8 @@ impl Bench<'_> {
                 step.cancel,
             );
         };
-        let programs = Programs {
-            candidate,
-            baseline: &self.reference,
-            truth: &self.truth,
-            baseline_label: "",
-            baseline_serves_again: true,
-        };
+        let programs =
+            Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "", confirms: false };
         let options = DeviceMeasureOptions {
             warm_up_ms: WARM_UP_MS,
             min_samples: DEVICE_SAMPLES * longer,

@@ -48,8 +48,10 @@ const RESAMPLES: usize = 1_000;
 const MAX_KEPT: usize = 8;
 const MAX_KEPT_BYTES: u64 = 64 << 20;
 
-/// Launches of a recorded graph.
+/// Launches of a recorded graph, and what those of one program may take in nanoseconds.
 const GRAPH_LAUNCHES: usize = 20;
+const FEWEST_GRAPH_LAUNCHES: usize = 3;
+const GRAPH_NS: f64 = 20e6;
 
 /// The programs of a measurement.
 #[derive(Debug, Clone, Copy)]
@@ -62,9 +64,9 @@ pub struct Programs<'a> {
     pub truth: &'a Path,
     /// What the baseline is and how it was built.
     pub baseline_label: &'a str,
-    /// Whether a baseline of `PyTorch` may be timed in a process that served an earlier step: a new one takes longer than
-    /// all else. What a result rests on is timed in a new one.
-    pub baseline_serves_again: bool,
+    /// Whether a result is to rest on it. Then programs of `PyTorch` are timed in new processes, as libraries are in any case.
+    /// Else they may be timed where they served before, in a check: a new process takes longer than all else.
+    pub confirms: bool,
 }
 
 /// How long and how precisely to measure on a device.
@@ -84,7 +86,17 @@ pub struct DeviceMeasureOptions {
     pub graphs: bool,
 }
 
+impl DeviceMeasureOptions {
+    /// For what every program is timed with. Calls of milliseconds get few samples in that time: their interval says so, and
+    /// whoever leads is confirmed.
+    #[must_use]
+    pub fn first() -> Self {
+        Self { min_samples: 20, ..Self::default() }
+    }
+}
+
 impl Default for DeviceMeasureOptions {
+    /// For what a result rests on.
     fn default() -> Self {
         Self {
             warm_up_ms: 30,
@@ -146,6 +158,13 @@ pub fn measure_on_device(
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
 }
 
+/// Launches of a graph for calls of this time.
+fn graph_launches(call_ns: f64) -> usize {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+    let by_time = (GRAPH_NS / call_ns.max(1.0)) as usize;
+    by_time.clamp(FEWEST_GRAPH_LAUNCHES, GRAPH_LAUNCHES)
+}
+
 /// A timed call whose outcome is still on the device.
 struct Kept {
     slot: usize,
@@ -181,7 +200,7 @@ impl Race<'_> {
         cost.part("samples");
         let first_slot = self.kept.len() + 1;
         timed.rows = {
-            let call_ns = median(&timed.baseline_ns());
+            let call_ns = timed.mean_call_ns();
             time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, first_slot, call_ns)?
         };
         // One of the last calls of a row is looked at, too; which one is secret.
@@ -193,7 +212,7 @@ impl Race<'_> {
         }
         cost.part("rows");
         if options.graphs {
-            timed.graph = self.graphs();
+            timed.graph = self.graphs(graph_launches(timed.mean_call_ns()));
             cost.part("graphs");
         }
         timed.alone = started.elapsed();
@@ -284,20 +303,21 @@ impl Race<'_> {
     }
 
     /// Programs that wait or allocate cannot be recorded. That breaks nothing but the recording.
-    fn graphs(&mut self) -> Option<TimePair> {
-        let baseline_ns = self.baseline.graph(GRAPH_LAUNCHES).ok().flatten()?;
-        let candidate_ns = self.candidate.graph(GRAPH_LAUNCHES).ok().flatten()?;
+    fn graphs(&mut self, launches: usize) -> Option<TimePair> {
+        let baseline_ns = self.baseline.graph(launches).ok().flatten()?;
+        let candidate_ns = self.candidate.graph(launches).ok().flatten()?;
         Some(TimePair { baseline_ns, candidate_ns })
     }
 
     /// Looks at what some timed calls left behind.
     fn compare_kept(&mut self, grounds: &Grounds<'_>) -> Result<(), Side> {
         let Self { candidate, baseline, judge, sets, seeds, kept, .. } = self;
+        let enter = || grounds.beside_others();
         let mut fetch = |kept: &Kept| {
             let inputs = kept.draw.inputs(sets);
             let (candidate, baseline) = side_by_side(
-                || candidate.fetch(kept.slot, inputs.clone(), kept.candidate).map_err(Side::Candidate),
-                || baseline.fetch_known(kept.slot, kept.baseline).map_err(Side::Baseline),
+                || candidate.fetch(kept.slot, inputs.clone(), kept.candidate, &enter).map_err(Side::Candidate),
+                || baseline.fetch_known(kept.slot, kept.baseline, &enter).map_err(Side::Baseline),
             );
             Ok((inputs, candidate?, baseline?))
         };
@@ -305,11 +325,12 @@ impl Race<'_> {
         let mut fetched: Option<(Vec<TensorData>, Call, Call)> = None;
         // One is judged while the next one is fetched.
         for number in 0..=kept.len() {
-            let _beside = grounds.beside_others();
             let (next, judged) = side_by_side(
                 || kept.get(number).map(&mut fetch).transpose(),
                 || match &fetched {
-                    Some((inputs, candidate, baseline)) => judge.look(seeds, inputs, candidate, baseline).map(|_| ()),
+                    Some((inputs, candidate, baseline)) => {
+                        judge.look(seeds, inputs, (candidate, baseline), &enter).map(|_| ())
+                    }
                     None => Ok(()),
                 },
             );

@@ -7,7 +7,7 @@ use super::witness::Witness;
 use super::{Side, violation};
 use crate::compare::count_wrong;
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::runner::{Call, Session, note};
+use crate::runner::{Call, Enter, Session, note};
 
 /// Two programs within tolerance of the truth are within twice the tolerance of each other.
 const MUTUAL_TOLERANCE: f64 = 2.0;
@@ -25,9 +25,9 @@ impl<'a> Judge<'a> {
         Self { witness: Witness::new(truth, spec, shapes), tolerance: mutual(spec.tolerance), findings: Vec::new() }
     }
 
-    /// Hands over the weights.
-    pub(super) fn init(&mut self, params: &[TensorData]) -> Result<(), Side> {
-        self.witness.init(params).map_err(Side::Baseline)
+    /// Hands over the weights. `enter` takes a place on the device.
+    pub(super) fn init(&mut self, params: &[TensorData], enter: Enter<'_, '_>) -> Result<(), Side> {
+        self.witness.init(params, enter).map_err(Side::Baseline)
     }
 
     /// Notes the rules that a call broke.
@@ -38,13 +38,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Looks at a timed call of each program on the same inputs. Gives how many things are wrong with the candidate's
-    /// results.
+    /// results. `enter` takes a place on the device.
     pub(super) fn look(
         &mut self,
         seeds: &mut SecretSeeds,
         inputs: &[TensorData],
-        candidate: &Call,
-        baseline: &Call,
+        (candidate, baseline): (&Call, &Call),
+        enter: Enter<'_, '_>,
     ) -> Result<usize, Side> {
         self.note_breaches(candidate);
         let mut faults = 0;
@@ -54,7 +54,7 @@ impl<'a> Judge<'a> {
             let message = format!("a timed call gave {wrong} wrong elements");
             note(&mut self.findings, violation("timed_output_wrong", message));
         }
-        let imprecise = self.witness.look(seeds, inputs, candidate, baseline).map_err(Side::Baseline)?;
+        let imprecise = self.witness.look(seeds, inputs, (candidate, baseline), enter).map_err(Side::Baseline)?;
         if let Some(finding) = imprecise {
             faults += 1;
             note(&mut self.findings, finding);

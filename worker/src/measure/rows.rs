@@ -13,11 +13,13 @@ use crate::statistics::median;
 const CALLS: usize = 64;
 const FEWEST_CALLS: usize = 4;
 
-/// Rows of each program, with and without calls.
+/// Rows of each program, with and without calls, unless they take long.
 const ROWS: usize = 5;
+const FEWEST_ROWS: usize = 3;
 
-/// How long a row may take, in nanoseconds, judged by the baseline.
+/// How long a row may take, and all of both programs together, in nanoseconds.
 const ROW_NS: f64 = 6e6;
+const ROWS_NS: f64 = 60e6;
 
 /// Sets of inputs that the calls of a row draw from.
 const SETS: usize = 3;
@@ -39,6 +41,15 @@ impl RowTimes {
     }
 }
 
+/// Calls of a row, and rows, where a call takes this long.
+fn numbers(call_ns: f64) -> (usize, usize) {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+    let within = |time_ns: f64, each_ns: f64| (time_ns / each_ns.max(1.0)) as usize;
+    let calls = within(ROW_NS, call_ns).clamp(FEWEST_CALLS, CALLS);
+    let row_ns = 2.0 * crate::statistics::as_float(calls) * call_ns;
+    (calls, within(ROWS_NS, row_ns).clamp(FEWEST_ROWS, ROWS))
+}
+
 /// Times rows of both programs, in turn.
 pub(super) fn time_rows(
     candidate: &mut Session,
@@ -47,16 +58,14 @@ pub(super) fn time_rows(
     first_slot: usize,
     call_ns: f64,
 ) -> Result<RowTimes, Side> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
-    let by_time = (ROW_NS / call_ns.max(1.0)) as usize;
-    let calls = CALLS.min(by_time).max(FEWEST_CALLS);
+    let (calls, rows) = numbers(call_ns);
     let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, first_slot, empty).map(by_call);
     let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
     // The first ones make room for what is kept.
     row(baseline, &draws, true).map_err(Side::Baseline)?;
     row(candidate, &draws, true).map_err(Side::Candidate)?;
-    let (mut baseline_ns, mut candidate_ns) = (Vec::with_capacity(ROWS), Vec::with_capacity(ROWS));
-    for _ in 0..ROWS {
+    let (mut baseline_ns, mut candidate_ns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    for _ in 0..rows {
         let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
         let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
         draws = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
@@ -74,4 +83,16 @@ pub(super) fn time_rows(
 
 fn by_call(row: Burst) -> f64 {
     float(row.outside_ns) / crate::statistics::as_float(row.calls.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers;
+
+    #[test]
+    fn short_calls_have_long_rows_and_slow_ones_few() {
+        for (call_ns, expected) in [(5e3, (64, 5)), (1e6, (6, 5)), (4.5e6, (4, 3)), (1e9, (4, 3)), (0.0, (64, 5))] {
+            assert_eq!(numbers(call_ns), expected, "{call_ns} ns");
+        }
+    }
 }

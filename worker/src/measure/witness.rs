@@ -8,7 +8,7 @@ use super::violation;
 use crate::check::allowed_error;
 use crate::compare::largest_error;
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::runner::{Call, Session, SessionError};
+use crate::runner::{Call, Enter, Session, SessionError};
 
 /// Of so many timed calls in a row one is judged, which one is secret.
 const ONE_OF: u64 = 4;
@@ -41,17 +41,17 @@ impl<'a> Witness<'a> {
     }
 
     /// Hands over the weights.
-    pub(super) fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
-        self.truth.init(params)
+    pub(super) fn init(&mut self, params: &[TensorData], enter: Enter<'_, '_>) -> Result<(), SessionError> {
+        self.truth.init_within(params, enter)
     }
 
-    /// Looks at one timed call, if it is its turn.
+    /// Looks at one timed call, if it is its turn. `enter` takes a place on the device.
     pub(super) fn look(
         &mut self,
         seeds: &mut SecretSeeds,
         inputs: &[TensorData],
-        candidate: &Call,
-        baseline: &Call,
+        (candidate, baseline): (&Call, &Call),
+        enter: Enter<'_, '_>,
     ) -> Result<Option<Finding>, SessionError> {
         let place = self.calls % ONE_OF;
         if place == 0 {
@@ -62,7 +62,7 @@ impl<'a> Witness<'a> {
             return Ok(None);
         }
         self.judged += 1;
-        let truth = self.truth.run_known(inputs)?.outputs;
+        let truth = self.truth.run_known(inputs, enter)?.outputs;
         if !truth.iter().all(TensorData::is_finite) {
             return Ok(None);
         }

@@ -65,6 +65,8 @@ pub(crate) struct TorchPlan {
     pub(crate) python: PathBuf,
     /// Where it finds bytecode, when not beside its sources.
     pub(crate) bytecode: Option<PathBuf>,
+    /// Where models find what was fetched of them before.
+    pub(crate) models: Option<PathBuf>,
     /// How the model is built and called.
     pub(crate) spec: TorchSpec,
     /// Whether it is called in double precision.

@@ -44,7 +44,10 @@ pub(crate) fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Res
     }
     let scratch = torch.scratch.as_ref().map_or_else(|| "/".to_owned(), |folder| folder.to_string_lossy().into_owned());
     stay_open(channel)?;
-    let env = environment(Path::new(&scratch)).into_iter().chain([("TMPDIR".to_owned(), scratch.clone())]).collect();
+    let env = environment(Path::new(&scratch), torch.models.as_deref())
+        .into_iter()
+        .chain([("TMPDIR".to_owned(), scratch.clone())])
+        .collect();
     call(plan, memory, &json!({"channel": channel.as_raw_fd()}), env)
 }
 
@@ -53,8 +56,9 @@ pub(crate) fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Res
 pub(super) fn python_replay(plan: &RunnerPlan, tensors: &File, (warmups, calls): (u32, u32)) -> String {
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let replay = json!({"warmups": warmups, "calls": calls});
+    let models = plan.torch.as_ref().and_then(|torch| torch.models.as_deref());
     let PythonCall { program, args, env, _plan } =
-        match call(plan, tensors, &json!({"replay": replay}), environment(&home)) {
+        match call(plan, tensors, &json!({"replay": replay}), environment(&home, models)) {
             Ok(call) => call,
             Err(message) => return message,
         };

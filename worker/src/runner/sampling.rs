@@ -3,7 +3,7 @@
 
 use super::message::{Mix, Request};
 use super::plan::Placed;
-use super::session::{Call, CallTime, Session, SessionError};
+use super::session::{Call, CallTime, Enter, Session, SessionError};
 use crate::inputs::TensorData;
 
 /// Added to the time limit of a call for what is done around it.
@@ -45,11 +45,22 @@ pub struct Burst {
 impl Session {
     /// Keeps inputs on the device to draw from. Sets are numbered from 0, in order.
     pub fn stage(&mut self, set: usize, inputs: &[TensorData]) -> Result<(), SessionError> {
+        self.stage_within(set, inputs, &|| None)
+    }
+
+    /// The same, with a place on the device for what happens there.
+    pub(crate) fn stage_within(
+        &mut self,
+        set: usize,
+        inputs: &[TensorData],
+        enter: Enter<'_, '_>,
+    ) -> Result<(), SessionError> {
         let layout = self.layout().clone();
         for (placed, data) in layout.inputs.iter().zip(inputs) {
             self.arena.write(placed, data);
         }
         let nonce = self.nonces.draw();
+        let _place = enter();
         self.ask(&Request::Stage { nonce, set }, self.call_timeout_ms + AROUND_CALL_MS)?;
         Ok(())
     }
@@ -109,21 +120,35 @@ impl Session {
         Ok((reply.elapsed_ns > 0).then(|| reply.elapsed_ns as f64 / count as f64))
     }
 
-    /// Takes out what a timed call left behind, and looks for broken rules.
-    pub fn fetch(&mut self, slot: usize, inputs: Vec<TensorData>, time: CallTime) -> Result<Call, SessionError> {
-        let nonce = self.nonces.draw();
+    /// Takes out what a timed call left behind, and looks for broken rules. `enter` takes a place on the device.
+    pub(crate) fn fetch(
+        &mut self,
+        slot: usize,
+        inputs: Vec<TensorData>,
+        time: CallTime,
+        enter: Enter<'_, '_>,
+    ) -> Result<Call, SessionError> {
         self.inputs = inputs;
-        let request = Request::Fetch { nonce, slot, outputs_only: false };
-        self.ask(&request, self.call_timeout_ms + AROUND_CALL_MS)?;
+        self.bring_back(slot, false, enter)?;
         Ok(self.collect(time))
     }
 
     /// [`Self::fetch`] of a program that is known to keep the rules.
-    pub(crate) fn fetch_known(&mut self, slot: usize, time: CallTime) -> Result<Call, SessionError> {
-        let nonce = self.nonces.draw();
-        let request = Request::Fetch { nonce, slot, outputs_only: true };
-        self.ask(&request, self.call_timeout_ms + AROUND_CALL_MS)?;
+    pub(crate) fn fetch_known(
+        &mut self,
+        slot: usize,
+        time: CallTime,
+        enter: Enter<'_, '_>,
+    ) -> Result<Call, SessionError> {
+        self.bring_back(slot, true, enter)?;
         Ok(Call { time, outputs: self.outputs(), breaches: Vec::new() })
+    }
+
+    fn bring_back(&mut self, slot: usize, outputs_only: bool, enter: Enter<'_, '_>) -> Result<(), SessionError> {
+        let nonce = self.nonces.draw();
+        let _place = enter();
+        self.ask(&Request::Fetch { nonce, slot, outputs_only }, self.call_timeout_ms + AROUND_CALL_MS)?;
+        Ok(())
     }
 
     /// Bytes that a kept call takes on the device.

@@ -15,7 +15,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 use tempfile::TempDir;
 
 pub use self::error::SessionError;
-pub(crate) use self::grounds::Beside;
+pub(crate) use self::grounds::{Beside, Enter};
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
 pub(crate) use self::python::{is_python, python_folders, replay_torch_plan};
 use self::python::{own_folder, torch_plan};
@@ -347,7 +347,15 @@ impl Session {
 
     /// Loads the library, if that was not done yet, and hands it the weights; what it made of earlier ones is freed.
     pub fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
-        self.load()?;
+        self.init_within(params, &|| None)
+    }
+
+    /// The same, with a place on the device for what happens there.
+    pub(crate) fn init_within(&mut self, params: &[TensorData], enter: Enter<'_, '_>) -> Result<(), SessionError> {
+        if !self.loaded {
+            let _place = enter();
+            self.load()?;
+        }
         let layout = &self.plan.layouts[self.shape];
         self.arena.set_canaries(layout, self.canary_seed);
         for (placed, data) in layout.params.iter().zip(params) {
@@ -356,7 +364,10 @@ impl Session {
         self.params = params.to_vec();
         self.weights_stale = false;
         let nonce = self.nonces.draw();
-        let (reply, _) = self.ask(&Request::Init { nonce }, self.call_timeout_ms)?;
+        let (reply, _) = {
+            let _place = enter();
+            self.ask(&Request::Init { nonce }, self.call_timeout_ms)?
+        };
         self.succeeded("ns_init", &reply)
     }
 
@@ -466,16 +477,19 @@ impl Session {
         outputs.map(|(placed, like)| self.arena.read(placed.region, like)).collect()
     }
 
-    /// [`Self::run`] of a program that is known to keep the rules, as a task's reference is since it was prepared: on a
+    /// [`Self::run_within`] of a program that is known to keep the rules, as a task's reference is since it was prepared: on a
     /// device its outputs alone are brought back.
-    pub(crate) fn run_known(&mut self, inputs: &[TensorData]) -> Result<Call, SessionError> {
+    pub(crate) fn run_known(&mut self, inputs: &[TensorData], enter: Enter<'_, '_>) -> Result<Call, SessionError> {
         if !self.plan.on_device {
             return self.run(inputs);
         }
         let started = Instant::now();
         self.prepare(inputs, true);
         let prepared = Instant::now();
-        let time = self.call_for(true)?;
+        let time = {
+            let _place = enter();
+            self.call_for(true)?
+        };
         let called = Instant::now();
         let call = Call { time, outputs: self.outputs(), breaches: Vec::new() };
         self.told([started, prepared, called], time);
@@ -496,10 +510,19 @@ impl Session {
 
     /// [`Self::prepare`], [`Self::call`] and [`Self::collect`] in a row.
     pub fn run(&mut self, inputs: &[TensorData]) -> Result<Call, SessionError> {
+        self.run_within(inputs, &|| None)
+    }
+
+    /// [`Self::run`], with a place on the device for the call alone: putting inputs in place and taking results out concerns
+    /// the memory of the machine only, and nobody who wants the device has to wait for that.
+    pub(crate) fn run_within(&mut self, inputs: &[TensorData], enter: Enter<'_, '_>) -> Result<Call, SessionError> {
         let started = Instant::now();
         self.prepare(inputs, true);
         let prepared = Instant::now();
-        let time = self.call()?;
+        let time = {
+            let _place = enter();
+            self.call()?
+        };
         let called = Instant::now();
         let call = self.collect(time);
         self.told([started, prepared, called], time);

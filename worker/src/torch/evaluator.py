@@ -12,6 +12,7 @@ import gc
 import json
 import mmap
 import os
+import pickle
 import socket
 import struct
 import sys
@@ -74,6 +75,8 @@ def decoded(value):
             return float(inner)
         if kind == "dtype":
             return getattr(torch, inner)
+        if kind == "object":
+            return pickle.loads(base64.b64decode(inner["pickle"]))
         raise ValueError(f"{kind} is no kind of argument")
     return value
 

@@ -157,7 +157,7 @@ pub fn inspect(
         args: python.flags().into_iter().chain([script.into(), asked.to_string().into()]).collect(),
         read_only: python.folders.clone(),
         scratch: scratch.to_path_buf(),
-        env: environment(scratch),
+        env: environment(scratch, python.models.as_deref()),
         limits: Limits {
             wall_ms: options.wall_ms,
             cpu_s: options.wall_ms.div_ceil(1_000) * 2,
@@ -171,9 +171,11 @@ pub fn inspect(
 }
 
 /// What every Python in a jail is given: libraries that keep files do so in its own folder, and one thread is enough.
-pub(crate) fn environment(scratch: &Path) -> Vec<(String, String)> {
+/// What was fetched of models before is looked for in `models`.
+pub(crate) fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String)> {
     let folder = scratch.to_string_lossy().into_owned();
-    [
+    let models = models.map(|models| ("HF_HOME", models.to_string_lossy().into_owned()));
+    let given = [
         ("HOME", folder.as_str()),
         // What compiles at the first call looks for compilers, and those for what links.
         ("PATH", SEARCH_PATH),
@@ -188,8 +190,8 @@ pub(crate) fn environment(scratch: &Path) -> Vec<(String, String)> {
         // Who asks for the user's name would look for it in a file that is not shown.
         ("USER", "nightshift"),
     ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .to_vec()
+    .map(|(name, value)| (name, value.to_owned()));
+    given.into_iter().chain(models).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn outcome(result: &ProcessResult) -> Result<Inspection, ModelError> {

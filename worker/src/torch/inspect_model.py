@@ -6,9 +6,12 @@ OPTIONS is JSON: {"file", "name", "precision", "training", "max_bytes", "seed"}.
 """
 
 import ast
+import base64
 import inspect
+import io
 import json
 import os
+import pickle
 import sys
 import traceback
 
@@ -16,6 +19,9 @@ SCRIPT_LINES = 20
 REAL_VALUES_BYTES = 1 << 30
 MAX_OPERATORS = 128
 MAX_EXTENT = 1 << 40
+MAX_OBJECT_BYTES = 16 << 10
+MAX_ARGUMENT_BYTES = 32 << 10
+OBJECT_TEXT = 2000
 
 channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
@@ -146,10 +152,36 @@ def encoded(value, where):
         return {"dict": {key: encoded(entry, where) for key, entry in value.items()}}
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return {"dtype": str(value).removeprefix("torch.")}
+    return {"object": pickled(value, where)}
+
+
+class OfTheFile(pickle.Unpickler):
+    """Finds classes and functions of the file itself, which no other process has."""
+
+    def find_class(self, module, name):
+        if module in ("reference", "__main__"):
+            raise pickle.UnpicklingError("its class is the file's own")
+        return super().find_class(module, name)
+
+
+def pickled(value, where):
+    """An object that the constructor or the call wants, as a configuration is: for processes that do not have this file."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    try:
+        if "torch" in sys.modules and any(isinstance(value, one) for one in (torch.Tensor, torch.nn.Module)):
+            raise ValueError("tensors and modules stay in the file")
+        written = pickle.dumps(value, protocol=4)
+        OfTheFile(io.BytesIO(written)).load()
+    except Exception as error:
+        reason = first_line(error)
+    else:
+        if len(written) <= MAX_OBJECT_BYTES:
+            return {"type": kind, "text": str(value)[:OBJECT_TEXT], "pickle": base64.b64encode(written).decode()}
+        reason = f"it takes {len(written)} bytes, and may take {MAX_OBJECT_BYTES}"
     raise Unusable(
         "task.model_argument",
-        f"{where} holds a value of the type `{type(value).__name__}`, which cannot be written down: numbers, texts, truth "
-        "values, lists, tuples and, among the inputs, tensors can",
+        f"{where} holds a value of the type `{kind}`, which cannot be written down ({reason}): numbers, texts, truth values, "
+        "lists, tuples, objects of installed packages that can be pickled and, among the inputs, tensors can",
     )
 
 
@@ -563,6 +595,12 @@ def examine(module):
     if not isinstance(init, (list, tuple)):
         raise Unusable("task.model_argument", f"get_init_inputs() gives a `{type(init).__name__}`, and not a list")
     init_written = [encoded(value, "get_init_inputs()") for value in init]
+    if len(json.dumps(init_written)) > MAX_ARGUMENT_BYTES:
+        raise Unusable(
+            "task.model_argument",
+            f"get_init_inputs() takes more than {MAX_ARGUMENT_BYTES >> 10} KiB to be written down: make large values within "
+            "the model",
+        )
 
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     stage("get_inputs()")
@@ -614,8 +652,7 @@ def examine(module):
     try:
         fake_inputs = inputs if real_inputs is not inputs else [
             fake.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in inputs]
-        if not fake_model:
-            raise Unusable("task.model_fails", "the model needs values")
+        # A model that was built as it is becomes one without storage as it is called.
         outputs, watch = forward(model, fake_inputs, fake)
     except Unusable as failure:
         if state_bytes + input_bytes > REAL_VALUES_BYTES:

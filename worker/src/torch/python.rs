@@ -57,6 +57,8 @@ pub struct Python {
     pub bytecode: Option<PathBuf>,
     /// Whether its own folders have the bytecode of `PyTorch`.
     pub compiled: bool,
+    /// The folder in which models find what was fetched of them before: the cache of Hugging Face, `HF_HOME`.
+    pub models: Option<PathBuf>,
 }
 
 impl Python {
@@ -80,6 +82,18 @@ impl Python {
         let Ok(folder) = folder.canonicalize() else { return };
         self.folders.push(folder.clone());
         self.bytecode = Some(folder);
+    }
+
+    /// The same, and its models may read what was fetched into this folder, which is the cache of Hugging Face.
+    pub fn with_models(mut self, folder: &Path) -> Result<Self, PythonError> {
+        let unusable = |reason: String| PythonError::Models { folder: folder.to_path_buf(), reason };
+        let found = folder.canonicalize().map_err(|error| unusable(error.to_string()))?;
+        if !found.is_dir() {
+            return Err(unusable("it is no folder".to_owned()));
+        }
+        self.folders.push(found.clone());
+        self.models = Some(found);
+        Ok(self)
     }
 
     /// What every Python in a jail is started with.
@@ -124,6 +138,18 @@ pub enum PythonError {
         /// Why.
         reason: String,
     },
+    /// The folder of fetched models that was named cannot be used.
+    #[error(
+        "the folder of fetched models {} cannot be used: {reason}; name the cache of Hugging Face with --hf-home, or \
+         worker.hf_home in the configuration",
+        folder.display()
+    )]
+    Models {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Isolated from the environment and from the folder that it is started in; writes no bytecode, and warns of nothing.
@@ -149,6 +175,7 @@ impl PythonError {
         match self {
             Self::NotFound { .. } => "toolchain.torch_not_found",
             Self::Unusable { .. } => "toolchain.python_unusable",
+            Self::Models { .. } => "toolchain.hf_home_unusable",
         }
     }
 }
@@ -162,6 +189,8 @@ pub struct PythonSearch {
     scratch: Option<PathBuf>,
     /// Where bytecode is kept from one worker to the next.
     bytecode: Option<PathBuf>,
+    /// What models find that was fetched before.
+    models: Option<PathBuf>,
     found: OnceLock<Result<Python, PythonError>>,
 }
 
@@ -184,6 +213,12 @@ impl PythonSearch {
         Self { bytecode: Some(bytecode), ..self }
     }
 
+    /// The same, with the cache of Hugging Face that models may read.
+    #[must_use]
+    pub fn with_models(self, models: Option<PathBuf>) -> Self {
+        Self { models, ..self }
+    }
+
     /// A folder for one process, and its path without links.
     pub(crate) fn own_folder(&self) -> std::io::Result<(TempDir, PathBuf)> {
         let mut named = tempfile::Builder::new();
@@ -200,7 +235,10 @@ impl PythonSearch {
             if let Some(folder) = self.bytecode.as_ref().filter(|_| !python.compiled) {
                 python.keep_bytecode(folder);
             }
-            Ok(python)
+            match &self.models {
+                Some(folder) => python.with_models(folder),
+                None => Ok(python),
+            }
         };
         self.found.get_or_init(find).as_ref()
     }
@@ -243,8 +281,17 @@ pub fn find(configured: Option<&Path>, search_path: &[PathBuf]) -> Result<Python
     Err(PythonError::NotFound { looked_at })
 }
 
+/// The same program by the path of its folder, without what a jail may lack on the way, as in `here/../bin/python`. The
+/// program itself may be a link, and stays one: that is how a virtual environment is told from the Python that it is of.
+fn without_detours(program: &Path) -> PathBuf {
+    let folder =
+        program.parent().filter(|folder| !folder.as_os_str().is_empty()).and_then(|folder| folder.canonicalize().ok());
+    folder.zip(program.file_name()).map_or_else(|| program.to_path_buf(), |(folder, name)| folder.join(name))
+}
+
 /// A Python with `PyTorch`, or the version of one without; an error for what is no Python.
 fn ask(program: &Path) -> Result<Result<Python, String>, String> {
+    let program = &without_detours(program);
     let output =
         run_trusted(program, ["-I", "-c", QUESTION]).map_err(|error| format!("it cannot be started: {error}"))?;
     if !output.status.success() {
@@ -256,7 +303,7 @@ fn ask(program: &Path) -> Result<Result<Python, String>, String> {
     let Some(torch) = answer.torch else { return Ok(Err(answer.version)) };
     let folders = outermost(answer.folders);
     let Answer { program, version, compiled, .. } = answer;
-    Ok(Ok(Python { program, folders, version, torch, compiled, bytecode: None }))
+    Ok(Ok(Python { program, folders, version, torch, compiled, bytecode: None, models: None }))
 }
 
 /// The folders that exist, with their links resolved beside them, without those that lie within others.
@@ -312,6 +359,19 @@ mod tests {
     }
 
     #[test]
+    fn a_python_is_named_by_a_path_that_a_jail_has() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("bin")).unwrap();
+        std::fs::create_dir_all(root.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", root.join("bin/python")).unwrap();
+        assert_eq!(without_detours(&root.join("elsewhere/../bin/python")), root.join("bin/python"));
+        for unknown in ["python", "none/python"] {
+            assert_eq!(without_detours(Path::new(unknown)), Path::new(unknown));
+        }
+    }
+
+    #[test]
     fn a_python_without_bytecode_gets_some_and_shows_it_to_the_jail() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
@@ -332,6 +392,26 @@ mod tests {
             assert!(folder.starts_with(&kept) && without.folders.contains(&folder), "{without:?}");
             let prefix = format!("pycache_prefix={}", folder.display());
             assert!(without.flags().contains(&prefix.into()), "{:?}", without.flags());
+        }
+    }
+
+    #[test]
+    fn a_cache_of_models_is_shown_to_the_jail_and_has_to_be_a_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (plain, cache) = (root.join("plain"), root.join("cache"));
+        stand_in(&plain, "python3", "\"2.9.0\"");
+        std::fs::create_dir(&cache).unwrap();
+        let search = |models: &Path| {
+            PythonSearch::new(Some(plain.join("python3")), Vec::new()).with_models(Some(models.to_path_buf()))
+        };
+        let found = search(&cache);
+        let found = found.python().unwrap();
+        assert_eq!((found.models.as_deref(), found.folders.last()), (Some(cache.as_path()), Some(&cache)));
+        for (named, why) in [(root.join("none"), "No such file"), (plain.join("python3"), "no folder")] {
+            let error = search(&named).python().unwrap_err().clone();
+            assert_eq!(error.code(), "toolchain.hf_home_unusable");
+            assert!(error.to_string().contains(why), "{error}");
         }
     }
 

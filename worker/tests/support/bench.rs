@@ -117,6 +117,7 @@ pub(crate) fn config(folder: &Path, cpp_compiler: Option<String>) -> WorkerConfi
         cpp_compiler,
         nvcc: NvccChoice::default(),
         python: None,
+        hf_home: None,
         cpu_slots: 1,
         labels: BTreeSet::new(),
         search_path: Vec::new(),

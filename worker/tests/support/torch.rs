@@ -1,6 +1,6 @@
 //! What the tests with `PyTorch` have in common: which Python, files of programs, and the inspection of a file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 
@@ -31,6 +31,11 @@ impl Bench {
     fn new(python: &Python) -> Self {
         let host = JailHost { python: Some(Arc::new(python.clone().into())), ..workshop::host(SandboxChoice::Best) };
         Self { host, shop: Workshop::new(), python: python.clone(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The same, whose models find what lies in this folder.
+    pub(crate) fn with_models(&self, folder: &Path) -> Self {
+        Self::new(&self.python.clone().with_models(folder).unwrap())
     }
 
     /// A file with this text.

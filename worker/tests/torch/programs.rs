@@ -43,6 +43,15 @@ class ModelNew(nn.Module):
         return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0
 ";
 
+/// The same, of an object as the configurations of large models are, with a number that lies in the cache of models.
+pub(crate) fn configured(class: &str) -> String {
+    LINEAR
+        .replace("import torch\n", "import argparse\nimport os\nimport torch\n")
+        .replace("class Model(", &format!("class {class}("))
+        .replace("float(extents[1])", "float(open(os.path.join(os.environ['HF_HOME'], extents.file)).read())")
+        .replace("(2, 3)]", "argparse.Namespace(file='scale')]")
+}
+
 /// The same with an extension in C++.
 pub(crate) const EXTENSION: &str = "\
 import torch
@@ -124,7 +133,10 @@ pub(crate) fn unusable() -> Vec<(String, &'static str, Option<u32>, &'static str
             None,
             "not a list",
         ),
-        (with("(2, 3)]", "object()]"), "task.model_argument", None, "`object`"),
+        (with("(2, 3)]", "Model]"), "task.model_argument", None, "the file's own"),
+        (with("(2, 3)]", "open('/dev/null')]"), "task.model_argument", None, "cannot pickle"),
+        (with("(2, 3)]", "bytes(1 << 15)]"), "task.model_argument", None, "may take 16384"),
+        (with("(2, 3)]", "'x' * (1 << 15)]"), "task.model_argument", None, "32 KiB"),
         (with("self.linear(x)", "self.lineal(x)"), "task.model_fails", Some(14), "lineal"),
         (
             with("class Model(nn.Module)", "class ModelNew:\n    pass\n\n\nclass Model(nn.Module)"),

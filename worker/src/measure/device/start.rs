@@ -10,7 +10,7 @@ use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::side_by_side;
-use crate::runner::{Call, Draw, Grounds, Session, SessionError, SessionOptions, is_python};
+use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, is_python};
 use crate::statistics::median;
 
 /// Sets of inputs that every timed call draws from.
@@ -60,15 +60,18 @@ pub(super) fn prepare<'a>(
     // Starting a process disturbs who times as much as a call does.
     let beside = grounds.beside_others();
     cost.part("waiting");
-    let candidate = grounds.launch(&SessionOptions {
-        shapes: std::slice::from_ref(shapes),
-        require_sandbox: terms.require_sandbox,
-        ..options(programs.candidate, false, 1)
-    });
+    let of_candidate =
+        SessionOptions { require_sandbox: terms.require_sandbox, ..options(programs.candidate, false, 1) };
+    let was_checked = !programs.confirms && is_python(programs.candidate);
+    let candidate = if was_checked {
+        grounds.launch_checked(&of_candidate)
+    } else {
+        grounds.launch(&SessionOptions { shapes: std::slice::from_ref(shapes), ..of_candidate })
+    };
     // A process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
     // a share of a microsecond, and an unlucky process that served all measurements would make candidates look faster.
     // A Python is slower than that to start, and its calls differ by more: it may serve again where nothing is decided.
-    let serves_again = programs.baseline_serves_again && is_python(programs.baseline);
+    let serves_again = !programs.confirms && is_python(programs.baseline);
     let baseline = if serves_again {
         grounds.launch_again(&options(programs.baseline, false, PATIENCE))
     } else {
@@ -79,25 +82,32 @@ pub(super) fn prepare<'a>(
     };
     let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
     cost.part("processes");
-    let (_beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
+    let (beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
     let mut candidate = candidate.map_err(Side::Candidate)?;
     let mut baseline = baseline.map_err(Side::Baseline)?;
     let mut truth = truth.map_err(Side::Baseline)?;
     truth.select(number).map_err(Side::Baseline)?;
+    if was_checked {
+        candidate.select(number).map_err(Side::Candidate)?;
+    }
     if serves_again {
         baseline.select(number).map_err(Side::Baseline)?;
     }
+    // From here on a place is taken for each request.
+    drop(beside);
     cost.part("contexts");
+    let enter = || grounds.beside_others();
     let mut judge = Judge::new(truth, spec, shapes);
     let (begun, baseline_begun) = side_by_side(
-        || begin(&mut candidate, &params, &sets).map_err(Side::Candidate),
-        || begin(&mut baseline, &params, &sets).map_err(Side::Baseline),
+        || begin(&mut candidate, &params, &sets, &enter).map_err(Side::Candidate),
+        || begin(&mut baseline, &params, &sets, &enter).map_err(Side::Baseline),
     );
     if let Some(first) = begun? {
         judge.note_breaches(&first);
     }
     baseline_begun?;
-    judge.init(&params)?;
+    judge.init(&params, &enter)?;
+    let _beside = grounds.beside_others();
     let calls = {
         let (mut candidate_ns, mut baseline_ns) = (Vec::new(), Vec::new());
         for _ in 0..PILOTS {
@@ -115,11 +125,16 @@ pub(super) fn prepare<'a>(
 
 /// Loads a program, hands it the weights and puts inputs in place. Gives its first call, which finds out what every first
 /// call has to, and puts poison and guards in place.
-fn begin(session: &mut Session, params: &[TensorData], sets: &[Vec<TensorData>]) -> Result<Option<Call>, SessionError> {
-    session.init(params)?;
-    let first = sets.first().map(|set| session.run(set)).transpose()?;
+fn begin(
+    session: &mut Session,
+    params: &[TensorData],
+    sets: &[Vec<TensorData>],
+    enter: Enter<'_, '_>,
+) -> Result<Option<Call>, SessionError> {
+    session.init_within(params, enter)?;
+    let first = sets.first().map(|set| session.run_within(set, enter)).transpose()?;
     for (number, set) in sets.iter().enumerate() {
-        session.stage(number, set)?;
+        session.stage_within(number, set, enter)?;
     }
     Ok(first)
 }

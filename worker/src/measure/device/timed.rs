@@ -40,6 +40,12 @@ impl Timed {
         self.baseline.iter().copied().map(inside).collect()
     }
 
+    /// Time of a call, over both programs.
+    pub(super) fn mean_call_ns(&self) -> f64 {
+        let shown: Vec<f64> = self.candidate.iter().copied().map(inside).collect();
+        f64::midpoint(median(&shown), median(&self.baseline_ns()))
+    }
+
     /// Times of the candidate, with what the events around its calls did not show: work on other streams, by the clock
     /// around the device's coming to rest, and whatever else, by the parent's clock around long rows of calls.
     pub(super) fn candidate_ns(&self) -> Vec<f64> {

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
-use super::{Launched, Session, SessionError, Standby};
+use super::{Launched, Session, SessionError, Standby, is_python};
 use crate::process::{CancelFlag, JailHost};
 use crate::sandbox::DeviceAccess;
 
@@ -34,6 +34,9 @@ pub struct SessionOptions<'a> {
 
 /// A place on the device beside others; none where there is nobody to be kept apart from.
 pub(crate) type Beside<'a> = Option<RwLockReadGuard<'a, ()>>;
+
+/// Takes such a place, which is left when what it gives is dropped.
+pub(crate) type Enter<'e, 'a> = &'e (dyn Fn() -> Beside<'a> + Sync);
 
 /// Where sessions are started.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +73,25 @@ impl<'a> Grounds<'a> {
     pub(crate) fn launch(&self, options: &SessionOptions<'_>) -> Result<Launched, SessionError> {
         match (self.standby, options.device) {
             (Some(standby), Some(device)) => standby.launch(options, device, self.cancel),
+            _ => Session::launch(self.host, options, self.cancel),
+        }
+    }
+
+    /// Lets the process of a program that passed its check be kept for its first measurement, where starting one takes
+    /// seconds.
+    pub(crate) fn keep_for_measurement(&self, session: &mut Session, options: &SessionOptions<'_>) {
+        if let (Some(_), Some(device)) = (self.standby, options.device)
+            && is_python(options.library)
+            && let Err(error) = Standby::keep_for_measurement(session, options, device)
+        {
+            tracing::debug!(error = %error, "the process of a checked program is not kept");
+        }
+    }
+
+    /// Takes the process in which a program was checked, or one that is new to it.
+    pub(crate) fn launch_checked(&self, options: &SessionOptions<'_>) -> Result<Launched, SessionError> {
+        match (self.standby, options.device) {
+            (Some(standby), Some(device)) => standby.launch_checked(options, device, self.cancel),
             _ => Session::launch(self.host, options, self.cancel),
         }
     }

@@ -107,6 +107,7 @@ pub(crate) fn replay_torch_plan(
     Ok(Some(TorchPlan {
         python: python.program.clone(),
         bytecode: python.bytecode.clone(),
+        models: python.models.clone(),
         spec,
         double: false,
         scratch: None,

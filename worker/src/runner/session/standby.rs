@@ -272,6 +272,37 @@ impl Standby {
         }
     }
 
+    /// Lets the process of a program that was checked be kept, when it is left, for its first measurement.
+    pub(super) fn keep_for_measurement(
+        session: &mut Session,
+        options: &SessionOptions<'_>,
+        device: &DeviceUse,
+    ) -> Result<(), SessionError> {
+        session.purpose = Some(Box::new(Purpose::of(options, device)?));
+        Ok(())
+    }
+
+    /// The process in which a program was checked with these options, or one that is new to it. It is not kept again.
+    pub(super) fn launch_checked(
+        &self,
+        options: &SessionOptions<'_>,
+        device: &DeviceUse,
+        cancel: &CancelFlag,
+    ) -> Result<Launched, SessionError> {
+        let purpose = Purpose::of(options, device)?;
+        let found = self.shared.table().take_trusted(&purpose);
+        if let Some(mut session) = found {
+            session.purpose = None;
+            match session.wake(cancel) {
+                Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
+                Err(error) => {
+                    tracing::debug!(error = %error, "the process of a checked program could not be used again")
+                }
+            }
+        }
+        self.launch(options, device, cancel)
+    }
+
     fn launch_new(
         &self,
         options: &SessionOptions<'_>,
