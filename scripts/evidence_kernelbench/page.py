@@ -154,7 +154,10 @@ def steps_told(found: dict) -> list:
         told = ", ".join(f"{kind} {seconds(steps[kind]['mean_ms'])} ({steps[kind]['count']})" for kind in
                          ("build", "check", "sanitize", "measure", "confirm", "sanitize_best") if kind in steps)
         lines += [f"- {form.replace('_', ' ')}: {told}"] if told else []
-    return ["", "Mean time of steps, others beside them, and how many there were:", "", *lines] if lines else []
+        for step, parts in (found.get(form) or {}).get("parts_ms", {}).items():
+            parted = ", ".join(f"{name.replace('_', ' ')} {seconds(ms)}" for name, ms in parts.items() if ms >= 10)
+            lines.append(f"  - {step}: {parted}")
+    return ["", "Mean time of steps, others beside them, how many there were, and where the time went:", "", *lines] if lines else []
 
 
 def rate(row: dict | None) -> float | None:

@@ -145,13 +145,13 @@ pub(crate) struct ImportKernelbench {
     /// The element type that models are called with; 16 bits are for the target `cuda`
     #[arg(long, value_enum, default_value = "fp32")]
     pub(crate) precision: Precision,
-    /// Call models in evaluation mode: without it they are called as they are built, in training mode
+    /// Call models in evaluation mode: without it they are called as they are built, mostly in training mode
     #[arg(long)]
     pub(crate) eval: bool,
     /// The Python with PyTorch that inspects the files; the first one of the search path without it
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
-    /// The cache of Hugging Face that the files may read, for models that were fetched before; worker.hf_home without it
+    /// The cache of Hugging Face that the files may read, for models that were fetched before; the one of the configuration without it
     #[arg(long, value_name = "DIR")]
     pub(crate) hf_home: Option<PathBuf>,
     /// How long the inspection of a file may take, in seconds

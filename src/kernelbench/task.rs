@@ -10,6 +10,7 @@ use nightshift_protocol::task::{
     Tolerance, TorchSpec,
 };
 use nightshift_worker::torch::inspect::{FoundTensor, Inspection};
+use serde_json::{Value, json};
 
 use super::files::ModelFile;
 use super::known;
@@ -30,6 +31,9 @@ const MOST_MEMORY_BYTES: u64 = 1 << 36;
 
 /// Most characters of a file's name in a title, which may have 200.
 const MAX_TITLE_WORDS_CHARS: usize = 160;
+
+/// Most characters of what an object says of itself.
+const MAX_OBJECT_CHARS: usize = 600;
 
 /// Wall time of one call, in milliseconds: Triton compiles at the first one.
 const CALL_TIMEOUT_MS: u64 = 60_000;
@@ -178,13 +182,30 @@ fn title(file: &ModelFile) -> String {
     }
 }
 
+/// Arguments for people: of an object, what it says of itself.
+fn readable(arguments: &Value) -> Value {
+    match arguments {
+        Value::Array(entries) => entries.iter().map(readable).collect(),
+        Value::Object(fields) => match fields.get("object") {
+            Some(object) => {
+                let said = object["text"].as_str().unwrap_or_default();
+                let short: String = said.chars().take(MAX_OBJECT_CHARS).collect();
+                let cut = if short.len() < said.len() { "..." } else { "" };
+                json!({ object["type"].as_str().unwrap_or("object"): format!("{short}{cut}") })
+            }
+            None => fields.iter().map(|(name, value)| (name.clone(), readable(value))).collect(),
+        },
+        value => value.clone(),
+    }
+}
+
 /// What a program has to know beside the reference and the tensors.
 fn description(file: &ModelFile, found: &Inspection, wish: &Wish) -> String {
     let mut text = format!(
-        "The model of `{}`: its class `Model` is built with the arguments {}, and called in {} mode without gradients.",
+        "The model of `{}`: its class `Model` is built with the arguments {}, and called in {} without gradients.",
         file.label(),
-        found.init,
-        if wish.training { "training" } else { "evaluation" }
+        readable(&found.init),
+        if wish.training { "training mode, unless it says otherwise itself," } else { "evaluation mode" }
     );
     if wish.form == CandidateForm::Native && !found.params.is_empty() {
         text.push_str(" Weights are the model's parameters and buffers");
@@ -232,8 +253,6 @@ fn one_line(text: &str) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use serde_json::json;
-
     use super::*;
 
     fn file() -> ModelFile {
@@ -278,6 +297,21 @@ mod tests {
             assert_eq!((torch.state, torch.problems.len()), (vec!["conv.weight".to_owned()], 1));
             assert_eq!(torch.constants, ["mask"]);
         }
+    }
+
+    #[test]
+    fn people_are_told_what_an_object_says_of_itself() {
+        let object =
+            |text: &str| json!({"object": {"type": "transformers.GPT2Config", "text": text, "pickle": "gASV"}});
+        let shown = readable(&json!(["gpt2", object("layers: 12"), {"dict": {"inner": object(&"x".repeat(999))}}]));
+        assert_eq!(shown[1], json!({"transformers.GPT2Config": "layers: 12"}));
+        let long = shown[2]["dict"]["inner"]["transformers.GPT2Config"].as_str().unwrap().len();
+        assert_eq!((&shown[0], long), (&json!("gpt2"), MAX_OBJECT_CHARS + 3));
+        let found = Inspection { init: json!([object("layers: 12")]), ..found() };
+        let told = description(&file(), &found, &wish(CandidateForm::Native));
+        assert!(told.contains("layers: 12") && !told.contains("gASV"), "{told}");
+        let spec = spec(&file(), &found, &wish(CandidateForm::Native));
+        assert!(spec.torch.unwrap().init.contains("gASV"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) use jail::Jail;
 pub(crate) use survivors::{Survivor, adopt, side_by_side, take_survivors};
 pub use trusted::run_trusted;
 pub(crate) use twin::{TwinEnd, run_twin};
-pub(crate) use wire::{WireError, pair, receive, send};
+pub(crate) use wire::{WireError, pair, receive, receive_from_parent, send};
 
 use crate::profilers::REPLAY_ARGUMENT;
 use crate::sandbox::{DeviceAccess, JailPlan, Work};

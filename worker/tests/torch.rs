@@ -39,6 +39,8 @@ fn main() -> ExitCode {
             "objects_reach_the_model_and_what_was_fetched_before_is_there",
             objects_reach_the_model_and_what_was_fetched_before_is_there,
         ),
+        ("a_model_may_have_many_weights", a_model_may_have_many_weights),
+        ("a_weight_of_two_layers_is_handed_to_both", a_weight_of_two_layers_is_handed_to_both),
         ("a_mask_stays_as_the_model_makes_it", a_mask_stays_as_the_model_makes_it),
         ("what_algebra_cancels_may_be_left_out", what_algebra_cancels_may_be_left_out),
         ("files_that_cannot_be_tasks_are_told_why", files_that_cannot_be_tasks_are_told_why),
@@ -100,7 +102,7 @@ fn a_file_says_what_it_needs(bench: &Bench) {
 
 fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {
     let error = bench.inspect(&programs::configured("Model")).unwrap_err();
-    assert_eq!((error.code, error.line), ("task.model_fails", Some(14)), "{error}");
+    assert_eq!((error.code, error.line), ("task.model_fails", Some(13)), "{error}");
     assert!(error.message.contains("HF_HOME"), "{error}");
 
     let cache = tempfile::tempdir().unwrap();
@@ -117,6 +119,55 @@ fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {
     let wrong = right.replace("extents.file)).read())", "extents.file)).read()) + 1.0");
     for (program, passes) in [(right.as_str(), true), (&wrong, false), (MODEL_NEW, true)] {
         let (candidate, truth) = (bench.file("candidate.py", program), reference.clone());
+        let libraries = Libraries { candidate, truth, reference: reference.clone() };
+        let report =
+            check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();
+        assert_eq!(passed(&report), passes, "{program}\n{report:?}");
+    }
+}
+
+fn a_model_may_have_many_weights(bench: &Bench) {
+    let found = bench.inspect(&programs::deep("Model")).unwrap();
+    assert_eq!(found.params.len(), 702);
+    let mut spec = task();
+    spec.torch.as_mut().unwrap().state = found.params.iter().filter_map(|param| param.state.clone()).collect();
+    spec.params = found.params.iter().map(programs::weight).collect();
+    let reference = bench.file("deep.py", &programs::deep("Model"));
+    let right = programs::deep("ModelNew");
+    let wrong = right.replace("list(self.layers)).sum()", "list(self.layers)).sum() * 2.0");
+    for (program, passes) in [(right.as_str(), true), (&wrong, false)] {
+        let (candidate, truth) = (bench.file("candidate.py", program), reference.clone());
+        let libraries = Libraries { candidate, truth, reference: reference.clone() };
+        let report =
+            check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();
+        assert_eq!(passed(&report), passes, "{:?} {:?}", report.end, report.findings);
+    }
+}
+
+fn a_weight_of_two_layers_is_handed_to_both(bench: &Bench) {
+    let found = bench.inspect(&programs::tied("Model")).unwrap();
+    let states: Vec<_> = found.params.iter().filter_map(|param| param.state.clone()).collect();
+    assert_eq!(states, ["linear.weight", "linear.bias", "a.weight", "a.bias", "b.bias"]);
+    let mut spec = TaskSpec { form: CandidateForm::Torch, ..task() };
+    spec.torch.as_mut().unwrap().state = states;
+    spec.params = found.params.iter().map(programs::weight).collect();
+    let (worker, _, _) = workbench(bench, CandidateForm::Torch);
+    let bundle = TaskBundle { spec: spec.clone(), reference_source: programs::tied("Model") };
+    let task = worker.put(&serde_json::to_string(&bundle).unwrap());
+    let prepared = worker.execute(&StepInput::PrepareTask { task }).unwrap();
+    let StepOutput::TaskPrepared { prepared } = prepared else { panic!("{prepared:?}") };
+    assert_eq!(prepared.warnings, [], "every weight has an effect");
+
+    let reference = bench.file("tied.py", &programs::tied("Model"));
+    let right = programs::tied("ModelNew");
+    let as_built = right.replace(
+        "self.b.weight = self.a.weight",
+        "self.b.weight = self.a.weight\n        self.c = self.a.weight.detach().clone()",
+    );
+    let wrong = as_built
+        .replace("self.b(torch.sin", "torch.nn.functional.linear(bias=self.b.bias, weight=self.c, input=torch.sin");
+    for (program, passes) in [(right, true), (as_built, true), (wrong, false)] {
+        let (candidate, truth) = (bench.file("candidate.py", &program), reference.clone());
         let libraries = Libraries { candidate, truth, reference: reference.clone() };
         let report =
             check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();

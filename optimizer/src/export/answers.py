@@ -62,7 +62,9 @@ class Answers:
         sys.modules["model"] = module
         spec.loader.exec_module(module)
         torch.manual_seed(SEED)
-        self.model = module.Model(*decoded(MODEL["init"])).to(DEVICE).train(MODEL["training"])
+        self.model = module.Model(*decoded(MODEL["init"])).to(DEVICE)
+        if not MODEL["training"]:
+            self.model.eval()
         if double:
             self.model = self.model.double()
             for part in self.model.modules():

@@ -23,8 +23,8 @@ const MAX_TITLE_CHARS: usize = 200;
 const MAX_DESCRIPTION_CHARS: usize = 16_000;
 /// Most inputs or outputs, and weights of a native reference.
 const MAX_TENSORS: usize = 64;
-/// Most weights of a model of `PyTorch`: each has its place in what a program is told before it starts.
-const MAX_STATE_TENSORS: usize = 400;
+/// Most weights of a model of `PyTorch`.
+const MAX_STATE_TENSORS: usize = 2_000;
 /// Most extents of a tensor.
 const MAX_RANK: usize = 8;
 /// Most further shapes.

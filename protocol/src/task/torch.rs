@@ -31,7 +31,8 @@ pub struct TorchSpec {
     /// `bool`, which the contract hands over as `i32`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub types: BTreeMap<String, String>,
-    /// Whether the model is called in training mode, as it is after its construction: with statistics of the batch, and with
+    /// Whether the model is called as it is after its construction, which is in training mode unless it says otherwise itself, as
+    /// models of Hugging Face that were fetched do; else in evaluation mode. Training is with statistics of the batch, and with
     /// dropout.
     #[serde(default)]
     pub training: bool,

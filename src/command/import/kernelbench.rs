@@ -38,7 +38,7 @@ pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<Ex
         let configured = args.python.as_deref().or(config.python.as_deref());
         let models = args.hf_home.as_deref().or(config.hf_home.as_deref());
         let python = python::find(configured, &config.search_path)
-            .and_then(|python| models.into_iter().try_fold(python, |python, folder| python.with_models(folder)))
+            .and_then(|python| models.into_iter().try_fold(python, Python::with_models))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
         let host = JailHost { executable: config.executable, means: SandboxChoice::Best, python: None };
         let found = files::find(&args.source, &args.levels, &args.tasks)?;

@@ -189,7 +189,7 @@ fn name_of(tensors: &[ConcreteTensor], number: usize) -> &str {
     tensors.get(number).map(|tensor| tensor.name.as_str()).unwrap_or_default()
 }
 
-impl<'a> Examination<'a> {
+impl Examination<'_> {
     pub(super) fn run(&mut self, perturb: bool) -> Result<(), Stop> {
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
         let base = Base { inputs: generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared), params };

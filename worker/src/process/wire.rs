@@ -1,21 +1,35 @@
-//! Messages over a private socket: one JSON text each, with descriptors beside it.
+//! Messages over a private socket: one JSON text each, with descriptors beside it. Sockets that keep the borders of messages have
+//! room for short ones; a long one, which only the parent sends, lies in a file without a name, whose descriptor comes last.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Largest message on the socket itself, in bytes.
+const MAX_SHORT_BYTES: usize = 64 * 1024;
 
 /// Largest message in bytes.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 96 * 1024;
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Most descriptors beside one message.
-const MAX_DESCRIPTORS: usize = 2;
+/// Most descriptors beside one message, with that of its file.
+const MAX_DESCRIPTORS: usize = 3;
+
+/// What a socket carries of a long message.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InFile {
+    /// Its size.
+    bytes_in_file: usize,
+}
 
 /// Why a message could not be sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -56,22 +70,70 @@ pub(crate) fn send<T: Serialize>(
     message: &T,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), WireError> {
-    let text = serde_json::to_vec(message).map_err(|error| WireError::Malformed(error.to_string()))?;
+    let text = json(message)?;
     if text.len() > MAX_MESSAGE_BYTES {
         return Err(WireError::Malformed(format!("{} bytes are more than {MAX_MESSAGE_BYTES}", text.len())));
     }
+    if text.len() <= MAX_SHORT_BYTES {
+        return send_text(socket, &text, descriptors);
+    }
+    let mut file = File::from(memfd_create("nightshift-message", MemfdFlags::CLOEXEC)?);
+    file.write_all(&text)?;
+    file.rewind()?;
+    let all: Vec<BorrowedFd<'_>> = descriptors.iter().copied().chain([file.as_fd()]).collect();
+    send_text(socket, &json(&InFile { bytes_in_file: text.len() })?, &all)
+}
+
+fn json<T: Serialize>(message: &T) -> Result<Vec<u8>, WireError> {
+    serde_json::to_vec(message).map_err(|error| WireError::Malformed(error.to_string()))
+}
+
+fn send_text(socket: impl AsFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), WireError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(WireError::Malformed("too many descriptors".to_owned()));
     }
-    sendmsg(socket, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    sendmsg(socket, &[IoSlice::new(text)], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Receives one message; nothing when the other side is gone. Blocks unless a message is there.
+/// Receives one short message; nothing when the other side is gone. Blocks unless a message is there.
 pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<Received<T>>, WireError> {
-    let mut text = vec![0_u8; MAX_MESSAGE_BYTES];
+    let Some((text, descriptors, sender)) = receive_text(socket)? else { return Ok(None) };
+    Ok(Some(Received { message: parsed(&text)?, descriptors, sender }))
+}
+
+/// The same of a message of any length. For those who believe the sender: the file of another one might never end.
+pub(crate) fn receive_from_parent<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<Received<T>>, WireError> {
+    let Some((text, mut descriptors, sender)) = receive_text(socket)? else { return Ok(None) };
+    let message = match serde_json::from_slice(&text) {
+        Ok(InFile { bytes_in_file }) => parsed(&read_file(descriptors.pop(), bytes_in_file)?)?,
+        Err(_) => parsed(&text)?,
+    };
+    Ok(Some(Received { message, descriptors, sender }))
+}
+
+fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, WireError> {
+    serde_json::from_slice(text).map_err(|error| WireError::Malformed(error.to_string()))
+}
+
+/// The text of a long message.
+fn read_file(descriptor: Option<OwnedFd>, bytes: usize) -> Result<Vec<u8>, WireError> {
+    let file = descriptor.ok_or_else(|| WireError::Malformed("the file of a long message is missing".to_owned()))?;
+    if bytes > MAX_MESSAGE_BYTES {
+        return Err(WireError::Malformed(format!("a message of more than {MAX_MESSAGE_BYTES} bytes")));
+    }
+    let mut text = vec![0_u8; bytes];
+    File::from(file).read_exact(&mut text)?;
+    Ok(text)
+}
+
+/// Text, descriptors and sender of a message.
+type Raw = (Vec<u8>, Vec<OwnedFd>, Option<i32>);
+
+fn receive_text(socket: impl AsFd) -> Result<Option<Raw>, WireError> {
+    let mut text = vec![0_u8; MAX_SHORT_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let outcome = loop {
@@ -86,7 +148,7 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<R
         return Ok(None);
     }
     if outcome.flags.contains(ReturnFlags::TRUNC) {
-        return Err(WireError::Malformed(format!("a message of more than {MAX_MESSAGE_BYTES} bytes")));
+        return Err(WireError::Malformed(format!("a message of more than {MAX_SHORT_BYTES} bytes")));
     }
     let mut descriptors = Vec::new();
     let mut sender = None;
@@ -97,9 +159,8 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<R
             _ => {}
         }
     }
-    let message = serde_json::from_slice(text.get(..outcome.bytes).unwrap_or_default())
-        .map_err(|error| WireError::Malformed(error.to_string()))?;
-    Ok(Some(Received { message, descriptors, sender }))
+    text.truncate(outcome.bytes);
+    Ok(Some((text, descriptors, sender)))
 }
 
 #[cfg(test)]
@@ -115,6 +176,23 @@ mod tests {
         let received = receive::<(String, u32)>(&right).unwrap().unwrap();
         assert_eq!(received.message, ("hello".to_owned(), 7));
         assert_eq!(received.descriptors.len(), 1);
+    }
+
+    #[test]
+    fn a_long_message_arrives_whole_and_its_file_is_none_of_its_descriptors() {
+        let (left, right) = pair().unwrap();
+        let (extra, _other) = pair().unwrap();
+        for length in [MAX_SHORT_BYTES - 2, MAX_SHORT_BYTES - 1, 1 << 20] {
+            send(&left, &"x".repeat(length), &[extra.as_fd()]).unwrap();
+            let received = receive_from_parent::<String>(&right).unwrap().unwrap();
+            assert_eq!((received.message.len(), received.descriptors.len()), (length, 1));
+        }
+        assert!(matches!(send(&left, &"x".repeat(MAX_MESSAGE_BYTES), &[]), Err(WireError::Malformed(_))));
+        rustix::io::write(&left, b"{\"bytes_in_file\":9}").unwrap();
+        assert!(receive_from_parent::<String>(&right).unwrap_err().to_string().contains("missing"));
+        // Nobody has to read what an unknown program hands over.
+        send(&left, &"x".repeat(1 << 20), &[]).unwrap();
+        assert!(matches!(receive::<String>(&right), Err(WireError::Malformed(_))));
     }
 
     #[test]

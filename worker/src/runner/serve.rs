@@ -13,7 +13,7 @@ use super::device::{Addresses, Arena as DeviceArena, Device, DeviceTime};
 use super::driver::fault_of_status;
 use super::message::{Fault, Mix, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
-use crate::process::{receive, send};
+use crate::process::{receive_from_parent, send};
 use crate::sandbox::refuse_after_start;
 
 /// Exit status of a runner that was given something it cannot work with.
@@ -151,7 +151,7 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     } else if runner.take_shape(0).is_err() {
         return UNUSABLE;
     }
-    while let Ok(Some(received)) = receive::<Request>(&*channel) {
+    while let Ok(Some(received)) = receive_from_parent::<Request>(&*channel) {
         let reply = match received.message {
             Request::Take { nonce, plan } => {
                 runner.leave_arena();

@@ -15,7 +15,7 @@ use super::plan::{ControlMessage, JailPlan, Work};
 use super::probe::try_to_break_out;
 use super::system_calls::{Strictness, filter_system_calls};
 use super::{files, limits};
-use crate::process::{RawEnd, SandboxChoice, WireError, receive, send};
+use crate::process::{RawEnd, SandboxChoice, WireError, receive_from_parent, send};
 use crate::runner::{PythonCall, python_call, serve};
 
 /// Exit status of a child that could not do its work; the reason went over the control socket.
@@ -27,7 +27,7 @@ const CLEANUP_ROUNDS: usize = 64;
 /// The life of a supervisor, from the first instruction to its exit status.
 pub(crate) fn supervise() -> i32 {
     let Ok(control) = take_control_socket() else { return SETUP_FAILED };
-    let (plan, descriptors) = match receive::<JailPlan>(&control) {
+    let (plan, descriptors) = match receive_from_parent::<JailPlan>(&control) {
         Ok(Some(received)) => (received.message, received.descriptors),
         Ok(None) => return 0,
         Err(error) => return refuse(&control, &format!("the plan cannot be read: {error}")),

@@ -21,7 +21,7 @@ import traceback
 
 import torch
 
-MAX_MESSAGE_BYTES = 96 * 1024
+MAX_SHORT_BYTES = 64 * 1024
 GUARD_BYTES = 1024
 FLUSHED_CACHES = 4
 ROW_FILL_BYTES = 32 << 20
@@ -174,7 +174,9 @@ class Program:
         model = kind(*decoded(json.loads(self.torch["init"])))
         if not isinstance(model, torch.nn.Module):
             raise Wrong("the class gives no torch.nn.Module")
-        model = model.to(self.device).train(self.torch["training"])
+        model = model.to(self.device)
+        if not self.torch["training"]:
+            model = model.eval()
         if self.double:
             model = model.double()
             widen(model)
@@ -201,24 +203,23 @@ class Program:
             if shapes[name] != place.shape:
                 raise Wrong(f"`{name}` has the shape {shapes[name]}, and the reference's has {place.shape}")
         known = set(names)
-        further = [name for name, tensor in state.items() if name not in known | constants and tensor.dtype.is_floating_point
-                   and not any(tensor.data_ptr() == state[other].data_ptr() for other in known)]
+        places = {state[name].data_ptr(): name for name in names}
+        # Known by another name, too.
+        twins = {name for name, tensor in state.items() if name not in known and tensor.data_ptr() in places}
+        further = [name for name, tensor in state.items() if name not in known | constants | twins
+                   and tensor.dtype.is_floating_point]
         if further:
             raise Wrong(f"the state of the model has {', '.join(further[:5])} beside the reference's: register further buffers "
                         "with persistent=False, and derive what follows from weights after load_state_dict")
         self.names = names
-        self.untouched = {name: tensor.detach().clone() for name, tensor in state.items() if name not in known}
+        self.twins = {name: places[state[name].data_ptr()] for name in twins}
+        self.untouched = {name: tensor.detach().clone() for name, tensor in state.items() if name not in known | twins}
 
     def load_state(self, weights):
         """Hands over the weights. What the task does not name is as it was after the construction."""
         state = {name: tensor.clone() for name, tensor in self.untouched.items()}
         state.update(zip(self.names, weights))
-        own = self.model.state_dict()
-        for name, tensor in own.items():
-            if name not in state:
-                # The same tensor under another name.
-                twin = next((other for other in self.names if own[other].data_ptr() == tensor.data_ptr()), None)
-                state[name] = state[twin] if twin else tensor
+        state.update((name, state[known]) for name, known in self.twins.items())
         self.model.load_state_dict(state, strict=True)
 
     def arguments(self, tensors):
@@ -715,10 +716,13 @@ def main():
     runner = Runner(plan, mapped(given["arena"], plan["total_bytes"], plan["on_device"]))
     filtered = False
     while True:
-        text, descriptors, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, 1)
+        text, descriptors, _, _ = socket.recv_fds(channel, MAX_SHORT_BYTES, 2)
         if not text:
             return 0
         (kind, asked), = json.loads(text).items()
+        if kind == "bytes_in_file":
+            with os.fdopen(descriptors.pop(), "rb") as file:
+                (kind, asked), = json.loads(file.read(asked)).items()
         if kind == "take":
             runner.program = None
             runner.take_plan(asked["plan"], mapped(descriptors[0], asked["plan"]["total_bytes"], plan["on_device"]))

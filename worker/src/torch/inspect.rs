@@ -187,6 +187,8 @@ pub(crate) fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String,
         ("OMP_NUM_THREADS", "1"),
         ("MKL_NUM_THREADS", "1"),
         ("HF_HUB_OFFLINE", "1"),
+        // Models are loaded by the thread that asks for them: on the processor there are no others.
+        ("HF_DEACTIVATE_ASYNC_LOAD", "1"),
         // Who asks for the user's name would look for it in a file that is not shown.
         ("USER", "nightshift"),
     ]

@@ -69,6 +69,9 @@ def broken(error, doing):
             "Python with --python",
             line,
         )
+    if isinstance(error, BrokenPipeError):
+        # As it is told where the process is ended before it notices.
+        return Unusable("task.model_fails", f"{doing} printed without end: print nothing")
     text = first_line(error)
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "not enough memory" in str(error):
         return Unusable("task.model_too_large", f"it needs more memory than {doing} may take ({text})", line)
@@ -172,11 +175,12 @@ def pickled(value, where):
             raise ValueError("tensors and modules stay in the file")
         written = pickle.dumps(value, protocol=4)
         OfTheFile(io.BytesIO(written)).load()
+        text = str(value)[:OBJECT_TEXT]
     except Exception as error:
         reason = first_line(error)
     else:
         if len(written) <= MAX_OBJECT_BYTES:
-            return {"type": kind, "text": str(value)[:OBJECT_TEXT], "pickle": base64.b64encode(written).decode()}
+            return {"type": kind, "text": text, "pickle": base64.b64encode(written).decode()}
         reason = f"it takes {len(written)} bytes, and may take {MAX_OBJECT_BYTES}"
     raise Unusable(
         "task.model_argument",
@@ -554,7 +558,7 @@ def decoded_model(module, arguments, fake, seed=None):
         raise broken(error, "building the model") from None
     if not isinstance(model, torch.nn.Module):
         raise Unusable("task.model_incomplete", "`Model` is no torch.nn.Module")
-    return model.train(options["training"])
+    return model if options["training"] else model.eval()
 
 
 def computed_buffers(module, init, model, real_state):

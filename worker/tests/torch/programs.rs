@@ -1,6 +1,7 @@
 //! Files with models, and what is wrong with some of them.
 
-use nightshift_protocol::task::{TaskSpec, TensorSpec};
+use nightshift_protocol::task::{Dim, TaskSpec, TensorSpec};
+use nightshift_worker::torch::inspect::FoundTensor;
 
 /// A file of the form that a task needs.
 pub(crate) const LINEAR: &str = "\
@@ -42,6 +43,28 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.relu(x @ self.linear.weight.t() + self.linear.bias) * 3.0
 ";
+
+/// The same, with as many weights as deep networks have.
+pub(crate) fn deep(class: &str) -> String {
+    LINEAR
+        .replace("class Model(", &format!("class {class}("))
+        .replace(
+            "        self.scale = float(extents[1])\n",
+            "        self.scale = float(extents[1])\n        self.layers = nn.ParameterList([nn.Parameter(torch.rand(2)) for _ in range(700)])\n",
+        )
+        .replace("* self.scale", "* self.scale + torch.stack(list(self.layers)).sum()")
+}
+
+/// The same, with a weight that two layers share.
+pub(crate) fn tied(class: &str) -> String {
+    LINEAR
+        .replace("class Model(", &format!("class {class}("))
+        .replace(
+            "        self.scale = float(extents[1])\n",
+            "        self.scale = float(extents[1])\n        self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 16)\n        self.b.weight = self.a.weight\n",
+        )
+        .replace("self.linear(x))", "self.b(torch.sin(self.a(self.linear(x)))))")
+}
 
 /// The same, of an object as the configurations of large models are, with a number that lies in the cache of models.
 pub(crate) fn configured(class: &str) -> String {
@@ -132,6 +155,15 @@ pub(crate) fn unusable() -> Vec<(String, &'static str, Option<u32>, &'static str
             "task.model_argument",
             None,
             "not a list",
+        ),
+        (
+            with(
+                "    return [torch.rand(8, IN)",
+                "    while True:\n        print('x' * 1000)\n    return [torch.rand(8, IN)",
+            ),
+            "task.model_fails",
+            None,
+            "printed without end",
         ),
         (with("(2, 3)]", "Model]"), "task.model_argument", None, "the file's own"),
         (with("(2, 3)]", "open('/dev/null')]"), "task.model_argument", None, "cannot pickle"),
@@ -282,6 +314,16 @@ def get_init_inputs():
     return [32, 16, (2, 3)]
 "
     )
+}
+
+/// A weight as it was found.
+pub(crate) fn weight(found: &FoundTensor) -> TensorSpec {
+    TensorSpec {
+        name: found.name.clone(),
+        dtype: found.dtype,
+        shape: found.shape.iter().copied().map(Dim::Fixed).collect(),
+        distribution: found.distribution.clone(),
+    }
 }
 
 /// The weights of that.

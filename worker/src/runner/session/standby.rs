@@ -296,7 +296,7 @@ impl Standby {
             match session.wake(cancel) {
                 Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
                 Err(error) => {
-                    tracing::debug!(error = %error, "the process of a checked program could not be used again")
+                    tracing::debug!(error = %error, "the process of a checked program could not be used again");
                 }
             }
         }
