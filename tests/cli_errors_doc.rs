@@ -56,7 +56,7 @@ const AREAS: [&str; 43] = [
     "screen",
 ];
 /// Texts of that form that are no codes: keys of the configuration, names of files, attributes of spans.
-const NO_CODES: [&str; 38] = [
+const NO_CODES: [&str; 39] = [
     "campaign.id",
     "config.toml",
     "device.index",
@@ -94,6 +94,7 @@ const NO_CODES: [&str; 38] = [
     "worker.name",
     "worker.nvcc",
     "worker.profilers",
+    "worker.hf_home",
     "worker.python",
 ];
 

@@ -56,10 +56,11 @@ impl Samples {
     }
 
     /// A program cannot have computed for longer than it was called; what the runner itself takes for an answer is the
-    /// same for candidate and baseline.
+    /// same for candidate and baseline. Who shares a busy machine may be charged for the time of others in many calls, and is
+    /// not accused for that: three of four calls have to miss so much.
     pub(super) fn mismatch(&self) -> Option<Finding> {
         let total = median(&self.candidate.iter().map(taken).collect::<Vec<_>>());
-        let excess = self.excess_ns();
+        let excess = self.excess_ns().min(self.least_excess_ns());
         (excess > MISMATCH_NS.max(total * MISMATCH_SHARE)).then(|| {
             let message = format!(
                 "the calls took {:.3} ms of the processor, {:.3} ms more than the runner's clock showed",
@@ -73,6 +74,14 @@ impl Samples {
     fn excess_ns(&self) -> f64 {
         let usual = |times: &[CallTime]| median(&times.iter().map(unclaimed).collect::<Vec<_>>());
         usual(&self.candidate) - usual(&self.baseline)
+    }
+
+    /// What three of four calls miss beyond what the baseline's usually do.
+    fn least_excess_ns(&self) -> f64 {
+        let mut missed: Vec<f64> = self.candidate.iter().map(unclaimed).collect();
+        missed.sort_by(f64::total_cmp);
+        let usual = median(&self.baseline.iter().map(unclaimed).collect::<Vec<_>>());
+        missed.get(missed.len() / 4).map_or(0.0, |quarter| quarter - usual)
     }
 
     /// How far chance alone may drive the two medians of [`Self::excess_ns`] apart. The baseline's spread tells: the
@@ -132,6 +141,19 @@ mod tests {
         for candidate in [times(9_000_000, 2_000_000), times(1_000_000, 1_020_000)] {
             assert_eq!(Samples { candidate, baseline: baseline.clone() }.mismatch(), None);
         }
+    }
+
+    #[test]
+    fn who_pays_for_others_in_half_of_the_calls_is_not_accused() {
+        let mut candidate = times(100_000, 400_000);
+        candidate.extend(times(100_000, 140_000));
+        candidate.extend(times(100_000, 400_000));
+        let shared = against_honest(candidate.clone());
+        assert_eq!(shared.mismatch(), None);
+        // It is counted all the same, where it happened.
+        assert!(shared.candidate_ns().iter().all(|time| *time > 350_000.0), "{:?}", shared.candidate_ns());
+        candidate.extend(vec![candidate[0]; 10]);
+        assert!(against_honest(candidate).mismatch().is_some(), "four of five calls");
     }
 
     #[test]
