@@ -258,6 +258,30 @@ async fn a_budget_is_reserved_settled_and_never_overspent() {
 }
 
 #[tokio::test]
+async fn a_step_that_comes_to_wait_in_the_flush_that_frees_its_budget_does_not_wait_for_good() {
+    // What the first step leaves is enough for the second one, or not.
+    for (used, reserved, exhausted) in [(5, 10, 0), (20, 0, 1)] {
+        for mut bench in both().await {
+            let campaign = bench.campaign().await;
+            bench.budget(campaign, "tokens", 25).await;
+            let (_, _, step) = bench.leased(campaign, vec![tokens(20)]).await;
+            let second = bench.run(campaign).await;
+            let wanted = StepOrder { reserve: vec![tokens(10)], ..order("b") };
+            let mut told = completed(&step);
+            told.used = vec![tokens(used)];
+            let groups =
+                [vec![Change::Advance(Box::new(advance(&second, 0, vec![wanted])))], vec![Change::Report(told)]];
+            for answer in bench.flush(&groups).await {
+                answer.unwrap();
+            }
+            assert_eq!(bench.number("SELECT reserved FROM budget").await, reserved, "{used} used");
+            let told = "SELECT COUNT(*) FROM event WHERE kind = 'budget_exhausted'";
+            assert_eq!(bench.number(told).await, exhausted, "{used} used");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_device_is_shared_up_to_the_first_step_that_needs_it_alone() {
     for mut bench in both().await {
         let campaign = bench.campaign().await;

@@ -26,7 +26,16 @@ pub(crate) async fn look_again(
     }
     let mut ids: Vec<i64> = freed.iter().copied().collect();
     ids.sort_unstable();
-    let steps = load::blocked(connection, set, ids).await?;
+    let mut steps = load::blocked(connection, set, ids).await?;
+    // Those of this very transaction are stored nowhere yet.
+    let in_hand = set.steps.values().filter(|step| {
+        freed.contains(&step.campaign_id)
+            && matches!(step.place, Place::Blocked { .. })
+            && !matches!(step.place_before, Place::Blocked { .. })
+    });
+    steps.extend(in_hand.map(|step| step.id));
+    steps.sort_unstable();
+    steps.dedup();
     let mut waited_for: HashSet<(i64, Resource)> = HashSet::new();
     let mut found = false;
     for id in steps {
