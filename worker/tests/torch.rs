@@ -103,10 +103,11 @@ fn a_file_says_what_it_needs(bench: &Bench) {
 fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {
     let error = bench.inspect(&programs::configured("Model")).unwrap_err();
     assert_eq!((error.code, error.line), ("task.model_fails", Some(13)), "{error}");
-    assert!(error.message.contains("HF_HOME"), "{error}");
+    assert!(error.message.contains("HF_HUB_CACHE"), "{error}");
 
     let cache = tempfile::tempdir().unwrap();
-    std::fs::write(cache.path().join("scale"), "3.0").unwrap();
+    std::fs::create_dir(cache.path().join("hub")).unwrap();
+    std::fs::write(cache.path().join("hub/scale"), "3.0").unwrap();
     let bench = bench.with_models(cache.path());
     let found = bench.inspect(&programs::configured("Model")).unwrap();
     let object = &found.init[2]["object"];

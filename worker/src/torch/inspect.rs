@@ -174,7 +174,7 @@ pub fn inspect(
 /// What was fetched of models before is looked for in `models`.
 pub(crate) fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String)> {
     let folder = scratch.to_string_lossy().into_owned();
-    let models = models.map(|models| ("HF_HOME", models.to_string_lossy().into_owned()));
+    let models = models.map(|models| ("HF_HUB_CACHE", models.to_string_lossy().into_owned()));
     let given = [
         ("HOME", folder.as_str()),
         // What compiles at the first call looks for compilers, and those for what links.

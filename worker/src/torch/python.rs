@@ -57,7 +57,7 @@ pub struct Python {
     pub bytecode: Option<PathBuf>,
     /// Whether its own folders have the bytecode of `PyTorch`.
     pub compiled: bool,
-    /// The folder in which models find what was fetched of them before: the cache of Hugging Face, `HF_HOME`.
+    /// The folder in which models find what was fetched of them before: `hub` of Hugging Face's cache.
     pub models: Option<PathBuf>,
 }
 
@@ -84,13 +84,16 @@ impl Python {
         self.bytecode = Some(folder);
     }
 
-    /// The same, and its models may read what was fetched into this folder, which is the cache of Hugging Face.
+    /// The same, and its models may read what was fetched into this folder, which is the cache of Hugging Face. Nothing of it but
+    /// `hub` is shown to a jail: keys lie beside that.
     pub fn with_models(mut self, folder: &Path) -> Result<Self, PythonError> {
         let unusable = |reason: String| PythonError::Models { folder: folder.to_path_buf(), reason };
         let found = folder.canonicalize().map_err(|error| unusable(error.to_string()))?;
         if !found.is_dir() {
             return Err(unusable("it is no folder".to_owned()));
         }
+        let no_hub = |error| unusable(format!("no model was fetched into it, as its folder `hub` shows ({error})"));
+        let found = found.join("hub").canonicalize().map_err(no_hub)?;
         self.folders.push(found.clone());
         self.models = Some(found);
         Ok(self)
@@ -401,14 +404,20 @@ mod tests {
         let root = root.path().canonicalize().unwrap();
         let (plain, cache) = (root.join("plain"), root.join("cache"));
         stand_in(&plain, "python3", "\"2.9.0\"");
-        std::fs::create_dir(&cache).unwrap();
+        std::fs::create_dir_all(cache.join("hub")).unwrap();
+        std::fs::create_dir(root.join("empty")).unwrap();
         let search = |models: &Path| {
             PythonSearch::new(Some(plain.join("python3")), Vec::new()).with_models(Some(models.to_path_buf()))
         };
         let found = search(&cache);
         let found = found.python().unwrap();
-        assert_eq!((found.models.as_deref(), found.folders.last()), (Some(cache.as_path()), Some(&cache)));
-        for (named, why) in [(root.join("none"), "No such file"), (plain.join("python3"), "no folder")] {
+        assert_eq!(
+            (found.models.as_deref(), found.folders.last()),
+            (Some(cache.join("hub").as_path()), Some(&cache.join("hub")))
+        );
+        assert!(!found.folders.contains(&cache), "keys lie there");
+        let none = (root.join("none"), "No such file");
+        for (named, why) in [none, (root.join("empty"), "no model was fetched"), (plain.join("python3"), "no folder")] {
             let error = search(&named).python().unwrap_err().clone();
             assert_eq!(error.code(), "toolchain.hf_home_unusable");
             assert!(error.to_string().contains(why), "{error}");

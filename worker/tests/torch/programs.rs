@@ -71,7 +71,7 @@ pub(crate) fn configured(class: &str) -> String {
     LINEAR
         .replace("import torch\n", "import argparse\nimport os\nimport torch\n")
         .replace("class Model(", &format!("class {class}("))
-        .replace("float(extents[1])", "float(open(os.path.join(os.environ['HF_HOME'], extents.file)).read())")
+        .replace("float(extents[1])", "float(open(os.path.join(os.environ['HF_HUB_CACHE'], extents.file)).read())")
         .replace("(2, 3)]", "argparse.Namespace(file='scale')]")
 }
 
