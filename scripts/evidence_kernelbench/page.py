@@ -130,8 +130,9 @@ def throughput(found: dict) -> list:
         for kind, other in rates.items():
             row = found.get(f"{form}_{kind}")
             if row:
+                contexts = f", {row['gpu_contexts']} contexts" if row.get("gpu_contexts") else ""
                 compared = f"{row['per_hour'] / other:.1f} times" if other else "-"
-                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once | {row['verified']} | {row['seconds']} | "
+                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once{contexts} | {row['verified']} | {row['seconds']} | "
                              f"{row['per_hour']} | {compared} |")
     for kind, own in rates.items():
         row = found.get(f"peer_{kind}")

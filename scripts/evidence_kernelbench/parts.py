@@ -317,7 +317,7 @@ def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int,
         raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
     row = {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
            "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "settled": settled,
-           "steps_ms": step_times(exported), "parts_ms": part_times(exported)}
+           "steps_ms": step_times(exported), "parts_ms": part_times(exported), "gpu_contexts": night.given.gpu_contexts}
     return row, max(1, min(built.values()))
 
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
-use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
+use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd, Severity};
 
 use self::examination::{Examination, Stop};
 pub(crate) use self::examination::{MAX_PERTURBED_TENSORS, allowed_error};
@@ -180,7 +180,8 @@ fn check_with(
         if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (&mut *answers, oracle.take_answers()) {
             kept.extend(answered);
         }
-        if outcome.is_ok() {
+        let broke_a_rule = report.findings.iter().any(|finding| finding.severity == Severity::Violation);
+        if outcome.is_ok() && !broke_a_rule {
             grounds.keep_for_measurement(&mut candidate, &options);
         }
         let beside = grounds.beside_others();

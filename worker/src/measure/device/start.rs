@@ -62,8 +62,8 @@ pub(super) fn prepare<'a>(
     cost.part("waiting");
     let of_candidate =
         SessionOptions { require_sandbox: terms.require_sandbox, ..options(programs.candidate, false, 1) };
-    let was_checked = !programs.confirms && is_python(programs.candidate);
-    let candidate = if was_checked {
+    let may_serve_again = !programs.confirms && is_python(programs.candidate);
+    let candidate = if may_serve_again {
         grounds.launch_checked(&of_candidate)
     } else {
         grounds.launch(&SessionOptions { shapes: std::slice::from_ref(shapes), ..of_candidate })
@@ -87,7 +87,7 @@ pub(super) fn prepare<'a>(
     let mut baseline = baseline.map_err(Side::Baseline)?;
     let mut truth = truth.map_err(Side::Baseline)?;
     truth.select(number).map_err(Side::Baseline)?;
-    if was_checked {
+    if may_serve_again {
         candidate.select(number).map_err(Side::Candidate)?;
     }
     if serves_again {

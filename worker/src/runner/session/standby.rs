@@ -2,8 +2,9 @@
 //! process at a time do it; so what can be done before, or does not have to be done again, is not done while a step waits.
 //!
 //! Two kinds are kept. The *trusted* libraries of a task, its reference and its truth, rest until the next step needs them:
-//! with memory of its own for each step, and never longer than some minutes. And *spare* processes have taken hold of the
-//! device before anybody knew for what: each is given one program, and ends with it.
+//! with memory of its own for each step, and never longer than some minutes; so does a Python with a program that passed its check,
+//! once, for its first measurement. And *spare* processes have taken hold of the device before anybody knew for what: each is
+//! given one program, and ends with it.
 
 mod process;
 
@@ -60,6 +61,8 @@ pub(super) struct Purpose {
     call_timeout_ms: u64,
     require_sandbox: bool,
     device: DeviceUse,
+    /// Whether it is a program that was checked, and none of the task's own libraries.
+    checked: bool,
     born: Instant,
 }
 
@@ -75,14 +78,21 @@ impl Purpose {
             call_timeout_ms: options.call_timeout_ms,
             require_sandbox: options.require_sandbox,
             device: device.clone(),
+            checked: false,
             born: Instant::now(),
         })
+    }
+
+    /// The same, of a program.
+    fn of_checked(options: &SessionOptions<'_>, device: &DeviceUse) -> Result<Self, SessionError> {
+        Ok(Self { checked: true, ..Self::of(options, device)? })
     }
 
     fn serves(&self, other: &Self) -> bool {
         let terms =
             |purpose: &Self| (purpose.double, purpose.memory_bytes, purpose.call_timeout_ms, purpose.require_sandbox);
         self.library == other.library
+            && self.checked == other.checked
             && terms(self) == terms(other)
             && self.device == other.device
             && self.torch == other.torch
@@ -254,12 +264,8 @@ impl Standby {
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
         let purpose = Purpose::of(options, device)?;
-        loop {
-            let Some(mut session) = self.shared.table().take_trusted(&purpose) else { break };
-            match session.wake(cancel) {
-                Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
-                Err(error) => tracing::debug!(error = %error, "a process on standby could not be used again"),
-            }
+        if let Some(session) = self.woken(&purpose, cancel) {
+            return Ok(Launched(Stage::Ready(session)));
         }
         // What loads for seconds is taken from those that have loaded; a library leaves them to programs.
         let spare = if is_python(options.library) { self.take_spare(options, device, cancel)? } else { None };
@@ -278,7 +284,7 @@ impl Standby {
         options: &SessionOptions<'_>,
         device: &DeviceUse,
     ) -> Result<(), SessionError> {
-        session.purpose = Some(Box::new(Purpose::of(options, device)?));
+        session.purpose = Some(Box::new(Purpose::of_checked(options, device)?));
         Ok(())
     }
 
@@ -289,18 +295,24 @@ impl Standby {
         device: &DeviceUse,
         cancel: &CancelFlag,
     ) -> Result<Launched, SessionError> {
-        let purpose = Purpose::of(options, device)?;
-        let found = self.shared.table().take_trusted(&purpose);
-        if let Some(mut session) = found {
-            session.purpose = None;
+        match self.woken(&Purpose::of_checked(options, device)?, cancel) {
+            Some(mut session) => {
+                session.purpose = None;
+                Ok(Launched(Stage::Ready(session)))
+            }
+            None => self.launch(options, device, cancel),
+        }
+    }
+
+    /// A process that was kept for this.
+    fn woken(&self, purpose: &Purpose, cancel: &CancelFlag) -> Option<Box<Session>> {
+        loop {
+            let mut session = self.shared.table().take_trusted(purpose)?;
             match session.wake(cancel) {
-                Ok(()) => return Ok(Launched(Stage::Ready(Box::new(session)))),
-                Err(error) => {
-                    tracing::debug!(error = %error, "the process of a checked program could not be used again");
-                }
+                Ok(()) => return Some(Box::new(session)),
+                Err(error) => tracing::debug!(error = %error, "a process on standby could not be used again"),
             }
         }
-        self.launch(options, device, cancel)
     }
 
     fn launch_new(
