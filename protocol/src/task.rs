@@ -11,7 +11,7 @@ pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSp
 use crate::needs::ComputeCapability;
 
 /// Largest number of bytes that the tensors of one shape may take together.
-pub const MAX_TENSOR_BYTES: u64 = 1 << 32;
+pub const MAX_TENSOR_BYTES: u64 = 10 << 30;
 
 /// Schema version of [`TaskSpec`] and [`TaskBundle`].
 pub const TASK_SCHEMA: u32 = 1;

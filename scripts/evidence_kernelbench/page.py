@@ -193,7 +193,14 @@ def references(found: dict) -> list:
     return lines
 
 
-PARTS = {"wrapped": wrapped, "native": native, "throughput": throughput, "attacks": attacks}
+def prepared(found: dict) -> list:
+    """What was prepared without any program: its times stand with those of all references."""
+    rows = [f"- {name}: {cell(row['reason'])[:300]}" + (f" (eager: {row['eager_ms']:.3f} ms)" if row.get("eager_ms") else "")
+            for name, row in found.get("untimed", {}).items()]
+    return ["", "## References that have no time after torch.compile", "", *rows] if rows else []
+
+
+PARTS = {"wrapped": wrapped, "prepared": prepared, "native": native, "throughput": throughput, "attacks": attacks}
 
 
 def page(found: dict) -> str:

@@ -65,7 +65,7 @@ def times(samples_ns: list) -> dict:
 class Campaign:
     """Tasks with scripts, run to their end or to the end of the time."""
 
-    def __init__(self, night: Night, name: str, folders: list, attempts: int):
+    def __init__(self, night: Night, name: str, folders: list, attempts: int, *options: str):
         self.night, self.name = night, name
         if not night.server:
             # What one part finds out about references, the others find there.
@@ -74,11 +74,11 @@ class Campaign:
                 night.extra["NIGHTSHIFT_WORKER__GPU_CONTEXTS"] = str(night.given.gpu_contexts)
             night.start()
         self.process = night.begin("run", "run", *map(str, folders), "--model", "scripted", "--name", name,
-                                   "--max-attempts", str(attempts), "--new", "--exit")
+                                   "--max-attempts", str(attempts), "--new", "--exit", *options)
         self.id = night.campaign_named(name)
 
-    def ended(self, limit_s: float) -> dict:
-        whole = self.night.wait_or_stop(self.id, over, "the end of the runs", limit_s)
+    def ended(self, limit_s: float, until=over) -> dict:
+        whole = self.night.wait_or_stop(self.id, until, "the end of the runs", limit_s)
         return {"whole": whole, "id": self.id, "exported": self.night.export(self.id, f"exported-{self.name}.json")}
 
 
@@ -86,6 +86,10 @@ AT_ONCE = 4
 """Tasks of one campaign of references: the processes that prepared them still wait when their programs are judged."""
 EACH_S = 20
 """What a task takes at least: what cannot come to its end is not begun."""
+
+
+PREPARED_TOGETHER = 24
+"""Tasks of one campaign of references without programs."""
 
 
 def wrapped(night: Night, tasks: list, limit_s: float) -> dict:
@@ -138,6 +142,36 @@ def references(tasks: list, exported: dict) -> dict:
                     "compiled": times(measured["candidate_samples_ns"]),
                 }
     return found
+
+
+def prepared_only(night: Night, tasks: list, limit_s: float) -> dict:
+    """References without any program: their runs wait for a person as soon as there is a plan."""
+    folders = [task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target, [task.wrapped()])
+               for task in tasks]
+    # A campaign for each so many: what is there when time is up is exported within seconds.
+    until, whole, timed, untimed, took = time.monotonic() + limit_s, True, {}, {}, []
+    for number in range(0, len(tasks), PREPARED_TOGETHER):
+        left = until - time.monotonic()
+        if number and left < EACH_S:
+            whole = False
+            break
+        campaign = Campaign(night, f"prepared-{number}", folders[number:number + PREPARED_TOGETHER], 1, "--approve", "plan")
+        done = campaign.ended(left, lambda runs: all(run["status"] in ("waiting", "completed", "failed", "cancelled") for run in runs))
+        if done["whole"]:
+            night.command("cancel", done["id"])
+        whole &= done["whole"]
+        timed |= references(tasks, done["exported"])
+        names = {task.spec["name"]: task.name for task in tasks}
+        for run in done["exported"]["runs"]:
+            prepared = prepared_of(run)
+            took += [took_ms(step) for step in run["steps"] if step["key"].endswith("prepare_task") and took_ms(step)]
+            compiled = prepared.get("baselines", {}).get("torch.compile") or {}
+            reason = prepared.get("stopped") or compiled.get("reason")
+            name = names[run["detail"]["summary"]["digest"]["task"]]
+            if name not in timed and reason:
+                untimed[name] = {"reason": reason, "eager_ms": prepared.get("baseline_ms")}
+    return {"whole": whole, "references": timed, "untimed": untimed,
+            "mean_step_s": round(statistics.fmean(took) / 1e3, 1) if took else None}
 
 
 def in_public_layout(found: dict, form: str) -> dict:

@@ -10,6 +10,7 @@ mod tune;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::artifact::ArtifactHash;
@@ -39,6 +40,7 @@ use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::profilers::Checks;
 use crate::reference_cache::{KnownReference, ReferenceCache};
+use crate::room::{Demand, Part, Room};
 use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::torch::python::PythonSearch;
@@ -62,6 +64,8 @@ pub struct Workbench {
     scratch: Scratch,
     /// Measured once, by the first profile: they do not change while the process lives.
     peaks: Mutex<Option<Peaks>>,
+    /// Memory of the machine.
+    room: Arc<Room>,
     /// What steps on the `cuda` target need, or why they cannot be carried out here.
     cuda: Result<CudaBench, String>,
 }
@@ -80,6 +84,7 @@ impl Workbench {
             .with_bytecode(config.cache_dir.join("bytecode"));
         let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
         let hardware = machine::this_hardware();
+        let room = Room::new("this machine's memory", hardware.memory_bytes);
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
         let [artifacts, builds, references, prepared] =
@@ -116,6 +121,7 @@ impl Workbench {
             toolchain,
             scratch,
             peaks: Mutex::new(None),
+            room,
             cuda,
         })
     }
@@ -142,14 +148,17 @@ impl Workbench {
         let artifacts = StepArtifacts::new(&self.artifacts, Transfer { cancel, traceparent });
         let step = Step { bench: self, folder: folder.path(), artifacts, device, cancel };
         match input {
-            StepInput::PrepareTask { task } => step.prepare_task(&step.task(task)?),
+            StepInput::PrepareTask { task } => {
+                let (task, _room) = step.task_in_memory(task)?;
+                step.prepare_task(&task)
+            }
             StepInput::Build { task, source, sandbox_required } => {
                 self.admit(*sandbox_required)?;
                 step.build(&step.task(task)?, source)
             }
             StepInput::Check { task, library, reference_library, truth_library, sandbox_required, golden } => {
                 self.admit(*sandbox_required)?;
-                let task = step.task(task)?;
+                let (task, _room) = step.task_in_memory(task)?;
                 if let Some(golden) = golden.as_ref().filter(|_| step.lacks_python(&task)) {
                     let library = step.library(Role::Candidate, library, &task)?;
                     return step.check_by_golden_data(&task, &library, golden, *sandbox_required);
@@ -163,7 +172,7 @@ impl Workbench {
             }
             StepInput::Measure { task, library, reference_library, confirms, sandbox_required } => {
                 self.admit(*sandbox_required)?;
-                let task = step.task(task)?;
+                let (task, _room) = step.task_in_memory(task)?;
                 let truth = step.truth(&task)?;
                 let libraries = Libraries {
                     candidate: step.library(Role::Candidate, library, &task)?,
@@ -174,7 +183,7 @@ impl Workbench {
                 step.measure(&task, &libraries, *confirms, *sandbox_required)
             }
             StepInput::Profile { task, build, measurement, library, sandbox_required, .. } => {
-                let task = step.task(task)?;
+                let (task, _room) = step.task_in_memory(task)?;
                 match (task.spec.target, library) {
                     (Target::Cuda, Some(library)) => {
                         self.admit(*sandbox_required)?;
@@ -194,14 +203,14 @@ impl Workbench {
                 source: _,
             } => {
                 self.admit(*sandbox_required)?;
-                let task = step.task(task)?;
+                let (task, _room) = step.task_in_memory(task)?;
                 let library = step.library(Role::Candidate, library, &task)?;
                 let checks = Checks { thorough: *thorough, without, shared_memory_call_ns: *shared_memory_call_ns };
                 step.sanitize(&task, &library, &checks)
             }
             StepInput::Tune { task, source, reference_library, truth_library, budget, sandbox_required } => {
                 self.admit(*sandbox_required)?;
-                let task = step.task(task)?;
+                let (task, _room) = step.task_in_memory(task)?;
                 let reference = step.library(Role::Reference, reference_library, &task)?;
                 let truth = step.library(Role::Truth, truth_library, &task)?;
                 step.tune(&task, source, (reference, truth), *budget, *sandbox_required)
@@ -278,6 +287,21 @@ impl Step<'_> {
             self.cuda()?;
         }
         Ok(bundle)
+    }
+
+    /// The same for a step that runs programs, with room for its tensors, which is kept until all of it is over.
+    fn task_in_memory(&self, hash: &ArtifactHash) -> Result<(TaskBundle, Vec<Part>), StepFailure> {
+        let task = self.task(hash)?;
+        let demand =
+            Demand::of(&task.spec).map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+        let began = Instant::now();
+        // In this order, so that nobody who waits here keeps from anybody what he waits for.
+        let mut parts = vec![self.bench.room.take(demand.on_host(), self.cancel)?];
+        if task.spec.target == Target::Cuda {
+            parts.push(self.cuda()?.room(self.device)?.take(demand.on_device(), self.cancel)?);
+        }
+        tracing::debug!(waited_ms = began.elapsed().as_millis(), "there is room in memory for this step");
+        Ok((task, parts))
     }
 
     /// What steps on the `cuda` target need.

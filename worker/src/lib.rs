@@ -28,6 +28,7 @@ pub mod process;
 pub mod profile;
 pub mod profilers;
 mod reference_cache;
+mod room;
 pub mod runner;
 pub mod sandbox;
 pub mod scratch;

@@ -9,7 +9,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits, smallest_first};
+use crate::check::{Expected, Oracle, OracleError, same_bits, smallest_first};
 use crate::compare::differ_noticeably;
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
@@ -108,8 +108,16 @@ pub fn prepare_on(
     let shapes = smallest_first(spec)?;
     let default = all_shapes.first().map(|shapes| shapes.name.as_str());
     for together in grounds.together(&shapes) {
+        let beside = grounds.beside_others();
+        cost.part("waiting");
         let launched = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth);
-        let mut oracle = match launched.and_then(LaunchedOracle::wait) {
+        let (beside, oracle) = match launched {
+            Ok(launched) => launched.wait(grounds, beside),
+            Err(error) => (beside, Err(error)),
+        };
+        // From here on a place is taken for each call, as in a check.
+        drop(beside);
+        let mut oracle = match oracle {
             Ok(oracle) => oracle,
             Err(error) => return broke_down(error, ""),
         };
@@ -119,9 +127,11 @@ pub fn prepare_on(
             grounds.expect_programs(4);
         }
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
+            let turn = grounds.beside_others();
             oracle.select(number, shapes)?;
+            drop(turn);
             let (oracle, facts) = (&mut oracle, &mut facts);
-            Examination { shapes, tolerance: &spec.tolerance, oracle, seeds, facts }
+            Examination { grounds, shapes, tolerance: &spec.tolerance, oracle, seeds, facts }
                 .run(Some(shapes.name.as_str()) == default)
         });
         match outcome {
@@ -134,13 +144,15 @@ pub fn prepare_on(
         cost.part("calls and comparisons");
         let timed = together.iter().position(|shapes| Some(shapes.name.as_str()) == default);
         if let (Some(number), Some(_)) = (timed, grounds.device) {
-            match time_on_device(&mut oracle, (number, &together[number]), seeds) {
+            match time_on_device(grounds, &mut oracle, (number, &together[number]), seeds) {
                 Ok(median_ns) => facts.baseline_median_ns = median_ns,
                 Err(error) => return broke_down(error, &oracle.printed()),
             }
             cost.part("timing the reference");
         }
+        let beside = grounds.beside_others();
         grounds.leave(oracle.into_sessions());
+        drop(beside);
     }
     if let (Some(shapes), None) = (all_shapes.first(), grounds.device) {
         match time_baseline(grounds, spec, shapes, libraries, machine, seeds) {
@@ -189,6 +201,7 @@ fn broke_down(error: OracleError, printed: &str) -> Result<Examined, StepFailure
 
 /// One reference at one shape.
 struct Examination<'a> {
+    grounds: &'a Grounds<'a>,
     shapes: &'a ConcreteShapes,
     tolerance: &'a Tolerance,
     oracle: &'a mut Oracle,
@@ -200,7 +213,7 @@ impl Examination<'_> {
     fn run(&mut self, thorough: bool) -> Result<(), Stop> {
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
         let inputs = generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared);
-        self.oracle.init(&params, &|| None)?;
+        self.init(&params)?;
         let first = self.answer(&inputs)?;
         let again = self.answer(&inputs)?;
         self.look_for_differences(&first, &again)?;
@@ -225,8 +238,14 @@ impl Examination<'_> {
         Ok(())
     }
 
+    fn init(&mut self, params: &[TensorData]) -> Result<(), OracleError> {
+        let grounds = self.grounds;
+        self.oracle.init(params, &|| grounds.beside_others())
+    }
+
     fn answer(&mut self, inputs: &[TensorData]) -> Result<Expected, Stop> {
-        let answer = self.oracle.answer(inputs)?;
+        let grounds = self.grounds;
+        let answer = self.oracle.answer(inputs, &|| grounds.beside_others())?;
         answer.ok_or_else(|| {
             self.rejected(
                 "task.reference_not_finite",
@@ -298,7 +317,7 @@ impl Examination<'_> {
             if let Some(slot) = changed.get_mut(position) {
                 *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
             }
-            self.oracle.init(&changed, &|| None)?;
+            self.init(&changed)?;
             let seen = self.answer(inputs)?;
             if !self.noticed(first, &seen) {
                 let message = format!("the result does not depend on the weights `{}`", tensor.name);
@@ -340,15 +359,20 @@ fn time_baseline(
 
 /// On a device the process that was examined is timed, too: another one would have to take hold of it first.
 fn time_on_device(
+    grounds: &Grounds<'_>,
     oracle: &mut Oracle,
     (number, shapes): (usize, &ConcreteShapes),
     seeds: &mut SecretSeeds,
 ) -> Result<f64, OracleError> {
     let missing = || OracleError::Failure(StepFailure::fatal("worker.internal", "the reference has no process"));
     let session = oracle.reference().ok_or_else(missing)?;
+    let enter = || grounds.beside_others();
+    let turn = enter();
     session.select(number)?;
-    session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
-    let sets = stage_sets(session, shapes, seeds)?;
+    drop(turn);
+    session.init_within(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared), &enter)?;
+    let sets = stage_sets(session, shapes, seeds, &enter)?;
+    let _alone = grounds.alone();
     time_calls(|| session.sample(&[Draw::new(sets.len(), seeds.draw())]))
 }
 

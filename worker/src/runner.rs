@@ -24,7 +24,7 @@ mod session;
 
 pub use breach::{Breach, note};
 pub(crate) use cupti::DeviceTrace;
-pub(crate) use device::ROW_SLOTS;
+pub(crate) use message::RowSlots;
 pub(crate) use plan::{RunnerPlan, TorchPlan};
 pub(crate) use python::{PythonCall, python_call};
 pub use replay::write_replay;

@@ -14,6 +14,7 @@ use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 use crate::offers::contexts_of_each;
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
+use crate::room::Room;
 use crate::runner::{DeviceUse, Standby, TorchPlan, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
@@ -35,6 +36,7 @@ struct Site {
     /// See [`Grounds::gate`](crate::runner::Grounds).
     gate: Arc<RwLock<()>>,
     standby: Standby,
+    room: Arc<Room>,
 }
 
 /// Finds what steps on the `cuda` target need; says why there is nothing to find. A machine without a GPU builds for
@@ -102,13 +104,15 @@ impl CudaBench {
         contexts: Option<u32>,
         memory_bytes: u64,
     ) -> Self {
-        let site = |contexts: u32| {
+        let site = |(contexts, gpu): (u32, &Gpu)| {
             let gate: Arc<RwLock<()>> = Arc::default();
             let room = usize::try_from(contexts).unwrap_or(usize::MAX);
             let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room);
-            Site { gate, standby }
+            let memory = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
+            Site { gate, standby, room: memory }
         };
-        self.sites = contexts_of_each(&self.gpus, contexts, memory_bytes).into_iter().map(site).collect();
+        let contexts = contexts_of_each(&self.gpus, contexts, memory_bytes);
+        self.sites = contexts.into_iter().zip(self.gpus.usable()).map(site).collect();
         self
     }
 
@@ -148,6 +152,11 @@ impl CudaBench {
         let watch = self.gpus.watch(gpu);
         let device = DeviceUse { access, libraries: wanted };
         Ok(StepDevice { facts: &gpu.facts, device, watch, gate: &site.gate, standby: &site.standby })
+    }
+
+    /// The memory of a device, by its number in this machine's offers.
+    pub(super) fn room(&self, number: Option<u32>) -> Result<&Arc<Room>, StepFailure> {
+        Ok(&self.gpu(number)?.1.room)
     }
 
     /// A program is being built: wherever one ran lately, this one may follow.

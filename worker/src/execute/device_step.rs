@@ -151,8 +151,7 @@ impl Step<'_> {
         build: &BuildReport,
         facts: &ReferenceFacts,
     ) -> Result<Profile, StepFailure> {
-        // Its step has the device for itself, and something else of that step may be compiling.
-        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), Company::Others)
+        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), Company::Alone)
     }
 
     fn profiled(

@@ -3,6 +3,7 @@
 //! drawn at random, is compared afterwards.
 
 mod start;
+mod stock;
 mod timed;
 
 use std::path::Path;
@@ -15,10 +16,11 @@ use nightshift_protocol::task::TaskSpec;
 
 pub(crate) use self::start::stage_sets;
 use self::start::{Terms, prepare};
+use self::stock::Stock;
 use self::timed::Timed;
 use super::judge::Judge;
 use super::outcome::Outcome;
-use super::rows::{RowTimes, time_rows};
+use super::rows::{RowTerms, RowTimes, time_rows};
 use super::sample_plan::between_processes;
 use super::{CONFIDENCE, Side, failed};
 use crate::check::smallest_first;
@@ -43,10 +45,6 @@ const MAX_REJECTED_BLOCKS: usize = 6;
 
 /// Resamples of the interval that is reported.
 const RESAMPLES: usize = 1_000;
-
-/// Most kept calls that are compared afterwards, and what they may take on the device.
-const MAX_KEPT: usize = 8;
-const MAX_KEPT_BYTES: u64 = 64 << 20;
 
 /// Launches of a recorded graph, and what those of one program may take in nanoseconds.
 const GRAPH_LAUNCHES: usize = 20;
@@ -177,6 +175,7 @@ struct Kept {
 struct Race<'a> {
     /// Calls of one sample.
     calls: usize,
+    stock: Stock,
     candidate: Session,
     baseline: Session,
     judge: Judge<'a>,
@@ -198,11 +197,13 @@ impl Race<'_> {
         cost.part("warm_up");
         let mut timed = self.samples(watch, options)?;
         cost.part("samples");
-        let first_slot = self.kept.len() + 1;
-        timed.rows = {
-            let call_ns = timed.mean_call_ns();
-            time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, first_slot, call_ns)?
+        let terms = RowTerms {
+            sets: self.sets.len(),
+            first_slot: self.kept.len(),
+            slots: self.stock.of_rows,
+            call_ns: timed.mean_call_ns(),
         };
+        timed.rows = time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, &terms)?;
         // One of the last calls of a row is looked at, too; which one is secret.
         let random = usize::try_from(self.seeds.draw() >> 32).unwrap_or(0);
         let row_calls = &timed.rows.kept;
@@ -234,8 +235,6 @@ impl Race<'_> {
             alone: Duration::ZERO,
             options: options.clone(),
         };
-        let room = usize::try_from(MAX_KEPT_BYTES / self.candidate.slot_bytes().max(1)).unwrap_or(MAX_KEPT);
-        let most_kept = room.clamp(2, MAX_KEPT);
         let limit = Duration::from_millis(options.max_wall_ms);
         let started = Instant::now();
         let mut rejected_blocks = 0;
@@ -246,7 +245,7 @@ impl Race<'_> {
                 let (draws, candidate, baseline) = self.pair()?;
                 block.push((candidate, baseline));
                 // Decided after the calls: no program can tell which of them will be looked at.
-                if self.kept.len() < most_kept && self.seeds.draw().is_multiple_of(4) {
+                if self.kept.len() < self.stock.kept && self.seeds.draw().is_multiple_of(4) {
                     self.keep_one(&draws, candidate, baseline)?;
                 }
             }

@@ -6,7 +6,7 @@ use nightshift_protocol::measurement::TimePair;
 use super::Side;
 use super::samples::float;
 use crate::inputs::SecretSeeds;
-use crate::runner::{Burst, Draw, ROW_SLOTS, Session};
+use crate::runner::{Burst, Draw, RowSlots, Session};
 use crate::statistics::median;
 
 /// Calls of a row, unless they take long.
@@ -21,8 +21,17 @@ const FEWEST_ROWS: usize = 3;
 const ROW_NS: f64 = 6e6;
 const ROWS_NS: f64 = 60e6;
 
-/// Sets of inputs that the calls of a row draw from.
-const SETS: usize = 3;
+/// What rows are made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowTerms {
+    /// Sets of inputs that their calls draw from.
+    pub(super) sets: usize,
+    /// Where inputs and outputs of the last calls are kept, and of how many.
+    pub(super) first_slot: usize,
+    pub(super) slots: usize,
+    /// What a call takes, about, in nanoseconds.
+    pub(super) call_ns: f64,
+}
 
 /// Times of the rows of both programs.
 #[derive(Debug, Clone, Default)]
@@ -55,12 +64,13 @@ pub(super) fn time_rows(
     candidate: &mut Session,
     baseline: &mut Session,
     seeds: &mut SecretSeeds,
-    first_slot: usize,
-    call_ns: f64,
+    terms: &RowTerms,
 ) -> Result<RowTimes, Side> {
+    let RowTerms { sets, first_slot, slots, call_ns } = *terms;
     let (calls, rows) = numbers(call_ns);
-    let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, first_slot, empty).map(by_call);
-    let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
+    let kept_at = RowSlots { first: first_slot, count: slots };
+    let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, kept_at, empty).map(by_call);
+    let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
     // The first ones make room for what is kept.
     row(baseline, &draws, true).map_err(Side::Baseline)?;
     row(candidate, &draws, true).map_err(Side::Candidate)?;
@@ -68,12 +78,12 @@ pub(super) fn time_rows(
     for _ in 0..rows {
         let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
         let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
-        draws = (0..calls).map(|_| Draw::new(SETS, seeds.draw())).collect();
+        draws = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
         baseline_ns.push(row(baseline, &draws, false).map_err(Side::Baseline)? - empty);
         candidate_ns.push(row(candidate, &draws, false).map_err(Side::Candidate)? - empty_candidate);
     }
-    let kept = draws.iter().enumerate().skip(calls.saturating_sub(ROW_SLOTS));
-    let kept = kept.map(|(position, draw)| (first_slot + position % ROW_SLOTS, *draw)).collect();
+    let kept = draws.iter().enumerate().skip(calls.saturating_sub(slots));
+    let kept = kept.map(|(position, draw)| (kept_at.of(position), *draw)).collect();
     Ok(RowTimes {
         kept,
         baseline_ns: Some(median(&baseline_ns).max(0.0)),

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use self::rotation::{Berth, LATE_ELEMENTS};
 use super::driver::{Context, DeviceMemory, Event, PinnedMemory, Stream};
-use super::message::{Fault, Mix};
+use super::message::{Fault, Mix, RowSlots};
 use super::plan::{GUARD_BYTES, Layout, Placed, Region};
 
 type Outcome<T> = Result<T, Fault>;
@@ -21,9 +21,6 @@ const FLUSHED_CACHES: usize = 4;
 
 /// What is written over between the calls of a row: enough to keep the device at work meanwhile.
 const ROW_FILL_BYTES: usize = 32 << 20;
-
-/// Calls at the end of a row whose outcome is kept.
-pub(crate) const ROW_SLOTS: usize = 4;
 
 /// One buffer of the arena, mirrored with its guards.
 #[derive(Debug)]
@@ -325,10 +322,10 @@ impl Device {
         &mut self,
         mixes: &[Mix],
         poison: u32,
-        first_slot: usize,
+        slots: RowSlots,
         call: &mut dyn FnMut() -> i32,
     ) -> Outcome<i32> {
-        self.make_slot(first_slot + ROW_SLOTS - 1)?;
+        self.make_slot(slots.first + slots.count.max(1) - 1)?;
         self.context.settle("waiting for the device before a row of calls")?;
         self.context.forget_persisting_lines();
         for (position, mix) in mixes.iter().enumerate() {
@@ -339,7 +336,7 @@ impl Device {
             if status != 0 {
                 return Ok(status);
             }
-            self.keep(0, first_slot + position % ROW_SLOTS)?;
+            self.keep(0, slots.of(position))?;
         }
         self.context.settle("a row of calls")?;
         Ok(0)

@@ -94,8 +94,8 @@ pub(crate) enum Request {
         poison: u32,
         /// The inputs of each call.
         mixes: Vec<Mix>,
-        /// Where inputs and outputs of the first call are kept; those of the others follow.
-        first_slot: usize,
+        /// Where inputs and outputs of the last calls are kept.
+        slots: RowSlots,
         /// Whether the program is left out.
         empty: bool,
     },
@@ -136,6 +136,22 @@ impl Request {
             | Self::Graph { nonce, .. }
             | Self::Fetch { nonce, .. } => *nonce,
         }
+    }
+}
+
+/// Where inputs and outputs of the last calls of a row are kept, one after the other and around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RowSlots {
+    /// The first slot.
+    pub(crate) first: usize,
+    /// How many there are; at least one.
+    pub(crate) count: usize,
+}
+
+impl RowSlots {
+    /// The slot of the call of this number.
+    pub(crate) fn of(self, position: usize) -> usize {
+        self.first + position % self.count.max(1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Timed calls on a device: inputs stay there, every call gets a draw of its own from them, and what came out is kept
 //! there until the parent asks for it.
 
-use super::message::{Mix, Request};
+use super::message::{Mix, Request, RowSlots};
 use super::plan::Placed;
 use super::session::{Call, CallTime, Enter, Session, SessionError};
 use crate::inputs::TensorData;
@@ -43,12 +43,7 @@ pub struct Burst {
 }
 
 impl Session {
-    /// Keeps inputs on the device to draw from. Sets are numbered from 0, in order.
-    pub fn stage(&mut self, set: usize, inputs: &[TensorData]) -> Result<(), SessionError> {
-        self.stage_within(set, inputs, &|| None)
-    }
-
-    /// The same, with a place on the device for what happens there.
+    /// Keeps inputs on the device to draw from. Sets are numbered from 0, in order. `enter` takes a place on the device.
     pub(crate) fn stage_within(
         &mut self,
         set: usize,
@@ -98,10 +93,10 @@ impl Session {
     }
 
     /// Calls in a row, each on a draw of its own, with cold caches, timed from outside only.
-    pub fn burst(&mut self, draws: &[Draw], first_slot: usize, empty: bool) -> Result<Burst, SessionError> {
+    pub(crate) fn burst(&mut self, draws: &[Draw], slots: RowSlots, empty: bool) -> Result<Burst, SessionError> {
         let nonce = self.nonces.draw();
         let mixes = draws.iter().map(|draw| draw.0).collect();
-        let request = Request::Burst { nonce, poison: self.poison_word(), mixes, first_slot, empty };
+        let request = Request::Burst { nonce, poison: self.poison_word(), mixes, slots, empty };
         let calls = u64::try_from(draws.len()).unwrap_or(u64::MAX);
         let (reply, outside) = self.ask(&request, self.call_timeout_ms.saturating_mul(calls) + AROUND_CALL_MS)?;
         self.succeeded("ns_run", &reply)?;

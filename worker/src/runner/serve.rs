@@ -252,8 +252,8 @@ impl Runner {
             Request::Keep { call, slot, .. } => {
                 Some(self.device.as_mut()?.keep_call(call, slot).map(|()| Reply::default()))
             }
-            Request::Burst { poison, mixes, first_slot, empty, .. } => self.on_device(empty, |device, call| {
-                device.burst(&mixes, poison, first_slot, call).map(|status| (status, DeviceTime::default()))
+            Request::Burst { poison, mixes, slots, empty, .. } => self.on_device(empty, |device, call| {
+                device.burst(&mixes, poison, slots, call).map(|status| (status, DeviceTime::default()))
             }),
             Request::Graph { launches, .. } => self.on_device(false, |device, call| device.graph(launches, call)),
             Request::Fetch { slot, outputs_only, .. } => {

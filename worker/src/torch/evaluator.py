@@ -25,7 +25,6 @@ MAX_SHORT_BYTES = 64 * 1024
 GUARD_BYTES = 1024
 FLUSHED_CACHES = 4
 ROW_FILL_BYTES = 32 << 20
-ROW_SLOTS = 4
 LATE_PIECES = 4
 LATE_ELEMENTS = 64
 CALLS_PER_FLUSH = 4
@@ -387,7 +386,7 @@ class Runner:
         return {}
 
     def on_burst(self, asked):
-        return self.device.burst(asked["mixes"], asked["poison"], asked["first_slot"], asked["empty"])
+        return self.device.burst(asked["mixes"], asked["poison"], asked["slots"], asked["empty"])
 
     def on_graph(self, asked):
         # A recording that fails half-way leaves the allocator of PyTorch in a state that later calls suffer from.
@@ -609,14 +608,24 @@ class Device:
 
     def keep(self, call, slot):
         self.make_slot(slot)
-        inputs = [mirror.memory.clone() for mirror in self.berth(call)]
-        self.slots[slot] = (inputs, [result.clone() for result in self.given[call]])
+        self.put(slot, self.berth(call), self.given[call])
 
-    def burst(self, mixes, poison, first_slot, empty):
+    def put(self, slot, mirrors, results):
+        """Into memory that the slot has, if it has any: large tensors are there once."""
+        inputs = [mirror.memory for mirror in mirrors]
+        if self.slots[slot] is None:
+            self.slots[slot] = ([memory.clone() for memory in inputs], [result.clone() for result in results])
+            return
+        for kept, fresh in zip(self.slots[slot], (inputs, results)):
+            for copy, tensor in zip(kept, fresh):
+                copy.copy_(tensor)
+
+    def burst(self, mixes, poison, slots, empty):
         self.settle("waiting for the device before a row of calls")
         self.forget_persisting_lines()
-        results = None
-        self.make_slot(first_slot + ROW_SLOTS - 1)
+        self.given = {}
+        first, count = slots["first"], slots["count"]
+        self.make_slot(first + count - 1)
         for position, mix in enumerate(mixes):
             self.mix_inputs(self.inputs, mix)
             for mirror in self.inputs:
@@ -626,8 +635,9 @@ class Device:
             if empty:
                 continue
             results = self.runner.results(self.call(0))
-            inputs = [mirror.memory.clone() for mirror in self.inputs]
-            self.slots[first_slot + position % ROW_SLOTS] = (inputs, [result.clone() for result in results])
+            self.put(first + position % count, self.inputs, results)
+            # The next call may have the same memory, behind poison.
+            del results
         self.settle("a row of calls")
         return {"rest_ns": 0}
 

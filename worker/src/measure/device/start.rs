@@ -1,7 +1,8 @@
 //! Everything before the first timed call: processes, contexts, libraries and inputs.
 
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 
+use super::stock::Stock;
 use super::{Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
@@ -12,9 +13,6 @@ use crate::measure::{PATIENCE, Side};
 use crate::process::side_by_side;
 use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, is_python};
 use crate::statistics::median;
-
-/// Sets of inputs that every timed call draws from.
-const SETS: usize = 3;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
 const PILOTS: usize = 5;
@@ -54,8 +52,9 @@ pub(super) fn prepare<'a>(
     };
     // That takes a while, and nobody who times has to wait for it.
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+    let stock = Stock::of(call_bytes(shapes));
     let sets: Vec<Vec<TensorData>> =
-        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+        (0..stock.sets).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
     cost.part("inputs");
     // Starting a process disturbs who times as much as a call does.
     let beside = grounds.beside_others();
@@ -120,7 +119,7 @@ pub(super) fn prepare<'a>(
     candidate.rotate(calls).map_err(Side::Candidate)?;
     baseline.rotate(calls).map_err(Side::Baseline)?;
     cost.part("first_calls");
-    Ok(Race { calls, candidate, baseline, judge, sets, seeds, kept: Vec::new() })
+    Ok(Race { calls, stock, candidate, baseline, judge, sets, seeds, kept: Vec::new() })
 }
 
 /// Loads a program, hands it the weights and puts inputs in place. Gives its first call, which finds out what every first
@@ -144,14 +143,21 @@ pub(crate) fn stage_sets(
     session: &mut Session,
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
+    enter: Enter<'_, '_>,
 ) -> Result<Vec<Vec<TensorData>>, SessionError> {
-    let sets: Vec<Vec<TensorData>> =
-        (0..SETS).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
+    let sets: Vec<Vec<TensorData>> = (0..Stock::of(call_bytes(shapes)).sets)
+        .map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared))
+        .collect();
     if let Some(first) = sets.first() {
-        session.run(first)?;
+        session.run_within(first, enter)?;
     }
     for (number, set) in sets.iter().enumerate() {
-        session.stage(number, set)?;
+        session.stage_within(number, set, enter)?;
     }
     Ok(sets)
+}
+
+/// Bytes of inputs and outputs of one call.
+fn call_bytes(shapes: &ConcreteShapes) -> u64 {
+    shapes.inputs.iter().chain(&shapes.outputs).map(ConcreteTensor::size_bytes).sum()
 }

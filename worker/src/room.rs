@@ -1,0 +1,217 @@
+//! Steps beside one another have room in memory: of the machine and of a GPU. How much a step takes is told by its task's
+//! tensors; a step for which there is no room now waits, and one for which there can be none is refused.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, ShapeError, TaskSpec};
+
+use crate::process::{CancelFlag, ProcessError};
+
+/// How often one who waits looks whether somebody wants the step to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Share of a memory that steps may take: the rest is for everything else.
+const USABLE_PERCENT: u64 = 92;
+
+/// Bytes of a step's tensors, at the largest of the task's shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Demand {
+    inputs: u64,
+    params: u64,
+    outputs: u64,
+}
+
+impl Demand {
+    /// What a task's steps work on.
+    pub(crate) fn of(spec: &TaskSpec) -> Result<Self, ShapeError> {
+        let sum = |tensors: &[ConcreteTensor]| tensors.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
+        let of_shapes = |shapes: &ConcreteShapes| Self {
+            inputs: sum(&shapes.inputs),
+            params: sum(&shapes.params),
+            outputs: sum(&shapes.outputs),
+        };
+        let all = spec.all_shapes()?;
+        let nothing = Self { inputs: 0, params: 0, outputs: 0 };
+        Ok(all.iter().map(of_shapes).max_by_key(|demand| demand.on_device()).unwrap_or(nothing))
+    }
+
+    /// Memory of the machine in bytes. Inputs: two or three sets, another one in the making, and where three processes share
+    /// them. Outputs: of reference and program in single precision and of the truth in double, where they are shared, once
+    /// more while they are compared, and of the first question, with which others are.
+    pub(crate) fn on_host(self) -> u64 {
+        self.inputs * 7 + self.params * 6 + self.outputs * 15
+    }
+
+    /// Memory of the GPU in bytes. Each of two programs: inputs in place and as sets, inputs and outputs of the calls that are
+    /// kept, outputs of the call that is made and what it finds there. The truth: its inputs and outputs, in double precision.
+    pub(crate) fn on_device(self) -> u64 {
+        self.inputs * 13 + self.params * 6 + self.outputs * 12
+    }
+}
+
+/// A memory that steps take parts of, in the order in which they ask.
+#[derive(Debug)]
+pub(crate) struct Room {
+    what: String,
+    usable_bytes: u64,
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    taken_bytes: u64,
+    next: u64,
+    waiting: VecDeque<u64>,
+}
+
+/// A part of a memory, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Part {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Room {
+    /// Of so many bytes; of 0 where nobody knows how many there are, which refuses nobody. `what` it is of, for people.
+    pub(crate) fn new(what: impl Into<String>, bytes: u64) -> Arc<Self> {
+        let usable_bytes = if bytes == 0 { u64::MAX } else { bytes / 100 * USABLE_PERCENT };
+        Arc::new(Self { what: what.into(), usable_bytes, table: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Waits until there is room for so many bytes. Whoever asked before has them before.
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64, cancel: &CancelFlag) -> Result<Part, StepFailure> {
+        if bytes > self.usable_bytes {
+            return Err(StepFailure::retriable(
+                "worker.too_little_memory",
+                format!(
+                    "judging programs of this task takes about {} of {}, and steps may use {} there: make the sizes of the \
+                     task smaller, or use a machine with more",
+                    gib(bytes),
+                    self.what,
+                    gib(self.usable_bytes)
+                ),
+            ));
+        }
+        let mut table = self.table();
+        let number = table.next;
+        table.next += 1;
+        table.waiting.push_back(number);
+        loop {
+            let first = table.waiting.front() == Some(&number);
+            if first && table.taken_bytes.saturating_add(bytes) <= self.usable_bytes {
+                table.waiting.pop_front();
+                table.taken_bytes += bytes;
+                self.changed.notify_all();
+                return Ok(Part { room: Arc::clone(self), bytes });
+            }
+            if cancel.is_cancelled() {
+                table.waiting.retain(|waiting| *waiting != number);
+                self.changed.notify_all();
+                return Err(ProcessError::Cancelled.into());
+            }
+            table = self.changed.wait_timeout(table, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut table = self.room.table();
+        table.taken_bytes = table.taken_bytes.saturating_sub(self.bytes);
+        self.room.changed.notify_all();
+    }
+}
+
+/// In GiB, with one digit behind the point.
+fn gib(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) >> 30;
+    format!("{}.{} GiB", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(300);
+
+    fn room(usable: u64) -> Arc<Room> {
+        let room = Room::new("this machine's memory", usable * 100 / USABLE_PERCENT + 100);
+        assert!(room.usable_bytes >= usable && room.usable_bytes < usable + 100, "{}", room.usable_bytes);
+        room
+    }
+
+    fn taken(room: &Arc<Room>, bytes: u64) -> Part {
+        match room.take(bytes, &CancelFlag::default()) {
+            Ok(part) => part,
+            Err(failure) => panic!("refused: {failure}"),
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_now_waits_and_goes_first() {
+        let room = room(1_000);
+        let first = taken(&room, 600);
+        let (told, heard) = channel();
+        std::thread::scope(|scope| {
+            let large = told.clone();
+            let of_large = &room;
+            scope.spawn(move || {
+                let part = taken(of_large, 900);
+                large.send("large").ok();
+                std::thread::sleep(SHORT);
+                drop(part);
+            });
+            while room.table().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            // There would be room for it, but the large one asked before.
+            let of_small = &room;
+            scope.spawn(move || {
+                let _part = taken(of_small, 200);
+                told.send("small").ok();
+            });
+            assert!(heard.recv_timeout(SHORT).is_err(), "both wait");
+            drop(first);
+            assert_eq!((heard.recv(), heard.recv()), (Ok("large"), Ok("small")));
+        });
+        assert_eq!(room.table().taken_bytes, 0);
+    }
+
+    #[test]
+    fn what_there_can_be_no_room_for_is_refused_with_what_to_do() {
+        let room = Room::new("this machine's memory", 32 << 30);
+        let Err(failure) = room.take(80 << 30, &CancelFlag::default()) else { panic!("not refused") };
+        assert_eq!(failure.code, "worker.too_little_memory");
+        assert!(failure.message.contains("about 80.0 GiB of this machine's memory"), "{}", failure.message);
+        assert!(failure.message.contains("29.4 GiB"), "{}", failure.message);
+        assert!(Room::new("unknown", 0).take(u64::MAX >> 1, &CancelFlag::default()).is_ok());
+    }
+
+    #[test]
+    fn one_that_is_cancelled_leaves_its_place_to_others() {
+        let room = room(1_000);
+        let first = taken(&room, 600);
+        let cancel = CancelFlag::default();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| room.take(900, &cancel).map(drop));
+            while room.table().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            cancel.cancel();
+            assert!(waits.join().is_ok_and(|waited| waited.is_err()));
+        });
+        let second = taken(&room, 300);
+        drop((first, second));
+        assert_eq!(room.table().taken_bytes, 0);
+    }
+}
