@@ -72,6 +72,8 @@ class Campaign:
             night.extra.update(NIGHTSHIFT_WORKER__PYTHON=night.given.python, XDG_CACHE_HOME=str(night.given.cache))
             if night.given.gpu_contexts:
                 night.extra["NIGHTSHIFT_WORKER__GPU_CONTEXTS"] = str(night.given.gpu_contexts)
+            if night.given.hf_home:
+                night.extra["NIGHTSHIFT_WORKER__HF_HOME"] = str(night.given.hf_home.resolve())
             night.start()
         self.process = night.begin("run", "run", *map(str, folders), "--model", "scripted", "--name", name,
                                    "--max-attempts", str(attempts), "--new", "--exit", *options)
@@ -156,7 +158,7 @@ def prepared_only(night: Night, tasks: list, limit_s: float) -> dict:
             whole = False
             break
         campaign = Campaign(night, f"prepared-{number}", folders[number:number + PREPARED_TOGETHER], 1, "--approve", "plan")
-        done = campaign.ended(left, lambda runs: all(run["status"] in ("waiting", "completed", "failed", "cancelled") for run in runs))
+        done = campaign.ended(left, lambda runs: all(run.get("awaits") or over([run]) for run in runs))
         if done["whole"]:
             night.command("cancel", done["id"])
         whole &= done["whole"]
