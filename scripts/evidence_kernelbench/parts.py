@@ -151,10 +151,10 @@ def prepared_only(night: Night, tasks: list, limit_s: float) -> dict:
     folders = [task.with_programs(night.folder / "tasks" / task.folder.name, "torch", night.target, [task.wrapped()])
                for task in tasks]
     # A campaign for each so many: what is there when time is up is exported within seconds.
-    until, whole, timed, untimed, took = time.monotonic() + limit_s, True, {}, {}, []
+    until, whole, timed, untimed, took, costs = time.monotonic() + limit_s, True, {}, {}, [], {}
     for number in range(0, len(tasks), PREPARED_TOGETHER):
         left = until - time.monotonic()
-        if number and left < EACH_S:
+        if not whole or (number and left < EACH_S):
             whole = False
             break
         campaign = Campaign(night, f"prepared-{number}", folders[number:number + PREPARED_TOGETHER], 1, "--approve", "plan")
@@ -167,13 +167,16 @@ def prepared_only(night: Night, tasks: list, limit_s: float) -> dict:
         for run in done["exported"]["runs"]:
             prepared = prepared_of(run)
             took += [took_ms(step) for step in run["steps"] if step["key"].endswith("prepare_task") and took_ms(step)]
+            for part, taken in prepared.get("cost_s", {}).items():
+                costs.setdefault(part, []).append(taken)
             compiled = prepared.get("baselines", {}).get("torch.compile") or {}
             reason = prepared.get("stopped") or compiled.get("reason")
             name = names[run["detail"]["summary"]["digest"]["task"]]
             if name not in timed and reason:
                 untimed[name] = {"reason": reason, "eager_ms": prepared.get("baseline_ms")}
     return {"whole": whole, "references": timed, "untimed": untimed,
-            "mean_step_s": round(statistics.fmean(took) / 1e3, 1) if took else None}
+            "mean_step_s": round(statistics.fmean(took) / 1e3, 1) if took else None,
+            "mean_cost_s": {part: round(statistics.fmean(taken), 1) for part, taken in costs.items()}}
 
 
 def in_public_layout(found: dict, form: str) -> dict:

@@ -29,6 +29,9 @@ const COMPILE: &str = "\n\nclass ModelNew(Model):\n    def __init__(self, *args,
 /// A first call may compile for so long, in milliseconds.
 const COMPILE_LIMIT_MS: u64 = 120_000;
 
+/// Memory that it may take for that, in bytes: the compiler works in the process of the model.
+const COMPILE_MEMORY_BYTES: u64 = 16 << 30;
+
 impl Step<'_> {
     /// What a reference does on a device. What is known of a model of `PyTorch` from before is not found out again: neither
     /// the model nor `PyTorch` nor the device has changed then.
@@ -144,6 +147,7 @@ impl Step<'_> {
             .map_err(|error| disk_failure(&program, &error))?;
         let mut spec: TaskSpec = task.spec.clone();
         spec.limits.call_timeout_ms = spec.limits.call_timeout_ms.max(COMPILE_LIMIT_MS);
+        spec.limits.memory_bytes = spec.limits.memory_bytes.max(COMPILE_MEMORY_BYTES);
         let label = self.baseline_label(task);
         let programs = Programs {
             candidate: &program,
