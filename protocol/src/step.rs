@@ -118,7 +118,7 @@ impl StepKind {
             Self::Check | Self::Sanitize => Needs::worker(target, DeviceUse::Shared),
             // Contexts and inputs are made ready beside others; while times are taken, the worker keeps all of its other
             // steps off the GPU.
-            Self::PrepareTask | Self::Tune | Self::Measure | Self::Profile if target == Target::Cuda => {
+            Self::Tune | Self::Measure | Self::Profile if target == Target::Cuda => {
                 Needs::worker(target, DeviceUse::Shared)
             }
             Self::PrepareTask | Self::Tune | Self::Measure | Self::Profile => {

@@ -15,7 +15,7 @@ use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd, Severity}
 
 use self::examination::{Examination, Stop};
 pub(crate) use self::examination::{MAX_PERTURBED_TENSORS, allowed_error};
-pub(crate) use self::oracle::{Expected, Oracle, OracleError};
+pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
 use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};

@@ -49,9 +49,6 @@ use crate::trace::Telling;
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
 
-/// Memory of the machine for each model that is being prepared on a GPU, in bytes: beside the programs of other steps.
-const PREPARING_BYTES: u64 = 36 << 30;
-
 /// Everything that steps need.
 #[derive(Debug)]
 pub struct Workbench {
@@ -67,10 +64,8 @@ pub struct Workbench {
     scratch: Scratch,
     /// Measured once, by the first profile: they do not change while the process lives.
     peaks: Mutex<Option<Peaks>>,
-    /// Memory of the machine, for tensors, and once more for those who prepare models: each has several Pythons, and one of
-    /// them compiles.
+    /// Memory of the machine.
     room: Arc<Room>,
-    preparing: Arc<Room>,
     /// What steps on the `cuda` target need, or why they cannot be carried out here.
     cuda: Result<CudaBench, String>,
 }
@@ -89,7 +84,7 @@ impl Workbench {
             .with_bytecode(config.cache_dir.join("bytecode"));
         let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
         let hardware = machine::this_hardware();
-        let [room, preparing] = [(); 2].map(|()| Room::new("this machine's memory", hardware.memory_bytes));
+        let room = Room::new("this machine's memory", hardware.memory_bytes);
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
         let [artifacts, builds, references, prepared] =
@@ -127,7 +122,6 @@ impl Workbench {
             scratch,
             peaks: Mutex::new(None),
             room,
-            preparing,
             cuda,
         })
     }
@@ -488,10 +482,6 @@ impl Step<'_> {
             let prepared = PreparedTask { reference, reference_library, truth_library, machine, cost, ..before };
             return Ok(StepOutput::TaskPrepared { prepared: Box::new(prepared) });
         }
-        let _turn = (device.is_some() && Role::Reference.is_python(&task.spec))
-            .then(|| bench.preparing.take_at_most(PREPARING_BYTES, self.cancel))
-            .transpose()?;
-        cost.part("waiting for other tasks");
         match prepare_on(&grounds, &task.spec, &libraries, &machine, &mut seeds)? {
             Examined::Usable(facts) => {
                 cost.divide(&facts.cost);

@@ -9,7 +9,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use crate::check::{Expected, Oracle, OracleError, same_bits, smallest_first};
+use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits, smallest_first};
 use crate::compare::differ_noticeably;
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
@@ -108,16 +108,8 @@ pub fn prepare_on(
     let shapes = smallest_first(spec)?;
     let default = all_shapes.first().map(|shapes| shapes.name.as_str());
     for together in grounds.together(&shapes) {
-        let beside = grounds.beside_others();
-        cost.part("waiting");
         let launched = Oracle::launch(grounds, spec, together, &libraries.reference, &libraries.truth);
-        let (beside, oracle) = match launched {
-            Ok(launched) => launched.wait(grounds, beside),
-            Err(error) => (beside, Err(error)),
-        };
-        // From here on a place is taken for each call, as in a check.
-        drop(beside);
-        let mut oracle = match oracle {
+        let mut oracle = match launched.and_then(LaunchedOracle::wait) {
             Ok(oracle) => oracle,
             Err(error) => return broke_down(error, ""),
         };
@@ -127,11 +119,9 @@ pub fn prepare_on(
             grounds.expect_programs(4);
         }
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
-            let turn = grounds.beside_others();
             oracle.select(number, shapes)?;
-            drop(turn);
             let (oracle, facts) = (&mut oracle, &mut facts);
-            Examination { grounds, shapes, tolerance: &spec.tolerance, oracle, seeds, facts }
+            Examination { shapes, tolerance: &spec.tolerance, oracle, seeds, facts }
                 .run(Some(shapes.name.as_str()) == default)
         });
         match outcome {
@@ -144,15 +134,13 @@ pub fn prepare_on(
         cost.part("calls and comparisons");
         let timed = together.iter().position(|shapes| Some(shapes.name.as_str()) == default);
         if let (Some(number), Some(_)) = (timed, grounds.device) {
-            match time_on_device(grounds, &mut oracle, (number, &together[number]), seeds) {
+            match time_on_device(&mut oracle, (number, &together[number]), seeds) {
                 Ok(median_ns) => facts.baseline_median_ns = median_ns,
                 Err(error) => return broke_down(error, &oracle.printed()),
             }
             cost.part("timing the reference");
         }
-        let beside = grounds.beside_others();
         grounds.leave(oracle.into_sessions());
-        drop(beside);
     }
     if let (Some(shapes), None) = (all_shapes.first(), grounds.device) {
         match time_baseline(grounds, spec, shapes, libraries, machine, seeds) {
@@ -201,7 +189,6 @@ fn broke_down(error: OracleError, printed: &str) -> Result<Examined, StepFailure
 
 /// One reference at one shape.
 struct Examination<'a> {
-    grounds: &'a Grounds<'a>,
     shapes: &'a ConcreteShapes,
     tolerance: &'a Tolerance,
     oracle: &'a mut Oracle,
@@ -213,7 +200,7 @@ impl Examination<'_> {
     fn run(&mut self, thorough: bool) -> Result<(), Stop> {
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
         let inputs = generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared);
-        self.init(&params)?;
+        self.oracle.init(&params, &|| None)?;
         let first = self.answer(&inputs)?;
         let again = self.answer(&inputs)?;
         self.look_for_differences(&first, &again)?;
@@ -238,14 +225,8 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn init(&mut self, params: &[TensorData]) -> Result<(), OracleError> {
-        let grounds = self.grounds;
-        self.oracle.init(params, &|| grounds.beside_others())
-    }
-
     fn answer(&mut self, inputs: &[TensorData]) -> Result<Expected, Stop> {
-        let grounds = self.grounds;
-        let answer = self.oracle.answer(inputs, &|| grounds.beside_others())?;
+        let answer = self.oracle.answer(inputs)?;
         answer.ok_or_else(|| {
             self.rejected(
                 "task.reference_not_finite",
@@ -317,7 +298,7 @@ impl Examination<'_> {
             if let Some(slot) = changed.get_mut(position) {
                 *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
             }
-            self.init(&changed)?;
+            self.oracle.init(&changed, &|| None)?;
             let seen = self.answer(inputs)?;
             if !self.noticed(first, &seen) {
                 let message = format!("the result does not depend on the weights `{}`", tensor.name);
@@ -359,20 +340,15 @@ fn time_baseline(
 
 /// On a device the process that was examined is timed, too: another one would have to take hold of it first.
 fn time_on_device(
-    grounds: &Grounds<'_>,
     oracle: &mut Oracle,
     (number, shapes): (usize, &ConcreteShapes),
     seeds: &mut SecretSeeds,
 ) -> Result<f64, OracleError> {
     let missing = || OracleError::Failure(StepFailure::fatal("worker.internal", "the reference has no process"));
     let session = oracle.reference().ok_or_else(missing)?;
-    let enter = || grounds.beside_others();
-    let turn = enter();
     session.select(number)?;
-    drop(turn);
-    session.init_within(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared), &enter)?;
-    let sets = stage_sets(session, shapes, seeds, &enter)?;
-    let _alone = grounds.alone();
+    session.init(&generate_all(&shapes.params, seeds.draw(), InputKind::Declared))?;
+    let sets = stage_sets(session, shapes, seeds)?;
     time_calls(|| session.sample(&[Draw::new(sets.len(), seeds.draw())]))
 }
 

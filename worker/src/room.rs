@@ -117,11 +117,6 @@ impl Room {
         }
     }
 
-    /// The same, of all of it where there is less than that: for one at a time.
-    pub(crate) fn take_at_most(self: &Arc<Self>, bytes: u64, cancel: &CancelFlag) -> Result<Part, StepFailure> {
-        self.take(bytes.min(self.usable_bytes), cancel)
-    }
-
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,8 +194,6 @@ mod tests {
         assert_eq!(failure.code, "worker.too_little_memory");
         assert!(failure.message.contains("about 80.0 GiB of this machine's memory"), "{}", failure.message);
         assert!(failure.message.contains("29.4 GiB"), "{}", failure.message);
-        drop(room.take_at_most(80 << 30, &CancelFlag::default()));
-        assert_eq!(room.table().taken_bytes, 0);
         assert!(Room::new("unknown", 0).take(u64::MAX >> 1, &CancelFlag::default()).is_ok());
     }
 

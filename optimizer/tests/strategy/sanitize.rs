@@ -250,7 +250,7 @@ fn no_step_on_a_gpu_waits_for_a_profiler_or_a_sanitizer() {
         // Their worker takes the device alone while it times, and while a profiler is at it.
         (StepKind::Measure, DeviceUse::Shared),
         (StepKind::Profile, DeviceUse::Shared),
-        (StepKind::PrepareTask, DeviceUse::Shared),
+        (StepKind::PrepareTask, DeviceUse::Exclusive),
     ] {
         let needs = kind.needs(Target::Cuda);
         assert_eq!((needs.device, needs.target), (device, Some(Target::Cuda)), "{kind:?}");

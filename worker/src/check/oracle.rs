@@ -125,16 +125,10 @@ struct Terms {
 }
 
 impl LaunchedOracle {
-    /// Waits for both, started at this place on the device; gives back another one.
-    pub(crate) fn wait<'a>(
-        self,
-        grounds: &Grounds<'a>,
-        beside: Beside<'a>,
-    ) -> (Beside<'a>, Result<Oracle, OracleError>) {
+    /// Waits for both.
+    pub(crate) fn wait(self) -> Result<Oracle, OracleError> {
         let Self { reference, truth, terms } = self;
-        let (beside, [reference, truth]) = grounds.ready(beside, [Ok(reference), Ok(truth)]);
-        let oracle = reference.and_then(|reference| Ok(Oracle::live(reference, truth?, terms)));
-        (beside, oracle.map_err(OracleError::from))
+        Ok(Oracle::live(reference.wait()?, truth.wait()?, terms))
     }
 
     /// Waits for both and for a program, all started at this place on the device; gives back another one.
@@ -225,14 +219,9 @@ impl Oracle {
     }
 
     /// The answer; nothing when it is not finite, so that these inputs ask nothing that could be answered.
-    /// Rules that the reference breaks are looked for. `enter` takes a place on the device.
-    pub(crate) fn answer(
-        &mut self,
-        inputs: &[TensorData],
-        enter: Enter<'_, '_>,
-    ) -> Result<Option<Expected>, OracleError> {
-        let answered = self.ask_with(inputs, |session, inputs| session.run_within(inputs, enter))?;
-        Ok(answered.map(|answered| answered.judged(&self.outputs, &self.tolerance)))
+    /// Rules that the reference breaks are looked for.
+    pub(crate) fn answer(&mut self, inputs: &[TensorData]) -> Result<Option<Expected>, OracleError> {
+        Ok(self.ask_with(inputs, Session::run)?.map(|answered| answered.judged(&self.outputs, &self.tolerance)))
     }
 
     /// What both say; nothing when it is not finite. `enter` takes a place on the device.

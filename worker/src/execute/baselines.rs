@@ -198,15 +198,10 @@ fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<
         device: grounds.device,
     };
     let mut seeds = SecretSeeds::from_os().ok()?;
-    let beside = grounds.beside_others();
-    let (beside, [session]) = grounds.ready(beside, [grounds.launch(&options)]);
-    drop(beside);
-    let mut session = session.ok()?;
+    let mut session = grounds.launch(&options).ok()?.wait().ok()?;
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
     let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
-    let enter = || grounds.beside_others();
-    let failed =
-        session.init_within(&params, &enter).and_then(|()| session.run_within(&inputs, &enter).map(drop)).is_err();
+    let failed = session.init(&params).and_then(|()| session.run(&inputs).map(drop)).is_err();
     let printed = session.printed();
     let said = what_went_wrong(&printed);
     said.filter(|_| failed).map(|line| format!(": {line}"))

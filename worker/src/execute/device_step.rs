@@ -151,7 +151,8 @@ impl Step<'_> {
         build: &BuildReport,
         facts: &ReferenceFacts,
     ) -> Result<Profile, StepFailure> {
-        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), Company::Alone)
+        // Its step has the device for itself, and something else of that step may be compiling.
+        self.profiled(task, &libraries.reference, device, build, Some(facts.baseline_median_ns), Company::Others)
     }
 
     fn profiled(

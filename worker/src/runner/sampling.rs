@@ -43,7 +43,12 @@ pub struct Burst {
 }
 
 impl Session {
-    /// Keeps inputs on the device to draw from. Sets are numbered from 0, in order. `enter` takes a place on the device.
+    /// Keeps inputs on the device to draw from. Sets are numbered from 0, in order.
+    pub fn stage(&mut self, set: usize, inputs: &[TensorData]) -> Result<(), SessionError> {
+        self.stage_within(set, inputs, &|| None)
+    }
+
+    /// The same, with a place on the device for what happens there.
     pub(crate) fn stage_within(
         &mut self,
         set: usize,

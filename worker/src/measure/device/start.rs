@@ -143,16 +143,15 @@ pub(crate) fn stage_sets(
     session: &mut Session,
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
-    enter: Enter<'_, '_>,
 ) -> Result<Vec<Vec<TensorData>>, SessionError> {
     let sets: Vec<Vec<TensorData>> = (0..Stock::of(call_bytes(shapes)).sets)
         .map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared))
         .collect();
     if let Some(first) = sets.first() {
-        session.run_within(first, enter)?;
+        session.run(first)?;
     }
     for (number, set) in sets.iter().enumerate() {
-        session.stage_within(number, set, enter)?;
+        session.stage(number, set)?;
     }
     Ok(sets)
 }
