@@ -39,6 +39,7 @@ use crate::prepare::{Examined, ReferenceLibraries, prepare_on};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::profilers::Checks;
+use crate::runner::Withheld;
 use crate::reference_cache::{KnownReference, ReferenceCache};
 use crate::room::{Demand, Part, Room};
 use crate::sandbox;
@@ -48,6 +49,10 @@ use crate::trace::Telling;
 
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
+
+/// Memory of the machine that a process with a context on a GPU takes, in bytes: with `PyTorch`, and without.
+const PYTHON_BYTES: u64 = 3 << 30;
+const NATIVE_BYTES: u64 = 1 << 29;
 
 /// Everything that steps need.
 #[derive(Debug)]
@@ -266,6 +271,19 @@ impl Work for Workbench {
     }
 }
 
+/// What a step holds of memory, for as long as it runs.
+struct Memory {
+    _of_host: Part,
+    _of_device: Option<(Part, Withheld)>,
+}
+
+/// Memory of the machine that the processes of one step on a GPU take before they have any tensors, in bytes.
+fn processes_bytes(spec: &TaskSpec) -> u64 {
+    let candidate = if Role::Candidate.is_python(spec) { PYTHON_BYTES } else { NATIVE_BYTES };
+    let reference = if Role::Reference.is_python(spec) { PYTHON_BYTES } else { NATIVE_BYTES };
+    candidate + 2 * reference
+}
+
 /// One step at work.
 struct Step<'a> {
     bench: &'a Workbench,
@@ -290,18 +308,18 @@ impl Step<'_> {
     }
 
     /// The same for a step that runs programs, with room for its tensors, which is kept until all of it is over.
-    fn task_in_memory(&self, hash: &ArtifactHash) -> Result<(TaskBundle, Vec<Part>), StepFailure> {
+    fn task_in_memory(&self, hash: &ArtifactHash) -> Result<(TaskBundle, Memory), StepFailure> {
         let task = self.task(hash)?;
         let demand =
             Demand::of(&task.spec).map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
         let began = Instant::now();
+        let on_gpu = task.spec.target == Target::Cuda;
+        let processes = if on_gpu { processes_bytes(&task.spec) } else { 0 };
         // In this order, so that nobody who waits here keeps from anybody what he waits for.
-        let mut parts = vec![self.bench.room.take(demand.on_host(), self.cancel)?];
-        if task.spec.target == Target::Cuda {
-            parts.push(self.cuda()?.room(self.device)?.take(demand.on_device(), self.cancel)?);
-        }
+        let of_host = self.bench.room.take(demand.on_host(), processes, self.cancel)?;
+        let of_device = on_gpu.then(|| self.cuda()?.take_room(self.device, demand, self.cancel)).transpose()?;
         tracing::debug!(waited_ms = began.elapsed().as_millis(), "there is room in memory for this step");
-        Ok((task, parts))
+        Ok((task, Memory { _of_host: of_host, _of_device: of_device }))
     }
 
     /// What steps on the `cuda` target need.

@@ -31,7 +31,7 @@ pub const CONTEXTS_PER_STEP: u32 = 3;
 /// Memory of a GPU that one context is counted with: its own, and what a program of a usual size works on.
 const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
 /// The same of the machine: what CUDA and `PyTorch` take there, and the tensors that a process shares with the worker.
-const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
+pub(crate) const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
 /// Most contexts on one GPU when nobody says how many.
 const MAX_CONTEXTS: u32 = 24;
 

@@ -38,7 +38,7 @@ impl Demand {
         Ok(all.iter().map(of_shapes).max_by_key(|demand| demand.on_device()).unwrap_or(nothing))
     }
 
-    /// Memory of the machine in bytes. Inputs: two or three sets, another one in the making, and where three processes share
+    /// Memory of the machine in bytes, beside that of the processes themselves. Inputs: two or three sets, another one in the making, and where three processes share
     /// them. Outputs: of reference and program in single precision and of the truth in double, where they are shared, once
     /// more while they are compared, and of the first question, with which others are.
     pub(crate) fn on_host(self) -> u64 {
@@ -82,8 +82,9 @@ impl Room {
         Arc::new(Self { what: what.into(), usable_bytes, table: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits until there is room for so many bytes. Whoever asked before has them before.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64, cancel: &CancelFlag) -> Result<Part, StepFailure> {
+    /// Waits until there is room for so many bytes, and for as many of those beside them as there are at all. Whoever asked
+    /// before has them before.
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64, beside: u64, cancel: &CancelFlag) -> Result<Part, StepFailure> {
         if bytes > self.usable_bytes {
             return Err(StepFailure::retriable(
                 "worker.too_little_memory",
@@ -96,6 +97,7 @@ impl Room {
                 ),
             ));
         }
+        let bytes = bytes.saturating_add(beside).min(self.usable_bytes);
         let mut table = self.table();
         let number = table.next;
         table.next += 1;
@@ -151,7 +153,7 @@ mod tests {
     }
 
     fn taken(room: &Arc<Room>, bytes: u64) -> Part {
-        match room.take(bytes, &CancelFlag::default()) {
+        match room.take(bytes, 0, &CancelFlag::default()) {
             Ok(part) => part,
             Err(failure) => panic!("refused: {failure}"),
         }
@@ -190,11 +192,21 @@ mod tests {
     #[test]
     fn what_there_can_be_no_room_for_is_refused_with_what_to_do() {
         let room = Room::new("this machine's memory", 32 << 30);
-        let Err(failure) = room.take(80 << 30, &CancelFlag::default()) else { panic!("not refused") };
+        let Err(failure) = room.take(80 << 30, 0, &CancelFlag::default()) else { panic!("not refused") };
         assert_eq!(failure.code, "worker.too_little_memory");
         assert!(failure.message.contains("about 80.0 GiB of this machine's memory"), "{}", failure.message);
         assert!(failure.message.contains("29.4 GiB"), "{}", failure.message);
-        assert!(Room::new("unknown", 0).take(u64::MAX >> 1, &CancelFlag::default()).is_ok());
+        assert!(Room::new("unknown", 0).take(u64::MAX >> 1, 0, &CancelFlag::default()).is_ok());
+    }
+
+    #[test]
+    fn what_would_be_good_to_have_beside_is_taken_as_far_as_there_is_some() {
+        let room = room(1_000);
+        for (bytes, beside, taken) in [(300, 200, 500), (900, 400, room.usable_bytes), (300, u64::MAX, room.usable_bytes)] {
+            let part = room.take(bytes, beside, &CancelFlag::default());
+            assert!(part.is_ok());
+            assert_eq!(room.table().taken_bytes, taken, "{bytes} and {beside}");
+        }
     }
 
     #[test]
@@ -203,7 +215,7 @@ mod tests {
         let first = taken(&room, 600);
         let cancel = CancelFlag::default();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| room.take(900, &cancel).map(drop));
+            let waits = scope.spawn(|| room.take(900, 0, &cancel).map(drop));
             while room.table().waiting.is_empty() {
                 std::thread::yield_now();
             }

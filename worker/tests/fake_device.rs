@@ -152,6 +152,51 @@ fn what_is_only_kept_makes_room_for_what_is_asked_for() {
 }
 
 #[test]
+fn what_is_only_kept_leaves_its_memory_to_large_tensors() {
+    let (standby, gate, _scratch) = standby(12);
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let mut check = || {
+        let check = |grounds: &Grounds<'_>| check_on(grounds, &spec(), &libraries(&honest), true, &mut seeds);
+        assert_eq!(with_standby(&standby, &gate, check).unwrap().end, ProcessEnd::Finished);
+    };
+    check();
+    wait_for_kept(&standby, 2, 1..=3);
+    let most = standby.withhold(9);
+    wait_for_kept(&standby, 2, 0..=1);
+    let all = standby.withhold(usize::MAX);
+    wait_for_kept(&standby, 0, 0..=0);
+    // Nothing is kept, and nothing is missing.
+    check();
+    wait_for_kept(&standby, 0, 0..=0);
+    drop(all);
+    drop(most);
+    check();
+    wait_for_kept(&standby, 2, 0..=3);
+}
+
+#[test]
+fn of_large_tensors_less_is_kept_and_as_much_found() {
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let memo = "static float first; static int calls;";
+    let (_also, rude) = built("rude", memo, "HONEST; if (calls++ == 0) first = y[0]; y[0] = first;");
+    let options = DeviceMeasureOptions { large_bytes: 0, ..DeviceMeasureOptions::default() };
+    for (candidate, passes) in [(&honest, true), (&rude, false)] {
+        let programs = Programs {
+            candidate,
+            baseline: &GROUND.reference,
+            truth: &GROUND.truth,
+            baseline_label: "the reference",
+            confirms: false,
+        };
+        let measure =
+            |grounds: &Grounds<'_>| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options);
+        let StepOutput::Measured { findings, .. } = with_grounds(None, measure).unwrap() else { panic!("not measured") };
+        assert_eq!(codes(&findings).is_empty(), passes, "{findings:?}");
+    }
+}
+
+#[test]
 fn another_library_or_another_limit_gets_a_process_of_its_own() {
     let (standby, gate, _scratch) = standby(12);
     let (_kept, honest) = built("honest", "", "HONEST;");

@@ -11,11 +11,11 @@ use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
-use crate::offers::contexts_of_each;
+use crate::offers::{HOST_MEMORY_PER_CONTEXT_BYTES, contexts_of_each};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
-use crate::room::Room;
-use crate::runner::{DeviceUse, Standby, TorchPlan, write_any_replay};
+use crate::room::{Demand, Part, Room};
+use crate::runner::{DeviceUse, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Compiler, devices and profilers.
@@ -154,9 +154,18 @@ impl CudaBench {
         Ok(StepDevice { facts: &gpu.facts, device, watch, gate: &site.gate, standby: &site.standby })
     }
 
-    /// The memory of a device, by its number in this machine's offers.
-    pub(super) fn room(&self, number: Option<u32>) -> Result<&Arc<Room>, StepFailure> {
-        Ok(&self.gpu(number)?.1.room)
+    /// Room for a step's tensors on a device, by its number in this machine's offers. What they take of the machine, the
+    /// processes that are only kept there leave to them.
+    pub(super) fn take_room(
+        &self,
+        number: Option<u32>,
+        demand: Demand,
+        cancel: &CancelFlag,
+    ) -> Result<(Part, Withheld), StepFailure> {
+        let (_, site) = self.gpu(number)?;
+        let part = site.room.take(demand.on_device(), 0, cancel)?;
+        let contexts = usize::try_from(demand.on_host() / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(usize::MAX);
+        Ok((part, site.standby.withhold(contexts)))
     }
 
     /// A program is being built: wherever one ran lately, this one may follow.

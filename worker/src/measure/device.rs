@@ -16,7 +16,7 @@ use nightshift_protocol::task::TaskSpec;
 
 pub(crate) use self::start::stage_sets;
 use self::start::{Terms, prepare};
-use self::stock::Stock;
+use self::stock::{LARGE_BYTES, Stock};
 use self::timed::Timed;
 use super::judge::Judge;
 use super::outcome::Outcome;
@@ -82,6 +82,9 @@ pub struct DeviceMeasureOptions {
     pub max_wall_ms: u64,
     /// Whether programs are also timed as recorded graphs.
     pub graphs: bool,
+    /// Bytes of inputs and outputs of one call from which on less of them is kept on the device: two sets of inputs to draw
+    /// from, one timed call and one of a row to compare.
+    pub large_bytes: u64,
 }
 
 impl DeviceMeasureOptions {
@@ -103,6 +106,7 @@ impl Default for DeviceMeasureOptions {
             wanted_relative_half_width: 0.003,
             max_wall_ms: 200,
             graphs: true,
+            large_bytes: LARGE_BYTES,
         }
     }
 }
@@ -126,7 +130,7 @@ pub fn measure_on_device(
     let number = all_shapes.iter().position(|shapes| shapes.name == default.name).unwrap_or(0);
     let seeds = SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
-    let terms = Terms { shapes: &all_shapes, number, require_sandbox };
+    let terms = Terms { shapes: &all_shapes, number, require_sandbox, large_bytes: options.large_bytes };
     let mut race = match prepare(grounds, spec, programs, seeds, terms, &mut cost) {
         Ok(race) => race,
         Err(side) => return failed(side, Vec::new()),

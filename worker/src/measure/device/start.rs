@@ -2,7 +2,7 @@
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 
-use super::stock::Stock;
+use super::stock::{LARGE_BYTES, Stock};
 use super::{Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
@@ -26,6 +26,8 @@ pub(super) struct Terms<'a> {
     pub(super) number: usize,
     /// Load the candidate nowhere but where files and network are out of reach.
     pub(super) require_sandbox: bool,
+    /// See [`DeviceMeasureOptions`](super::DeviceMeasureOptions).
+    pub(super) large_bytes: u64,
 }
 
 /// Starts everything, side by side where it takes its time, and puts inputs in place.
@@ -52,7 +54,7 @@ pub(super) fn prepare<'a>(
     };
     // That takes a while, and nobody who times has to wait for it.
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
-    let stock = Stock::of(call_bytes(shapes));
+    let stock = Stock::of(call_bytes(shapes), terms.large_bytes);
     let sets: Vec<Vec<TensorData>> =
         (0..stock.sets).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
     cost.part("inputs");
@@ -144,7 +146,7 @@ pub(crate) fn stage_sets(
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
 ) -> Result<Vec<Vec<TensorData>>, SessionError> {
-    let sets: Vec<Vec<TensorData>> = (0..Stock::of(call_bytes(shapes)).sets)
+    let sets: Vec<Vec<TensorData>> = (0..Stock::of(call_bytes(shapes), LARGE_BYTES).sets)
         .map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared))
         .collect();
     if let Some(first) = sets.first() {

@@ -4,7 +4,7 @@
 const PLENTY_BYTES: u64 = 64 << 20;
 
 /// Inputs and outputs of one call from which on only what cannot be done without is kept, in bytes.
-const LARGE_BYTES: u64 = 1 << 30;
+pub(crate) const LARGE_BYTES: u64 = 1 << 30;
 
 /// What a measurement keeps on the device, for each of its programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Where inputs and outputs of one call take so many bytes.
-    pub(crate) fn of(call_bytes: u64) -> Self {
-        if call_bytes >= LARGE_BYTES {
+    /// Where inputs and outputs of one call take so many bytes, and so many are large.
+    pub(crate) fn of(call_bytes: u64, large_bytes: u64) -> Self {
+        if call_bytes >= large_bytes {
             return Self { sets: 2, kept: 1, of_rows: 1 };
         }
         let kept = usize::try_from(PLENTY_BYTES / call_bytes.max(1)).unwrap_or(usize::MAX).clamp(2, 8);
@@ -42,7 +42,7 @@ mod tests {
             (1 << 30, 2, 1, 1),
             (u64::MAX, 2, 1, 1),
         ] {
-            assert_eq!(Stock::of(bytes), Stock { sets, kept, of_rows }, "{bytes}");
+            assert_eq!(Stock::of(bytes, LARGE_BYTES), Stock { sets, kept, of_rows }, "{bytes}");
         }
     }
 }

@@ -50,6 +50,19 @@ impl Drop for Place {
     }
 }
 
+/// Contexts for which there is no memory while a step with large tensors is at work.
+#[derive(Debug)]
+pub struct Withheld {
+    shared: Arc<Shared>,
+    contexts: usize,
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        self.shared.withheld.fetch_sub(self.contexts, Ordering::SeqCst);
+    }
+}
+
 /// What a process can be used for again: everything that it was started with.
 #[derive(Debug)]
 pub(super) struct Purpose {
@@ -131,6 +144,8 @@ struct Shared {
     gate: Arc<RwLock<()>>,
     /// Contexts that the device has room for.
     room: usize,
+    /// Of those, the ones whose memory has another use now.
+    withheld: AtomicUsize,
     /// Contexts in use, by whomever.
     in_use: Arc<AtomicUsize>,
     table: Mutex<Table>,
@@ -166,7 +181,7 @@ impl Standby {
     pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let shared = Arc::new(Shared { host, scratch, gate, room, in_use, table, survivors });
+        let shared = Arc::new(Shared { host, scratch, gate, room, withheld: AtomicUsize::new(0), in_use, table, survivors });
         let theirs = Arc::clone(&shared);
         // Without the thread nothing is ready before it is asked for, and all else works as it does.
         if let Err(error) =
@@ -182,7 +197,7 @@ impl Standby {
     pub fn place(&self) -> Place {
         loop {
             let mut table = self.shared.table();
-            if self.shared.in_use.load(Ordering::SeqCst) >= self.shared.room
+            if self.shared.in_use.load(Ordering::SeqCst) >= self.shared.room()
                 && let Some(longest) = table.take_to_make_room()
             {
                 drop(table);
@@ -193,6 +208,21 @@ impl Standby {
             self.shared.in_use.fetch_add(1, Ordering::SeqCst);
             return Place(Arc::clone(&self.shared.in_use));
         }
+    }
+
+    /// Takes the memory of so many contexts for something else: processes that are only kept are ended until the others have
+    /// room, and no more are kept than there is room for. Not for a thread that has a place on the device.
+    #[must_use]
+    pub fn withhold(&self, contexts: usize) -> Withheld {
+        // Never so many that sums of them could overflow.
+        let contexts = contexts.min(self.shared.room);
+        self.shared.withheld.fetch_add(contexts, Ordering::SeqCst);
+        let withheld = Withheld { shared: Arc::clone(&self.shared), contexts };
+        if contexts > 0 {
+            let _beside = self.shared.gate.read().unwrap_or_else(PoisonError::into_inner);
+            self.shared.make_room();
+        }
+        withheld
     }
 
     /// Lets processes get ready until there are so many for programs that will be there soon, if there was one on this
@@ -342,6 +372,7 @@ impl Standby {
                 table.trusted.push(Kept { session, what: (), since: Instant::now() });
             }
         }
+        self.shared.make_room();
         if !unusable.is_empty() {
             self.end(unusable);
         }
@@ -369,6 +400,23 @@ impl Drop for Standby {
 }
 
 impl Shared {
+    /// Contexts that there is memory for now.
+    fn room(&self) -> usize {
+        self.room.saturating_sub(self.withheld.load(Ordering::SeqCst))
+    }
+
+    /// Ends processes that are only kept, the longest kept first, while memory of contexts has another use and too many are in
+    /// use for what is left.
+    fn make_room(&self) {
+        if self.withheld.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        while self.in_use.load(Ordering::SeqCst) > self.room() {
+            let Some(longest) = self.table().take_to_make_room() else { return };
+            drop(longest);
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -420,9 +468,9 @@ impl Shared {
             let mut table = self.table();
             let ready =
                 table.spare.iter().map(|kept| &kept.what).chain(&table.coming).filter(|what| *what == kind).count();
-            let most = (self.room / SPARE_PART).max(1);
+            let most = (self.room() / SPARE_PART).max(1);
             let full =
-                table.spare.len() + table.coming.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room;
+                table.spare.len() + table.coming.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room();
             if table.closed || ready >= wanted || full {
                 return;
             }
@@ -455,6 +503,9 @@ impl Shared {
             drop(session);
         } else {
             table.spare.push(Kept { session, what: kind.clone(), since: Instant::now() });
+            drop(table);
+            let _beside = beside();
+            self.make_room();
         }
     }
 }
