@@ -202,7 +202,9 @@ mod tests {
     #[test]
     fn what_would_be_good_to_have_beside_is_taken_as_far_as_there_is_some() {
         let room = room(1_000);
-        for (bytes, beside, taken) in [(300, 200, 500), (900, 400, room.usable_bytes), (300, u64::MAX, room.usable_bytes)] {
+        for (bytes, beside, taken) in
+            [(300, 200, 500), (900, 400, room.usable_bytes), (300, u64::MAX, room.usable_bytes)]
+        {
             let part = room.take(bytes, beside, &CancelFlag::default());
             assert!(part.is_ok());
             assert_eq!(room.table().taken_bytes, taken, "{bytes} and {beside}");

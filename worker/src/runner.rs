@@ -33,7 +33,6 @@ pub use sampling::{Burst, Draw};
 pub(crate) use serve::serve;
 pub(crate) use session::{Beside, Enter};
 pub use session::{
-    Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby,
-    Withheld,
+    Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby, Withheld,
 };
 pub(crate) use session::{is_python, python_folders, replay_torch_plan};

@@ -191,7 +191,9 @@ fn of_large_tensors_less_is_kept_and_as_much_found() {
         };
         let measure =
             |grounds: &Grounds<'_>| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options);
-        let StepOutput::Measured { findings, .. } = with_grounds(None, measure).unwrap() else { panic!("not measured") };
+        let StepOutput::Measured { findings, .. } = with_grounds(None, measure).unwrap() else {
+            panic!("not measured")
+        };
         assert_eq!(codes(&findings).is_empty(), passes, "{findings:?}");
     }
 }

@@ -151,6 +151,7 @@ impl Bench<'_> {
             wanted_relative_half_width: WANTED_RELATIVE_HALF_WIDTH,
             max_wall_ms,
             graphs: false,
+            ..DeviceMeasureOptions::default()
         };
         measure_on_device(
             &step.grounds(Some(&device)),

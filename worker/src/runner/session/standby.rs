@@ -181,7 +181,8 @@ impl Standby {
     pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let shared = Arc::new(Shared { host, scratch, gate, room, withheld: AtomicUsize::new(0), in_use, table, survivors });
+        let shared =
+            Arc::new(Shared { host, scratch, gate, room, withheld: AtomicUsize::new(0), in_use, table, survivors });
         let theirs = Arc::clone(&shared);
         // Without the thread nothing is ready before it is asked for, and all else works as it does.
         if let Err(error) =
