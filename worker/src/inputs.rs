@@ -12,7 +12,6 @@ use rand_chacha::{ChaCha8Rng, ChaCha12Rng};
 use rand_distr::{Distribution as _, Normal, StandardNormal, Uniform};
 
 use self::half::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
-use crate::large_pages;
 
 /// Seeds that no program can foresee: started from the randomness of the operating system when a step begins.
 #[derive(Debug, Clone)]
@@ -200,10 +199,7 @@ impl TensorData {
         fn splice<T: Copy>(first: &[T], second: &[T], from: usize) -> Arc<Vec<T>> {
             let kept = first.get(from..).unwrap_or_default();
             let rest = second.get(..first.len() - kept.len()).unwrap_or(second);
-            let mut values = large_pages::with_capacity(kept.len() + rest.len());
-            values.extend_from_slice(kept);
-            values.extend_from_slice(rest);
-            Arc::new(values)
+            Arc::new([kept, rest].concat())
         }
         match (self, other) {
             (Self::F32(first), Self::F32(second)) => Self::F32(splice(first, second, from)),
@@ -316,7 +312,7 @@ fn in_parts<T: Copy + Default + Send>(
     if count <= PART {
         return if count == 0 { Vec::new() } else { part(0, count) };
     }
-    let mut values = large_pages::values(count);
+    let mut values = vec![T::default(); count];
     let parts = count.div_ceil(PART);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts);
     let share = parts.div_ceil(threads);

@@ -16,7 +16,6 @@ pub mod execute;
 mod golden;
 pub mod gpu;
 pub mod inputs;
-mod large_pages;
 pub mod lease;
 pub mod machine;
 pub mod measure;

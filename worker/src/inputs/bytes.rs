@@ -40,7 +40,7 @@ pub(super) fn read<T: Copy + Default + Send, const WIDTH: usize>(
     if share >= places.len() {
         return places.iter().map(|place| from_bytes(*place)).collect();
     }
-    let mut values = crate::large_pages::values(places.len());
+    let mut values = vec![T::default(); places.len()];
     std::thread::scope(|scope| {
         for (values, places) in values.chunks_mut(share).zip(places.chunks(share)) {
             let from_bytes = &from_bytes;
