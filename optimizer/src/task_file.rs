@@ -13,7 +13,7 @@ mod wording;
 use std::collections::BTreeMap;
 
 use nightshift_protocol::campaign::{CampaignSpec, CampaignTask, RunInput};
-use nightshift_protocol::task::{TASK_SCHEMA, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{MemoryDemand, TASK_SCHEMA, TaskBundle, TaskSpec};
 
 pub use error::TaskError;
 pub use folder::{REPLIES_FOLDER, REPLY_EXTENSION, TASK_FILE, load_folder};
@@ -95,6 +95,7 @@ pub fn run_input(campaign: &CampaignSpec, task: &CampaignTask, spec: &TaskSpec) 
         gates: campaign.gates.clone(),
         labels: campaign.labels.clone(),
         compute_capability: spec.min_compute_capability,
+        device_memory_bytes: MemoryDemand::of(spec).ok().and_then(MemoryDemand::of_device),
         torch: spec.has_python_reference(),
     }
 }

@@ -197,6 +197,9 @@ pub struct RunInput {
     /// Least compute capability of the device, as the task asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<ComputeCapability>,
+    /// Least memory of the device in bytes, where the task's tensors are large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_memory_bytes: Option<u64>,
     /// Whether a machine needs `PyTorch` for the steps that run programs: the reference is a model of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub torch: bool,

@@ -1,5 +1,6 @@
 //! A task: one program to make faster, with its reference, contract, tolerance and limits.
 
+mod memory;
 mod torch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::memory::{MemoryDemand, usable_memory};
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
 use crate::needs::ComputeCapability;
 

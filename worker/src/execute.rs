@@ -18,7 +18,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{PreparedTask, StepFailure, StepInput, StepOutput};
-use nightshift_protocol::task::{Target, TaskBundle, TaskSpec};
+use nightshift_protocol::task::{MemoryDemand, Target, TaskBundle, TaskSpec};
 use object::ReadCache;
 
 use self::cuda::CudaBench;
@@ -40,7 +40,7 @@ use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::profilers::Checks;
 use crate::reference_cache::{KnownReference, ReferenceCache};
-use crate::room::{Demand, Part, Room};
+use crate::room::{Part, Room};
 use crate::runner::Withheld;
 use crate::sandbox;
 use crate::scratch::Scratch;
@@ -310,8 +310,8 @@ impl Step<'_> {
     /// The same for a step that runs programs, with room for its tensors, which is kept until all of it is over.
     fn task_in_memory(&self, hash: &ArtifactHash) -> Result<(TaskBundle, Memory), StepFailure> {
         let task = self.task(hash)?;
-        let demand =
-            Demand::of(&task.spec).map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+        let demand = MemoryDemand::of(&task.spec)
+            .map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
         let began = Instant::now();
         let on_gpu = task.spec.target == Target::Cuda;
         let processes = if on_gpu { processes_bytes(&task.spec) } else { 0 };

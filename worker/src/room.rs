@@ -1,56 +1,17 @@
 //! Steps beside one another have room in memory: of the machine and of a GPU. How much a step takes is told by its task's
-//! tensors; a step for which there is no room now waits, and one for which there can be none is refused.
+//! tensors ([`MemoryDemand`](nightshift_protocol::task::MemoryDemand)); a step for which there is no room now waits, and one for which there can be none is refused.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, ShapeError, TaskSpec};
+use nightshift_protocol::task::usable_memory;
 
 use crate::process::{CancelFlag, ProcessError};
 
 /// How often one who waits looks whether somebody wants the step to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Share of a memory that steps may take: the rest is for everything else.
-const USABLE_PERCENT: u64 = 92;
-
-/// Bytes of a step's tensors, at the largest of the task's shapes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demand {
-    inputs: u64,
-    params: u64,
-    outputs: u64,
-}
-
-impl Demand {
-    /// What a task's steps work on.
-    pub(crate) fn of(spec: &TaskSpec) -> Result<Self, ShapeError> {
-        let sum = |tensors: &[ConcreteTensor]| tensors.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
-        let of_shapes = |shapes: &ConcreteShapes| Self {
-            inputs: sum(&shapes.inputs),
-            params: sum(&shapes.params),
-            outputs: sum(&shapes.outputs),
-        };
-        let all = spec.all_shapes()?;
-        let nothing = Self { inputs: 0, params: 0, outputs: 0 };
-        Ok(all.iter().map(of_shapes).max_by_key(|demand| demand.on_device()).unwrap_or(nothing))
-    }
-
-    /// Memory of the machine in bytes, beside that of the processes themselves. Inputs: two or three sets, another one in the making, and where three processes share
-    /// them. Outputs: of reference and program in single precision and of the truth in double, where they are shared, once
-    /// more while they are compared, and of the first question, with which others are.
-    pub(crate) fn on_host(self) -> u64 {
-        self.inputs * 7 + self.params * 6 + self.outputs * 15
-    }
-
-    /// Memory of the GPU in bytes. Each of two programs: inputs in place and as sets, inputs and outputs of the calls that are
-    /// kept, outputs of the call that is made and what it finds there. The truth: its inputs and outputs, in double precision.
-    pub(crate) fn on_device(self) -> u64 {
-        self.inputs * 13 + self.params * 6 + self.outputs * 12
-    }
-}
 
 /// A memory that steps take parts of, in the order in which they ask.
 #[derive(Debug)]
@@ -78,7 +39,7 @@ pub(crate) struct Part {
 impl Room {
     /// Of so many bytes; of 0 where nobody knows how many there are, which refuses nobody. `what` it is of, for people.
     pub(crate) fn new(what: impl Into<String>, bytes: u64) -> Arc<Self> {
-        let usable_bytes = if bytes == 0 { u64::MAX } else { bytes / 100 * USABLE_PERCENT };
+        let usable_bytes = if bytes == 0 { u64::MAX } else { usable_memory(bytes) };
         Arc::new(Self { what: what.into(), usable_bytes, table: Mutex::default(), changed: Condvar::new() })
     }
 
@@ -147,7 +108,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(300);
 
     fn room(usable: u64) -> Arc<Room> {
-        let room = Room::new("this machine's memory", usable * 100 / USABLE_PERCENT + 100);
+        let room = Room::new("this machine's memory", usable * 100 / 92 + 100);
         assert!(room.usable_bytes >= usable && room.usable_bytes < usable + 100, "{}", room.usable_bytes);
         room
     }

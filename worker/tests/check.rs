@@ -249,6 +249,17 @@ fn a_flood_of_output_ends_the_program() {
 }
 
 #[test]
+fn where_the_reference_cannot_be_loaded_either_nobody_blames_the_program() {
+    let (workshop, _, truth) = &*ORACLE;
+    let nothing = workshop.library("nothing", "extern \"C\" int something_else() { return 0; }", &[]);
+    let libraries = Libraries { candidate: nothing.clone(), reference: nothing, truth: truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let checked = check(&host(SandboxChoice::Best), &task(), &libraries, true, &mut seeds, &CancelFlag::default());
+    let failure = checked.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.class), ("reference.failed", FailureClass::Retriable), "{failure}");
+}
+
+#[test]
 fn a_library_without_the_entry_point_is_not_loaded() {
     let report = check_source("extern \"C\" int something_else() { return 0; }");
     assert!(matches!(&report.end, ProcessEnd::LoadFailed { message } if message.contains("ns_run")), "{report:?}");

@@ -84,6 +84,7 @@ pub(crate) fn run_input(number: u64) -> anyhow::Result<Value> {
         gates: std::collections::BTreeSet::default(),
         labels: std::collections::BTreeSet::default(),
         compute_capability: None,
+        device_memory_bytes: None,
         torch: false,
     })?)
 }

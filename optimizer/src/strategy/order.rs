@@ -101,6 +101,7 @@ fn needs(kind: StepKind, input: &RunInput) -> Needs {
         needs.labels.clone_from(&input.labels);
         if needs.device != DeviceUse::None {
             needs.compute_capability = input.compute_capability;
+            needs.device_memory_bytes = input.device_memory_bytes;
         }
         // What is timed and examined by itself needs neither the reference nor its Python.
         if input.torch && !matches!(kind, StepKind::Sanitize | StepKind::Profile) {

@@ -225,6 +225,7 @@ impl Bench {
             gates: BTreeSet::new(),
             labels: BTreeSet::new(),
             compute_capability: None,
+            device_memory_bytes: None,
             torch: false,
         };
         Self { memory, task, run_input, run: format!("run_{:032x}", 7).parse().unwrap() }

@@ -38,6 +38,7 @@ pub(crate) fn run_input(goal: TaskGoal) -> RunInput {
         gates: BTreeSet::new(),
         labels: BTreeSet::new(),
         compute_capability: None,
+        device_memory_bytes: None,
         torch: false,
     }
 }

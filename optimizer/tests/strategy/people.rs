@@ -323,6 +323,7 @@ fn other_failures_fail_the_run_and_a_worker_cannot_claim_that_money_is_gone() ->
 fn steps_set_aside_what_they_may_use_up_and_carry_the_campaigns_labels() -> TestResult {
     let mut input = facts::run_input(TaskGoal { max_attempts: Some(1), ..TaskGoal::default() });
     input.labels = BTreeSet::from(["pool=night".parse()?]);
+    input.device_memory_bytes = Some(48 << 30);
     let mut led = Led::of(Script::of([right(1.5)]), &input)?;
     let mut kinds = BTreeSet::new();
     while let Command::Schedule(order) = led.command()? {
@@ -334,6 +335,7 @@ fn steps_set_aside_what_they_may_use_up_and_carry_the_campaigns_labels() -> Test
         assert_eq!(of(Resource::Attempts), (kind == StepKind::WriteCode).then_some(1), "{kind:?}");
         assert_eq!(order.reserve.len(), usize::from(device) + usize::from(kind == StepKind::WriteCode));
         assert_eq!(order.needs.labels.is_empty(), order.needs.executor == Executor::Agent, "{kind:?}");
+        assert_eq!(order.needs.device_memory_bytes, device.then_some(48 << 30), "{kind:?}");
         assert!(order.cost_ms == cost_ms(kind) && order.cost_ms < order.timeout_ms, "{kind:?}");
         led.step()?;
     }

@@ -207,6 +207,8 @@ fn read(path: &Path) -> std::result::Result<String, Refusal> {
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
     String::from_utf8(bytes)
+        // As Python reads it.
+        .map(|text| text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
         .map_err(|_| Failure::new("task.model_syntax", "the file is not UTF-8 text".to_owned()).into())
 }
 

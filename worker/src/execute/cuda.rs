@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, MemoryDemand, PYTHON_EXTENSION, TaskSpec};
 
 use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
@@ -14,7 +14,7 @@ use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 use crate::offers::{HOST_MEMORY_PER_CONTEXT_BYTES, contexts_of_each};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
-use crate::room::{Demand, Part, Room};
+use crate::room::{Part, Room};
 use crate::runner::{DeviceUse, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
@@ -159,11 +159,11 @@ impl CudaBench {
     pub(super) fn take_room(
         &self,
         number: Option<u32>,
-        demand: Demand,
+        demand: MemoryDemand,
         cancel: &CancelFlag,
     ) -> Result<(Part, Withheld), StepFailure> {
         let (_, site) = self.gpu(number)?;
-        let part = site.room.take(demand.on_device(), 0, cancel)?;
+        let part = site.room.take(demand.on_gpu(), 0, cancel)?;
         let contexts = usize::try_from(demand.on_host() / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(usize::MAX);
         Ok((part, site.standby.withhold(contexts)))
     }

@@ -10,6 +10,7 @@ import base64
 import inspect
 import io
 import json
+import math
 import os
 import pickle
 import sys
@@ -29,7 +30,8 @@ sys.stdout = sys.stderr
 
 
 def tell(message):
-    channel.write(json.dumps(message) + "\n")
+    # What is no JSON would break the other end, and not say why.
+    channel.write(json.dumps(message, allow_nan=False) + "\n")
     channel.flush()
 
 
@@ -86,7 +88,7 @@ def broken(error, doing):
 
 def parse():
     stage("reading the file")
-    with open(FILE, encoding="utf-8", errors="strict") as file:
+    with open(FILE, encoding="utf-8-sig", errors="strict") as file:
         try:
             source = file.read()
         except UnicodeDecodeError as error:
@@ -139,9 +141,17 @@ def load(source):
 
 def encoded(value, where):
     """A value as JSON; tuples keep that they are tuples."""
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Unusable("task.model_argument", f"{where} holds a text that is no Unicode ({error.reason})") from None
         return value
     if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise Unusable("task.model_argument", f"{where} holds an integer that does not fit into 64 bits")
         return value
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
@@ -501,6 +511,11 @@ def contract_name(name, taken):
 def described(name, tensor, kind, origin, **more):
     if any(extent == 0 for extent in tensor.shape):
         raise Unusable("task.model_argument", f"the tensor `{name}` has an extent of zero")
+    if any(isinstance(value, float) and not math.isfinite(value) for value in kind.values()):
+        raise Unusable(
+            "task.model_argument",
+            f"the tensor `{name}` has values that are not finite: fill masks with large numbers, or make them within the model",
+        )
     dtype = PRECISION if tensor.dtype == torch.float32 else tensor.dtype
     return {"name": name, "dtype": contract_dtype(dtype, f"the tensor `{name}`"), "shape": list(tensor.shape),
             "distribution": rounded(kind), "origin": origin, **more}
@@ -626,6 +641,12 @@ def examine(module):
                 "task.model_wrong_device",
                 f"get_inputs() makes `{name}` on the device `{value.device.type}`: leave devices to the caller, with tensors "
                 "on the CPU",
+            )
+        if isinstance(value, torch.Tensor) and (value.layout is not torch.strided or value.is_quantized or value.is_nested):
+            raise Unusable(
+                "task.model_argument",
+                f"get_inputs() makes `{name}` as a sparse, quantized or nested tensor: tasks have plain ones, from which the model "
+                "can make others",
             )
     input_bytes = sum(nbytes(value) for value in tensors)
     check_size(input_bytes, "the inputs")

@@ -94,6 +94,9 @@ impl Python {
         }
         let no_hub = |error| unusable(format!("no model was fetched into it, as its folder `hub` shows ({error})"));
         let found = found.join("hub").canonicalize().map_err(no_hub)?;
+        if !found.is_dir() {
+            return Err(unusable("its `hub` is no folder".to_owned()));
+        }
         self.folders.push(found.clone());
         self.models = Some(found);
         Ok(self)
@@ -109,8 +112,10 @@ impl Python {
     #[must_use]
     pub fn toolchain(&self) -> Toolchain {
         let version = format!("Python {}, PyTorch {}", self.version, self.torch);
-        let fingerprint =
-            blake3::hash(format!("{}\n{version}", self.program.display()).as_bytes()).to_hex().to_string();
+        // What was prepared with models that were fetched is not known where they are missing.
+        let models = self.models.as_ref().map(|folder| format!("\n{}", folder.display())).unwrap_or_default();
+        let named = format!("{}\n{version}{models}", self.program.display());
+        let fingerprint = blake3::hash(named.as_bytes()).to_hex().to_string();
         Toolchain {
             program: "python3".to_owned(),
             path: self.program.display().to_string(),

@@ -169,6 +169,20 @@ pub(crate) fn unusable() -> Vec<(String, &'static str, Option<u32>, &'static str
         (with("(2, 3)]", "open('/dev/null')]"), "task.model_argument", None, "cannot pickle"),
         (with("(2, 3)]", "bytes(1 << 15)]"), "task.model_argument", None, "may take 16384"),
         (with("(2, 3)]", "'x' * (1 << 15)]"), "task.model_argument", None, "32 KiB"),
+        (with("(2, 3)]", "2**70]"), "task.model_argument", None, "64 bits"),
+        (with("(2, 3)]", "'\\ud800']"), "task.model_argument", None, "no Unicode"),
+        (
+            with("torch.rand(8, IN) * 2.0 - 1.0", "torch.full((8, IN), float('-inf'))"),
+            "task.model_argument",
+            None,
+            "not finite",
+        ),
+        (
+            with("torch.rand(8, IN) * 2.0 - 1.0", "torch.rand(8, IN).to_sparse()"),
+            "task.model_argument",
+            None,
+            "plain ones",
+        ),
         (with("self.linear(x)", "self.lineal(x)"), "task.model_fails", Some(14), "lineal"),
         (
             with("class Model(nn.Module)", "class ModelNew:\n    pass\n\n\nclass Model(nn.Module)"),
