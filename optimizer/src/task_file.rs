@@ -21,7 +21,7 @@ use locate::Document;
 pub use validate::{FORM_UNVERIFIED, unverified_form};
 
 /// Largest `task.toml`, in bytes.
-pub const MAX_TASK_FILE_BYTES: usize = 256 * 1024;
+pub const MAX_TASK_FILE_BYTES: usize = 1024 * 1024;
 /// Largest reference, in bytes.
 pub const MAX_REFERENCE_BYTES: usize = 1024 * 1024;
 /// Largest reply file, in bytes.

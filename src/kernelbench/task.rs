@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use nightshift_optimizer::task_file::{TASK_FILE, TaskError, parse_spec};
+use nightshift_optimizer::task_file::{MAX_TASK_FILE_BYTES, TASK_FILE, TaskError, parse_spec};
 use nightshift_protocol::task::{
     CandidateForm, Dim, Distribution, OperatorSpec, TASK_SCHEMA, Target, TaskGoal, TaskLimits, TaskSpec, TensorSpec,
     Tolerance, TorchSpec,
@@ -127,7 +127,18 @@ pub(crate) fn text(spec: &TaskSpec, file: &ModelFile, found: &Inspection, wish: 
     let body = toml::to_string_pretty(spec)
         .map_err(|error| Failure::new("internal.toml", format!("the task cannot be written as TOML: {error}")))?;
     let text = format!("{text}\n{body}");
-    parse_spec(&text, TASK_FILE).map_err(|error| refused(&error))?;
+    parse_spec(&text, TASK_FILE).map_err(|error| {
+        if text.len() <= MAX_TASK_FILE_BYTES {
+            return refused(&error);
+        }
+        // Nobody wrote that file yet.
+        let weights = found.params.len();
+        let message = format!(
+            "written down as a task its {weights} weights take {} bytes, and a task takes at most {MAX_TASK_FILE_BYTES}",
+            text.len()
+        );
+        Failure::new(error.code(), message)
+    })?;
     Ok(text)
 }
 

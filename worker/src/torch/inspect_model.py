@@ -576,6 +576,22 @@ def decoded_model(module, arguments, fake, seed=None):
     return model if options["training"] else model.eval()
 
 
+def refuse_overlaps(state):
+    """Weights are handed over one by one: of two that share a part of their memory, the second would change the first."""
+    spans = {}
+    for name, tensor in state.items():
+        start = tensor.storage_offset() * tensor.element_size()
+        span = (start, start + nbytes(tensor))
+        for other, before in spans.setdefault(tensor.untyped_storage()._cdata, []):
+            if span != before and span[0] < before[1] and before[0] < span[1]:
+                raise Unusable(
+                    "task.model_argument",
+                    f"the weights `{other}` and `{name}` share a part of their memory: make one of them a copy, or compute it in "
+                    "forward()",
+                )
+        spans[tensor.untyped_storage()._cdata].append((name, span))
+
+
 def computed_buffers(module, init, model, real_state):
     """Names of buffers that are no weights: masks, tables, positions. Their values differ from each other, and are the same
     however weights are drawn. What is constant, as running statistics are at first, a program might leave out, and is drawn."""
@@ -721,6 +737,7 @@ def examine(module):
     notes.extend(f"`{name}` is a buffer that the model computes: it stays as the file makes it, and is not handed over"
                  for name in constants)
     params, owners, skipped = [], {}, []
+    refuse_overlaps({name: tensor for name, tensor in state.items() if name not in constants})
     for name, tensor in state.items():
         if name in constants:
             continue
@@ -753,7 +770,7 @@ def examine(module):
     if watch.random:
         problems.append({
             "code": "random_forward",
-            "message": f"forward() draws random numbers ({', '.join(sorted(watch.random))}): no two calls give the same result",
+            "message": f"forward() draws random numbers ({', '.join(sorted(watch.random))}): where results depend on them, no two calls agree",
         })
     operators = named_operators(watch.seen)
     if len(operators) == MAX_OPERATORS:
