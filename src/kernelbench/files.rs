@@ -1,6 +1,7 @@
 //! Which files are meant: one, those of a folder, or those of a repository.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::task::PYTHON_EXTENSION;
@@ -39,7 +40,8 @@ impl ModelFile {
         if path.extension().is_none_or(|extension| extension != PYTHON_EXTENSION) {
             return None;
         }
-        let stem = path.file_stem()?.to_str()?.to_owned();
+        // What of a name is no text cannot be asked for, but the file is not left out.
+        let stem = path.file_stem()?.to_string_lossy().into_owned();
         let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let level = folder.strip_prefix(LEVEL).and_then(|number| number.parse().ok());
         let digits = stem.chars().take_while(char::is_ascii_digit).count();
@@ -127,23 +129,30 @@ fn listed(root: &Path, source: &str) -> Result<Vec<ModelFile>> {
     }
     let mut folders = vec![root.to_path_buf(), root.join(FOLDER)];
     for parent in folders.clone() {
-        let levels = entries(&parent).into_iter().filter(|path| {
+        let levels = entries(&parent)?.into_iter().filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             path.is_dir() && name.strip_prefix(LEVEL).is_some_and(|number| number.parse::<u32>().is_ok())
         });
         folders.extend(levels);
     }
-    let files: BTreeSet<ModelFile> = folders
-        .iter()
-        .flat_map(|folder| entries(folder))
-        .filter(|path| path.is_file())
-        .filter_map(ModelFile::new)
-        .collect();
+    let mut files = BTreeSet::new();
+    for folder in folders {
+        files.extend(entries(&folder)?.into_iter().filter(|path| path.is_file()).filter_map(ModelFile::new));
+    }
     Ok(files.into_iter().collect())
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+/// What lies in a folder: nothing where there is none.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new("task.unreadable", format!("the folder `{}` cannot be read: {error}", folder.display()))
+    };
+    let found = match std::fs::read_dir(folder) {
+        Ok(found) => found,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(error)),
+    };
+    found.map(|entry| entry.map(|entry| entry.path()).map_err(unreadable)).collect()
 }
 
 /// A copy of a repository, and its commit.
@@ -167,6 +176,9 @@ fn clone(address: &str) -> Result<(TempDir, String)> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     fn repository() -> TempDir {
@@ -202,6 +214,14 @@ mod tests {
         }
         let root = repository();
         assert!(find(&root.path().join("none").to_string_lossy(), &[], &[]).is_err());
+    }
+
+    #[test]
+    fn a_file_whose_name_is_no_text_is_not_left_out() {
+        let root = repository();
+        std::fs::write(root.path().join(OsStr::from_bytes(b"x\xff.py")), "x = 1\n").unwrap();
+        let found = find(root.path().to_str().unwrap(), &[], &[]).unwrap();
+        assert!(found.files.iter().any(|file| file.label() == "x\u{fffd}.py"), "{:?}", found.files);
     }
 
     #[test]
