@@ -6,6 +6,7 @@ use nightshift_protocol::task::{ConcreteTensor, DType, Tolerance};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, WorstElement};
 
 use crate::inputs::TensorData;
+use crate::parts::in_parts;
 
 /// Counts of elements by normalized error, one more than the bounds.
 pub type Histogram = [u64; ERROR_HISTOGRAM_BOUNDS.len() + 1];
@@ -73,12 +74,6 @@ pub fn compare(
     found
 }
 
-/// Elements of one part.
-const PART: usize = 1 << 18;
-
-/// Most threads that compare one tensor.
-const MAX_THREADS: usize = 8;
-
 /// What was found in a part of a tensor.
 #[derive(Default)]
 struct PartFound {
@@ -94,27 +89,14 @@ fn compare_parts(output: &TensorData, truth: &TensorData, tolerance: &Tolerance)
     in_parts(length, |part| compare_part(output, truth, part, tolerance))
 }
 
-/// Sees to a long row of elements part by part, on several threads. Gives what came of the parts, in their order.
-fn in_parts<T: Send>(length: usize, see_to: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    let starts: Vec<usize> = (0..length).step_by(PART).collect();
-    let part = |start: usize| see_to(start..(start + PART).min(length));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(starts.len());
-    if threads < 2 {
-        return starts.into_iter().map(part).collect();
-    }
-    let part = &part;
-    std::thread::scope(|scope| {
-        let shares = starts.chunks(starts.len().div_ceil(threads));
-        let workers: Vec<_> = shares
-            .map(|share| scope.spawn(move || share.iter().map(|start| part(*start)).collect::<Vec<_>>()))
-            .collect();
-        let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
-}
-
 /// Elements that are widened at a time: they stay in the first cache.
 const AT_A_TIME: usize = 1024;
+
+/// A part, so many elements at a time.
+fn blocks(part: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = part.end;
+    part.step_by(AT_A_TIME).map(move |start| start..(start + AT_A_TIME).min(end))
+}
 
 /// The largest normalized error alone, as [`compare`] finds it, in a fraction of the time.
 #[must_use]
@@ -125,7 +107,6 @@ pub fn largest_error(
     tolerance: &Tolerance,
 ) -> f64 {
     let of_part = |output: &TensorData, truth: &TensorData, part: Range<usize>| {
-        let blocks = part.clone().step_by(AT_A_TIME).map(|start| start..(start + AT_A_TIME).min(part.end));
         let of_block = |block: Range<usize>| {
             let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block));
             let errors = outputs.iter().zip(truths.iter()).map(|(output, truth)| {
@@ -135,7 +116,7 @@ pub fn largest_error(
             });
             errors.fold(0.0, |largest: f64, error| if error > largest { error } else { largest })
         };
-        blocks.map(of_block).fold(0.0, f64::max)
+        blocks(part).map(of_block).fold(0.0, f64::max)
     };
     let of_tensor = |(position, shape): (usize, &ConcreteTensor)| {
         let (Some(output), Some(truth)) = (outputs.get(position), truth.get(position)) else { return f64::INFINITY };
@@ -150,16 +131,19 @@ pub fn largest_error(
 
 fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tolerance: &Tolerance) -> PartFound {
     let mut found = PartFound::default();
-    let (outputs, truths) = (output.part_as_f64(part.clone()), truth.part_as_f64(part.clone()));
-    for (index, (candidate, truth)) in part.zip(outputs.iter().zip(truths.iter())) {
-        let (candidate, truth) = (*candidate, *truth);
-        let error = normalized_error(candidate, truth, tolerance);
-        if let Some(slot) = found.histogram.get_mut(ERROR_HISTOGRAM_BOUNDS.partition_point(|bound| *bound <= error)) {
-            *slot += 1;
-        }
-        found.wrong_elements += u64::from(error > 1.0);
-        if found.worst.is_none_or(|(_, largest, ..)| error > largest) {
-            found.worst = Some((index, error, candidate, truth));
+    for block in blocks(part) {
+        let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block.clone()));
+        for (index, (candidate, truth)) in block.zip(outputs.iter().zip(truths.iter())) {
+            let (candidate, truth) = (*candidate, *truth);
+            let error = normalized_error(candidate, truth, tolerance);
+            if let Some(slot) = found.histogram.get_mut(ERROR_HISTOGRAM_BOUNDS.partition_point(|bound| *bound <= error))
+            {
+                *slot += 1;
+            }
+            found.wrong_elements += u64::from(error > 1.0);
+            if found.worst.is_none_or(|(_, largest, ..)| error > largest) {
+                found.worst = Some((index, error, candidate, truth));
+            }
         }
     }
     found
@@ -189,10 +173,11 @@ pub fn differ_noticeably(
     };
     let in_pair = |left: &TensorData, right: &TensorData, shape: &ConcreteTensor| {
         let step = step_of(shape.dtype);
-        let of_part = |part: Range<usize>| {
-            let (left, right) = (left.part_as_f64(part.clone()), right.part_as_f64(part));
+        let of_block = |block: Range<usize>| {
+            let (left, right) = (left.part_as_f64(block.clone()), right.part_as_f64(block));
             left.iter().zip(right.iter()).any(|(left, right)| differs(*left, *right, step))
         };
+        let of_part = |part: Range<usize>| blocks(part).any(of_block);
         left.len() != right.len() || in_parts(left.len(), of_part).into_iter().any(|differs| differs)
     };
     left.len() != right.len()
@@ -228,10 +213,11 @@ pub fn count_wrong(outputs: &[TensorData], truth: &[TensorData], tolerance: &Tol
             in_parts(output.len(), of_part).into_iter().sum()
         }
         _ if output.len() == truth.len() => {
-            let of_part = |part: Range<usize>| {
-                let (output, truth) = (output.part_as_f64(part.clone()), truth.part_as_f64(part));
+            let of_block = |block: Range<usize>| {
+                let (output, truth) = (output.part_as_f64(block.clone()), truth.part_as_f64(block));
                 output.iter().zip(truth.iter()).filter(|(a, b)| wrong(**a, **b)).count()
             };
+            let of_part = |part: Range<usize>| -> usize { blocks(part).map(of_block).sum() };
             in_parts(output.len(), of_part).into_iter().sum()
         }
         _ => truth.len().max(1),
@@ -280,6 +266,7 @@ mod tests {
     use nightshift_protocol::task::Distribution;
 
     use super::*;
+    use crate::parts::PART;
 
     const TOLERANCE: Tolerance = Tolerance { atol: 1e-3, rtol: 1e-2, reference_error_factor: 64.0 };
 

@@ -30,7 +30,7 @@ use crate::build::{Builder, Compiler, PythonBuilder, Role, build, build_python, 
 use crate::build_cache::BuildCache;
 use crate::check::Libraries;
 use crate::cost::Cost;
-use crate::inputs::SecretSeeds;
+use crate::inputs::{InUse, SecretSeeds, keep_at_most};
 use crate::lease::{Work, WorkerConfig};
 use crate::machine;
 use crate::nvcc::CudaCompiler;
@@ -90,6 +90,9 @@ impl Workbench {
         let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
         let hardware = machine::this_hardware();
         let room = Room::new("this machine's memory", hardware.memory_bytes);
+        if hardware.memory_bytes > 0 {
+            keep_at_most(usize::try_from(hardware.memory_bytes / IDLE_MEMORY).unwrap_or(usize::MAX));
+        }
         let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
         let sandbox = sandbox::probe(&jail)?;
         let [artifacts, builds, references, prepared] =
@@ -273,9 +276,14 @@ impl Work for Workbench {
 
 /// What a step holds of memory, for as long as it runs.
 struct Memory {
+    _tensors: InUse,
     _of_host: Part,
     _of_device: Option<(Part, Withheld)>,
 }
+
+/// Memory of tensors that is kept between two of them, as a part of that of the machine: one in so many. What steps take is
+/// counted with all of theirs in place, and leaves this much beside.
+const IDLE_MEMORY: u64 = 20;
 
 /// Memory of the machine that the processes of one step on a GPU take before they have any tensors, in bytes.
 fn processes_bytes(spec: &TaskSpec) -> u64 {
@@ -319,7 +327,7 @@ impl Step<'_> {
         let of_host = self.bench.room.take(demand.on_host(), processes, self.cancel)?;
         let of_device = on_gpu.then(|| self.cuda()?.take_room(self.device, demand, self.cancel)).transpose()?;
         tracing::debug!(waited_ms = began.elapsed().as_millis(), "there is room in memory for this step");
-        Ok((task, Memory { _of_host: of_host, _of_device: of_device }))
+        Ok((task, Memory { _tensors: InUse::new(), _of_host: of_host, _of_device: of_device }))
     }
 
     /// What steps on the `cuda` target need.

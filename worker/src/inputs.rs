@@ -2,9 +2,9 @@
 
 mod bytes;
 mod half;
+mod values;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
 use rand::{Rng, RngExt, SeedableRng, TryRng};
@@ -12,6 +12,9 @@ use rand_chacha::{ChaCha8Rng, ChaCha12Rng};
 use rand_distr::{Distribution as _, Normal, StandardNormal, Uniform};
 
 use self::half::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
+pub use self::values::{Element, Values};
+pub(crate) use self::values::{InUse, keep_at_most};
+use crate::parts::{PART, in_all_parts, in_parts};
 
 /// Seeds that no program can foresee: started from the randomness of the operating system when a step begins.
 #[derive(Debug, Clone)]
@@ -42,9 +45,6 @@ impl SecretSeeds {
     }
 }
 
-/// Values that are drawn from one stream of random numbers.
-const PART: usize = 1 << 18;
-
 /// What is done to the declared distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
@@ -62,15 +62,15 @@ pub enum InputKind {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TensorData {
     /// IEEE 754 binary32.
-    F32(Arc<Vec<f32>>),
+    F32(Values<f32>),
     /// IEEE 754 binary64.
-    F64(Arc<Vec<f64>>),
+    F64(Values<f64>),
     /// Two's complement, 32 bits.
-    I32(Arc<Vec<i32>>),
+    I32(Values<i32>),
     /// IEEE 754 binary16, by its bits.
-    F16(Arc<Vec<u16>>),
+    F16(Values<u16>),
     /// The upper half of an IEEE 754 binary32, by its bits.
-    Bf16(Arc<Vec<u16>>),
+    Bf16(Values<u16>),
 }
 
 /// Makes a tensor of values of one type.
@@ -78,7 +78,7 @@ macro_rules! from_values {
     ($($value:ty => $kind:ident),*) => {
         $(impl From<Vec<$value>> for TensorData {
             fn from(values: Vec<$value>) -> Self {
-                Self::$kind(Arc::new(values))
+                Self::$kind(values.into())
             }
         })*
     };
@@ -91,19 +91,19 @@ macro_rules! each {
     ($data:expr, $values:ident => $body:expr) => {
         match $data {
             TensorData::F32(values) => {
-                let $values = values.as_slice();
+                let $values: &[_] = values;
                 $body
             }
             TensorData::F64(values) => {
-                let $values = values.as_slice();
+                let $values: &[_] = values;
                 $body
             }
             TensorData::I32(values) => {
-                let $values = values.as_slice();
+                let $values: &[_] = values;
                 $body
             }
             TensorData::F16(values) | TensorData::Bf16(values) => {
-                let $values = values.as_slice();
+                let $values: &[_] = values;
                 $body
             }
         }
@@ -111,18 +111,6 @@ macro_rules! each {
 }
 
 impl TensorData {
-    /// Zeros that take `size_bytes`.
-    #[must_use]
-    pub fn zeros(dtype: DType, size_bytes: usize) -> Self {
-        match dtype {
-            DType::F32 => vec![0.0_f32; size_bytes / 4].into(),
-            DType::F64 => vec![0.0_f64; size_bytes / 8].into(),
-            DType::I32 => vec![0_i32; size_bytes / 4].into(),
-            DType::F16 => Self::F16(Arc::new(vec![0; size_bytes / 2])),
-            DType::Bf16 => Self::Bf16(Arc::new(vec![0; size_bytes / 2])),
-        }
-    }
-
     /// The type of its elements.
     #[must_use]
     pub fn dtype(&self) -> DType {
@@ -180,15 +168,15 @@ impl TensorData {
     /// Whether two tensors have the same bits.
     #[must_use]
     pub fn same_bits(&self, other: &Self) -> bool {
+        fn same<T: Copy + Sync>(a: &[T], b: &[T], same: impl Fn(T, T) -> bool + Sync) -> bool {
+            a.len() == b.len()
+                && in_all_parts(a.len(), |part| a[part.clone()].iter().zip(&b[part]).all(|(a, b)| same(*a, *b)))
+        }
         match (self, other) {
-            (Self::F32(a), Self::F32(b)) => {
-                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.to_bits() == b.to_bits())
-            }
-            (Self::F64(a), Self::F64(b)) => {
-                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.to_bits() == b.to_bits())
-            }
-            (Self::I32(a), Self::I32(b)) => a == b,
-            (Self::F16(a), Self::F16(b)) | (Self::Bf16(a), Self::Bf16(b)) => a == b,
+            (Self::F32(a), Self::F32(b)) => same(a, b, |a, b| a.to_bits() == b.to_bits()),
+            (Self::F64(a), Self::F64(b)) => same(a, b, |a, b| a.to_bits() == b.to_bits()),
+            (Self::I32(a), Self::I32(b)) => same(a, b, |a, b| a == b),
+            (Self::F16(a), Self::F16(b)) | (Self::Bf16(a), Self::Bf16(b)) => same(a, b, |a, b| a == b),
             _ => false,
         }
     }
@@ -196,10 +184,14 @@ impl TensorData {
     /// The elements from a place on, and behind them those of another tensor of the same kind, up to the same length.
     #[must_use]
     pub(crate) fn spliced(&self, other: &Self, from: usize) -> Self {
-        fn splice<T: Copy>(first: &[T], second: &[T], from: usize) -> Arc<Vec<T>> {
+        fn splice<T: Element>(first: &[T], second: &[T], from: usize) -> Values<T> {
             let kept = first.get(from..).unwrap_or_default();
             let rest = second.get(..first.len() - kept.len()).unwrap_or(second);
-            Arc::new([kept, rest].concat())
+            Values::filled(kept.len() + rest.len(), |values| {
+                let (front, back) = values.split_at_mut(kept.len());
+                front.copy_from_slice(kept);
+                back.copy_from_slice(rest);
+            })
         }
         match (self, other) {
             (Self::F32(first), Self::F32(second)) => Self::F32(splice(first, second, from)),
@@ -226,14 +218,14 @@ impl TensorData {
         }
     }
 
-    /// Elements of this tensor's type from memory.
-    pub(crate) fn read_alike(&self, bytes: &[u8]) -> Self {
-        match self {
-            Self::F32(_) => bytes::read(bytes, f32::from_le_bytes).into(),
-            Self::F64(_) => bytes::read(bytes, f64::from_le_bytes).into(),
-            Self::I32(_) => bytes::read(bytes, i32::from_le_bytes).into(),
-            Self::F16(_) => Self::F16(Arc::new(bytes::read(bytes, u16::from_le_bytes))),
-            Self::Bf16(_) => Self::Bf16(Arc::new(bytes::read(bytes, u16::from_le_bytes))),
+    /// Elements of a type from memory.
+    pub(crate) fn read(dtype: DType, bytes: &[u8]) -> Self {
+        match dtype {
+            DType::F32 => Self::F32(bytes::read(bytes, f32::from_le_bytes)),
+            DType::F64 => Self::F64(bytes::read(bytes, f64::from_le_bytes)),
+            DType::I32 => Self::I32(bytes::read(bytes, i32::from_le_bytes)),
+            DType::F16 => Self::F16(bytes::read(bytes, u16::from_le_bytes)),
+            DType::Bf16 => Self::Bf16(bytes::read(bytes, u16::from_le_bytes)),
         }
     }
 
@@ -257,10 +249,10 @@ impl TensorData {
     pub(crate) fn count_pattern(&self, pattern: [u8; 8]) -> u64 {
         let [a, b, c, d, ..] = pattern;
         let (word, whole, upper) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(pattern), [c, d]);
-        let count = match self {
-            Self::F32(values) => values.iter().filter(|value| value.to_bits() == word).count(),
-            Self::F64(values) => values.iter().filter(|value| value.to_bits() == whole).count(),
-            Self::I32(values) => values.iter().filter(|value| value.cast_unsigned() == word).count(),
+        let count: usize = match self {
+            Self::F32(values) => count(values, |value| value.to_bits() == word),
+            Self::F64(values) => count(values, |value| value.to_bits() == whole),
+            Self::I32(values) => count(values, |value| value.cast_unsigned() == word),
             Self::F16(values) | Self::Bf16(values) => {
                 let wanted = u16::from_le_bytes(upper);
                 values.iter().skip(1).step_by(2).filter(|bits| **bits == wanted).count()
@@ -271,62 +263,74 @@ impl TensorData {
 }
 
 /// Whether something holds for all values; of some at a time without a look at which, which is several times as fast.
-fn all<T: Copy>(values: &[T], holds: impl Fn(T) -> bool) -> bool {
+fn all<T: Copy + Sync>(values: &[T], holds: impl Fn(T) -> bool + Sync) -> bool {
     const AT_A_TIME: usize = 4096;
-    values.chunks(AT_A_TIME).all(|some| some.iter().fold(true, |so_far, value| so_far & holds(*value)))
+    let hold = |some: &[T]| some.iter().fold(true, |so_far, value| so_far & holds(*value));
+    in_all_parts(values.len(), |part| values[part].chunks(AT_A_TIME).all(hold))
+}
+
+/// For how many values something holds.
+fn count<T: Copy + Sync>(values: &[T], holds: impl Fn(T) -> bool + Sync) -> usize {
+    in_parts(values.len(), |part| values[part].iter().filter(|value| holds(**value)).count()).into_iter().sum()
 }
 
 /// Draws a tensor. Equal arguments give equal bits.
 #[must_use]
 pub fn generate(tensor: &ConcreteTensor, seed: u64, kind: InputKind) -> TensorData {
     let count = usize::try_from(tensor.elements()).unwrap_or(usize::MAX);
-    let floats = |random: &mut ChaCha8Rng, count| floats(random, &tensor.distribution, count, kind);
+    let floats = |random: &mut ChaCha8Rng, values: &mut [f32]| floats(random, &tensor.distribution, kind, values);
     match tensor.dtype {
-        DType::F32 => in_parts(seed, count, floats).into(),
-        DType::F64 => {
-            in_parts(seed, count, |random, count| floats(random, count).into_iter().map(f64::from).collect()).into()
-        }
-        DType::F16 => TensorData::F16(Arc::new(in_parts(seed, count, |random, count| {
-            floats(random, count).into_iter().map(f16_from_f32).collect()
-        }))),
-        DType::Bf16 => TensorData::Bf16(Arc::new(in_parts(seed, count, |random, count| {
-            floats(random, count).into_iter().map(bf16_from_f32).collect()
-        }))),
+        DType::F32 => TensorData::F32(drawn(seed, count, floats)),
+        DType::F64 => TensorData::F64(drawn(seed, count, rounded(floats, f64::from))),
+        DType::F16 => TensorData::F16(drawn(seed, count, rounded(floats, f16_from_f32))),
+        DType::Bf16 => TensorData::Bf16(drawn(seed, count, rounded(floats, bf16_from_f32))),
         // Integers are counts or indices: a scaled index would point outside.
-        DType::I32 => in_parts(seed, count, |random, count| integers(random, &tensor.distribution, count)).into(),
+        DType::I32 => {
+            TensorData::I32(drawn(seed, count, |random, values| integers(random, &tensor.distribution, values)))
+        }
+    }
+}
+
+/// Draws in single precision, and writes in another.
+fn rounded<T>(
+    floats: impl Fn(&mut ChaCha8Rng, &mut [f32]),
+    round: impl Fn(f32) -> T,
+) -> impl Fn(&mut ChaCha8Rng, &mut [T]) {
+    move |random, values| {
+        let mut exact = vec![0.0; values.len()];
+        floats(random, &mut exact);
+        for (value, exact) in values.iter_mut().zip(exact) {
+            *value = round(exact);
+        }
     }
 }
 
 /// Draws so many values, part by part, large tensors on several threads. Each part has a stream of its own, so that the
 /// values do not depend on the number of threads.
-fn in_parts<T: Copy + Default + Send>(
-    seed: u64,
-    count: usize,
-    draw: impl Fn(&mut ChaCha8Rng, usize) -> Vec<T> + Sync,
-) -> Vec<T> {
-    let part = |number: usize, count: usize| {
+fn drawn<T: Element>(seed: u64, count: usize, draw: impl Fn(&mut ChaCha8Rng, &mut [T]) + Sync) -> Values<T> {
+    let draw_part = |number: usize, place: &mut [T]| {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(u64::try_from(number).unwrap_or(0));
-        draw(&mut random, count)
+        draw(&mut random, place);
     };
-    if count <= PART {
-        return if count == 0 { Vec::new() } else { part(0, count) };
-    }
-    let mut values = vec![T::default(); count];
     let parts = count.div_ceil(PART);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts);
-    let share = parts.div_ceil(threads);
-    std::thread::scope(|scope| {
-        for (thread, shared) in values.chunks_mut(share * PART).enumerate() {
-            let part = &part;
-            scope.spawn(move || {
-                for (number, place) in shared.chunks_mut(PART).enumerate() {
-                    place.copy_from_slice(&part(thread * share + number, place.len()));
-                }
-            });
+    Values::filled(count, |values| {
+        if threads < 2 {
+            return values.chunks_mut(PART).enumerate().for_each(|(number, place)| draw_part(number, place));
         }
-    });
-    values
+        let share = parts.div_ceil(threads);
+        std::thread::scope(|scope| {
+            for (thread, shared) in values.chunks_mut(share * PART).enumerate() {
+                let draw_part = &draw_part;
+                scope.spawn(move || {
+                    for (number, place) in shared.chunks_mut(PART).enumerate() {
+                        draw_part(thread * share + number, place);
+                    }
+                });
+            }
+        });
+    })
 }
 
 /// Draws all tensors of one kind, each from a seed of its own.
@@ -336,49 +340,46 @@ pub fn generate_all(tensors: &[ConcreteTensor], seed: u64, kind: InputKind) -> V
     tensors.iter().map(|tensor| generate(tensor, seeds.draw(), kind)).collect()
 }
 
-fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, count: usize, kind: InputKind) -> Vec<f32> {
+fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, kind: InputKind, values: &mut [f32]) {
     let factor: f32 = match kind {
         InputKind::Declared | InputKind::SignsFlipped => 1.0,
         InputKind::ScaledUp => 3.0,
         InputKind::ScaledDown => 0.01,
     };
-    let mut values: Vec<f32> = match *distribution {
+    match *distribution {
         #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
         Distribution::Normal { mean, std } => {
             let (mean, std) = (mean as f32, std as f32);
-            (0..count)
-                .map(|_| {
-                    let standard: f32 = StandardNormal.sample(random);
-                    (mean + std * standard) * factor
-                })
-                .collect()
+            values.fill_with(|| {
+                let standard: f32 = StandardNormal.sample(random);
+                (mean + std * standard) * factor
+            });
         }
         #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
         Distribution::Uniform { low, high } => {
             let (low, width) = (low as f32, (high - low) as f32);
-            (0..count).map(|_| (low + width * random.random::<f32>()) * factor).collect()
+            values.fill_with(|| (low + width * random.random::<f32>()) * factor);
         }
-    };
+    }
     if kind == InputKind::SignsFlipped {
-        for value in &mut values {
+        for value in values {
             if random.random::<bool>() {
                 *value = -*value;
             }
         }
     }
-    values
 }
 
-fn integers(random: &mut ChaCha8Rng, distribution: &Distribution, count: usize) -> Vec<i32> {
+fn integers(random: &mut ChaCha8Rng, distribution: &Distribution, values: &mut [i32]) {
     #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
     match *distribution {
         Distribution::Normal { mean, std } => match Normal::new(mean, std) {
-            Ok(normal) => (0..count).map(|_| normal.sample(random).round() as i32).collect(),
-            Err(_) => vec![mean.round() as i32; count],
+            Ok(normal) => values.fill_with(|| normal.sample(random).round() as i32),
+            Err(_) => values.fill(mean.round() as i32),
         },
         Distribution::Uniform { low, high } => match Uniform::new(low.ceil() as i32, high.ceil() as i32) {
-            Ok(uniform) => (0..count).map(|_| uniform.sample(random)).collect(),
-            Err(_) => vec![low.ceil() as i32; count],
+            Ok(uniform) => values.fill_with(|| uniform.sample(random)),
+            Err(_) => values.fill(low.ceil() as i32),
         },
     }
 }
@@ -439,7 +440,7 @@ mod tests {
     }
 
     fn bytes_of(data: &TensorData, dtype: DType) -> Vec<u8> {
-        let width = 8 / TensorData::zeros(dtype, 8).len();
+        let width = usize::try_from(dtype.size_bytes()).unwrap_or(1);
         let mut bytes = vec![0_u8; data.len() * width];
         data.copy_to_bytes(dtype, &mut bytes);
         assert!(data.equals_bytes(dtype, &bytes));
@@ -456,7 +457,7 @@ mod tests {
             TensorData::Bf16(vec![0x3F80, 0xFF80].into()),
         ] {
             let mut bytes = bytes_of(&data, data.dtype());
-            assert!(data.read_alike(&bytes).same_bits(&data));
+            assert!(TensorData::read(data.dtype(), &bytes).same_bits(&data));
             bytes[0] ^= 1;
             assert!(!data.equals_bytes(data.dtype(), &bytes));
         }
@@ -466,7 +467,7 @@ mod tests {
     fn widening_keeps_the_value() {
         let widened = |data: TensorData| {
             let mut bytes = bytes_of(&data, DType::F64);
-            let values = TensorData::zeros(DType::F64, 0).read_alike(&bytes);
+            let values = TensorData::read(DType::F64, &bytes);
             bytes[7] ^= 1;
             assert!(!data.equals_bytes(DType::F64, &bytes));
             values

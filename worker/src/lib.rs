@@ -22,6 +22,7 @@ pub mod measure;
 pub mod nvcc;
 pub mod offers;
 mod origin;
+mod parts;
 pub mod port;
 pub mod prepare;
 pub mod process;

@@ -63,7 +63,7 @@ impl TensorFile {
             let found = KINDS.iter().find(|(_, kind)| *kind == view.dtype());
             let (dtype, _) =
                 found.ok_or_else(|| format!("{name}: its element type {:?} is not known", view.dtype()))?;
-            let data = TensorData::zeros(*dtype, 0).read_alike(view.data());
+            let data = TensorData::read(*dtype, view.data());
             let shape = view.shape().iter().map(|extent| u64::try_from(*extent).unwrap_or(u64::MAX)).collect();
             tensors.insert(name, Stored { shape, data });
         }

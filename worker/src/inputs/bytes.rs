@@ -1,5 +1,7 @@
 //! Elements of tensors as bytes in memory, little-endian; large ones on several threads.
 
+use super::values::{Element, Values};
+
 /// Bytes that one thread sees to at least: below this starting another one takes longer.
 const SHARE: usize = 8 << 20;
 
@@ -31,27 +33,28 @@ pub(super) fn write<T: Copy + Sync, const WIDTH: usize>(
 }
 
 /// All elements that are there.
-pub(super) fn read<T: Copy + Default + Send, const WIDTH: usize>(
+pub(super) fn read<T: Element, const WIDTH: usize>(
     bytes: &[u8],
     from_bytes: impl Fn([u8; WIDTH]) -> T + Sync,
-) -> Vec<T> {
+) -> Values<T> {
     let (places, _) = bytes.as_chunks::<WIDTH>();
     let share = share_of::<WIDTH>(places.len());
-    if share >= places.len() {
-        return places.iter().map(|place| from_bytes(*place)).collect();
-    }
-    let mut values = vec![T::default(); places.len()];
-    std::thread::scope(|scope| {
-        for (values, places) in values.chunks_mut(share).zip(places.chunks(share)) {
-            let from_bytes = &from_bytes;
-            scope.spawn(move || {
-                for (value, place) in values.iter_mut().zip(places) {
-                    *value = from_bytes(*place);
-                }
-            });
+    let one = |values: &mut [T], places: &[[u8; WIDTH]]| {
+        for (value, place) in values.iter_mut().zip(places) {
+            *value = from_bytes(*place);
         }
-    });
-    values
+    };
+    Values::filled(places.len(), |values| {
+        if share >= places.len() {
+            return one(values, places);
+        }
+        std::thread::scope(|scope| {
+            for (values, places) in values.chunks_mut(share).zip(places.chunks(share)) {
+                let one = &one;
+                scope.spawn(move || one(values, places));
+            }
+        });
+    })
 }
 
 /// Whether memory holds these elements and nothing else.
@@ -97,21 +100,21 @@ mod tests {
     #[test]
     fn several_threads_do_what_one_does() {
         // Not a multiple of anything.
-        let values: Vec<u32> =
-            (0..(4 * SHARE / 4 + 4_099)).map(|i| u32::try_from(i).unwrap_or(0).wrapping_mul(2_654_435_761)).collect();
+        let values: Vec<i32> =
+            (0..(4 * SHARE / 4 + 4_099)).map(|i| i32::try_from(i).unwrap_or(0).wrapping_mul(0x1E37_79B1)).collect();
         let mut bytes = vec![0_u8; values.len() * 4];
-        write(&values, &mut bytes, u32::to_le_bytes);
+        write(&values, &mut bytes, i32::to_le_bytes);
         let expected: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         assert!(bytes == expected);
-        assert!(read(&bytes, u32::from_le_bytes) == values);
-        assert!(equal(&values, &bytes, u32::to_le_bytes));
+        assert!(read(&bytes, i32::from_le_bytes)[..] == values);
+        assert!(equal(&values, &bytes, i32::to_le_bytes));
         for changed in [0, bytes.len() / 2, bytes.len() - 1] {
             bytes[changed] ^= 1;
-            assert!(!equal(&values, &bytes, u32::to_le_bytes), "{changed}");
+            assert!(!equal(&values, &bytes, i32::to_le_bytes), "{changed}");
             bytes[changed] ^= 1;
         }
-        assert!(!equal(&values[1..], &bytes, u32::to_le_bytes));
-        assert!(!equal(&values, &bytes[1..], u32::to_le_bytes));
+        assert!(!equal(&values[1..], &bytes, i32::to_le_bytes));
+        assert!(!equal(&values, &bytes[1..], i32::to_le_bytes));
     }
 
     #[test]

@@ -41,8 +41,8 @@ impl Arena {
     }
 
     /// Copies a tensor out.
-    pub(super) fn read(&self, region: Region, like: &TensorData) -> TensorData {
-        like.read_alike(self.bytes(region))
+    pub(super) fn read(&self, place: &Placed) -> TensorData {
+        TensorData::read(place.dtype, self.bytes(place.region))
     }
 
     /// Whether a place holds exactly what was written there.

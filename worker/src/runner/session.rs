@@ -25,7 +25,7 @@ use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;
 use super::breach::Breach;
 use super::message::{Reply, Request};
-use super::plan::{Doubled, Layout, Placed, RunnerPlan};
+use super::plan::{Doubled, Layout, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
 use crate::sandbox::{JailPlan, Work};
@@ -120,7 +120,6 @@ impl Launched {
             session.open_device()?;
         }
         session.weigh(memory_bytes);
-        session.remember_outputs();
         Ok(session)
     }
 }
@@ -139,7 +138,6 @@ pub struct Session {
     /// On a device: whether the weights in its memory are known to be wrong.
     weights_stale: bool,
     pub(super) inputs: Vec<TensorData>,
-    output_shapes: Vec<TensorData>,
     pub(super) nonces: SecretSeeds,
     canary_seed: u64,
     pub(super) poison: [u8; 8],
@@ -234,7 +232,6 @@ impl Session {
             params: Vec::new(),
             weights_stale: false,
             inputs: Vec::new(),
-            output_shapes: Vec::new(),
             canary_seed: nonces.draw(),
             nonces,
             plan,
@@ -316,14 +313,7 @@ impl Session {
         let nonce = self.nonces.draw();
         self.ask(&Request::Shape { nonce, layout: shape }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
         self.shape = shape;
-        self.remember_outputs();
         Ok(())
-    }
-
-    fn remember_outputs(&mut self) {
-        let like = |placed: &Placed| TensorData::zeros(placed.dtype, placed.region.size);
-        let layout = self.plan.layouts.get(self.shape);
-        self.output_shapes = layout.into_iter().flat_map(|layout| &layout.outputs).map(like).collect();
     }
 
     /// The tensors of the shape in use.
@@ -473,8 +463,7 @@ impl Session {
     }
 
     pub(super) fn outputs(&self) -> Vec<TensorData> {
-        let outputs = self.layout().outputs.iter().zip(&self.output_shapes);
-        outputs.map(|(placed, like)| self.arena.read(placed.region, like)).collect()
+        self.layout().outputs.iter().map(|placed| self.arena.read(placed)).collect()
     }
 
     /// [`Self::run_within`] of a program that is known to keep the rules, as a task's reference is since it was prepared: on a

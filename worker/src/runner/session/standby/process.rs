@@ -70,7 +70,6 @@ impl Session {
         let request = Request::Take { nonce: self.nonces.draw(), plan: Box::new(plan) };
         self.ask_with_arena(&request, self.call_timeout_ms + LOAD_EXTRA_MS)?;
         self.weigh(options.memory_bytes);
-        self.remember_outputs();
         Ok(())
     }
 
