@@ -203,13 +203,18 @@ def prepared(found: dict) -> list:
 PARTS = {"wrapped": wrapped, "prepared": prepared, "native": native, "throughput": throughput, "attacks": attacks}
 
 
+def of_rows(rows: dict | None) -> str:
+    """The commits that rows were measured by, where rows say so."""
+    return ", ".join(sorted({row["by"] for row in rows.values() if row.get("by")})) if isinstance(rows, dict) else ""
+
+
 def page(found: dict) -> str:
     facts = found["facts"]
     head = ["# KernelBench's tasks, measured", "", "Written by `scripts/evidence-kernelbench`. " + facts["how"], "",
             "| fact | value |", "| --- | --- |"]
-    commits = [f"{name}: {found[name]['by']}" for name in PARTS if found.get(name, {}).get("by")]
-    timed = sorted({row["by"] for row in found.get("references", {}).values()})
-    commits += [f"references: {', '.join(timed)}"] if timed else []
+    commits = [f"{name}: {of_rows(found[name].get('tasks')) or found[name]['by']}" for name in PARTS if found.get(name, {}).get("by")]
+    timed = of_rows(found.get("references"))
+    commits += [f"references: {timed}"] if timed else []
     head += [f"| commit of each part | {'; '.join(commits)} |"] if commits else []
     head += [f"| {name} | {cell(str(value))} |" for name, value in facts["table"].items()]
     lines = [*head, ""]

@@ -21,7 +21,7 @@ use self::timed::Timed;
 use super::judge::Judge;
 use super::outcome::Outcome;
 use super::rows::{RowTerms, RowTimes, time_rows};
-use super::sample_plan::between_processes;
+use super::sample_plan::{Pair, between_processes};
 use super::{CONFIDENCE, Side, failed};
 use crate::check::smallest_first;
 use crate::cost::Cost;
@@ -355,11 +355,12 @@ impl Race<'_> {
         }
         let (candidate, baseline) = (timed.candidate_ns(), timed.baseline_ns());
         let own = bootstrap_ratio(&baseline, &candidate, TRIMMED, CONFIDENCE, RESAMPLES);
-        let precise =
-            timed.steady && candidate.len() >= timed.options.min_samples && own.relative_half_width() <= PRECISE;
+        let scattered = own.relative_half_width() > PRECISE;
+        let precise = timed.steady && candidate.len() >= timed.options.min_samples && !scattered;
         let candidate_median_ns = median(&candidate);
         let with_python = self.candidate.runs_python() || self.baseline.runs_python();
-        let between = between_processes(candidate_median_ns.min(median(&baseline)), with_python);
+        let pair = if with_python { Pair::WithPython { scattered } } else { Pair::Native };
+        let between = between_processes(candidate_median_ns.min(median(&baseline)), pair);
         let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
         let (calls, sandbox) = (timed.candidate.as_slice(), self.candidate.sandbox());
         let outcome = Outcome { speedup, precise, calls, candidate_ns: &candidate, baseline_ns: &baseline, sandbox };
