@@ -109,12 +109,7 @@ pub fn largest_error(
     let of_part = |output: &TensorData, truth: &TensorData, part: Range<usize>| {
         let of_block = |block: Range<usize>| {
             let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block));
-            let errors = outputs.iter().zip(truths.iter()).map(|(output, truth)| {
-                let (difference, allowed) = ((output - truth).abs(), tolerance.atol + tolerance.rtol * truth.abs());
-                let error = if difference == 0.0 { 0.0 } else { difference / allowed };
-                if output.is_finite() & truth.is_finite() { error } else { f64::INFINITY }
-            });
-            errors.fold(0.0, |largest: f64, error| if error > largest { error } else { largest })
+            largest_of(outputs.iter().zip(truths.iter()).map(|(output, truth)| error_of(*output, *truth, tolerance)))
         };
         blocks(part).map(of_block).fold(0.0, f64::max)
     };
@@ -131,22 +126,48 @@ pub fn largest_error(
 
 fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tolerance: &Tolerance) -> PartFound {
     let mut found = PartFound::default();
+    // Elements whose error is at least the bound of that number.
+    let mut at_least = [0_u64; ERROR_HISTOGRAM_BOUNDS.len()];
+    let elements = part.len();
     for block in blocks(part) {
         let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block.clone()));
-        for (index, (candidate, truth)) in block.zip(outputs.iter().zip(truths.iter())) {
-            let (candidate, truth) = (*candidate, *truth);
-            let error = normalized_error(candidate, truth, tolerance);
-            if let Some(slot) = found.histogram.get_mut(ERROR_HISTOGRAM_BOUNDS.partition_point(|bound| *bound <= error))
-            {
-                *slot += 1;
-            }
-            found.wrong_elements += u64::from(error > 1.0);
-            if found.worst.is_none_or(|(_, largest, ..)| error > largest) {
-                found.worst = Some((index, error, candidate, truth));
-            }
+        let mut errors = [0.0; AT_A_TIME];
+        for ((slot, output), truth) in errors.iter_mut().zip(outputs.iter()).zip(truths.iter()) {
+            *slot = error_of(*output, *truth, tolerance);
+        }
+        let errors = &errors[..block.len()];
+        for (total, bound) in at_least.iter_mut().zip(ERROR_HISTOGRAM_BOUNDS) {
+            *total += count_if(errors, |error| error >= bound);
+        }
+        found.wrong_elements += count_if(errors, |error| error > 1.0);
+        let largest = largest_of(errors.iter().copied());
+        if found.worst.is_none_or(|(_, before, ..)| largest > before) {
+            // Where they are numbers one of them is the largest.
+            let place = errors.iter().position(|error| *error >= largest).unwrap_or(0);
+            found.worst = Some((block.start + place, largest, outputs[place], truths[place]));
         }
     }
+    let mut above = count(elements);
+    for (slot, at_least) in found.histogram.iter_mut().zip(at_least.into_iter().chain([0])) {
+        *slot = above - at_least;
+        above = at_least;
+    }
     found
+}
+
+/// [`normalized_error`] without a look at which case it is, which is several times as fast for many.
+fn error_of(output: f64, truth: f64, tolerance: &Tolerance) -> f64 {
+    let (difference, allowed) = ((output - truth).abs(), tolerance.atol + tolerance.rtol * truth.abs());
+    let error = if difference == 0.0 { 0.0 } else { difference / allowed };
+    if output.is_finite() & truth.is_finite() { error } else { f64::INFINITY }
+}
+
+fn largest_of(errors: impl Iterator<Item = f64>) -> f64 {
+    errors.fold(0.0, |largest: f64, error| if error > largest { error } else { largest })
+}
+
+fn count_if(errors: &[f64], holds: impl Fn(f64) -> bool) -> u64 {
+    errors.iter().map(|error| u64::from(holds(*error))).sum()
 }
 
 /// Part of the tolerance below which a change of the truth says nothing.

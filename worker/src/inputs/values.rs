@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Smallest memory that is kept, in bytes: an allocator keeps what is smaller by itself.
 const SMALLEST_BYTES: usize = 1 << 20;
@@ -17,7 +17,7 @@ const SMALLEST_BYTES: usize = 1 << 20;
 /// What is kept may be longer than what is asked for by one part in so many.
 const SPARE: usize = 4;
 
-/// How long a step that is over counts as one at work.
+/// How long it is kept when nobody is at work.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
 /// Most that is kept where nobody said how much, in bytes.
@@ -58,42 +58,65 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The most.
 static LIMIT_BYTES: AtomicUsize = AtomicUsize::new(DEFAULT_LIMIT_BYTES);
 
-/// Steps at work.
-static USERS: AtomicUsize = AtomicUsize::new(0);
+/// Who is at work.
+static USE: Mutex<Use> = Mutex::new(Use { users: 0, left: None, watched: false });
+
+#[derive(Debug)]
+struct Use {
+    /// Steps.
+    users: usize,
+    /// When the last one was over.
+    left: Option<Instant>,
+    /// Whether somebody waits for the end of it.
+    watched: bool,
+}
+
+fn in_use() -> MutexGuard<'static, Use> {
+    USE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Says how much memory is kept at most, in bytes.
 pub(crate) fn keep_at_most(bytes: usize) {
     LIMIT_BYTES.store(bytes, Ordering::SeqCst);
 }
 
-/// As long as one of these is there, and shortly after, memory is kept.
+/// As long as one of these is there memory is kept, and for a moment more: the next step of an attempt comes at once.
 #[derive(Debug)]
 pub(crate) struct InUse(());
 
 impl InUse {
     pub(crate) fn new() -> Self {
-        USERS.fetch_add(1, Ordering::SeqCst);
+        in_use().users += 1;
         Self(())
     }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        // The next step of the same attempt comes at once, if there is one.
-        let tidy = || {
-            std::thread::sleep(KEPT_FOR);
-            leave();
-        };
-        if std::thread::Builder::new().name("idle-memory".to_owned()).spawn(tidy).is_err() {
-            leave();
+        let mut state = in_use();
+        state.users -= 1;
+        state.left = Some(Instant::now());
+        if state.users > 0 || state.watched {
+            return;
+        }
+        state.watched = std::thread::Builder::new().name("idle-memory".to_owned()).spawn(clear_when_over).is_ok();
+        if !state.watched {
+            drop(state);
+            clear();
         }
     }
 }
 
-/// One less is at work.
-fn leave() {
-    if USERS.fetch_sub(1, Ordering::SeqCst) == 1 {
-        clear();
+/// Waits until nobody was at work for a while, and gives all of it back.
+fn clear_when_over() {
+    loop {
+        std::thread::sleep(KEPT_FOR);
+        let mut state = in_use();
+        if state.users == 0 && state.left.is_none_or(|left| left.elapsed() >= KEPT_FOR) {
+            state.watched = false;
+            drop(state);
+            return clear();
+        }
     }
 }
 
@@ -134,8 +157,8 @@ impl<T: Element> Idle<T> {
             return;
         }
         let mut vectors = self.vectors();
-        // Asked in here: whoever clears comes before this or after.
-        if USERS.load(Ordering::SeqCst) == 0 {
+        // Asked in here: who clears does so before this or after.
+        if in_use().users == 0 {
             return;
         }
         vectors.push_back(vector);
