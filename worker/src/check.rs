@@ -20,7 +20,7 @@ use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Grounds, SessionOptions, is_python};
+use crate::runner::{Grounds, SessionOptions};
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -155,8 +155,8 @@ fn check_with(
         if let Answers::Live { kept: Some(_), .. } = answers {
             oracle.record();
         }
-        // What passes is timed next: a library in a process of its own, beside its baseline.
-        grounds.expect_programs(if is_python(library) { 1 } else { 2 });
+        // What passes is timed next: of a task of PyTorch where it was checked, else in a new process beside a new baseline.
+        grounds.expect_programs(if spec.torch.is_some() { 1 } else { 2 });
         // From here on a place is taken for each call: making inputs and comparing results needs none.
         drop(beside);
         cost.part("processes");

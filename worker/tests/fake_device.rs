@@ -16,7 +16,7 @@ use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::{CompilerReport, Measurement};
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::StepOutput;
-use nightshift_protocol::task::{DType, TaskSpec};
+use nightshift_protocol::task::{DType, TaskSpec, TorchSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
 use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::check::{Libraries, check_on};
@@ -133,6 +133,44 @@ fn what_is_on_standby_serves_the_next_steps_and_judges_as_a_fresh_process_does()
     }
     standby.clear();
     wait_for_kept(&standby, 0, 0..=0);
+}
+
+#[test]
+fn of_a_model_s_task_the_process_that_passed_its_check_is_timed_once_and_never_confirmed() {
+    let (standby, gate, _scratch) = standby(12);
+    // The libraries of a task of PyTorch may as well be native ones, as far as this goes.
+    let of_a_model = TaskSpec { torch: Some(TorchSpec::default()), ..spec() };
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let (_also, wrong) = built("wrong", "", "HONEST; y[0] += 1.0f;");
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let mut passes = |candidate: &Path, spec: &TaskSpec| {
+        let check = |grounds: &Grounds<'_>| check_on(grounds, spec, &libraries(candidate), true, &mut seeds);
+        with_standby(&standby, &gate, check).unwrap().cases.iter().all(|case| case.passed)
+    };
+    let measure = |confirms: bool| {
+        let (baseline, truth) = (&GROUND.reference, &GROUND.truth);
+        let programs = Programs { candidate: &honest, baseline, truth, baseline_label: "the reference", confirms };
+        let options = DeviceMeasureOptions::default();
+        let measure = |grounds: &Grounds<'_>| {
+            measure_on_device(grounds, &of_a_model, &programs, &machine(), None, true, &options)
+        };
+        let output = with_standby(&standby, &gate, measure).unwrap();
+        let StepOutput::Measured { findings, .. } = output else { panic!("not measured: {output:?}") };
+        assert!(findings.is_empty(), "{findings:?}");
+    };
+    // Beside the reference and the truth.
+    assert!(passes(&honest, &of_a_model));
+    assert_eq!(standby.kept().0, 3);
+    measure(true);
+    assert_eq!(standby.kept().0, 3, "a confirmation leaves it alone");
+    measure(false);
+    assert_eq!(standby.kept().0, 2, "it served, and ended");
+    measure(false);
+    assert_eq!(standby.kept().0, 2, "a new one served in its place");
+    assert!(!passes(&wrong, &of_a_model));
+    assert_eq!(standby.kept().0, 2, "what is wrong is not kept");
+    assert!(passes(&honest, &spec()));
+    assert_eq!(standby.kept().0, 4, "of other tasks the reference and the truth are, and nothing else");
 }
 
 #[test]

@@ -62,8 +62,8 @@ pub struct Programs<'a> {
     pub truth: &'a Path,
     /// What the baseline is and how it was built.
     pub baseline_label: &'a str,
-    /// Whether a result is to rest on it. Then programs of `PyTorch` are timed in new processes, as libraries are in any case.
-    /// Else they may be timed where they served before, in a check: a new process takes longer than all else.
+    /// Whether a result is to rest on it. Then everything is timed in new processes. Else what belongs to a task of `PyTorch`
+    /// may be timed where it served before, in a check: a new process takes longer than all else.
     pub confirms: bool,
 }
 

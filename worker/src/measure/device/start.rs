@@ -11,7 +11,7 @@ use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::side_by_side;
-use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, is_python};
+use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions};
 use crate::statistics::median;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
@@ -63,17 +63,17 @@ pub(super) fn prepare<'a>(
     cost.part("waiting");
     let of_candidate =
         SessionOptions { require_sandbox: terms.require_sandbox, ..options(programs.candidate, false, 1) };
-    let may_serve_again = !programs.confirms && is_python(programs.candidate);
+    // Where nothing is decided, processes of tasks of PyTorch may serve again: how they differ is little beside how the calls
+    // of a Python do, and a Python is slow to start.
+    let may_serve_again = !programs.confirms && spec.torch.is_some();
     let candidate = if may_serve_again {
         grounds.launch_checked(&of_candidate)
     } else {
         grounds.launch(&SessionOptions { shapes: std::slice::from_ref(shapes), ..of_candidate })
     };
-    // A process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
+    // Else a process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
     // a share of a microsecond, and an unlucky process that served all measurements would make candidates look faster.
-    // A Python is slower than that to start, and its calls differ by more: it may serve again where nothing is decided.
-    let serves_again = !programs.confirms && is_python(programs.baseline);
-    let baseline = if serves_again {
+    let baseline = if may_serve_again {
         grounds.launch_again(&options(programs.baseline, false, PATIENCE))
     } else {
         grounds.launch(&SessionOptions {
@@ -90,8 +90,6 @@ pub(super) fn prepare<'a>(
     truth.select(number).map_err(Side::Baseline)?;
     if may_serve_again {
         candidate.select(number).map_err(Side::Candidate)?;
-    }
-    if serves_again {
         baseline.select(number).map_err(Side::Baseline)?;
     }
     // From here on a place is taken for each request.

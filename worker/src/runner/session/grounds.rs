@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
-use super::{Launched, Session, SessionError, Standby, is_python};
+use super::{Launched, Session, SessionError, Standby};
 use crate::process::{CancelFlag, JailHost};
 use crate::sandbox::DeviceAccess;
 
@@ -77,11 +77,11 @@ impl<'a> Grounds<'a> {
         }
     }
 
-    /// Lets the process of a program that passed its check be kept for its first measurement, where starting one takes
-    /// seconds.
+    /// Lets the process of a program that passed its check be kept for its first measurement, of a task of `PyTorch`: what a
+    /// new process may differ by is little beside what the baseline's calls differ by.
     pub(crate) fn keep_for_measurement(&self, session: &mut Session, options: &SessionOptions<'_>) {
         if let (Some(_), Some(device)) = (self.standby, options.device)
-            && is_python(options.library)
+            && options.torch.is_some()
             && let Err(error) = Standby::keep_for_measurement(session, options, device)
         {
             tracing::debug!(error = %error, "the process of a checked program is not kept");

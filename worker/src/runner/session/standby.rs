@@ -2,9 +2,9 @@
 //! process at a time do it; so what can be done before, or does not have to be done again, is not done while a step waits.
 //!
 //! Two kinds are kept. The *trusted* libraries of a task, its reference and its truth, rest until the next step needs them:
-//! with memory of its own for each step, and never longer than some minutes; so does a Python with a program that passed its check,
-//! once, for its first measurement. And *spare* processes have taken hold of the device before anybody knew for what: each is
-//! given one program, and ends with it.
+//! with memory of its own for each step, and never longer than some minutes; so does, beside a model of `PyTorch`, a program
+//! that passed its check, once, for its first measurement. And *spare* processes have taken hold of the device before
+//! anybody knew for what: each is given one program, and ends with it.
 
 mod process;
 
