@@ -144,6 +144,14 @@ impl Jail {
         Ok(self.ended)
     }
 
+    /// Lets go of what was printed so far.
+    pub(crate) fn forget_output(&mut self) {
+        self.stdout.pump();
+        self.stderr.pump();
+        self.stdout.take();
+        self.stderr.take();
+    }
+
     /// Resident bytes of the program: all of it, and the part that it shares with nobody.
     pub(crate) fn resident_bytes(&self) -> Option<Resident> {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.program?)).ok()?;

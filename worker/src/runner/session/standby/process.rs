@@ -84,12 +84,14 @@ impl Session {
     pub(super) fn come_to_rest(&mut self) -> bool {
         let Some(purpose) = &self.purpose else { return false };
         let small = self.plan.arena_bytes() <= MAX_ARENA_BYTES;
-        // What it printed would be taken for the next step's.
-        if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() || !self.printed().is_empty() {
+        if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() {
             return false;
         }
         (self.params, self.inputs) = (Vec::new(), Vec::new());
         self.cancel = CancelFlag::default();
-        self.shape(0).is_ok()
+        let rests = self.shape(0).is_ok();
+        // What it printed up to here is none of the next step's.
+        self.jail.forget_output();
+        rests
     }
 }
