@@ -34,6 +34,7 @@ use crate::inputs::{InUse, SecretSeeds, keep_at_most};
 use crate::lease::{Work, WorkerConfig};
 use crate::machine;
 use crate::nvcc::CudaCompiler;
+use crate::offers::fewer_contexts_by_memory;
 use crate::origin::Origin;
 use crate::prepare::{Examined, ReferenceLibraries, prepare_on};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
@@ -110,6 +111,16 @@ impl Workbench {
                 scratch.folder(),
             );
             let memory_bytes = hardware.memory_bytes;
+            if let Some(good_for) = fewer_contexts_by_memory(config.gpu_contexts, memory_bytes)
+                && !config.gpus.usable().is_empty()
+            {
+                tracing::warn!(
+                    allowed = config.gpu_contexts,
+                    good_for,
+                    "`worker.gpu_contexts` allows more contexts than this machine's memory is good for: with many models of PyTorch at \
+                     once it may run out, and the system would end the worker"
+                );
+            }
             let cuda = cuda.map(|cuda| cuda.with_sites(&jail, scratch.folder(), config.gpu_contexts, memory_bytes));
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };

@@ -123,6 +123,13 @@ pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>, memory_bytes:
     gpus.usable().iter().map(|gpu| each.unwrap_or_else(|| contexts_of(&gpu.facts).min(most))).collect()
 }
 
+/// Contexts that this much memory of the machine is good for, where more are allowed on all of its GPUs together.
+pub(crate) fn fewer_contexts_by_memory(allowed: Option<u32>, memory_bytes: u64) -> Option<u32> {
+    let good_for = u32::try_from(memory_bytes / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
+    let good_for = good_for.max(CONTEXTS_PER_STEP);
+    (memory_bytes > 0 && allowed.is_some_and(|allowed| allowed > good_for)).then_some(good_for)
+}
+
 /// Contexts that a GPU has room for.
 fn contexts_of(gpu: &GpuFacts) -> u32 {
     let contexts = u32::try_from(gpu.memory_bytes / MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
@@ -241,6 +248,10 @@ mod tests {
         assert_eq!(slots(8), [1, 1], "one step at a time in any case");
         let asked = gpu_offers(&gpus, Some(48), 8 << 30).unwrap();
         assert_eq!(asked[0].shared_slots, 8, "who says how many knows better");
+        // And is told what the memory is good for.
+        let fewer = |allowed, memory_gib: u64| fewer_contexts_by_memory(allowed, memory_gib << 30);
+        assert_eq!((fewer(Some(36), 125), fewer(Some(31), 125), fewer(None, 125)), (Some(31), None, None));
+        assert_eq!((fewer(Some(9), 1), fewer(Some(9), 0)), (Some(CONTEXTS_PER_STEP), None), "none is known of nothing");
     }
 
     #[test]

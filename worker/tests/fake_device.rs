@@ -141,8 +141,11 @@ fn of_a_model_s_task_the_process_that_passed_its_check_is_timed_once_and_never_c
     // The libraries of a task of PyTorch may as well be native ones, as far as this goes.
     let of_a_model = TaskSpec { torch: Some(TorchSpec::default()), ..spec() };
     // What it prints keeps it from nothing.
-    let (_kept, honest) =
-        built("honest", "#include <cstdio>\nstatic int calls;", "HONEST; if (calls++ == 0) std::fputs(\"here\\n\", stderr);");
+    let (_kept, honest) = built(
+        "honest",
+        "#include <cstdio>\nstatic int calls;",
+        "HONEST; if (calls++ == 0) std::fputs(\"here\\n\", stderr);",
+    );
     let (_also, wrong) = built("wrong", "", "HONEST; y[0] += 1.0f;");
     let mut seeds = SecretSeeds::from_os().unwrap();
     let mut passes = |candidate: &Path, spec: &TaskSpec| {
