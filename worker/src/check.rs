@@ -4,6 +4,8 @@
 
 mod examination;
 mod oracle;
+mod papers;
+mod question;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,8 +16,10 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd, Severity};
 
 use self::examination::{Examination, Stop};
-pub(crate) use self::examination::{MAX_PERTURBED_TENSORS, allowed_error};
+pub(crate) use self::examination::{allowed_error, reachable};
 pub(crate) use self::oracle::{Expected, LaunchedOracle, Oracle, OracleError};
+use self::papers::Asking;
+pub(crate) use self::question::MAX_PERTURBED_TENSORS;
 use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
@@ -130,18 +134,28 @@ fn check_with(
             require_sandbox,
             device: grounds.device,
         };
+        let (mut asking, recorded) = match answers {
+            Answers::Live { reference, truth, kept: None } => {
+                let asking = Asking::like_others(grounds, spec, together, (reference, truth));
+                let recorded = asking.answers();
+                (asking, recorded)
+            }
+            Answers::Live { kept: Some(_), .. } => (Asking::once(), None),
+            Answers::Recorded(recording) => {
+                (Asking::once(), Some(recording.take().ok_or_else(one_shape_only)?.answers))
+            }
+        };
         let beside = grounds.beside_others();
         cost.part("waiting");
         let candidate = grounds.launch(&options);
-        let (beside, candidate, oracle) = match answers {
-            Answers::Live { reference, truth, .. } => {
+        let (beside, candidate, oracle) = match (&*answers, recorded) {
+            (Answers::Live { reference, truth, .. }, None) => {
                 let launched = Oracle::launch(grounds, spec, together, reference, truth)?;
                 launched.wait_with(candidate, grounds, beside)
             }
-            Answers::Recorded(recording) => {
-                let recording = recording.take().ok_or_else(one_shape_only)?;
+            (_, recorded) => {
                 let (beside, [candidate]) = grounds.ready(beside, [candidate]);
-                (beside, candidate, Ok(Oracle::of_recording(spec, recording)))
+                (beside, candidate, Ok(Oracle::of_answers(spec, recorded.unwrap_or_default())))
             }
         };
         let mut candidate = match candidate {
@@ -166,8 +180,9 @@ fn check_with(
             candidate.select(number)?;
             oracle.select(number, shapes)?;
             drop(turn);
+            let questions = asking.questions(number, seeds);
             let (candidate, oracle, report, waited) = (&mut candidate, &mut oracle, &mut report, &mut waited);
-            let mut examination = Examination { grounds, spec, shapes, candidate, oracle, seeds, report, waited };
+            let mut examination = Examination { grounds, spec, shapes, candidate, oracle, questions, report, waited };
             examination.run(group + number == 0)?;
             if report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
         });
@@ -177,6 +192,8 @@ fn check_with(
         if !printed.is_empty() {
             report.printed = printed;
         }
+        // A program may print what it was asked and what came of it, and values that were wrong are told with the truth.
+        asking.end(outcome.is_ok(), matches!(outcome, Err(Stop::Wrong)) || !report.printed.is_empty());
         if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (&mut *answers, oracle.take_answers()) {
             kept.extend(answered);
         }

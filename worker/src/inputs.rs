@@ -39,6 +39,11 @@ impl SecretSeeds {
         self.0.next_u64()
     }
 
+    /// A number below another one; 0 below 0.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.draw() >> 32).unwrap_or(0) % limit.max(1)
+    }
+
     /// A coin.
     pub fn flip(&mut self) -> bool {
         self.0.random()

@@ -16,6 +16,7 @@ pub mod execute;
 mod golden;
 pub mod gpu;
 pub mod inputs;
+pub mod known;
 pub mod lease;
 pub mod machine;
 pub mod measure;

@@ -65,7 +65,7 @@ impl Room {
         table.waiting.push_back(number);
         loop {
             let first = table.waiting.front() == Some(&number);
-            if first && table.taken_bytes.saturating_add(bytes) <= self.usable_bytes {
+            if first && self.has_beside(&table, bytes) {
                 table.waiting.pop_front();
                 table.taken_bytes += bytes;
                 self.changed.notify_all();
@@ -78,6 +78,25 @@ impl Room {
             }
             table = self.changed.wait_timeout(table, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Takes so many bytes for what no step needs, if they are free and nobody waits for any.
+    pub(crate) fn take_if_free(self: &Arc<Self>, bytes: u64) -> Option<Part> {
+        let mut table = self.table();
+        if !table.waiting.is_empty() || !self.has_beside(&table, bytes) {
+            return None;
+        }
+        table.taken_bytes += bytes;
+        Some(Part { room: Arc::clone(self), bytes })
+    }
+
+    /// Whether a step for so many bytes, and as many of those beside them as there are at all, would find room now.
+    pub(crate) fn has_room(&self, bytes: u64, beside: u64) -> bool {
+        self.has_beside(&self.table(), bytes.saturating_add(beside).min(self.usable_bytes))
+    }
+
+    fn has_beside(&self, table: &Table, bytes: u64) -> bool {
+        table.taken_bytes.saturating_add(bytes) <= self.usable_bytes
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -170,6 +189,25 @@ mod tests {
             assert!(part.is_ok());
             assert_eq!(room.table().taken_bytes, taken, "{bytes} and {beside}");
         }
+    }
+
+    #[test]
+    fn what_no_step_needs_is_given_when_it_is_free_and_nobody_waits() {
+        let room = room(1_000);
+        let kept = room.take_if_free(600);
+        assert!(kept.is_some() && room.take_if_free(600).is_none());
+        assert!(room.has_room(300, 50) && !room.has_room(600, 0) && !room.has_room(100, u64::MAX));
+        let cancel = CancelFlag::default();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| room.take(900, 0, &cancel).map(drop));
+            while room.table().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            assert!(room.take_if_free(1).is_none(), "somebody waits");
+            drop(kept);
+            assert!(waits.join().is_ok_and(|waited| waited.is_ok()));
+        });
+        assert_eq!(room.table().taken_bytes, 0);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use nightshift_protocol::verdict::{Finding, ProcessEnd};
 use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::check::{Libraries, check_on};
 use nightshift_worker::inputs::{InputKind, SecretSeeds, generate_all};
+use nightshift_worker::known::KnownQuestions;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_on_device};
@@ -71,9 +72,15 @@ fn with_grounds<T>(gate: Option<&RwLock<()>>, work: impl FnOnce(&Grounds<'_>) ->
 
 /// Processes on standby with room for so many contexts, and the folder in which they read their libraries.
 fn standby(room: usize) -> (Standby, Arc<RwLock<()>>, TempDir) {
+    standby_that_knows(room, u64::MAX)
+}
+
+/// The same, that keeps questions about outputs with so many elements.
+fn standby_that_knows(room: usize, fewest_elements: u64) -> (Standby, Arc<RwLock<()>>, TempDir) {
     let (gate, scratch) = (Arc::default(), tempfile::tempdir().unwrap());
     let folder = scratch.path().canonicalize().unwrap();
-    (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), room), gate, scratch)
+    let known = KnownQuestions::new(1 << 30).of_small_outputs(fewest_elements);
+    (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), room, known), gate, scratch)
 }
 
 fn with_standby<T>(standby: &Standby, gate: &RwLock<()>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
@@ -176,6 +183,90 @@ fn of_a_model_s_task_the_process_that_passed_its_check_is_timed_once_and_never_c
     assert_eq!(standby.kept().0, 2, "what is wrong is not kept");
     assert!(passes(&honest, &spec()));
     assert_eq!(standby.kept().0, 4, "of other tasks the reference and the truth are, and nothing else");
+}
+
+/// Ends the processes that are kept, and nothing else.
+fn end_kept(standby: &Standby) {
+    drop(standby.withhold(usize::MAX));
+    assert_eq!(standby.kept().0, 0);
+}
+
+#[test]
+fn programs_of_a_task_are_asked_the_same_until_something_is_told_of_the_answers() {
+    let (standby, gate, _scratch) = standby_that_knows(12, 1);
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let (_also, wrong) = built("wrong", "", "HONEST; y[rows * columns - 1] += 1.0f;");
+    let (_too, forgets) = built("forgets", "static float *first;", "if (!first) { HONEST; first = y; }");
+    let says = "#include <cstdio>\nstatic int calls;";
+    let (_there, talks) = built("talks", says, "HONEST; if (calls++ == 0) std::fprintf(stderr, \"%f\\n\", x[0]);");
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let mut checked = |candidate: &Path, spec: &TaskSpec| {
+        let check = |grounds: &Grounds<'_>| check_on(grounds, spec, &libraries(candidate), true, &mut seeds);
+        let report = with_standby(&standby, &gate, check).unwrap();
+        let asked_reference = standby.kept().0 == 2;
+        end_kept(&standby);
+        (report, asked_reference)
+    };
+    let passes = |report: &CheckReport| report.cases.iter().all(|case| case.passed);
+    let (first, asked) = checked(&honest, &spec());
+    assert!(passes(&first) && asked);
+    assert!(standby.known().kept_bytes() > 0);
+    let (second, asked) = checked(&honest, &spec());
+    assert!(!asked, "the answers are known");
+    // The same cases, with the same errors: they were asked the same.
+    assert_eq!((&second.cases, &second.error_histogram), (&first.cases, &first.error_histogram));
+    assert_eq!((second.deterministic, codes(&second.findings).is_empty()), (Some(true), true));
+    let mut other = spec();
+    other.tolerance.atol *= 2.0;
+    assert!(checked(&honest, &other).1, "of another tolerance nothing is known");
+    for (candidate, passes_too) in [(&wrong, false), (&forgets, false), (&talks, true)] {
+        let (report, asked) = checked(candidate, &spec());
+        assert!(!asked, "{}", candidate.display());
+        assert_eq!(passes(&report), passes_too, "{:?}", report.cases);
+        let (report, asked) = checked(&honest, &spec());
+        assert!(passes(&report) && asked, "after {} others are asked", candidate.display());
+    }
+    // What programs are told by one that talks is not kept at all.
+    standby.clear();
+    assert!(checked(&talks, &spec()).1 && checked(&honest, &spec()).1);
+}
+
+#[test]
+fn first_measurements_of_a_task_share_inputs_and_confirmations_do_not() {
+    let (standby, gate, _scratch) = standby_that_knows(12, 1);
+    let (_kept, honest) = built("honest", "", "HONEST;");
+    let memo = "static float first; static int calls;";
+    let (_also, rude) = built("rude", memo, "HONEST; if (calls++ == 0) first = y[0]; y[0] = first;");
+    let (_too, oversteps) = built("oversteps", "static int calls;", "HONEST; if (++calls > 20) y[rows * columns] = 3;");
+    let raced = |candidate: &Path, confirms: bool| {
+        let (baseline, truth) = (&GROUND.reference, &GROUND.truth);
+        let programs = Programs { candidate, baseline, truth, baseline_label: "the reference", confirms };
+        let options = DeviceMeasureOptions::default();
+        let measure =
+            |grounds: &Grounds<'_>| measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options);
+        let output = with_standby(&standby, &gate, measure).unwrap();
+        let StepOutput::Measured { findings, .. } = output else { panic!("not measured: {output:?}") };
+        let asked_truth = standby.kept().0 == 1;
+        end_kept(&standby);
+        (codes(&findings).into_iter().map(str::to_owned).collect::<Vec<_>>(), asked_truth)
+    };
+    assert_eq!(raced(&honest, true), (Vec::new(), true));
+    assert_eq!(standby.known().kept_bytes(), 0, "what a result rests on is asked nobody else");
+    assert_eq!(raced(&honest, false), (Vec::new(), true));
+    let bytes = standby.known().kept_bytes();
+    assert!(bytes > 0);
+    assert_eq!(raced(&honest, false), (Vec::new(), false));
+    assert_eq!(raced(&honest, true), (Vec::new(), true), "a confirmation asks the truth itself");
+    assert_eq!(standby.known().kept_bytes(), bytes);
+    for (candidate, code) in [(&rude, "timed_output_wrong"), (&oversteps, "canary_overwritten")] {
+        let (found, asked) = raced(candidate, false);
+        assert!(found.iter().any(|found| found == code) && !asked, "{found:?}");
+        assert_eq!(standby.known().kept_bytes(), 0, "what was found may tell of the answers");
+        assert_eq!(raced(&honest, false), (Vec::new(), true));
+    }
+    // Also by the truth that is asked then and there.
+    standby.clear();
+    assert!(raced(&rude, false).0.iter().any(|found| found == "timed_output_wrong"));
 }
 
 #[test]

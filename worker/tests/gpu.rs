@@ -16,6 +16,7 @@ use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
 use nightshift_worker::check::{Libraries, check_on};
 use nightshift_worker::inputs::SecretSeeds;
+use nightshift_worker::known::KnownQuestions;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
@@ -86,7 +87,8 @@ static BUILT: LazyLock<Option<(Workshop, PathBuf, PathBuf)>> = LazyLock::new(|| 
 static STANDBY: LazyLock<(Standby, Arc<RwLock<()>>, TempDir)> = LazyLock::new(|| {
     let (gate, scratch) = (Arc::default(), tempfile::tempdir().unwrap());
     let folder = scratch.path().canonicalize().unwrap();
-    (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), 12), gate, scratch)
+    let known = KnownQuestions::new(4 << 30);
+    (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), 12, known), gate, scratch)
 });
 
 fn bench(test: &str) -> Option<Bench> {

@@ -6,21 +6,20 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolerance};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{CheckCase, Finding, Severity};
 
 use super::oracle::{Answered, Expected, Oracle, OracleError};
+use super::question::{Base, Material, Paper, Question, name_of};
 use super::same_bits;
 use crate::compare::{compare, differ_noticeably};
-use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
+use crate::golden::Recorded;
+use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::side_by_side;
 use crate::runner::{Call, Grounds, Session, SessionError, note};
 
 /// Questions of a shape that are asked even when the first answer is wrong: they tell stale results from wrong ones.
 const QUESTIONS_BEFORE_STOPPING: usize = 3;
-
-/// Most tensors that are changed one at a time.
-pub(crate) const MAX_PERTURBED_TENSORS: usize = 16;
 
 /// A reference's error below this counts as this: luck may not tighten the limit for everybody else.
 const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
@@ -28,13 +27,6 @@ const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
 /// A program may be so many times as far from the truth as the reference is, whatever the tolerance says: sums that cancel
 /// leave little of the digits that both had.
 const ROOM_BESIDE_REFERENCE: f64 = 4.0;
-
-/// Changes of the declared inputs that are tried, with the names of their cases.
-const SCALED_KINDS: [(InputKind, &str); 3] = [
-    (InputKind::ScaledUp, "scaled_up"),
-    (InputKind::ScaledDown, "scaled_down"),
-    (InputKind::SignsFlipped, "signs_flipped"),
-];
 
 /// Why an examination ends early.
 pub(super) enum Stop {
@@ -69,89 +61,18 @@ pub(super) struct Examination<'a> {
     pub(super) shapes: &'a ConcreteShapes,
     pub(super) candidate: &'a mut Session,
     pub(super) oracle: &'a mut Oracle,
-    pub(super) seeds: &'a mut SecretSeeds,
+    pub(super) questions: Questions<'a>,
     pub(super) report: &'a mut CheckReport,
     /// Time spent waiting for a place on the device.
     pub(super) waited: &'a mut Duration,
 }
 
-/// What a program is asked.
-#[derive(Debug, Clone, Copy)]
-enum Question {
-    /// Inputs as the task declares them.
-    Declared,
-    /// The same once more.
-    Repeat,
-    /// Others, at the same addresses.
-    SamePointers,
-    /// Others, of another size or sign.
-    Scaled(InputKind, &'static str),
-    /// The first ones but for the input of this number.
-    ChangedInput(usize),
-    /// The first ones, with the weights of this number changed.
-    ChangedParam(usize),
-}
-
-impl Question {
-    /// In the order in which they are asked. Weights come last: nothing after them needs the first ones.
-    fn all(shapes: &ConcreteShapes, perturb: bool) -> Vec<Self> {
-        let count = |tensors: usize| 0..if perturb { tensors.min(MAX_PERTURBED_TENSORS) } else { 0 };
-        [Self::Declared, Self::Repeat, Self::SamePointers]
-            .into_iter()
-            .chain(SCALED_KINDS.map(|(kind, name)| Self::Scaled(kind, name)))
-            .chain(count(shapes.inputs.len()).map(Self::ChangedInput))
-            .chain(count(shapes.params.len()).map(Self::ChangedParam))
-            .collect()
-    }
-
-    fn name(self, shapes: &ConcreteShapes) -> String {
-        let changed = |tensors: &[ConcreteTensor], number: usize| format!("changed:{}", name_of(tensors, number));
-        match self {
-            Self::Declared => "declared".to_owned(),
-            Self::Repeat => "repeat".to_owned(),
-            Self::SamePointers => "same_pointers".to_owned(),
-            Self::Scaled(_, name) => name.to_owned(),
-            Self::ChangedInput(number) => changed(&shapes.inputs, number),
-            Self::ChangedParam(number) => changed(&shapes.params, number),
-        }
-    }
-
-    /// What it takes beside the first inputs and weights.
-    fn material(self, shapes: &ConcreteShapes, base: &Base, seeds: &mut SecretSeeds) -> Material {
-        let mut other = |kind: InputKind| Some(generate_all(&shapes.inputs, seeds.draw(), kind));
-        match self {
-            Self::Declared | Self::Repeat => Material::default(),
-            Self::SamePointers => Material { inputs: other(InputKind::Declared), params: None },
-            Self::Scaled(kind, _) => Material { inputs: other(kind), params: None },
-            Self::ChangedInput(number) => {
-                let mut inputs = base.inputs.clone();
-                if let (Some(slot), Some(tensor)) = (inputs.get_mut(number), shapes.inputs.get(number)) {
-                    *slot = generate(tensor, seeds.draw(), InputKind::Declared);
-                }
-                Material { inputs: Some(inputs), params: None }
-            }
-            Self::ChangedParam(number) => {
-                let mut params = base.params.clone();
-                if let (Some(slot), Some(tensor)) = (params.get_mut(number), shapes.params.get(number)) {
-                    *slot = generate(tensor, seeds.draw(), InputKind::Declared);
-                }
-                Material { inputs: None, params: Some(params) }
-            }
-        }
-    }
-}
-
-/// The first inputs and weights.
-struct Base {
-    inputs: Vec<TensorData>,
-    params: Vec<TensorData>,
-}
-
-/// What differs from them.
-#[derive(Default)]
-struct Material {
-    inputs: Option<Vec<TensorData>>,
-    params: Option<Vec<TensorData>>,
+/// Where the inputs of a program come from.
+pub(super) enum Questions<'a> {
+    /// From seeds that nobody saw before. With a place for them, questions and answers are kept for further programs.
+    Drawn { seeds: &'a mut SecretSeeds, kept: Option<&'a mut Vec<Paper>> },
+    /// From those that were kept, as the answers are.
+    Known(&'a Paper),
 }
 
 /// What everybody said to a question; nothing where the reference itself has no finite answer.
@@ -184,15 +105,13 @@ struct Round {
     made: Material,
 }
 
-/// The name of the tensor of that number.
-fn name_of(tensors: &[ConcreteTensor], number: usize) -> &str {
-    tensors.get(number).map(|tensor| tensor.name.as_str()).unwrap_or_default()
-}
-
 impl Examination<'_> {
     pub(super) fn run(&mut self, perturb: bool) -> Result<(), Stop> {
-        let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
-        let base = Base { inputs: generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared), params };
+        let base = match &mut self.questions {
+            Questions::Drawn { seeds, .. } => Base::draw(self.shapes, seeds),
+            Questions::Known(paper) => paper.base.clone(),
+        };
+        let (mut materials, mut answers) = (vec![Material::default()], Vec::new());
         self.init(&base.params)?;
         let first_case = self.report.cases.len();
         let questions = Question::all(self.shapes, perturb);
@@ -200,8 +119,10 @@ impl Examination<'_> {
         for number in 0..=questions.len() {
             let this = questions.get(number).copied().map(|question| (question, std::mem::take(&mut material)));
             let next = questions.get(number + 1).copied();
-            let Round { said, judged, made } = self.advance(&base, this, before.take(), next);
+            let Round { said, judged, made } =
+                self.advance(&base, this, before.take(), next.map(|next| (number + 1, next)));
             if let Some((question, judged)) = judged {
+                self.keep(question, judged.as_ref(), &mut answers);
                 self.note(question, judged, &mut first)?;
                 let asked = self.report.cases.get(first_case..).unwrap_or_default();
                 let may_stop = matches!(question, Question::SamePointers | Question::Scaled(..));
@@ -210,9 +131,31 @@ impl Examination<'_> {
                 }
             }
             before = said.transpose()?;
+            if matches!(self.questions, Questions::Drawn { kept: Some(_), .. }) {
+                materials.push(made.clone());
+            }
             material = made;
         }
+        if let Questions::Drawn { kept: Some(kept), .. } = &mut self.questions {
+            kept.push(Paper { base, materials, answers });
+        }
         Ok(())
+    }
+
+    /// Keeps an answer for further programs, where they are kept.
+    fn keep(&self, question: Question, judged: Option<&Judged>, answers: &mut Vec<Option<Recorded>>) {
+        if !matches!(self.questions, Questions::Drawn { kept: Some(_), .. }) {
+            return;
+        }
+        // One truth is enough for equal questions.
+        let again = answers.first().filter(|_| matches!(question, Question::Repeat)).cloned();
+        answers.push(again.unwrap_or_else(|| {
+            judged.map(|Judged { expected, .. }| Recorded {
+                truth: expected.truth.clone(),
+                reference: Vec::new(),
+                reference_error: expected.reference_error,
+            })
+        }));
     }
 
     /// Asks a question, judges the answer to the one before, and makes what the next one takes.
@@ -221,11 +164,11 @@ impl Examination<'_> {
         base: &Base,
         this: Option<(Question, Material)>,
         before: Option<Said>,
-        next: Option<Question>,
+        next: Option<(usize, Question)>,
     ) -> Round {
         let (spec, shapes, grounds) = (self.spec, self.shapes, self.grounds);
         let on_device = grounds.device.is_some();
-        let (candidate, oracle, seeds) = (&mut *self.candidate, &mut *self.oracle, &mut *self.seeds);
+        let (candidate, oracle, questions) = (&mut *self.candidate, &mut *self.oracle, &mut self.questions);
         let waited = &mut *self.waited;
         let ask = || {
             this.map(|(question, material)| {
@@ -238,7 +181,11 @@ impl Examination<'_> {
                 .map(|said| (said.question, said.answers.map(|answers| judge(said.question, answers, spec, shapes))));
             let judging_us = begun.elapsed().as_micros();
             let begun = Instant::now();
-            let made = next.map(|next| next.material(shapes, base, seeds)).unwrap_or_default();
+            let made = next.map(|(number, next)| match questions {
+                Questions::Drawn { seeds, .. } => next.material(shapes, base, seeds),
+                Questions::Known(paper) => paper.materials.get(number).cloned().unwrap_or_default(),
+            });
+            let made = made.unwrap_or_default();
             let making_us = begun.elapsed().as_micros();
             tracing::debug!(judging_us, making_us, "judged an answer and made the next question");
             (judged, made)
@@ -398,7 +345,7 @@ fn unchanged(before: &Seen, after: &Seen, spec: &TaskSpec, shapes: &ConcreteShap
 
 /// The tolerance at inputs for which the reference itself comes close to it or beyond, and how much it was widened: nobody
 /// has to be more precise than the reference, in another order of the same operations.
-fn reachable(tolerance: &Tolerance, reference_error: f64) -> (Tolerance, f64) {
+pub(crate) fn reachable(tolerance: &Tolerance, reference_error: f64) -> (Tolerance, f64) {
     let widened = (reference_error * ROOM_BESIDE_REFERENCE).max(1.0);
     let (atol, rtol) = (tolerance.atol * widened, tolerance.rtol * widened);
     (Tolerance { atol, rtol, ..*tolerance }, widened)

@@ -7,7 +7,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolera
 use nightshift_protocol::verdict::ProcessEnd;
 
 use crate::compare::largest_error;
-use crate::golden::{Recorded, Recording};
+use crate::golden::Recorded;
 use crate::inputs::TensorData;
 use crate::process::side_by_side;
 use crate::runner::{Beside, Breach, Call, Enter, Grounds, Launched, Session, SessionError, SessionOptions};
@@ -182,10 +182,10 @@ impl Oracle {
         Self { source, outputs, tolerance, on_device, answers: None }
     }
 
-    /// What was once answered, for a check that asks the same.
-    pub(crate) fn of_recording(spec: &TaskSpec, recording: Recording) -> Self {
+    /// What was once answered, for a check that asks the same in the same order.
+    pub(crate) fn of_answers(spec: &TaskSpec, answers: Vec<Option<Recorded>>) -> Self {
         Self {
-            source: Source::Recording(recording.answers.into_iter()),
+            source: Source::Recording(answers.into_iter()),
             outputs: Vec::new(),
             tolerance: spec.tolerance,
             on_device: false,

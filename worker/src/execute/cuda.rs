@@ -10,6 +10,7 @@ use nightshift_protocol::task::{ConcreteShapes, MemoryDemand, PYTHON_EXTENSION, 
 use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
+use crate::known::KnownQuestions;
 use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 use crate::offers::{HOST_MEMORY_PER_CONTEXT_BYTES, contexts_of_each};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
@@ -17,6 +18,10 @@ use crate::profilers::Profilers;
 use crate::room::{Part, Room};
 use crate::runner::{DeviceUse, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
+
+/// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
+/// it.
+const KNOWN_PART: u64 = 6;
 
 /// Compiler, devices and profilers.
 #[derive(Debug)]
@@ -95,21 +100,23 @@ impl StepDevice<'_> {
 }
 
 impl CudaBench {
-    /// The same, ready for steps on its devices, with so many contexts on the whole machine, or as many as this memory in
-    /// bytes is good for. `scratch` is an existing folder.
+    /// The same, ready for steps on its devices, with so many contexts on the whole machine, or as many as its memory, of so
+    /// many bytes, is good for. `scratch` is an existing folder.
     pub(super) fn with_sites(
         mut self,
         jail: &JailHost,
         scratch: &Path,
         contexts: Option<u32>,
-        memory_bytes: u64,
+        (memory, memory_bytes): (&Arc<Room>, u64),
     ) -> Self {
+        let devices = u64::try_from(self.gpus.usable().len()).unwrap_or(u64::MAX).max(1);
         let site = |(contexts, gpu): (u32, &Gpu)| {
             let gate: Arc<RwLock<()>> = Arc::default();
             let room = usize::try_from(contexts).unwrap_or(usize::MAX);
-            let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room);
-            let memory = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
-            Site { gate, standby, room: memory }
+            let known = KnownQuestions::new(memory_bytes / KNOWN_PART / devices).within(Arc::clone(memory));
+            let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known);
+            let of_gpu = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
+            Site { gate, standby, room: of_gpu }
         };
         let contexts = contexts_of_each(&self.gpus, contexts, memory_bytes);
         self.sites = contexts.into_iter().zip(self.gpus.usable()).map(site).collect();
@@ -166,6 +173,14 @@ impl CudaBench {
         let part = site.room.take(demand.on_gpu(), 0, cancel)?;
         let contexts = usize::try_from(demand.on_host() / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(usize::MAX);
         Ok((part, site.standby.withhold(contexts)))
+    }
+
+    /// Forgets questions whose answers are known until a step has room for so many bytes of the machine's memory, and as many
+    /// of those beside them as there are at all.
+    pub(super) fn make_room(&self, bytes: u64, beside: u64) {
+        for site in &self.sites {
+            site.standby.known().make_room(bytes, beside);
+        }
     }
 
     /// A program is being built: wherever one ran lately, this one may follow.

@@ -2,6 +2,7 @@
 //! are in place when the device is asked for alone. What came out of the timed calls stays on the device, and some of it,
 //! drawn at random, is compared afterwards.
 
+mod known;
 mod start;
 mod stock;
 mod timed;
@@ -13,7 +14,9 @@ use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{DeviceConditions, DeviceMeasurement, Interval, Measurement, TimePair};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::verdict::Finding;
 
+use self::known::KnownJudge;
 pub(crate) use self::start::stage_sets;
 use self::start::{Terms, prepare};
 use self::stock::{LARGE_BYTES, Stock};
@@ -141,19 +144,19 @@ pub fn measure_on_device(
     drop(alone);
     let timed = match timed {
         Ok(timed) => timed,
-        Err(side) => return failed(side, race.judge.findings),
+        Err(side) => return failed(side, race.looks.into_parts().0),
     };
     if let Err(side) = race.compare_kept(grounds) {
-        return failed(side, race.judge.findings);
+        return failed(side, race.looks.into_parts().0);
     }
     cost.part("comparison");
     let mut measurement = race.measurement(spec, &timed, programs.baseline_label, machine);
     cost.part("statistics");
-    let Race { candidate, baseline, judge, .. } = race;
-    let (findings, truth) = judge.into_parts();
+    let Race { candidate, baseline, looks, .. } = race;
+    let (findings, truth) = looks.into_parts();
     let beside = grounds.beside_others();
     cost.part("waiting");
-    grounds.leave([candidate, baseline, truth]);
+    grounds.leave([candidate, baseline].into_iter().chain(truth));
     drop(beside);
     cost.part("ends");
     measurement.cost = cost.parts();
@@ -171,8 +174,38 @@ fn graph_launches(call_ns: f64) -> usize {
 struct Kept {
     slot: usize,
     draw: Draw,
+    /// Its number among those whose answer is known.
+    known: Option<usize>,
     candidate: CallTime,
     baseline: CallTime,
+}
+
+/// Who looks at what timed calls left behind.
+enum Looks<'a> {
+    /// With the truth at hand, which knows nothing of their inputs yet.
+    Fresh(Judge<'a>),
+    /// With inputs whose answers are known.
+    Known(KnownJudge<'a>),
+}
+
+impl Looks<'_> {
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        match self {
+            Self::Fresh(judge) => &mut judge.findings,
+            Self::Known(judge) => &mut judge.findings,
+        }
+    }
+
+    /// What was found, and the process of the truth, where there is one.
+    fn into_parts(self) -> (Vec<Finding>, Option<Session>) {
+        match self {
+            Self::Fresh(judge) => {
+                let (findings, truth) = judge.into_parts();
+                (findings, Some(truth))
+            }
+            Self::Known(judge) => (judge.into_findings(), None),
+        }
+    }
 }
 
 /// Two programs, side by side on one device.
@@ -182,7 +215,7 @@ struct Race<'a> {
     stock: Stock,
     candidate: Session,
     baseline: Session,
-    judge: Judge<'a>,
+    looks: Looks<'a>,
     sets: Vec<Vec<TensorData>>,
     seeds: SecretSeeds,
     kept: Vec<Kept>,
@@ -195,26 +228,26 @@ impl Race<'_> {
         let warm_up = Duration::from_millis(options.warm_up_ms);
         let mut warmed = 0;
         while warmed < 3 || started.elapsed() < warm_up {
-            self.pair()?;
+            let draws = self.draws();
+            self.pair(&draws)?;
             warmed += 1;
         }
         cost.part("warm_up");
         let mut timed = self.samples(watch, options)?;
         cost.part("samples");
+        let known = match &mut self.looks {
+            Looks::Fresh(_) => None,
+            Looks::Known(judge) => judge.draw_for_row(),
+        };
         let terms = RowTerms {
             sets: self.sets.len(),
             first_slot: self.kept.len(),
             slots: self.stock.of_rows,
             call_ns: timed.mean_call_ns(),
+            known: known.map(|(_, draw)| draw),
         };
         timed.rows = time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, &terms)?;
-        // One of the last calls of a row is looked at, too; which one is secret.
-        let random = usize::try_from(self.seeds.draw() >> 32).unwrap_or(0);
-        let row_calls = &timed.rows.kept;
-        if let Some((slot, draw)) = row_calls.get(random % row_calls.len().max(1)).copied() {
-            let untimed = CallTime { inside_ns: 0, outside_ns: 0, processor_ns: None };
-            self.kept.push(Kept { slot, draw, candidate: untimed, baseline: untimed });
-        }
+        self.keep_of_row(&timed.rows.kept, known);
         cost.part("rows");
         if options.graphs {
             timed.graph = self.graphs(graph_launches(timed.mean_call_ns()));
@@ -246,11 +279,14 @@ impl Race<'_> {
             let kept_before = self.kept.len();
             let mut block = Vec::with_capacity(BLOCK);
             for _ in 0..BLOCK {
-                let (draws, candidate, baseline) = self.pair()?;
-                block.push((candidate, baseline));
-                // Decided after the calls: no program can tell which of them will be looked at.
-                if self.kept.len() < self.stock.kept && self.seeds.draw().is_multiple_of(4) {
-                    self.keep_one(&draws, candidate, baseline)?;
+                let mut draws = self.draws();
+                // No program can tell which of its calls will be looked at.
+                let looked_at = self.kept.len() < self.stock.kept && self.seeds.draw().is_multiple_of(4);
+                let known = if looked_at { self.put_known(&mut draws) } else { None };
+                let times = self.pair(&draws)?;
+                block.push(times);
+                if looked_at {
+                    self.keep_one(&draws, known, times)?;
                 }
             }
             let after = look();
@@ -280,29 +316,66 @@ impl Race<'_> {
         Ok(timed)
     }
 
-    /// One sample of each on the same fresh inputs, in random order.
-    fn pair(&mut self) -> Result<(Vec<Draw>, CallTime, CallTime), Side> {
-        let draws: Vec<Draw> = (0..self.calls).map(|_| Draw::new(self.sets.len(), self.seeds.draw())).collect();
-        let (candidate, baseline);
-        if self.seeds.flip() {
-            candidate = self.candidate.sample(&draws).map_err(Side::Candidate)?;
-            baseline = self.baseline.sample(&draws).map_err(Side::Baseline)?;
-        } else {
-            baseline = self.baseline.sample(&draws).map_err(Side::Baseline)?;
-            candidate = self.candidate.sample(&draws).map_err(Side::Candidate)?;
-        }
-        Ok((draws, candidate, baseline))
+    /// Inputs of one sample.
+    fn draws(&mut self) -> Vec<Draw> {
+        (0..self.calls).map(|_| Draw::new(self.sets.len(), self.seeds.draw())).collect()
     }
 
-    /// Keeps what one of the calls of the last samples left behind; which one is secret.
-    fn keep_one(&mut self, draws: &[Draw], candidate: CallTime, baseline: CallTime) -> Result<(), Side> {
-        let random = usize::try_from(self.seeds.draw() >> 32).unwrap_or(0);
-        let (slot, call) = (self.kept.len(), random % draws.len().max(1));
+    /// Lets one call of a sample, which one is secret, be given inputs whose answer is known, where there are some. Gives the
+    /// call and the number of the draw.
+    fn put_known(&mut self, draws: &mut [Draw]) -> Option<(usize, usize)> {
+        let Looks::Known(judge) = &mut self.looks else { return None };
+        let (number, draw) = judge.draw_for_sample()?;
+        let call = self.seeds.below(draws.len());
+        *draws.get_mut(call)? = draw;
+        Some((call, number))
+    }
+
+    /// One sample of each on the same inputs, in random order. Gives the times of the candidate and of the baseline.
+    fn pair(&mut self, draws: &[Draw]) -> Result<(CallTime, CallTime), Side> {
+        if self.seeds.flip() {
+            let candidate = self.candidate.sample(draws).map_err(Side::Candidate)?;
+            Ok((candidate, self.baseline.sample(draws).map_err(Side::Baseline)?))
+        } else {
+            let baseline = self.baseline.sample(draws).map_err(Side::Baseline)?;
+            Ok((self.candidate.sample(draws).map_err(Side::Candidate)?, baseline))
+        }
+    }
+
+    /// Keeps what one of the calls of the last samples left behind: the one with the known inputs, or any.
+    fn keep_one(
+        &mut self,
+        draws: &[Draw],
+        known: Option<(usize, usize)>,
+        (candidate, baseline): (CallTime, CallTime),
+    ) -> Result<(), Side> {
+        let slot = self.kept.len();
+        let call = match (known, &self.looks) {
+            (Some((call, _)), _) => call,
+            (None, Looks::Known(_)) => return Ok(()),
+            (None, Looks::Fresh(_)) => self.seeds.below(draws.len()),
+        };
         let Some(draw) = draws.get(call).copied() else { return Ok(()) };
         self.candidate.keep(call, slot).map_err(Side::Candidate)?;
-        self.baseline.keep(call, slot).map_err(Side::Baseline)?;
-        self.kept.push(Kept { slot, draw, candidate, baseline });
+        if known.is_none() {
+            self.baseline.keep(call, slot).map_err(Side::Baseline)?;
+        }
+        self.kept.push(Kept { slot, draw, known: known.map(|(_, number)| number), candidate, baseline });
         Ok(())
+    }
+
+    /// Looks at one of the last calls of a row, too: the one with the known inputs, or any.
+    fn keep_of_row(&mut self, calls: &[(usize, Draw)], known: Option<(usize, Draw)>) {
+        let found = match (known, &self.looks) {
+            (Some((_, known)), _) => calls.iter().find(|(_, draw)| *draw == known),
+            (None, Looks::Known(_)) => None,
+            (None, Looks::Fresh(_)) => calls.get(self.seeds.below(calls.len())),
+        };
+        if let Some((slot, draw)) = found.copied() {
+            let untimed = CallTime { inside_ns: 0, outside_ns: 0, processor_ns: None };
+            let number = known.map(|(number, _)| number);
+            self.kept.push(Kept { slot, draw, known: number, candidate: untimed, baseline: untimed });
+        }
     }
 
     /// Programs that wait or allocate cannot be recorded. That breaks nothing but the recording.
@@ -312,30 +385,44 @@ impl Race<'_> {
         Some(TimePair { baseline_ns, candidate_ns })
     }
 
-    /// Looks at what some timed calls left behind.
+    /// Looks at what some timed calls left behind. One is judged while the next one is fetched.
     fn compare_kept(&mut self, grounds: &Grounds<'_>) -> Result<(), Side> {
-        let Self { candidate, baseline, judge, sets, seeds, kept, .. } = self;
+        let Self { candidate, baseline, looks, sets, seeds, kept, .. } = self;
         let enter = || grounds.beside_others();
+        let fresh = matches!(looks, Looks::Fresh(_));
         let mut fetch = |kept: &Kept| {
             let inputs = kept.draw.inputs(sets);
-            let (candidate, baseline) = side_by_side(
+            let (of_candidate, of_baseline) = side_by_side(
                 || candidate.fetch(kept.slot, inputs.clone(), kept.candidate, &enter).map_err(Side::Candidate),
-                || baseline.fetch_known(kept.slot, kept.baseline, &enter).map_err(Side::Baseline),
+                || {
+                    fresh
+                        .then(|| baseline.fetch_known(kept.slot, kept.baseline, &enter).map_err(Side::Baseline))
+                        .transpose()
+                },
             );
-            Ok((inputs, candidate?, baseline?))
+            Ok((inputs, kept.known, of_candidate?, of_baseline?))
         };
+        let mut look =
+            |(inputs, known, candidate, baseline): &(Vec<TensorData>, Option<usize>, Call, Option<Call>)| match (
+                &mut *looks,
+                baseline,
+                known,
+            ) {
+                (Looks::Fresh(judge), Some(baseline), _) => {
+                    judge.look(seeds, inputs, (candidate, baseline), &enter).map(|_| ())
+                }
+                (Looks::Known(judge), _, Some(number)) => {
+                    judge.look(*number, candidate);
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
         let kept = std::mem::take(kept);
-        let mut fetched: Option<(Vec<TensorData>, Call, Call)> = None;
-        // One is judged while the next one is fetched.
+        let mut fetched = None;
         for number in 0..=kept.len() {
             let (next, judged) = side_by_side(
                 || kept.get(number).map(&mut fetch).transpose(),
-                || match &fetched {
-                    Some((inputs, candidate, baseline)) => {
-                        judge.look(seeds, inputs, (candidate, baseline), &enter).map(|_| ())
-                    }
-                    None => Ok(()),
-                },
+                || fetched.as_ref().map_or(Ok(()), &mut look),
             );
             judged?;
             fetched = next?;
@@ -351,7 +438,7 @@ impl Race<'_> {
         machine: &MachineFacts,
     ) -> Measurement {
         if let Some(finding) = timed.mismatch() {
-            note(&mut self.judge.findings, finding);
+            note(self.looks.findings(), finding);
         }
         let (candidate, baseline) = (timed.candidate_ns(), timed.baseline_ns());
         let own = bootstrap_ratio(&baseline, &candidate, TRIMMED, CONFIDENCE, RESAMPLES);

@@ -51,8 +51,7 @@ impl<'a> Judge<'a> {
         let wrong = count_wrong(&candidate.outputs, &baseline.outputs, &self.tolerance);
         if wrong > 0 {
             faults += 1;
-            let message = format!("a timed call gave {wrong} wrong elements");
-            note(&mut self.findings, violation("timed_output_wrong", message));
+            note(&mut self.findings, wrong_elements(wrong));
         }
         let imprecise = self.witness.look(seeds, inputs, (candidate, baseline), enter).map_err(Side::Baseline)?;
         if let Some(finding) = imprecise {
@@ -68,7 +67,13 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn mutual(tolerance: Tolerance) -> Tolerance {
+/// A timed call gave so many wrong elements.
+pub(super) fn wrong_elements(wrong: u64) -> Finding {
+    violation("timed_output_wrong", format!("a timed call gave {wrong} wrong elements"))
+}
+
+/// What two programs within this tolerance of the truth are within of each other.
+pub(super) fn mutual(tolerance: Tolerance) -> Tolerance {
     Tolerance {
         atol: tolerance.atol * MUTUAL_TOLERANCE,
         rtol: tolerance.rtol * MUTUAL_TOLERANCE,

@@ -31,6 +31,8 @@ pub(super) struct RowTerms {
     pub(super) slots: usize,
     /// What a call takes, about, in nanoseconds.
     pub(super) call_ns: f64,
+    /// What one of the last calls is given; which one is secret.
+    pub(super) known: Option<Draw>,
 }
 
 /// Times of the rows of both programs.
@@ -66,7 +68,7 @@ pub(super) fn time_rows(
     seeds: &mut SecretSeeds,
     terms: &RowTerms,
 ) -> Result<RowTimes, Side> {
-    let RowTerms { sets, first_slot, slots, call_ns } = *terms;
+    let RowTerms { sets, first_slot, slots, call_ns, known } = *terms;
     let (calls, rows) = numbers(call_ns);
     let kept_at = RowSlots { first: first_slot, count: slots };
     let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, kept_at, empty).map(by_call);
@@ -75,10 +77,13 @@ pub(super) fn time_rows(
     row(baseline, &draws, true).map_err(Side::Baseline)?;
     row(candidate, &draws, true).map_err(Side::Candidate)?;
     let (mut baseline_ns, mut candidate_ns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    for _ in 0..rows {
+    for number in 1..=rows {
         let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
         let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
         draws = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
+        if let Some(known) = known.filter(|_| number == rows) {
+            draws[calls - 1 - seeds.below(slots.clamp(1, calls))] = known;
+        }
         baseline_ns.push(row(baseline, &draws, false).map_err(Side::Baseline)? - empty);
         candidate_ns.push(row(candidate, &draws, false).map_err(Side::Candidate)? - empty_candidate);
     }

@@ -1,11 +1,11 @@
 //! Some timed calls are judged as strictly as those of a check. A program can tell from many things, if only from the
 //! number of calls, that it is being timed: rougher results must not pay then.
 
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::Finding;
 
 use super::violation;
-use crate::check::allowed_error;
+use crate::check::{allowed_error, reachable};
 use crate::compare::largest_error;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::runner::{Call, Enter, Session, SessionError};
@@ -66,16 +66,29 @@ impl<'a> Witness<'a> {
         if !truth.iter().all(TensorData::is_finite) {
             return Ok(None);
         }
-        let (outputs, tolerance) = (&self.shapes.outputs, &self.spec.tolerance);
-        let reference_error = largest_error(&baseline.outputs, &truth, outputs, tolerance);
-        let error = largest_error(&candidate.outputs, &truth, outputs, tolerance);
-        let allowed = allowed_error(reference_error, tolerance.reference_error_factor) * SLACK;
-        Ok((error > allowed).then(|| {
-            let message = format!(
-                "a timed call was {error:.3} times the tolerance away from the truth, where a check allows {:.3}",
-                allowed / SLACK
-            );
-            violation("timed_output_imprecise", message)
-        }))
+        let tolerance = &self.spec.tolerance;
+        let reference_error = largest_error(&baseline.outputs, &truth, &self.shapes.outputs, tolerance);
+        Ok(too_far(&candidate.outputs, &truth, reference_error, self.shapes, tolerance))
     }
+}
+
+/// Whether the results of a timed call are farther from the truth than those of a check may be, given the reference's own
+/// error.
+pub(super) fn too_far(
+    outputs: &[TensorData],
+    truth: &[TensorData],
+    reference_error: f64,
+    shapes: &ConcreteShapes,
+    tolerance: &Tolerance,
+) -> Option<Finding> {
+    let (tolerance, widened) = reachable(tolerance, reference_error);
+    let error = largest_error(outputs, truth, &shapes.outputs, &tolerance);
+    let allowed = allowed_error(reference_error / widened, tolerance.reference_error_factor) * SLACK;
+    (error > allowed).then(|| {
+        let message = format!(
+            "a timed call was {error:.3} times the tolerance away from the truth, where a check allows {:.3}",
+            allowed / SLACK
+        );
+        violation("timed_output_imprecise", message)
+    })
 }

@@ -2,16 +2,17 @@
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 
+use super::known::{KnownJudge, KnownSamples, Shelf, Shelved};
 use super::stock::{LARGE_BYTES, Stock};
-use super::{Programs, Race};
+use super::{Looks, Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
 use crate::measure::judge::Judge;
 use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
-use crate::process::side_by_side;
-use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions};
+use crate::process::{ProcessError, side_by_side};
+use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, note};
 use crate::statistics::median;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
@@ -32,13 +33,97 @@ pub(super) struct Terms<'a> {
 
 /// Starts everything, side by side where it takes its time, and puts inputs in place.
 pub(super) fn prepare<'a>(
-    grounds: &Grounds<'_>,
+    grounds: &Grounds<'a>,
     spec: &'a TaskSpec,
     programs: &Programs<'_>,
     mut seeds: SecretSeeds,
     terms: Terms<'a>,
     cost: &mut Cost,
 ) -> Result<Race<'a>, Side> {
+    let shapes = &terms.shapes[terms.number];
+    let stock = Stock::of(call_bytes(shapes), terms.large_bytes);
+    let shelf = if programs.confirms {
+        None
+    } else {
+        Shelf::of(grounds, spec, (terms.shapes, shapes), (programs.baseline, programs.truth), stock)
+    };
+    let (params, sets) = match &shelf {
+        Some((_, Shelved::Known(samples))) => (samples.params.clone(), samples.sets.clone()),
+        // That takes a while, and nobody who times has to wait for it.
+        Some((_, Shelved::Room(_))) | None => {
+            let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
+            let set = |_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
+            (params, (0..stock.sets).map(set).collect::<Vec<_>>())
+        }
+    };
+    cost.part("inputs");
+    let needs_truth = !matches!(shelf, Some((_, Shelved::Known(_))));
+    let Processes { mut candidate, mut baseline, truth } = start(grounds, spec, programs, terms, needs_truth, cost)?;
+    let enter = || grounds.beside_others();
+    let (begun, baseline_begun) = side_by_side(
+        || begin(&mut candidate, &params, &sets, &enter).map_err(Side::Candidate),
+        || begin(&mut baseline, &params, &sets, &enter).map_err(Side::Baseline),
+    );
+    let first = begun?;
+    baseline_begun?;
+    let mut looks = match (truth, shelf) {
+        (_, Some((shelf, Shelved::Known(samples)))) => Looks::Known(KnownJudge::new(shelf, (spec, shapes), samples)),
+        (Some(mut truth), Some((shelf, Shelved::Room(reserved)))) => {
+            truth.init_within(&params, &enter).map_err(Side::Baseline)?;
+            let of_both = (&mut baseline, &mut truth);
+            let given = (params, sets.clone());
+            let samples = KnownSamples::ask(of_both, (spec, shapes), given, (&mut seeds, stock.looks()), &enter);
+            let samples = shelf.keep(samples.map_err(Side::Baseline)?, reserved);
+            let beside = grounds.beside_others();
+            grounds.leave([truth]);
+            drop(beside);
+            Looks::Known(KnownJudge::new(shelf, (spec, shapes), samples))
+        }
+        (Some(truth), _) => {
+            let mut judge = Judge::new(truth, spec, shapes);
+            judge.init(&params, &enter)?;
+            Looks::Fresh(judge)
+        }
+        (None, _) => {
+            let missing = ProcessError::Setup("the truth was not started".to_owned());
+            return Err(Side::Baseline(missing.into()));
+        }
+    };
+    for breach in first.iter().flat_map(|first| &first.breaches) {
+        note(looks.findings(), breach.finding());
+    }
+    let _beside = grounds.beside_others();
+    let calls = {
+        let (mut candidate_ns, mut baseline_ns) = (Vec::new(), Vec::new());
+        for _ in 0..PILOTS {
+            let draw = [Draw::new(sets.len(), seeds.draw())];
+            candidate_ns.push(inside(candidate.sample(&draw).map_err(Side::Candidate)?));
+            baseline_ns.push(inside(baseline.sample(&draw).map_err(Side::Baseline)?));
+        }
+        calls_per_sample(median(&candidate_ns), median(&baseline_ns), candidate.slot_bytes())
+    };
+    candidate.rotate(calls).map_err(Side::Candidate)?;
+    baseline.rotate(calls).map_err(Side::Baseline)?;
+    cost.part("first_calls");
+    Ok(Race { calls, stock, candidate, baseline, looks, sets, seeds, kept: Vec::new() })
+}
+
+/// The processes of a measurement.
+struct Processes {
+    candidate: Session,
+    baseline: Session,
+    truth: Option<Session>,
+}
+
+/// Starts the processes, or takes those that wait, at the shape that is timed.
+fn start(
+    grounds: &Grounds<'_>,
+    spec: &TaskSpec,
+    programs: &Programs<'_>,
+    terms: Terms<'_>,
+    needs_truth: bool,
+    cost: &mut Cost,
+) -> Result<Processes, Side> {
     let Terms { number, shapes: all_shapes, .. } = terms;
     let shapes = &all_shapes[number];
     let options = |library, double, patience: u64| SessionOptions {
@@ -52,12 +137,6 @@ pub(super) fn prepare<'a>(
         require_sandbox: false,
         device: grounds.device,
     };
-    // That takes a while, and nobody who times has to wait for it.
-    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
-    let stock = Stock::of(call_bytes(shapes), terms.large_bytes);
-    let sets: Vec<Vec<TensorData>> =
-        (0..stock.sets).map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared)).collect();
-    cost.part("inputs");
     // Starting a process disturbs who times as much as a call does.
     let beside = grounds.beside_others();
     cost.part("waiting");
@@ -73,21 +152,30 @@ pub(super) fn prepare<'a>(
     };
     // Else a process of its own, as the candidate has: where code and data of a process happen to lie costs or spares each call
     // a share of a microsecond, and an unlucky process that served all measurements would make candidates look faster.
+    let of_baseline = options(programs.baseline, false, PATIENCE);
     let baseline = if may_serve_again {
-        grounds.launch_again(&options(programs.baseline, false, PATIENCE))
+        grounds.launch_again(&of_baseline)
     } else {
-        grounds.launch(&SessionOptions {
-            shapes: std::slice::from_ref(shapes),
-            ..options(programs.baseline, false, PATIENCE)
-        })
+        grounds.launch(&SessionOptions { shapes: std::slice::from_ref(shapes), ..of_baseline })
     };
-    let truth = grounds.launch_again(&options(programs.truth, true, PATIENCE));
+    let truth = needs_truth.then(|| grounds.launch_again(&options(programs.truth, true, PATIENCE)));
     cost.part("processes");
-    let (beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
+    let (beside, candidate, baseline, truth) = match truth {
+        Some(truth) => {
+            let (beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
+            (beside, candidate, baseline, Some(truth))
+        }
+        None => {
+            let (beside, [candidate, baseline]) = grounds.ready(beside, [candidate, baseline]);
+            (beside, candidate, baseline, None)
+        }
+    };
     let mut candidate = candidate.map_err(Side::Candidate)?;
     let mut baseline = baseline.map_err(Side::Baseline)?;
-    let mut truth = truth.map_err(Side::Baseline)?;
-    truth.select(number).map_err(Side::Baseline)?;
+    let mut truth = truth.transpose().map_err(Side::Baseline)?;
+    if let Some(truth) = &mut truth {
+        truth.select(number).map_err(Side::Baseline)?;
+    }
     if may_serve_again {
         candidate.select(number).map_err(Side::Candidate)?;
         baseline.select(number).map_err(Side::Baseline)?;
@@ -95,31 +183,7 @@ pub(super) fn prepare<'a>(
     // From here on a place is taken for each request.
     drop(beside);
     cost.part("contexts");
-    let enter = || grounds.beside_others();
-    let mut judge = Judge::new(truth, spec, shapes);
-    let (begun, baseline_begun) = side_by_side(
-        || begin(&mut candidate, &params, &sets, &enter).map_err(Side::Candidate),
-        || begin(&mut baseline, &params, &sets, &enter).map_err(Side::Baseline),
-    );
-    if let Some(first) = begun? {
-        judge.note_breaches(&first);
-    }
-    baseline_begun?;
-    judge.init(&params, &enter)?;
-    let _beside = grounds.beside_others();
-    let calls = {
-        let (mut candidate_ns, mut baseline_ns) = (Vec::new(), Vec::new());
-        for _ in 0..PILOTS {
-            let draw = [Draw::new(sets.len(), seeds.draw())];
-            candidate_ns.push(inside(candidate.sample(&draw).map_err(Side::Candidate)?));
-            baseline_ns.push(inside(baseline.sample(&draw).map_err(Side::Baseline)?));
-        }
-        calls_per_sample(median(&candidate_ns), median(&baseline_ns), candidate.slot_bytes())
-    };
-    candidate.rotate(calls).map_err(Side::Candidate)?;
-    baseline.rotate(calls).map_err(Side::Baseline)?;
-    cost.part("first_calls");
-    Ok(Race { calls, stock, candidate, baseline, judge, sets, seeds, kept: Vec::new() })
+    Ok(Processes { candidate, baseline, truth })
 }
 
 /// Loads a program, hands it the weights and puts inputs in place. Gives its first call, which finds out what every first

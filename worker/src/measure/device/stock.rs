@@ -26,6 +26,11 @@ impl Stock {
         let kept = usize::try_from(PLENTY_BYTES / call_bytes.max(1)).unwrap_or(usize::MAX).clamp(2, 8);
         Self { sets: 3, kept, of_rows: 4 }
     }
+
+    /// Most calls that are looked at: those of samples, and one of a row.
+    pub(crate) fn looks(self) -> usize {
+        self.kept + 1
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 use super::{Launched, Session, SessionError, Standby};
+use crate::known::KnownQuestions;
 use crate::process::{CancelFlag, JailHost};
 use crate::sandbox::DeviceAccess;
 
@@ -67,6 +68,11 @@ impl<'a> Grounds<'a> {
     #[must_use]
     pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
         self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Questions whose answers are known, for what runs on the device from one step to the next.
+    pub(crate) fn known(&self) -> Option<&'a KnownQuestions> {
+        self.standby.map(Standby::known)
     }
 
     /// Starts the process of a program that nobody has seen before; where one is on standby for that, takes that one.

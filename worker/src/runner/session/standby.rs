@@ -4,7 +4,8 @@
 //! Two kinds are kept. The *trusted* libraries of a task, its reference and its truth, rest until the next step needs them:
 //! with memory of its own for each step, and never longer than some minutes; so does, beside a model of `PyTorch`, a program
 //! that passed its check, once, for its first measurement. And *spare* processes have taken hold of the device before
-//! anybody knew for what: each is given one program, and ends with it.
+//! anybody knew for what: each is given one program, and ends with it. Beside the processes the questions to programs are kept
+//! whose answers are known.
 
 mod process;
 
@@ -18,6 +19,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os};
+use crate::known::KnownQuestions;
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::sandbox::DeviceAccess;
 
@@ -149,6 +151,7 @@ struct Shared {
     /// Contexts in use, by whomever.
     in_use: Arc<AtomicUsize>,
     table: Mutex<Table>,
+    known: KnownQuestions,
     /// Processes that outlived their end, until a step speaks for them.
     survivors: Mutex<Vec<Survivor>>,
 }
@@ -178,11 +181,11 @@ impl Standby {
     /// For a device with room for so many contexts, on which this gate keeps steps apart. `scratch` is an existing folder
     /// without links in its path.
     #[must_use]
-    pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize) -> Self {
+    pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize, known: KnownQuestions) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let shared =
-            Arc::new(Shared { host, scratch, gate, room, withheld: AtomicUsize::new(0), in_use, table, survivors });
+        let withheld = AtomicUsize::new(0);
+        let shared = Arc::new(Shared { host, scratch, gate, room, withheld, in_use, table, known, survivors });
         let theirs = Arc::clone(&shared);
         // Without the thread nothing is ready before it is asked for, and all else works as it does.
         if let Err(error) =
@@ -236,8 +239,14 @@ impl Standby {
         }
     }
 
+    /// Questions whose answers are known.
+    pub fn known(&self) -> &KnownQuestions {
+        &self.shared.known
+    }
+
     /// Ends everything that is kept: something is wrong with the device, or may be.
     pub fn clear(&self) {
+        self.shared.known.clear();
         let kept = self.shared.table().take_all();
         if !kept.is_empty() {
             self.end(kept);
@@ -444,6 +453,7 @@ impl Shared {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.known.forget_old();
             let over = self.table().take_kept_since_before(Instant::now().checked_sub(KEPT_FOR));
             if !over.is_empty() {
                 tracing::debug!(processes = over.len(), "processes on standby that nobody asked for are ended");

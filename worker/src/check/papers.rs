@@ -1,0 +1,83 @@
+//! The questions of one check: drawn for it, or those that programs before it were asked.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+
+use super::examination::Questions;
+use super::question::{Paper, paper_bytes};
+use crate::golden::Recorded;
+use crate::inputs::SecretSeeds;
+use crate::known::{KnownQuestions, Reserved, Subject};
+use crate::runner::Grounds;
+
+/// For each shape of a check, in order.
+#[derive(Debug)]
+struct Papers(Vec<Paper>);
+
+/// Where a check has its questions from, and what becomes of them.
+pub(super) struct Asking<'a>(Terms<'a>);
+
+enum Terms<'a> {
+    /// Drawn, and for this check alone.
+    Once,
+    /// Drawn, and kept for further programs if this one passes.
+    First { known: &'a KnownQuestions, of: Subject, reserved: Reserved, papers: Vec<Paper> },
+    /// Those of programs before.
+    Again { known: &'a KnownQuestions, of: Subject, papers: Arc<Papers> },
+}
+
+impl<'a> Asking<'a> {
+    /// Drawn, and for this check alone.
+    pub(super) fn once() -> Self {
+        Self(Terms::Once)
+    }
+
+    /// As other programs are asked that have the same reference and truth, where questions are kept.
+    pub(super) fn like_others(
+        grounds: &Grounds<'a>,
+        spec: &TaskSpec,
+        shapes: &[ConcreteShapes],
+        (reference, truth): (&Path, &Path),
+    ) -> Self {
+        let Some(known) = grounds.known() else { return Self::once() };
+        let Some(of) = Subject::of(spec, shapes, reference, truth) else { return Self::once() };
+        if let Some(papers) = known.take(&of) {
+            return Self(Terms::Again { known, of, papers });
+        }
+        let bytes = shapes.iter().enumerate().map(|(number, shapes)| paper_bytes(shapes, number == 0)).sum();
+        let reserved = known.reserve(shapes, bytes);
+        Self(reserved.map_or(Terms::Once, |reserved| Terms::First { known, of, reserved, papers: Vec::new() }))
+    }
+
+    /// The answers of all shapes, where they are known.
+    pub(super) fn answers(&self) -> Option<Vec<Option<Recorded>>> {
+        let Terms::Again { papers, .. } = &self.0 else { return None };
+        Some(papers.0.iter().flat_map(|paper| paper.answers.iter().cloned()).collect())
+    }
+
+    /// What to ask at the shape of that number.
+    pub(super) fn questions<'q>(&'q mut self, number: usize, seeds: &'q mut SecretSeeds) -> Questions<'q> {
+        match &mut self.0 {
+            Terms::Once => Questions::Drawn { seeds, kept: None },
+            Terms::First { papers, .. } => Questions::Drawn { seeds, kept: Some(papers) },
+            Terms::Again { papers, .. } => match papers.0.get(number) {
+                Some(paper) => Questions::Known(paper),
+                None => Questions::Drawn { seeds, kept: None },
+            },
+        }
+    }
+
+    /// Keeps the questions for further programs, if all of them were asked; forgets them when something of the answers was
+    /// told.
+    pub(super) fn end(self, whole: bool, told: bool) {
+        match self.0 {
+            Terms::First { known, of, reserved, papers } if whole && !told => {
+                known.keep(of, Papers(papers), reserved);
+            }
+            Terms::Again { known, of, .. } if told => known.forget::<Papers>(&of),
+            Terms::Once | Terms::First { .. } | Terms::Again { .. } => {}
+        }
+    }
+}

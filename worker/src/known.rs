@@ -1,0 +1,186 @@
+//! Questions with their answers, put to further programs of a task.
+//!
+//! With tensors of hundreds of megabytes a check draws inputs and asks reference and truth for longer than it asks the program.
+//! All programs of a task may be asked the same, as nobody can hand on what one of them was asked: each has a process of its own
+//! without files and network, and answers are told to nobody. So they are kept, for some programs and some minutes, and
+//! forgotten as soon as something was told of them. What a result rests on, a confirmation, is asked what nobody was asked
+//! before.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance, TorchSpec};
+
+use crate::room::{Part, Room};
+
+/// Programs that are asked the same.
+const MOST_USES: u32 = 16;
+
+/// For how long.
+const KEPT_FOR: Duration = Duration::from_mins(10);
+
+/// Elements of an output from which on the few numbers that are told of an answer, as the largest error, say nothing of it.
+const FEWEST_ELEMENTS: u64 = 1 << 16;
+
+/// What is kept for the tasks of one device.
+#[derive(Debug)]
+pub struct KnownQuestions {
+    limit_bytes: u64,
+    fewest_elements: u64,
+    /// The memory that it is kept in; none where nobody else needs any.
+    room: Option<Arc<Room>>,
+    taken_bytes: Arc<AtomicU64>,
+    /// The one that was used last is the last one.
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// What questions are of.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Subject {
+    reference: ArtifactHash,
+    truth: ArtifactHash,
+    torch: Option<TorchSpec>,
+    shapes: Vec<ConcreteShapes>,
+    tolerance: Tolerance,
+}
+
+impl Subject {
+    /// Of the programs for a task's shapes, by their bytes; none where those cannot be read.
+    pub(crate) fn of(spec: &TaskSpec, shapes: &[ConcreteShapes], reference: &Path, truth: &Path) -> Option<Self> {
+        let hash = |path: &Path| std::fs::read(path).ok().map(|bytes| ArtifactHash::of(&bytes));
+        Some(Self {
+            reference: hash(reference)?,
+            truth: hash(truth)?,
+            torch: spec.torch.clone(),
+            shapes: shapes.to_vec(),
+            tolerance: spec.tolerance,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    of: Subject,
+    what: Arc<dyn Any + Send + Sync>,
+    uses: u32,
+    since: Instant,
+    _reserved: Reserved,
+}
+
+/// Memory for what is to be kept.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    bytes: u64,
+    of: Arc<AtomicU64>,
+    _part: Option<Part>,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.of.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+impl KnownQuestions {
+    /// Keeps so many bytes at most.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        let (taken_bytes, kept) = (Arc::default(), Mutex::default());
+        Self { limit_bytes, fewest_elements: FEWEST_ELEMENTS, room: None, taken_bytes, kept }
+    }
+
+    /// Keeps them of outputs with so few elements, too: for tests.
+    #[must_use]
+    pub fn of_small_outputs(self, fewest_elements: u64) -> Self {
+        Self { fewest_elements, ..self }
+    }
+
+    /// In a memory that steps take parts of.
+    pub(crate) fn within(self, room: Arc<Room>) -> Self {
+        Self { room: Some(room), ..self }
+    }
+
+    /// Memory to keep questions in, for which others may be forgotten; none where there is not as much, or where what is told
+    /// of an answer says too much of it.
+    pub(crate) fn reserve(&self, shapes: &[ConcreteShapes], bytes: u64) -> Option<Reserved> {
+        let outputs = shapes.iter().flat_map(|shapes| &shapes.outputs);
+        if bytes > self.limit_bytes || outputs.map(|output| output.elements()).any(|count| count < self.fewest_elements)
+        {
+            return None;
+        }
+        let mut kept = self.kept();
+        kept.retain(|one| one.since.elapsed() < KEPT_FOR);
+        while self.taken_bytes.load(Ordering::SeqCst).saturating_add(bytes) > self.limit_bytes && !kept.is_empty() {
+            kept.remove(0);
+        }
+        let part = match &self.room {
+            Some(room) => Some(room.take_if_free(bytes)?),
+            None => None,
+        };
+        self.taken_bytes.fetch_add(bytes, Ordering::SeqCst);
+        let reserved = Reserved { bytes, of: Arc::clone(&self.taken_bytes), _part: part };
+        // Somebody else may have reserved as well, and not kept anything yet.
+        (self.taken_bytes.load(Ordering::SeqCst) <= self.limit_bytes).then_some(reserved)
+    }
+
+    /// Keeps questions, instead of those of the same kind that are known of the subject.
+    pub(crate) fn keep<T: Any + Send + Sync>(&self, of: Subject, what: T, reserved: Reserved) -> Arc<T> {
+        let what = Arc::new(what);
+        let mut kept = self.kept();
+        kept.retain(|one| one.of != of || !one.what.is::<T>());
+        kept.push(Kept { of, what: what.clone(), uses: 1, since: Instant::now(), _reserved: reserved });
+        what
+    }
+
+    /// Questions for one more program.
+    pub(crate) fn take<T: Any + Send + Sync>(&self, of: &Subject) -> Option<Arc<T>> {
+        let mut kept = self.kept();
+        kept.retain(|one| one.since.elapsed() < KEPT_FOR);
+        let found = kept.iter().position(|one| one.of == *of && one.what.is::<T>())?;
+        let mut one = kept.remove(found);
+        one.uses += 1;
+        let what = Arc::clone(&one.what);
+        if one.uses < MOST_USES {
+            kept.push(one);
+        }
+        what.downcast().ok()
+    }
+
+    /// Something was told of the answers.
+    pub(crate) fn forget<T: Any + Send + Sync>(&self, of: &Subject) {
+        self.kept().retain(|one| one.of != *of || !one.what.is::<T>());
+    }
+
+    /// Forgets what was kept long enough.
+    pub(crate) fn forget_old(&self) {
+        self.kept().retain(|one| one.since.elapsed() < KEPT_FOR);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.kept().clear();
+    }
+
+    /// Gives memory back to steps that have to wait for some: until there is as much for them, or nothing is left.
+    pub(crate) fn make_room(&self, bytes: u64, beside: u64) {
+        let Some(room) = &self.room else { return };
+        let mut kept = self.kept();
+        while !room.has_room(bytes, beside) && !kept.is_empty() {
+            kept.remove(0);
+        }
+    }
+
+    /// Bytes that are kept.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::SeqCst)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
