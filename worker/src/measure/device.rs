@@ -20,6 +20,7 @@ use self::known::KnownJudge;
 pub(crate) use self::start::stage_sets;
 use self::start::{Terms, prepare};
 use self::stock::{LARGE_BYTES, Stock};
+pub(super) use self::timed::HIDDEN_NS;
 use self::timed::Timed;
 use super::judge::Judge;
 use super::outcome::Outcome;
@@ -39,6 +40,9 @@ const TRIMMED: f64 = 0.1;
 
 /// Half the width of the calls' own interval by the estimate up to which a measurement counts as precise.
 const PRECISE: f64 = 0.01;
+
+/// Samples of both programs before those that count, at least.
+const WARM_UP_PAIRS: usize = 2;
 
 /// Samples that are judged by the device's conditions together.
 const BLOCK: usize = 10;
@@ -85,17 +89,19 @@ pub struct DeviceMeasureOptions {
     pub max_wall_ms: u64,
     /// Whether programs are also timed as recorded graphs.
     pub graphs: bool,
+    /// Whether rows of calls are enough as soon as one of them shows no more than the events around calls did.
+    pub quick: bool,
     /// Bytes of inputs and outputs of one call from which on less of them is kept on the device: two sets of inputs to draw
     /// from, one timed call and one of a row to compare.
     pub large_bytes: u64,
 }
 
 impl DeviceMeasureOptions {
-    /// For what every program is timed with. Calls of milliseconds get few samples in that time: their interval says so, and
-    /// whoever leads is confirmed.
+    /// For what every program is timed with, while nothing else may run on the device. Calls of milliseconds get few samples in
+    /// that time: their interval says so, and whoever leads is confirmed.
     #[must_use]
     pub fn first() -> Self {
-        Self { min_samples: 20, ..Self::default() }
+        Self { warm_up_ms: 15, min_samples: 10, max_wall_ms: 100, quick: true, ..Self::default() }
     }
 }
 
@@ -109,6 +115,7 @@ impl Default for DeviceMeasureOptions {
             wanted_relative_half_width: 0.003,
             max_wall_ms: 200,
             graphs: true,
+            quick: false,
             large_bytes: LARGE_BYTES,
         }
     }
@@ -227,7 +234,7 @@ impl Race<'_> {
         let started = Instant::now();
         let warm_up = Duration::from_millis(options.warm_up_ms);
         let mut warmed = 0;
-        while warmed < 3 || started.elapsed() < warm_up {
+        while warmed < WARM_UP_PAIRS || started.elapsed() < warm_up {
             let draws = self.draws();
             self.pair(&draws)?;
             warmed += 1;
@@ -235,18 +242,23 @@ impl Race<'_> {
         cost.part("warm_up");
         let mut timed = self.samples(watch, options)?;
         cost.part("samples");
-        let known = match &mut self.looks {
-            Looks::Fresh(_) => None,
-            Looks::Known(judge) => judge.draw_for_row(),
-        };
         let terms = RowTerms {
             sets: self.sets.len(),
             first_slot: self.kept.len(),
             slots: self.stock.of_rows,
-            call_ns: timed.mean_call_ns(),
-            known: known.map(|(_, draw)| draw),
+            shown: timed.shown(),
+            quick: options.quick,
         };
-        timed.rows = time_rows(&mut self.candidate, &mut self.baseline, &mut self.seeds, &terms)?;
+        let mut known = None;
+        let mut draw_known = || {
+            known = match &mut self.looks {
+                Looks::Fresh(_) => None,
+                Looks::Known(judge) => judge.draw_for_row(),
+            };
+            known.map(|(_, draw)| draw)
+        };
+        let (candidate, baseline) = (&mut self.candidate, &mut self.baseline);
+        timed.rows = time_rows(candidate, baseline, &mut self.seeds, &terms, &mut draw_known)?;
         self.keep_of_row(&timed.rows.kept, known);
         cost.part("rows");
         if options.graphs {

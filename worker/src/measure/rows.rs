@@ -4,6 +4,7 @@
 use nightshift_protocol::measurement::TimePair;
 
 use super::Side;
+use super::device::HIDDEN_NS;
 use super::samples::float;
 use crate::inputs::SecretSeeds;
 use crate::runner::{Burst, Draw, RowSlots, Session};
@@ -29,10 +30,10 @@ pub(super) struct RowTerms {
     /// Where inputs and outputs of the last calls are kept, and of how many.
     pub(super) first_slot: usize,
     pub(super) slots: usize,
-    /// What a call takes, about, in nanoseconds.
-    pub(super) call_ns: f64,
-    /// What one of the last calls is given; which one is secret.
-    pub(super) known: Option<Draw>,
+    /// What the events around a call of each program showed, in nanoseconds.
+    pub(super) shown: TimePair,
+    /// Whether one row is enough that shows no more than the events did.
+    pub(super) quick: bool,
 }
 
 /// Times of the rows of both programs.
@@ -61,15 +62,17 @@ fn numbers(call_ns: f64) -> (usize, usize) {
     (calls, within(ROWS_NS, row_ns).clamp(FEWEST_ROWS, ROWS))
 }
 
-/// Times rows of both programs, in turn.
+/// Times rows of both programs, in turn. One of the last calls of a row, which one is secret, gets the draw that `known`
+/// gives, if it gives one.
 pub(super) fn time_rows(
     candidate: &mut Session,
     baseline: &mut Session,
     seeds: &mut SecretSeeds,
     terms: &RowTerms,
+    known: &mut dyn FnMut() -> Option<Draw>,
 ) -> Result<RowTimes, Side> {
-    let RowTerms { sets, first_slot, slots, call_ns, known } = *terms;
-    let (calls, rows) = numbers(call_ns);
+    let RowTerms { sets, first_slot, slots, shown, quick } = *terms;
+    let (calls, rows) = numbers(f64::midpoint(shown.baseline_ns, shown.candidate_ns));
     let kept_at = RowSlots { first: first_slot, count: slots };
     let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, kept_at, empty).map(by_call);
     let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
@@ -81,11 +84,16 @@ pub(super) fn time_rows(
         let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
         let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
         draws = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
-        if let Some(known) = known.filter(|_| number == rows) {
+        if let Some(known) = if quick || number == rows { known() } else { None } {
             draws[calls - 1 - seeds.below(slots.clamp(1, calls))] = known;
         }
         baseline_ns.push(row(baseline, &draws, false).map_err(Side::Baseline)? - empty);
         candidate_ns.push(row(candidate, &draws, false).map_err(Side::Candidate)? - empty_candidate);
+        if quick && nothing_hidden(&shown, baseline_ns[number - 1], candidate_ns[number - 1]) {
+            // What disturbs a row makes it longer, never shorter.
+            (baseline_ns, candidate_ns) = (vec![baseline_ns[number - 1]], vec![candidate_ns[number - 1]]);
+            break;
+        }
     }
     let kept = draws.iter().enumerate().skip(calls.saturating_sub(slots));
     let kept = kept.map(|(position, draw)| (kept_at.of(position), *draw)).collect();
@@ -96,18 +104,44 @@ pub(super) fn time_rows(
     })
 }
 
+/// Whether a row of the candidate took no longer than the events around its calls say, beside one of the baseline.
+fn nothing_hidden(shown: &TimePair, baseline_ns: f64, candidate_ns: f64) -> bool {
+    hidden_in_rows(shown, baseline_ns, candidate_ns) <= HIDDEN_NS
+}
+
+/// What a row of the candidate took beyond what the events around its calls showed, and beyond the same for the baseline.
+/// A row's calls are launched ahead of time, so that honest ones take less there, never more.
+pub(super) fn hidden_in_rows(shown: &TimePair, baseline_ns: f64, candidate_ns: f64) -> f64 {
+    candidate_ns - shown.candidate_ns - (baseline_ns - shown.baseline_ns).max(0.0)
+}
+
 fn by_call(row: Burst) -> f64 {
     float(row.outside_ns) / crate::statistics::as_float(row.calls.max(1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::numbers;
+    use super::*;
 
     #[test]
     fn short_calls_have_long_rows_and_slow_ones_few() {
         for (call_ns, expected) in [(5e3, (64, 5)), (1e6, (6, 5)), (4.5e6, (4, 3)), (1e9, (4, 3)), (0.0, (64, 5))] {
             assert_eq!(numbers(call_ns), expected, "{call_ns} ns");
+        }
+    }
+
+    #[test]
+    fn a_row_hides_nothing_that_takes_no_longer_than_its_events_say() {
+        let shown = TimePair { baseline_ns: 20_000.0, candidate_ns: 10_000.0 };
+        for (baseline_ns, candidate_ns, hides) in [
+            (19_000.0, 9_500.0, false),
+            (20_000.0, 12_900.0, false),
+            (20_000.0, 13_100.0, true),
+            // What both have the same of is nobody's.
+            (25_000.0, 17_900.0, false),
+            (18_000.0, 14_000.0, true),
+        ] {
+            assert_eq!(nothing_hidden(&shown, baseline_ns, candidate_ns), !hides, "{candidate_ns} ns");
         }
     }
 }

@@ -61,8 +61,8 @@ pub(super) fn prepare<'a>(
     let Processes { mut candidate, mut baseline, truth } = start(grounds, spec, programs, terms, needs_truth, cost)?;
     let enter = || grounds.beside_others();
     let (begun, baseline_begun) = side_by_side(
-        || begin(&mut candidate, &params, &sets, &enter).map_err(Side::Candidate),
-        || begin(&mut baseline, &params, &sets, &enter).map_err(Side::Baseline),
+        || begin(&mut candidate, Session::run_within, (&params, &sets), &enter).map_err(Side::Candidate),
+        || begin(&mut baseline, Session::run_known, (&params, &sets), &enter).map_err(Side::Baseline),
     );
     let first = begun?;
     baseline_begun?;
@@ -190,12 +190,12 @@ fn start(
 /// call has to, and puts poison and guards in place.
 fn begin(
     session: &mut Session,
-    params: &[TensorData],
-    sets: &[Vec<TensorData>],
+    run: impl Fn(&mut Session, &[TensorData], Enter<'_, '_>) -> Result<Call, SessionError>,
+    (params, sets): (&[TensorData], &[Vec<TensorData>]),
     enter: Enter<'_, '_>,
 ) -> Result<Option<Call>, SessionError> {
     session.init_within(params, enter)?;
-    let first = sets.first().map(|set| session.run_within(set, enter)).transpose()?;
+    let first = sets.first().map(|set| run(session, set, enter)).transpose()?;
     for (number, set) in sets.iter().enumerate() {
         session.stage_within(number, set, enter)?;
     }

@@ -7,7 +7,7 @@ use nightshift_protocol::verdict::Finding;
 
 use super::{DeviceMeasureOptions, TRIMMED};
 use crate::gpu::Conditions;
-use crate::measure::rows::RowTimes;
+use crate::measure::rows::{RowTimes, hidden_in_rows};
 use crate::measure::samples::{float, inside};
 use crate::measure::violation;
 use crate::runner::CallTime;
@@ -15,7 +15,7 @@ use crate::statistics::{as_float, coefficient_of_variation, median, trimmed_mean
 
 /// Time that the device was at work beyond what the events around the calls showed, beyond the same for the baseline,
 /// before it is counted: nanoseconds.
-const HIDDEN_NS: f64 = 3_000.0;
+pub(in crate::measure) const HIDDEN_NS: f64 = 3_000.0;
 
 /// The same before it is held against the program: nanoseconds, and share of the call.
 const MISMATCH_NS: f64 = 5_000.0;
@@ -46,6 +46,12 @@ impl Timed {
         f64::midpoint(median(&shown), median(&self.baseline_ns()))
     }
 
+    /// Time of a call of each program, by the events around it.
+    pub(super) fn shown(&self) -> TimePair {
+        let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
+        TimePair { baseline_ns: shown(&self.baseline), candidate_ns: shown(&self.candidate) }
+    }
+
     /// Times of the candidate, with what the events around its calls did not show: work on other streams, by the clock
     /// around the device's coming to rest, and whatever else, by the parent's clock around long rows of calls.
     pub(super) fn candidate_ns(&self) -> Vec<f64> {
@@ -68,14 +74,10 @@ impl Timed {
     /// What the events around the calls did not show, beyond the same for the baseline: on other streams, by the clock
     /// around the device's coming to rest, or in whatever way, by the parent's clock around long rows of calls.
     fn hidden_ns(&self) -> f64 {
-        let shown = |times: &[CallTime]| trimmed_mean(&times.iter().copied().map(inside).collect::<Vec<_>>(), TRIMMED);
         let unshown = |times: &[CallTime]| median(&times.iter().map(unshown).collect::<Vec<_>>());
         let on_other_streams = unshown(&self.candidate) - unshown(&self.baseline);
-        let rows = self.rows.pair().map_or(0.0, |rows| {
-            // A row's calls are launched ahead of time, so that honest ones take less there, never more.
-            let baseline = (rows.baseline_ns - shown(&self.baseline)).max(0.0);
-            rows.candidate_ns - shown(&self.candidate) - baseline
-        });
+        let in_rows = |rows: TimePair| hidden_in_rows(&self.shown(), rows.baseline_ns, rows.candidate_ns);
+        let rows = self.rows.pair().map_or(0.0, in_rows);
         on_other_streams.max(rows)
     }
 
