@@ -303,7 +303,7 @@ def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) ->
 
 
 def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict, settled: dict, count_s: float,
-               longer: int) -> dict:
+               longer: int, candidates: int) -> dict:
     """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
     program was ever built, then all of them were: the same ones, or `again`, whose extensions are those of the first."""
     night.without_profiles()
@@ -317,8 +317,11 @@ def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict
         folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, texts[task.name])
                    for task in tasks]
         attempts = min(map(len, texts.values()))
+        began = settled[kind] * candidates
+        options = ["--strategy", "group", "--candidates", str(candidates)] if candidates > 1 else []
         try:
-            found[f"{form}_{kind}"], built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, settled[kind], count_s * longer)
+            row, built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, began, count_s * longer, options)
+            found[f"{form}_{kind}"] = row | {"candidates": candidates}
         except Failure as error:
             if kind == "cold":
                 raise
@@ -330,9 +333,10 @@ SETTLE_S = 240
 """How long runs may take until they are counted."""
 
 
-def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float) -> tuple:
+def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float,
+             options: list) -> tuple:
     """What was verified while it was counted, and how many programs of each run were built."""
-    campaign = Campaign(night, f"throughput-{name}", folders, attempts)
+    campaign = Campaign(night, f"throughput-{name}", folders, attempts, *options)
     try:
         night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
                        f"attempt {settled} of every run", SETTLE_S)
