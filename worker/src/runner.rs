@@ -28,11 +28,11 @@ pub(crate) use message::RowSlots;
 pub(crate) use plan::{RunnerPlan, TorchPlan};
 pub(crate) use python::{PythonCall, python_call};
 pub use replay::write_replay;
-pub(crate) use replay::{replay, write_any_replay};
+pub(crate) use replay::{REPLAY_FILE, replay, write_any_replay};
 pub use sampling::{Burst, Draw};
 pub(crate) use serve::serve;
 pub(crate) use session::{Beside, Enter};
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby, Withheld,
 };
-pub(crate) use session::{is_python, python_folders, replay_torch_plan};
+pub(crate) use session::{PYTHON_SHARES, is_python, python_folders, replay_torch_plan};

@@ -279,7 +279,7 @@ fn what_is_only_kept_makes_room_for_what_is_asked_for() {
     assert_eq!(standby.kept().0, 2);
     let mut left = Vec::new();
     for places in 1..=4_usize {
-        left.push(standby.place());
+        left.push(standby.place(false));
         let (trusted, spare) = standby.kept();
         assert!(trusted + spare + places <= 3 || trusted + spare == 0, "{trusted} and {spare} beside {places}");
     }

@@ -16,7 +16,7 @@ use crate::offers::{HOST_MEMORY_PER_CONTEXT_BYTES, contexts_of_each};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
 use crate::room::{Part, Room};
-use crate::runner::{DeviceUse, Standby, TorchPlan, Withheld, write_any_replay};
+use crate::runner::{DeviceUse, PYTHON_SHARES, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
@@ -112,7 +112,7 @@ impl CudaBench {
         let devices = u64::try_from(self.gpus.usable().len()).unwrap_or(u64::MAX).max(1);
         let site = |(contexts, gpu): (u32, &Gpu)| {
             let gate: Arc<RwLock<()>> = Arc::default();
-            let room = usize::try_from(contexts).unwrap_or(usize::MAX);
+            let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PYTHON_SHARES);
             let known = KnownQuestions::new(memory_bytes / KNOWN_PART / devices).within(Arc::clone(memory));
             let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known);
             let of_gpu = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
@@ -171,8 +171,9 @@ impl CudaBench {
     ) -> Result<(Part, Withheld), StepFailure> {
         let (_, site) = self.gpu(number)?;
         let part = site.room.take(demand.on_gpu(), 0, cancel)?;
-        let contexts = usize::try_from(demand.on_host() / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(usize::MAX);
-        Ok((part, site.standby.withhold(contexts)))
+        let share = HOST_MEMORY_PER_CONTEXT_BYTES / u64::try_from(PYTHON_SHARES).unwrap_or(1);
+        let shares = usize::try_from(demand.on_host() / share).unwrap_or(usize::MAX);
+        Ok((part, site.standby.withhold(shares)))
     }
 
     /// Forgets questions whose answers are known until a step has room for so many bytes of the machine's memory, and as many
@@ -233,17 +234,16 @@ fn missing(error: &DeviceMissing) -> StepFailure {
     StepFailure::retriable("gpu.unusable", error.to_string())
 }
 
-/// One call of a program, written down for tools that repeat it: at the smallest of its shapes, or at the default one.
-pub(super) fn replay_plan(
+/// Writes one call of a program down for tools that repeat it: at the smallest of its shapes, or at the default one.
+pub(super) fn write_replay_plan(
     folder: &Path,
     library: &Path,
     torch: Option<TorchPlan>,
     device: &DeviceUse,
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
-) -> Result<PathBuf, StepFailure> {
+) -> std::io::Result<()> {
     let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
     let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
-    write_any_replay(folder, library, torch, device, shapes, (&params, &inputs))
-        .map_err(|error| disk_failure(folder, &error))
+    write_any_replay(folder, library, torch, device, shapes, (&params, &inputs)).map(|_| ())
 }

@@ -1,6 +1,7 @@
 //! The steps that run programs: on the host, or on the device that was granted.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
@@ -8,15 +9,15 @@ use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
 
-use super::cuda::{StepDevice, replay_plan};
+use super::cuda::{StepDevice, write_replay_plan};
 use super::{Step, secret_seeds};
 use crate::build::{Role, disk_failure};
 use crate::check::{Libraries, check_on};
 use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
-use crate::process::{JailedCommand, run_jailed_on_device};
+use crate::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use crate::profilers::{self, Checks, Profilers, Replay, Subject};
-use crate::runner::{Grounds, is_python, python_folders, replay_torch_plan};
+use crate::runner::{Grounds, REPLAY_FILE, is_python, python_folders, replay_torch_plan};
 use crate::torch::provenance::mark_own;
 
 impl Step<'_> {
@@ -203,16 +204,26 @@ impl Step<'_> {
         })?;
         let python = python_folders(jail, torch.as_ref());
         let in_python = torch.is_some();
-        let plan = replay_plan(folder.path(), library, torch, &device.device, shapes, &mut secret_seeds()?)?;
+        let plan = folder.path().join(REPLAY_FILE);
+        // Only when a tool is there for it: with large tensors that takes longer than all else.
+        let unwritten = Mutex::new(Some((torch, secret_seeds()?)));
+        let write = || {
+            let Some((torch, mut seeds)) = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+                return Ok(());
+            };
+            write_replay_plan(folder.path(), library, torch, &device.device, shapes, &mut seeds)
+                .map_err(|source| ProcessError::Os { what: "writing a call down for the tools".to_owned(), source })
+        };
         let access = &device.device.access;
         let grounds = self.grounds(Some(device));
         let run = |command: &JailedCommand| {
+            write()?;
             // For each tool by itself: who wants to time does not have to wait for all of them.
             let _turn = match company {
                 Company::Alone => (None, grounds.alone()),
                 Company::Others => (grounds.beside_others(), None),
             };
-            let _place = device.standby.place();
+            let _place = device.standby.place(in_python);
             run_jailed_on_device(&self.bench.jail, command, access, self.cancel)
         };
         let readable: Vec<_> = [folder.path().to_path_buf(), library.to_path_buf()].into_iter().chain(python).collect();

@@ -45,6 +45,9 @@ pub fn write_replay(
     write_any_replay(folder, library, None, device, shapes, (params, inputs))
 }
 
+/// The plan's name in its folder.
+pub(crate) const REPLAY_FILE: &str = "replay.json";
+
 /// The same for a library, or for a file of Python with the plan for it.
 pub(crate) fn write_any_replay(
     folder: &Path,
@@ -63,7 +66,7 @@ pub(crate) fn write_any_replay(
     let placed = layout.params.iter().zip(params).chain(layout.inputs.iter().zip(inputs));
     let placed: Vec<_> = placed.map(|(placed, data)| (placed.region, data)).collect();
     fill_file(&File::create_new(&tensors)?, runner.total_bytes, &placed)?;
-    let path = folder.join("replay.json");
+    let path = folder.join(REPLAY_FILE);
     let plan = ReplayPlan { runner, tensors };
     std::fs::write(&path, serde_json::to_vec(&plan).map_err(std::io::Error::other)?)?;
     Ok(path)

@@ -19,6 +19,7 @@ pub(crate) use self::grounds::{Beside, Enter};
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
 pub(crate) use self::python::{is_python, python_folders, replay_torch_plan};
 use self::python::{own_folder, torch_plan};
+pub(crate) use self::standby::PYTHON_SHARES;
 use self::standby::Purpose;
 pub use self::standby::{Place, Standby, Withheld};
 use self::watch::OUTPUT_BYTES;

@@ -29,7 +29,12 @@ const KEPT_FOR: Duration = Duration::from_mins(2);
 /// How often somebody looks whether a process has been kept long enough.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Of all contexts this part may be held by processes that wait to be told of a program.
+/// What a process takes of a machine's and a device's memory, in shares: CUDA in a library's process takes a fraction of what
+/// it takes with `PyTorch` around it.
+const NATIVE_SHARES: usize = 1;
+pub(crate) const PYTHON_SHARES: usize = 4;
+
+/// Of all shares this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 4;
 
 /// Programs of this time ask for as many processes to be ready: a Python takes about half of it to become so.
@@ -42,27 +47,35 @@ pub struct Standby {
     chores: Sender<Chore>,
 }
 
-/// One of the contexts that a device has room for.
+/// The room of one context of those that a device has room for.
 #[derive(Debug)]
-pub struct Place(Arc<AtomicUsize>);
+pub struct Place {
+    in_use: Arc<AtomicUsize>,
+    shares: usize,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.in_use.fetch_sub(self.shares, Ordering::SeqCst);
     }
 }
 
-/// Contexts for which there is no memory while a step with large tensors is at work.
+/// Room that contexts do not have while a step with large tensors is at work.
 #[derive(Debug)]
 pub struct Withheld {
     shared: Arc<Shared>,
-    contexts: usize,
+    shares: usize,
 }
 
 impl Drop for Withheld {
     fn drop(&mut self) {
-        self.shared.withheld.fetch_sub(self.contexts, Ordering::SeqCst);
+        self.shared.withheld.fetch_sub(self.shares, Ordering::SeqCst);
     }
+}
+
+/// Shares of a context in a Python, or in a library's process.
+fn shares(python: bool) -> usize {
+    if python { PYTHON_SHARES } else { NATIVE_SHARES }
 }
 
 /// What a process can be used for again: everything that it was started with.
@@ -144,11 +157,11 @@ struct Shared {
     /// Where the folders of spare processes are made.
     scratch: PathBuf,
     gate: Arc<RwLock<()>>,
-    /// Contexts that the device has room for.
+    /// Shares that the device has room for.
     room: usize,
     /// Of those, the ones whose memory has another use now.
     withheld: AtomicUsize,
-    /// Contexts in use, by whomever.
+    /// Shares of contexts in use, by whomever.
     in_use: Arc<AtomicUsize>,
     table: Mutex<Table>,
     known: KnownQuestions,
@@ -178,7 +191,7 @@ struct Kept<T> {
 }
 
 impl Standby {
-    /// For a device with room for so many contexts, on which this gate keeps steps apart. `scratch` is an existing folder
+    /// For a device with room for contexts of so many shares, on which this gate keeps steps apart. `scratch` is an existing folder
     /// without links in its path.
     #[must_use]
     pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize, known: KnownQuestions) -> Self {
@@ -196,12 +209,13 @@ impl Standby {
         Self { shared, chores }
     }
 
-    /// Takes a place among the contexts of the device. Whoever is only kept makes room.
+    /// Takes a place among the contexts of the device, of a Python or not. Whoever is only kept makes room.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self, python: bool) -> Place {
+        let shares = shares(python);
         loop {
             let mut table = self.shared.table();
-            if self.shared.in_use.load(Ordering::SeqCst) >= self.shared.room()
+            if self.shared.in_use.load(Ordering::SeqCst) + shares > self.shared.room()
                 && let Some(longest) = table.take_to_make_room()
             {
                 drop(table);
@@ -209,20 +223,19 @@ impl Standby {
                 continue;
             }
             // Whoever is granted a step is granted its contexts: there is room once nobody is kept.
-            self.shared.in_use.fetch_add(1, Ordering::SeqCst);
-            return Place(Arc::clone(&self.shared.in_use));
+            return self.shared.take(shares);
         }
     }
 
-    /// Takes the memory of so many contexts for something else: processes that are only kept are ended until the others have
+    /// Takes the memory of so many shares for something else: processes that are only kept are ended until the others have
     /// room, and no more are kept than there is room for. Not for a thread that has a place on the device.
     #[must_use]
-    pub fn withhold(&self, contexts: usize) -> Withheld {
+    pub fn withhold(&self, shares: usize) -> Withheld {
         // Never so many that sums of them could overflow.
-        let contexts = contexts.min(self.shared.room);
-        self.shared.withheld.fetch_add(contexts, Ordering::SeqCst);
-        let withheld = Withheld { shared: Arc::clone(&self.shared), contexts };
-        if contexts > 0 {
+        let shares = shares.min(self.shared.room);
+        self.shared.withheld.fetch_add(shares, Ordering::SeqCst);
+        let withheld = Withheld { shared: Arc::clone(&self.shared), shares };
+        if self.shared.is_over_full() {
             let _beside = self.shared.gate.read().unwrap_or_else(PoisonError::into_inner);
             self.shared.make_room();
         }
@@ -361,7 +374,7 @@ impl Standby {
         cancel: &CancelFlag,
         purpose: Option<Box<Purpose>>,
     ) -> Result<Launched, SessionError> {
-        let place = self.place();
+        let place = self.place(is_python(options.library));
         let mut launched = Session::launch(&self.shared.host, options, cancel)?;
         let Launched(Stage::Starting { session, .. } | Stage::Ready(session)) = &mut launched;
         (session.place, session.purpose) = (Some(place), purpose);
@@ -410,7 +423,13 @@ impl Drop for Standby {
 }
 
 impl Shared {
-    /// Contexts that there is memory for now.
+    /// Takes room for a context. Whoever has the table knows that it is there.
+    fn take(&self, shares: usize) -> Place {
+        self.in_use.fetch_add(shares, Ordering::SeqCst);
+        Place { in_use: Arc::clone(&self.in_use), shares }
+    }
+
+    /// Shares that there is memory for now.
     fn room(&self) -> usize {
         self.room.saturating_sub(self.withheld.load(Ordering::SeqCst))
     }
@@ -418,13 +437,15 @@ impl Shared {
     /// Ends processes that are only kept, the longest kept first, while memory of contexts has another use and too many are in
     /// use for what is left.
     fn make_room(&self) {
-        if self.withheld.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        while self.in_use.load(Ordering::SeqCst) > self.room() {
+        while self.is_over_full() {
             let Some(longest) = self.table().take_to_make_room() else { return };
             drop(longest);
         }
+    }
+
+    /// Whether memory of contexts has another use and too many are in use for what is left.
+    fn is_over_full(&self) -> bool {
+        self.withheld.load(Ordering::SeqCst) > 0 && self.in_use.load(Ordering::SeqCst) > self.room()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -479,15 +500,15 @@ impl Shared {
             let mut table = self.table();
             let ready =
                 table.spare.iter().map(|kept| &kept.what).chain(&table.coming).filter(|what| *what == kind).count();
-            let most = (self.room() / SPARE_PART).max(1);
+            let shares = shares(kind.python);
+            let most = (self.room() / SPARE_PART).max(shares);
             let full =
-                table.spare.len() + table.coming.len() >= most || self.in_use.load(Ordering::SeqCst) >= self.room();
+                table.spare_shares() + shares > most || self.in_use.load(Ordering::SeqCst) + shares > self.room();
             if table.closed || ready >= wanted || full {
                 return;
             }
-            self.in_use.fetch_add(1, Ordering::SeqCst);
             table.coming.push(kind.clone());
-            Place(Arc::clone(&self.in_use))
+            self.take(shares)
         };
         let beside = || self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let launch = || Session::launch_empty(&self.host, &self.scratch, kind);
@@ -537,6 +558,11 @@ impl Table {
         let lately = self.last.iter().filter(|(_, times)| times.last().is_some_and(|last| last.elapsed() < KEPT_FOR));
         let recent = |times: &[Instant]| times.iter().filter(|time| time.elapsed() < RECENT).count();
         lately.map(|(kind, times)| (kind.clone(), recent(times))).collect()
+    }
+
+    /// What spare processes hold, and those that are getting ready.
+    fn spare_shares(&self) -> usize {
+        self.spare.iter().map(|kept| &kept.what).chain(&self.coming).map(|kind| shares(kind.python)).sum()
     }
 
     fn has_come(&mut self, kind: &Kind) {
