@@ -24,7 +24,7 @@ use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Grounds, SessionOptions};
+use crate::runner::{Grounds, SessionOptions, Stay};
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -145,7 +145,7 @@ fn check_with(
                 (Asking::once(), Some(recording.take().ok_or_else(one_shape_only)?.answers))
             }
         };
-        let beside = grounds.beside_others();
+        let beside = grounds.beside_others(Stay::Short);
         cost.part("waiting");
         let candidate = grounds.launch(&options);
         let (beside, candidate, oracle) = match (&*answers, recorded) {
@@ -176,7 +176,7 @@ fn check_with(
         cost.part("processes");
         let mut waited = Duration::ZERO;
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
-            let turn = grounds.beside_others();
+            let turn = grounds.beside_others(Stay::Short);
             candidate.select(number)?;
             oracle.select(number, shapes)?;
             drop(turn);
@@ -201,7 +201,7 @@ fn check_with(
         if outcome.is_ok() && !broke_a_rule {
             grounds.keep_for_measurement(&mut candidate, &options);
         }
-        let beside = grounds.beside_others();
+        let beside = grounds.beside_others(Stay::Short);
         cost.part("waiting");
         grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
         drop(beside);

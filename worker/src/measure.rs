@@ -192,7 +192,7 @@ impl Race<'_> {
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
         self.candidate.init(&params).map_err(Side::Candidate)?;
         self.baseline.init(&params).map_err(Side::Baseline)?;
-        self.judge.init(&params, &|| None)?;
+        self.judge.init(&params, &|_| None)?;
         for _ in 0..WARM_UP_CALLS {
             self.sample()?;
         }
@@ -231,7 +231,7 @@ impl Race<'_> {
             let baseline = self.time_baseline()?;
             (self.time_candidate()?, baseline)
         };
-        self.wrong_calls += self.judge.look(&mut self.seeds, &inputs, (&candidate, &baseline), &|| None)?;
+        self.wrong_calls += self.judge.look(&mut self.seeds, &inputs, (&candidate, &baseline), &|_| None)?;
         Ok((candidate.time, baseline.time))
     }
 

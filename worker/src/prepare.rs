@@ -200,7 +200,7 @@ impl Examination<'_> {
     fn run(&mut self, thorough: bool) -> Result<(), Stop> {
         let params = generate_all(&self.shapes.params, self.seeds.draw(), InputKind::Declared);
         let inputs = generate_all(&self.shapes.inputs, self.seeds.draw(), InputKind::Declared);
-        self.oracle.init(&params, &|| None)?;
+        self.oracle.init(&params, &|_| None)?;
         let first = self.answer(&inputs)?;
         let again = self.answer(&inputs)?;
         self.look_for_differences(&first, &again)?;
@@ -298,7 +298,7 @@ impl Examination<'_> {
             if let Some(slot) = changed.get_mut(position) {
                 *slot = generate(tensor, self.seeds.draw(), InputKind::Declared);
             }
-            self.oracle.init(&changed, &|| None)?;
+            self.oracle.init(&changed, &|_| None)?;
             let seen = self.answer(inputs)?;
             if !self.noticed(first, &seen) {
                 let message = format!("the result does not depend on the weights `{}`", tensor.name);

@@ -13,6 +13,7 @@ mod cupti;
 mod device;
 #[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
 mod driver;
+mod gate;
 mod message;
 mod plan;
 mod python;
@@ -24,6 +25,7 @@ mod session;
 
 pub use breach::{Breach, note};
 pub(crate) use cupti::DeviceTrace;
+pub use gate::{Gate, Stay};
 pub(crate) use message::RowSlots;
 pub(crate) use plan::{RunnerPlan, TorchPlan};
 pub(crate) use python::{PythonCall, python_call};

@@ -8,7 +8,7 @@ mod workshop;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, RwLock};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -26,7 +26,7 @@ use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_devi
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_on_device};
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile};
-use nightshift_worker::runner::{DeviceUse, Grounds, Standby, write_replay};
+use nightshift_worker::runner::{DeviceUse, Gate, Grounds, Standby, write_replay};
 use nightshift_worker::sandbox::DeviceAccess;
 use tempfile::TempDir;
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
@@ -65,25 +65,25 @@ fn spec() -> TaskSpec {
     spec
 }
 
-fn with_grounds<T>(gate: Option<&RwLock<()>>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
+fn with_grounds<T>(gate: Option<&Gate>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
     let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
     work(&Grounds { host: &host, device: Some(&GROUND.device), cancel: &cancel, gate, standby: None })
 }
 
 /// Processes on standby with room for so many contexts, and the folder in which they read their libraries.
-fn standby(room: usize) -> (Standby, Arc<RwLock<()>>, TempDir) {
+fn standby(room: usize) -> (Standby, Arc<Gate>, TempDir) {
     standby_that_knows(room, u64::MAX)
 }
 
 /// The same, that keeps questions about outputs with so many elements.
-fn standby_that_knows(room: usize, fewest_elements: u64) -> (Standby, Arc<RwLock<()>>, TempDir) {
+fn standby_that_knows(room: usize, fewest_elements: u64) -> (Standby, Arc<Gate>, TempDir) {
     let (gate, scratch) = (Arc::default(), tempfile::tempdir().unwrap());
     let folder = scratch.path().canonicalize().unwrap();
     let known = KnownQuestions::new(1 << 30).of_small_outputs(fewest_elements);
     (Standby::new(host(SandboxChoice::Best), folder, Arc::clone(&gate), room, known), gate, scratch)
 }
 
-fn with_standby<T>(standby: &Standby, gate: &RwLock<()>, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
+fn with_standby<T>(standby: &Standby, gate: &Gate, work: impl FnOnce(&Grounds<'_>) -> T) -> T {
     let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
     let (gate, standby) = (Some(gate), Some(standby));
     work(&Grounds { host: &host, device: Some(&GROUND.device), cancel: &cancel, gate, standby })
@@ -358,12 +358,12 @@ fn same_bytes(left: &Path, right: &Path) -> bool {
     std::fs::read(left).unwrap() == std::fs::read(right).unwrap()
 }
 
-fn checked(candidate: &Path, gate: Option<&RwLock<()>>) -> CheckReport {
+fn checked(candidate: &Path, gate: Option<&Gate>) -> CheckReport {
     let mut seeds = SecretSeeds::from_os().unwrap();
     with_grounds(gate, |grounds| check_on(grounds, &spec(), &libraries(candidate), true, &mut seeds)).unwrap()
 }
 
-fn raced(candidate: &Path, gate: Option<&RwLock<()>>) -> (Measurement, Vec<Finding>) {
+fn raced(candidate: &Path, gate: Option<&Gate>) -> (Measurement, Vec<Finding>) {
     let baseline_label = "the reference";
     let programs =
         Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label, confirms: true };
@@ -531,7 +531,7 @@ fn on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more() {
 #[test]
 fn checks_and_measurements_of_one_device_take_turns_and_all_come_to_their_end() {
     let (_kept, honest) = built("honest", "", "HONEST;");
-    let gate = RwLock::new(());
+    let gate = Gate::default();
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| assert_eq!(checked(&honest, Some(&gate)).end, ProcessEnd::Finished));

@@ -8,7 +8,7 @@ mod cuda;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
@@ -20,7 +20,7 @@ use nightshift_worker::known::KnownQuestions;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
-use nightshift_worker::runner::{Grounds, Standby};
+use nightshift_worker::runner::{Gate, Grounds, Standby};
 use tempfile::TempDir;
 
 use crate::cuda::{Gpu, REFERENCE, Workshop, gpu, host, machine, program, run_all, task};
@@ -84,7 +84,7 @@ static BUILT: LazyLock<Option<(Workshop, PathBuf, PathBuf)>> = LazyLock::new(|| 
 });
 
 /// Processes that one test leaves for the next, as a worker's steps do.
-static STANDBY: LazyLock<(Standby, Arc<RwLock<()>>, TempDir)> = LazyLock::new(|| {
+static STANDBY: LazyLock<(Standby, Arc<Gate>, TempDir)> = LazyLock::new(|| {
     let (gate, scratch) = (Arc::default(), tempfile::tempdir().unwrap());
     let folder = scratch.path().canonicalize().unwrap();
     let known = KnownQuestions::new(4 << 30);

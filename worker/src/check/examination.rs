@@ -251,7 +251,7 @@ impl Examination<'_> {
     /// Hands the weights to everybody.
     fn init(&mut self, params: &[TensorData]) -> Result<(), Stop> {
         let grounds = self.grounds;
-        let enter = || grounds.beside_others();
+        let enter = |stay| grounds.beside_others(stay);
         let initialized = self.candidate.init_within(params, &enter);
         // Where the reference cannot be loaded either, the machine lacks something: nobody blames the program for that.
         self.oracle.init(params, &enter)?;
@@ -281,7 +281,7 @@ fn ask(
     material: &Material,
     (grounds, waited): (&Grounds<'_>, &mut Duration),
 ) -> Result<Option<(Answered, Call)>, Stop> {
-    let enter = || grounds.beside_others();
+    let enter = |stay| grounds.beside_others(stay);
     if let Some(params) = &material.params {
         candidate.init_within(params, &enter)?;
         oracle.init(params, &enter)?;
@@ -292,9 +292,9 @@ fn ask(
         return Ok(Some((answered, candidate.run(inputs)?)));
     }
     let waited_us = AtomicU64::new(0);
-    let enter_and_tell = || {
+    let enter_and_tell = |stay| {
         let asked = Instant::now();
-        let place = grounds.beside_others();
+        let place = grounds.beside_others(stay);
         waited_us.fetch_add(u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         place
     };

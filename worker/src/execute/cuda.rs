@@ -1,7 +1,7 @@
 //! What a machine needs for steps on the `cuda` target, and how such a step gets to its device.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
@@ -16,7 +16,7 @@ use crate::offers::{HOST_MEMORY_PER_CONTEXT_BYTES, contexts_of_each};
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
 use crate::room::{Part, Room};
-use crate::runner::{DeviceUse, PYTHON_SHARES, Standby, TorchPlan, Withheld, write_any_replay};
+use crate::runner::{DeviceUse, Gate, PYTHON_SHARES, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
@@ -39,7 +39,7 @@ pub(super) struct CudaBench {
 #[derive(Debug)]
 struct Site {
     /// See [`Grounds::gate`](crate::runner::Grounds).
-    gate: Arc<RwLock<()>>,
+    gate: Arc<Gate>,
     standby: Standby,
     room: Arc<Room>,
 }
@@ -88,7 +88,7 @@ pub(super) struct StepDevice<'a> {
     pub(super) facts: &'a GpuFacts,
     pub(super) device: DeviceUse,
     pub(super) watch: Option<Watch>,
-    pub(super) gate: &'a RwLock<()>,
+    pub(super) gate: &'a Gate,
     pub(super) standby: &'a Standby,
 }
 
@@ -111,7 +111,7 @@ impl CudaBench {
     ) -> Self {
         let devices = u64::try_from(self.gpus.usable().len()).unwrap_or(u64::MAX).max(1);
         let site = |(contexts, gpu): (u32, &Gpu)| {
-            let gate: Arc<RwLock<()>> = Arc::default();
+            let gate: Arc<Gate> = Arc::default();
             let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PYTHON_SHARES);
             let known = KnownQuestions::new(memory_bytes / KNOWN_PART / devices).within(Arc::clone(memory));
             let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known);

@@ -32,7 +32,7 @@ use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::side_by_side;
-use crate::runner::{Call, CallTime, Draw, Grounds, Session, note};
+use crate::runner::{Call, CallTime, Draw, Grounds, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
 
 /// Share of the samples that is left out at either end.
@@ -161,7 +161,7 @@ pub fn measure_on_device(
     cost.part("statistics");
     let Race { candidate, baseline, looks, .. } = race;
     let (findings, truth) = looks.into_parts();
-    let beside = grounds.beside_others();
+    let beside = grounds.beside_others(Stay::Short);
     cost.part("waiting");
     grounds.leave([candidate, baseline].into_iter().chain(truth));
     drop(beside);
@@ -400,7 +400,7 @@ impl Race<'_> {
     /// Looks at what some timed calls left behind. One is judged while the next one is fetched.
     fn compare_kept(&mut self, grounds: &Grounds<'_>) -> Result<(), Side> {
         let Self { candidate, baseline, looks, sets, seeds, kept, .. } = self;
-        let enter = || grounds.beside_others();
+        let enter = |stay| grounds.beside_others(stay);
         let fresh = matches!(looks, Looks::Fresh(_));
         let mut fetch = |kept: &Kept| {
             let inputs = kept.draw.inputs(sets);

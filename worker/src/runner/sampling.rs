@@ -1,6 +1,7 @@
 //! Timed calls on a device: inputs stay there, every call gets a draw of its own from them, and what came out is kept
 //! there until the parent asks for it.
 
+use super::gate::Stay;
 use super::message::{Mix, Request, RowSlots};
 use super::plan::Placed;
 use super::session::{Call, CallTime, Enter, Session, SessionError};
@@ -45,7 +46,7 @@ pub struct Burst {
 impl Session {
     /// Keeps inputs on the device to draw from. Sets are numbered from 0, in order.
     pub fn stage(&mut self, set: usize, inputs: &[TensorData]) -> Result<(), SessionError> {
-        self.stage_within(set, inputs, &|| None)
+        self.stage_within(set, inputs, &|_| None)
     }
 
     /// The same, with a place on the device for what happens there.
@@ -60,7 +61,7 @@ impl Session {
             self.arena.write(placed, data);
         }
         let nonce = self.nonces.draw();
-        let _place = enter();
+        let _place = enter(Stay::Short);
         self.ask(&Request::Stage { nonce, set }, self.call_timeout_ms + AROUND_CALL_MS)?;
         Ok(())
     }
@@ -146,7 +147,7 @@ impl Session {
 
     fn bring_back(&mut self, slot: usize, outputs_only: bool, enter: Enter<'_, '_>) -> Result<(), SessionError> {
         let nonce = self.nonces.draw();
-        let _place = enter();
+        let _place = enter(Stay::Short);
         self.ask(&Request::Fetch { nonce, slot, outputs_only }, self.call_timeout_ms + AROUND_CALL_MS)?;
         Ok(())
     }

@@ -25,6 +25,7 @@ pub use self::standby::{Place, Standby, Withheld};
 use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;
 use super::breach::Breach;
+use super::gate::Stay;
 use super::message::{Reply, Request};
 use super::plan::{Doubled, Layout, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
@@ -87,6 +88,11 @@ impl Launched {
     /// A process that is ready.
     fn of(session: Session) -> Self {
         Self(Stage::Ready(Box::new(session)))
+    }
+
+    /// Whether it has all that it waits for.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(&self.0, Stage::Ready(_))
     }
 
     /// Whether it is a Python that may still be loading what it needs, and has nothing to do with a device until it is waited
@@ -338,13 +344,13 @@ impl Session {
 
     /// Loads the library, if that was not done yet, and hands it the weights; what it made of earlier ones is freed.
     pub fn init(&mut self, params: &[TensorData]) -> Result<(), SessionError> {
-        self.init_within(params, &|| None)
+        self.init_within(params, &|_| None)
     }
 
     /// The same, with a place on the device for what happens there.
     pub(crate) fn init_within(&mut self, params: &[TensorData], enter: Enter<'_, '_>) -> Result<(), SessionError> {
         if !self.loaded {
-            let _place = enter();
+            let _place = enter(if self.plan.torch.is_some() { Stay::Long } else { Stay::Short });
             self.load()?;
         }
         let layout = &self.plan.layouts[self.shape];
@@ -356,7 +362,7 @@ impl Session {
         self.weights_stale = false;
         let nonce = self.nonces.draw();
         let (reply, _) = {
-            let _place = enter();
+            let _place = enter(Stay::Short);
             self.ask(&Request::Init { nonce }, self.call_timeout_ms)?
         };
         self.succeeded("ns_init", &reply)
@@ -477,7 +483,7 @@ impl Session {
         self.prepare(inputs, true);
         let prepared = Instant::now();
         let time = {
-            let _place = enter();
+            let _place = enter(Stay::Short);
             self.call_for(true)?
         };
         let called = Instant::now();
@@ -500,7 +506,7 @@ impl Session {
 
     /// [`Self::prepare`], [`Self::call`] and [`Self::collect`] in a row.
     pub fn run(&mut self, inputs: &[TensorData]) -> Result<Call, SessionError> {
-        self.run_within(inputs, &|| None)
+        self.run_within(inputs, &|_| None)
     }
 
     /// [`Self::run`], with a place on the device for the call alone: putting inputs in place and taking results out concerns
@@ -510,7 +516,7 @@ impl Session {
         self.prepare(inputs, true);
         let prepared = Instant::now();
         let time = {
-            let _place = enter();
+            let _place = enter(Stay::Short);
             self.call()?
         };
         let called = Instant::now();

@@ -12,7 +12,7 @@ use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::{ProcessError, side_by_side};
-use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, note};
+use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, Stay, note};
 use crate::statistics::median;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
@@ -59,7 +59,7 @@ pub(super) fn prepare<'a>(
     cost.part("inputs");
     let needs_truth = !matches!(shelf, Some((_, Shelved::Known(_))));
     let Processes { mut candidate, mut baseline, truth } = start(grounds, spec, programs, terms, needs_truth, cost)?;
-    let enter = || grounds.beside_others();
+    let enter = |stay| grounds.beside_others(stay);
     let (begun, baseline_begun) = side_by_side(
         || begin(&mut candidate, Session::run_within, (&params, &sets), &enter).map_err(Side::Candidate),
         || begin(&mut baseline, Session::run_known, (&params, &sets), &enter).map_err(Side::Baseline),
@@ -74,7 +74,7 @@ pub(super) fn prepare<'a>(
             let given = (params, sets.clone());
             let samples = KnownSamples::ask(of_both, (spec, shapes), given, (&mut seeds, stock.looks()), &enter);
             let samples = shelf.keep(samples.map_err(Side::Baseline)?, reserved);
-            let beside = grounds.beside_others();
+            let beside = grounds.beside_others(Stay::Short);
             grounds.leave([truth]);
             drop(beside);
             Looks::Known(KnownJudge::new(shelf, (spec, shapes), samples))
@@ -92,7 +92,7 @@ pub(super) fn prepare<'a>(
     for breach in first.iter().flat_map(|first| &first.breaches) {
         note(looks.findings(), breach.finding());
     }
-    let _beside = grounds.beside_others();
+    let _beside = grounds.beside_others(Stay::Short);
     let calls = {
         let (mut candidate_ns, mut baseline_ns) = (Vec::new(), Vec::new());
         for _ in 0..PILOTS {
@@ -138,7 +138,7 @@ fn start(
         device: grounds.device,
     };
     // Starting a process disturbs who times as much as a call does.
-    let beside = grounds.beside_others();
+    let beside = grounds.beside_others(Stay::Short);
     cost.part("waiting");
     let of_candidate =
         SessionOptions { require_sandbox: terms.require_sandbox, ..options(programs.candidate, false, 1) };

@@ -1,13 +1,13 @@
 //! What a session is made of, and where it is started.
 
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 use super::{Launched, Session, SessionError, Standby};
 use crate::known::KnownQuestions;
 use crate::process::{CancelFlag, JailHost};
+use crate::runner::gate::{Alone, Gate, PlaceBeside, Stay};
 use crate::sandbox::DeviceAccess;
 
 /// What a session is made of.
@@ -34,10 +34,10 @@ pub struct SessionOptions<'a> {
 }
 
 /// A place on the device beside others; none where there is nobody to be kept apart from.
-pub(crate) type Beside<'a> = Option<RwLockReadGuard<'a, ()>>;
+pub(crate) type Beside<'a> = Option<PlaceBeside<'a>>;
 
-/// Takes such a place, which is left when what it gives is dropped.
-pub(crate) type Enter<'e, 'a> = &'e (dyn Fn() -> Beside<'a> + Sync);
+/// Takes such a place, for so long; it is left when what it gives is dropped.
+pub(crate) type Enter<'e, 'a> = &'e (dyn Fn(Stay) -> Beside<'a> + Sync);
 
 /// Where sessions are started.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub struct Grounds<'a> {
     pub cancel: &'a CancelFlag,
     /// Keeps the steps of this worker on the device apart while one of them takes times; none where a step is alone
     /// anyway.
-    pub gate: Option<&'a RwLock<()>>,
+    pub gate: Option<&'a Gate>,
     /// Keeps processes on the device ready from one step for the next; none where every step starts its own.
     pub standby: Option<&'a Standby>,
 }
@@ -60,14 +60,14 @@ impl<'a> Grounds<'a> {
     /// never twice by one thread: whoever wants the device alone waits for every place to be left, and everybody else
     /// waits behind him.
     #[must_use]
-    pub fn beside_others(&self) -> Beside<'a> {
-        self.gate.map(|gate| gate.read().unwrap_or_else(PoisonError::into_inner))
+    pub fn beside_others(&self, stay: Stay) -> Beside<'a> {
+        self.gate.map(|gate| gate.beside_others(stay))
     }
 
     /// Waits until nothing else is at work on the device, and keeps it so.
     #[must_use]
-    pub fn alone(&self) -> Option<RwLockWriteGuard<'a, ()>> {
-        self.gate.map(|gate| gate.write().unwrap_or_else(PoisonError::into_inner))
+    pub fn alone(&self) -> Option<Alone<'a>> {
+        self.gate.map(Gate::alone)
     }
 
     /// Questions whose answers are known, for what runs on the device from one step to the next.
@@ -110,27 +110,34 @@ impl<'a> Grounds<'a> {
         }
     }
 
-    /// Waits until processes are ready that were started at this place on the device. Those with a Python load for seconds
-    /// before they take hold of the device, and nobody who wants it alone has to wait for that: the place is left meanwhile,
-    /// and another one given back.
+    /// Waits until processes are ready that were started at this place on the device. Those that are not ready yet take hold of
+    /// the device at another place, for longer, that is given back; and those with a Python load for seconds before they do,
+    /// while nobody who wants the device alone has to wait for them.
     pub(crate) fn ready<const COUNT: usize>(
         &self,
         beside: Beside<'a>,
         launched: [Result<Launched, SessionError>; COUNT],
     ) -> (Beside<'a>, [Result<Session, SessionError>; COUNT]) {
-        let is_loading = |launched: &Result<Launched, SessionError>| launched.as_ref().is_ok_and(Launched::is_loading);
-        if !launched.iter().any(is_loading) {
+        let is_ready = |launched: &Result<Launched, SessionError>| launched.as_ref().map_or(true, Launched::is_ready);
+        if launched.iter().all(is_ready) {
             return (beside, launched.map(|launched| launched.and_then(Launched::wait)));
         }
-        // What is no Python is taking hold of the device already.
-        let launched = launched.map(|launched| match launched {
-            Ok(launched) if !launched.is_loading() => launched.wait().map(Launched::of),
-            launched => launched,
-        });
         drop(beside);
-        let loaded = launched.map(|launched| launched.and_then(Launched::load));
-        let beside = self.beside_others();
-        (beside, loaded.map(|launched| launched.and_then(Launched::wait)))
+        let is_loading = |launched: &Result<Launched, SessionError>| launched.as_ref().is_ok_and(Launched::is_loading);
+        let launched = if launched.iter().any(is_loading) {
+            // What is no Python does not wait for those that are.
+            let place = self.beside_others(Stay::Long);
+            let launched = launched.map(|launched| match launched {
+                Ok(launched) if !launched.is_loading() => launched.wait().map(Launched::of),
+                launched => launched,
+            });
+            drop(place);
+            launched.map(|launched| launched.and_then(Launched::load))
+        } else {
+            launched
+        };
+        let beside = self.beside_others(Stay::Long);
+        (beside, launched.map(|launched| launched.and_then(Launched::wait)))
     }
 
     /// So many programs more will be there soon.

@@ -12,7 +12,7 @@ mod process;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -21,6 +21,7 @@ use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os};
 use crate::known::KnownQuestions;
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
+use crate::runner::gate::{Gate, Stay};
 use crate::sandbox::DeviceAccess;
 
 /// How long a process is kept that nobody asks for: it holds memory of the device.
@@ -156,7 +157,7 @@ struct Shared {
     host: JailHost,
     /// Where the folders of spare processes are made.
     scratch: PathBuf,
-    gate: Arc<RwLock<()>>,
+    gate: Arc<Gate>,
     /// Shares that the device has room for.
     room: usize,
     /// Of those, the ones whose memory has another use now.
@@ -194,7 +195,7 @@ impl Standby {
     /// For a device with room for contexts of so many shares, on which this gate keeps steps apart. `scratch` is an existing folder
     /// without links in its path.
     #[must_use]
-    pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<RwLock<()>>, room: usize, known: KnownQuestions) -> Self {
+    pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<Gate>, room: usize, known: KnownQuestions) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
         let withheld = AtomicUsize::new(0);
@@ -236,7 +237,7 @@ impl Standby {
         self.shared.withheld.fetch_add(shares, Ordering::SeqCst);
         let withheld = Withheld { shared: Arc::clone(&self.shared), shares };
         if self.shared.is_over_full() {
-            let _beside = self.shared.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _beside = self.shared.gate.beside_others(Stay::Long);
             self.shared.make_room();
         }
         withheld
@@ -486,7 +487,7 @@ impl Shared {
 
     /// The end of a context disturbs who takes times as much as its beginning.
     fn end_beside_others(&self) {
-        let _beside = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _beside = self.gate.beside_others(Stay::Long);
         // Taken only now: whoever needs room meanwhile, ends one of them.
         let over = std::mem::take(&mut self.table().over);
         Session::end_all(over);
@@ -510,7 +511,7 @@ impl Shared {
             table.coming.push(kind.clone());
             self.take(shares)
         };
-        let beside = || self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let beside = || self.gate.beside_others(Stay::Long);
         let launch = || Session::launch_empty(&self.host, &self.scratch, kind);
         let made = if kind.python {
             // It loads for seconds before it takes hold of the device.
