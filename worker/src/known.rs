@@ -23,6 +23,10 @@ const MOST_USES: u32 = 16;
 /// For how long.
 const KEPT_FOR: Duration = Duration::from_mins(10);
 
+/// How long nobody has to have asked for something that others are kept instead of: where there is too little memory for all of a
+/// campaign, some of it is better than each in turn.
+const UNUSED_FOR: Duration = Duration::from_mins(1);
+
 /// Elements of an output from which on the few numbers that are told of an answer, as the largest error, say nothing of it.
 const FEWEST_ELEMENTS: u64 = 1 << 16;
 
@@ -68,6 +72,7 @@ struct Kept {
     what: Arc<dyn Any + Send + Sync>,
     uses: u32,
     since: Instant,
+    used: Instant,
     _reserved: Reserved,
 }
 
@@ -114,7 +119,8 @@ impl KnownQuestions {
         }
         let mut kept = self.kept();
         kept.retain(|one| one.since.elapsed() < KEPT_FOR);
-        while self.taken_bytes.load(Ordering::SeqCst).saturating_add(bytes) > self.limit_bytes && !kept.is_empty() {
+        while self.taken_bytes.load(Ordering::SeqCst).saturating_add(bytes) > self.limit_bytes {
+            kept.first().filter(|longest| longest.used.elapsed() >= UNUSED_FOR)?;
             kept.remove(0);
         }
         let part = match &self.room {
@@ -122,9 +128,7 @@ impl KnownQuestions {
             None => None,
         };
         self.taken_bytes.fetch_add(bytes, Ordering::SeqCst);
-        let reserved = Reserved { bytes, of: Arc::clone(&self.taken_bytes), _part: part };
-        // Somebody else may have reserved as well, and not kept anything yet.
-        (self.taken_bytes.load(Ordering::SeqCst) <= self.limit_bytes).then_some(reserved)
+        Some(Reserved { bytes, of: Arc::clone(&self.taken_bytes), _part: part })
     }
 
     /// Keeps questions, instead of those of the same kind that are known of the subject.
@@ -132,7 +136,14 @@ impl KnownQuestions {
         let what = Arc::new(what);
         let mut kept = self.kept();
         kept.retain(|one| one.of != of || !one.what.is::<T>());
-        kept.push(Kept { of, what: what.clone(), uses: 1, since: Instant::now(), _reserved: reserved });
+        kept.push(Kept {
+            of,
+            what: what.clone(),
+            uses: 1,
+            since: Instant::now(),
+            used: Instant::now(),
+            _reserved: reserved,
+        });
         what
     }
 
@@ -142,7 +153,7 @@ impl KnownQuestions {
         kept.retain(|one| one.since.elapsed() < KEPT_FOR);
         let found = kept.iter().position(|one| one.of == *of && one.what.is::<T>())?;
         let mut one = kept.remove(found);
-        one.uses += 1;
+        (one.uses, one.used) = (one.uses + 1, Instant::now());
         let what = Arc::clone(&one.what);
         if one.uses < MOST_USES {
             kept.push(one);
@@ -182,5 +193,69 @@ impl KnownQuestions {
 
     fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::CancelFlag;
+
+    fn subject(atol: f64) -> Subject {
+        let (reference, truth) = (ArtifactHash::of(b"reference"), ArtifactHash::of(b"truth"));
+        let tolerance = Tolerance { atol, rtol: 0.0, reference_error_factor: 64.0 };
+        Subject { reference, truth, torch: None, shapes: Vec::new(), tolerance }
+    }
+
+    fn kept(known: &KnownQuestions, of: f64, bytes: u64) -> bool {
+        known.reserve(&[], bytes).map(|reserved| known.keep(subject(of), "questions", reserved)).is_some()
+    }
+
+    #[test]
+    fn so_many_programs_are_asked_the_same() {
+        let known = KnownQuestions::new(100);
+        assert!(known.take::<&str>(&subject(1.0)).is_none());
+        assert!(kept(&known, 1.0, 60));
+        assert!(known.take::<&str>(&subject(2.0)).is_none() && known.take::<String>(&subject(1.0)).is_none());
+        let further = (1..100).take_while(|_| known.take::<&str>(&subject(1.0)).is_some()).count();
+        assert_eq!((further + 1, known.kept_bytes()), (usize::try_from(MOST_USES).unwrap_or(0), 0));
+    }
+
+    #[test]
+    fn what_was_told_is_forgotten_and_nothing_else() {
+        let known = KnownQuestions::new(100);
+        assert!(kept(&known, 1.0, 30) && kept(&known, 2.0, 30));
+        known.forget::<String>(&subject(1.0));
+        assert_eq!(known.kept_bytes(), 60);
+        known.forget::<&str>(&subject(1.0));
+        assert!(known.take::<&str>(&subject(1.0)).is_none() && known.take::<&str>(&subject(2.0)).is_some());
+        assert!(kept(&known, 2.0, 50), "newer ones");
+        assert_eq!(known.kept_bytes(), 50);
+    }
+
+    #[test]
+    fn what_is_in_use_is_not_forgotten_for_others() {
+        let known = KnownQuestions::new(100);
+        assert!(kept(&known, 1.0, 60) && !kept(&known, 2.0, 60) && !kept(&known, 3.0, 101));
+        assert!(known.take::<&str>(&subject(1.0)).is_some());
+        let reserved = known.reserve(&[], 40);
+        assert!(reserved.is_some() && known.reserve(&[], 1).is_none(), "what is reserved counts");
+        if let Some(first) = known.kept().first_mut() {
+            first.used = Instant::now().checked_sub(UNUSED_FOR).unwrap_or(first.used);
+        }
+        assert!(kept(&known, 2.0, 60) && known.take::<&str>(&subject(1.0)).is_none());
+    }
+
+    #[test]
+    fn steps_have_the_memory_before() {
+        let room = Room::new("memory", 1 << 40);
+        let known = KnownQuestions::new(u64::MAX).within(Arc::clone(&room));
+        assert!(kept(&known, 1.0, 1 << 39) && kept(&known, 2.0, 1 << 38));
+        known.make_room(1 << 36, 0);
+        assert_eq!(known.kept_bytes(), (1 << 39) + (1 << 38), "there is enough");
+        known.make_room(1 << 38, 0);
+        assert_eq!(known.kept_bytes(), 1 << 38);
+        let step = room.take(1 << 39, 0, &CancelFlag::default());
+        assert!(step.is_ok() && !kept(&known, 3.0, 1 << 38), "a step has it");
     }
 }

@@ -21,7 +21,7 @@ use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
 /// it.
-const KNOWN_PART: u64 = 6;
+const KNOWN_PART: u64 = 4;
 
 /// Compiler, devices and profilers.
 #[derive(Debug)]
