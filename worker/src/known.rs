@@ -166,6 +166,14 @@ impl KnownQuestions {
         self.kept().retain(|one| one.of != *of || !one.what.is::<T>());
     }
 
+    /// Forgets what was not asked for the longest. Whether there was something.
+    pub(crate) fn forget_longest(&self) -> bool {
+        let mut kept = self.kept();
+        let some = !kept.is_empty();
+        kept.drain(..usize::from(some));
+        some
+    }
+
     /// Forgets what was kept long enough.
     pub(crate) fn forget_old(&self) {
         self.kept().retain(|one| one.since.elapsed() < KEPT_FOR);

@@ -31,7 +31,9 @@ pub const CONTEXTS_PER_STEP: u32 = 3;
 /// Memory of a GPU that one context is counted with: its own, and what a program of a usual size works on.
 const MEMORY_PER_CONTEXT_BYTES: u64 = 5 << 30;
 /// The same of the machine: what CUDA and `PyTorch` take there, and the tensors that a process shares with the worker.
-pub(crate) const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
+const HOST_MEMORY_PER_CONTEXT_BYTES: u64 = 4 << 30;
+/// Of a machine's memory this part is for the worker itself and for all others.
+const OTHERS_PART: u64 = 8;
 /// Most contexts on one GPU when nobody says how many.
 const MAX_CONTEXTS: u32 = 24;
 
@@ -117,17 +119,21 @@ fn part_of_each(gpus: &Gpus, contexts: Option<u32>) -> Option<u32> {
 /// memory and that of the GPU are good for. The machine's is 0 where it is not known.
 pub(crate) fn contexts_of_each(gpus: &Gpus, contexts: Option<u32>, memory_bytes: u64) -> Vec<u32> {
     let each = part_of_each(gpus, contexts);
-    let of_host = memory_bytes / HOST_MEMORY_PER_CONTEXT_BYTES;
-    let of_host = (memory_bytes > 0).then(|| u32::try_from(of_host).unwrap_or(u32::MAX));
+    let of_host = (memory_bytes > 0).then(|| contexts_of_host(memory_bytes));
     let most = part_of_each(gpus, of_host).unwrap_or(u32::MAX).max(CONTEXTS_PER_STEP);
     gpus.usable().iter().map(|gpu| each.unwrap_or_else(|| contexts_of(&gpu.facts).min(most))).collect()
 }
 
 /// Contexts that this much memory of the machine is good for, where more are allowed on all of its GPUs together.
 pub(crate) fn fewer_contexts_by_memory(allowed: Option<u32>, memory_bytes: u64) -> Option<u32> {
-    let good_for = u32::try_from(memory_bytes / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX);
-    let good_for = good_for.max(CONTEXTS_PER_STEP);
+    let good_for = contexts_of_host(memory_bytes).max(CONTEXTS_PER_STEP);
     (memory_bytes > 0 && allowed.is_some_and(|allowed| allowed > good_for)).then_some(good_for)
+}
+
+/// Contexts that a machine with this much memory has room for.
+fn contexts_of_host(memory_bytes: u64) -> u32 {
+    let of_contexts = memory_bytes - memory_bytes / OTHERS_PART;
+    u32::try_from(of_contexts / HOST_MEMORY_PER_CONTEXT_BYTES).unwrap_or(u32::MAX)
 }
 
 /// Contexts that a GPU has room for.
@@ -244,13 +250,13 @@ mod tests {
             gpu_offers(&gpus, None, memory_gib << 30).unwrap().iter().map(|offer| offer.shared_slots).collect()
         };
         assert_eq!(slots(1_024), [8, 8]);
-        assert_eq!(slots(128), [5, 5], "32 contexts for both");
+        assert_eq!(slots(128), [4, 4], "28 contexts for both");
         assert_eq!(slots(8), [1, 1], "one step at a time in any case");
         let asked = gpu_offers(&gpus, Some(48), 8 << 30).unwrap();
         assert_eq!(asked[0].shared_slots, 8, "who says how many knows better");
         // And is told what the memory is good for.
         let fewer = |allowed, memory_gib: u64| fewer_contexts_by_memory(allowed, memory_gib << 30);
-        assert_eq!((fewer(Some(36), 125), fewer(Some(31), 125), fewer(None, 125)), (Some(31), None, None));
+        assert_eq!((fewer(Some(36), 125), fewer(Some(27), 125), fewer(None, 125)), (Some(27), None, None));
         assert_eq!((fewer(Some(9), 1), fewer(Some(9), 0)), (Some(CONTEXTS_PER_STEP), None), "none is known of nothing");
     }
 

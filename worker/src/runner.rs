@@ -37,4 +37,4 @@ pub(crate) use session::{Beside, Enter};
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby, Withheld,
 };
-pub(crate) use session::{PYTHON_SHARES, is_python, python_folders, replay_torch_plan};
+pub(crate) use session::{PYTHON_SHARES, SHARE_BYTES, is_python, python_folders, replay_torch_plan};

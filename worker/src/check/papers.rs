@@ -47,7 +47,7 @@ impl<'a> Asking<'a> {
             return Self(Terms::Again { known, of, papers });
         }
         let bytes = shapes.iter().enumerate().map(|(number, shapes)| paper_bytes(shapes, number == 0)).sum();
-        let reserved = known.reserve(shapes, bytes);
+        let reserved = grounds.reserve_known(shapes, bytes);
         Self(reserved.map_or(Terms::Once, |reserved| Terms::First { known, of, reserved, papers: Vec::new() }))
     }
 

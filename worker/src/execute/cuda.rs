@@ -12,16 +12,16 @@ use crate::gpu::{Gpu, Gpus, Watch};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::known::KnownQuestions;
 use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
-use crate::offers::{HOST_MEMORY_PER_CONTEXT_BYTES, contexts_of_each};
+use crate::offers::contexts_of_each;
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
 use crate::room::{Part, Room};
-use crate::runner::{DeviceUse, Gate, PYTHON_SHARES, Standby, TorchPlan, Withheld, write_any_replay};
+use crate::runner::{DeviceUse, Gate, PYTHON_SHARES, SHARE_BYTES, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
 /// it.
-const KNOWN_PART: u64 = 4;
+const KNOWN_PART: u64 = 6;
 
 /// Compiler, devices and profilers.
 #[derive(Debug)]
@@ -171,8 +171,7 @@ impl CudaBench {
     ) -> Result<(Part, Withheld), StepFailure> {
         let (_, site) = self.gpu(number)?;
         let part = site.room.take(demand.on_gpu(), 0, cancel)?;
-        let share = HOST_MEMORY_PER_CONTEXT_BYTES / u64::try_from(PYTHON_SHARES).unwrap_or(1);
-        let shares = usize::try_from(demand.on_host() / share).unwrap_or(usize::MAX);
+        let shares = usize::try_from(demand.on_host() / SHARE_BYTES).unwrap_or(usize::MAX);
         Ok((part, site.standby.withhold(shares)))
     }
 

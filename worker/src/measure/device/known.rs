@@ -92,7 +92,7 @@ impl<'a> Shelf<'a> {
         let of = Subject::of(spec, all_shapes, reference, truth)?;
         let found = match known.take(&of) {
             Some(samples) => Shelved::Known(samples),
-            None => Shelved::Room(known.reserve(all_shapes, KnownSamples::bytes(shapes, stock))?),
+            None => Shelved::Room(grounds.reserve_known(all_shapes, KnownSamples::bytes(shapes, stock))?),
         };
         Some((Self { known, of }, found))
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 use super::{Launched, Session, SessionError, Standby};
-use crate::known::KnownQuestions;
+use crate::known::{KnownQuestions, Reserved};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::gate::{Alone, Gate, PlaceBeside, Stay};
 use crate::sandbox::DeviceAccess;
@@ -73,6 +73,11 @@ impl<'a> Grounds<'a> {
     /// Questions whose answers are known, for what runs on the device from one step to the next.
     pub(crate) fn known(&self) -> Option<&'a KnownQuestions> {
         self.standby.map(Standby::known)
+    }
+
+    /// Memory for questions whose answers are to be known, as far as nobody needs it.
+    pub(crate) fn reserve_known(&self, shapes: &[ConcreteShapes], bytes: u64) -> Option<Reserved> {
+        self.standby.and_then(|standby| standby.reserve_known(shapes, bytes))
     }
 
     /// Starts the process of a program that nobody has seen before; where one is on standby for that, takes that one.

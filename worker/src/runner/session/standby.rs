@@ -19,7 +19,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os};
-use crate::known::KnownQuestions;
+use crate::known::{KnownQuestions, Reserved};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::runner::gate::{Gate, Stay};
 use crate::sandbox::DeviceAccess;
@@ -34,6 +34,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// it takes with `PyTorch` around it.
 const NATIVE_SHARES: usize = 1;
 pub(crate) const PYTHON_SHARES: usize = 4;
+
+/// Memory of the machine that a share is counted with, in bytes.
+pub(crate) const SHARE_BYTES: u64 = 1 << 30;
 
 /// Of all shares this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 4;
@@ -72,6 +75,11 @@ impl Drop for Withheld {
     fn drop(&mut self) {
         self.shared.withheld.fetch_sub(self.shares, Ordering::SeqCst);
     }
+}
+
+/// Shares that so much memory of the machine takes.
+fn shares_of(bytes: u64) -> usize {
+    usize::try_from(bytes.div_ceil(SHARE_BYTES)).unwrap_or(usize::MAX)
 }
 
 /// Shares of a context in a Python, or in a library's process.
@@ -217,6 +225,11 @@ impl Standby {
         loop {
             let mut table = self.shared.table();
             if self.shared.in_use.load(Ordering::SeqCst) + shares > self.shared.room()
+                && self.shared.known.forget_longest()
+            {
+                continue;
+            }
+            if self.shared.in_use.load(Ordering::SeqCst) + shares > self.shared.room()
                 && let Some(longest) = table.take_to_make_room()
             {
                 drop(table);
@@ -251,6 +264,15 @@ impl Standby {
             // Without the thread there is none, as above.
             let _ = self.chores.send(Chore::Spare { kind, count: count.max(recent) });
         }
+    }
+
+    /// Memory for questions whose answers are to be known, as far as neither contexts nor steps need it.
+    pub(crate) fn reserve_known(&self, shapes: &[ConcreteShapes], bytes: u64) -> Option<Reserved> {
+        let free = self.shared.room().saturating_sub(self.shared.in_use.load(Ordering::SeqCst));
+        if shares_of(bytes) > free {
+            return None;
+        }
+        self.shared.known.reserve(shapes, bytes)
     }
 
     /// Questions whose answers are known.
@@ -432,13 +454,17 @@ impl Shared {
 
     /// Shares that there is memory for now.
     fn room(&self) -> usize {
-        self.room.saturating_sub(self.withheld.load(Ordering::SeqCst))
+        let elsewhere = self.withheld.load(Ordering::SeqCst).saturating_add(shares_of(self.known.kept_bytes()));
+        self.room.saturating_sub(elsewhere)
     }
 
     /// Ends processes that are only kept, the longest kept first, while memory of contexts has another use and too many are in
     /// use for what is left.
     fn make_room(&self) {
         while self.is_over_full() {
+            if self.known.forget_longest() {
+                continue;
+            }
             let Some(longest) = self.table().take_to_make_room() else { return };
             drop(longest);
         }
