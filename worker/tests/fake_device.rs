@@ -185,12 +185,6 @@ fn of_a_model_s_task_the_process_that_passed_its_check_is_timed_once_and_never_c
     assert_eq!(standby.kept().0, 4, "of other tasks the reference and the truth are, and nothing else");
 }
 
-/// Ends the processes that are kept, and nothing else.
-fn end_kept(standby: &Standby) {
-    drop(standby.withhold(usize::MAX));
-    assert_eq!(standby.kept().0, 0);
-}
-
 #[test]
 fn programs_of_a_task_are_asked_the_same_until_something_is_told_of_the_answers() {
     let (standby, gate, _scratch) = standby_that_knows(12, 1);
@@ -204,7 +198,7 @@ fn programs_of_a_task_are_asked_the_same_until_something_is_told_of_the_answers(
         let check = |grounds: &Grounds<'_>| check_on(grounds, spec, &libraries(candidate), true, &mut seeds);
         let report = with_standby(&standby, &gate, check).unwrap();
         let asked_reference = standby.kept().0 == 2;
-        end_kept(&standby);
+        standby.end_kept();
         (report, asked_reference)
     };
     let passes = |report: &CheckReport| report.cases.iter().all(|case| case.passed);
@@ -226,9 +220,15 @@ fn programs_of_a_task_are_asked_the_same_until_something_is_told_of_the_answers(
         let (report, asked) = checked(&honest, &spec());
         assert!(passes(&report) && asked, "after {} others are asked", candidate.display());
     }
-    // What programs are told by one that talks is not kept at all.
+    // What is asked of one that talks is not kept at all.
     standby.clear();
     assert!(checked(&talks, &spec()).1 && checked(&honest, &spec()).1);
+    // Memory is for contexts and for tensors of steps before.
+    assert!(standby.known().kept_bytes() > 0);
+    let withheld = standby.withhold(usize::MAX);
+    assert_eq!(standby.known().kept_bytes(), 0);
+    assert!(checked(&honest, &spec()).0.end == ProcessEnd::Finished && standby.known().kept_bytes() == 0);
+    drop(withheld);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn first_measurements_of_a_task_share_inputs_and_confirmations_do_not() {
         let output = with_standby(&standby, &gate, measure).unwrap();
         let StepOutput::Measured { findings, .. } = output else { panic!("not measured: {output:?}") };
         let asked_truth = standby.kept().0 == 1;
-        end_kept(&standby);
+        standby.end_kept();
         (codes(&findings).into_iter().map(str::to_owned).collect::<Vec<_>>(), asked_truth)
     };
     assert_eq!(raced(&honest, true), (Vec::new(), true));

@@ -280,9 +280,14 @@ impl Standby {
         &self.shared.known
     }
 
-    /// Ends everything that is kept: something is wrong with the device, or may be.
+    /// Ends and forgets everything that is kept: something is wrong with the device, or may be.
     pub fn clear(&self) {
         self.shared.known.clear();
+        self.end_kept();
+    }
+
+    /// Ends every process that is kept.
+    pub fn end_kept(&self) {
         let kept = self.shared.table().take_all();
         if !kept.is_empty() {
             self.end(kept);
