@@ -131,6 +131,7 @@ def throughput(found: dict) -> list:
             row = found.get(f"{form}_{kind}")
             if row:
                 contexts = f", {row['gpu_contexts']} contexts" if row.get("gpu_contexts") else ""
+                contexts += f", groups of {row['candidates']}" if row.get("candidates", 1) > 1 else ""
                 compared = f"{row['per_hour'] / other:.1f} times" if other else "-"
                 lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once{contexts} | {row['verified']} | {row['seconds']} | "
                              f"{row['per_hour']} | {compared} |")

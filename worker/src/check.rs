@@ -134,28 +134,18 @@ fn check_with(
             require_sandbox,
             device: grounds.device,
         };
-        let (mut asking, recorded) = match answers {
-            Answers::Live { reference, truth, kept: None } => {
-                let asking = Asking::like_others(grounds, spec, together, (reference, truth));
-                let recorded = asking.answers();
-                (asking, recorded)
-            }
-            Answers::Live { kept: Some(_), .. } => (Asking::once(), None),
-            Answers::Recorded(recording) => {
-                (Asking::once(), Some(recording.take().ok_or_else(one_shape_only)?.answers))
-            }
-        };
+        let mut asking = asking(grounds, spec, together, answers)?;
         let beside = grounds.beside_others(Stay::Short);
         cost.part("waiting");
         let candidate = grounds.launch(&options);
-        let (beside, candidate, oracle) = match (&*answers, recorded) {
+        let (beside, candidate, oracle) = match (&*answers, asking.answers()) {
             (Answers::Live { reference, truth, .. }, None) => {
                 let launched = Oracle::launch(grounds, spec, together, reference, truth)?;
                 launched.wait_with(candidate, grounds, beside)
             }
-            (_, recorded) => {
+            (_, known) => {
                 let (beside, [candidate]) = grounds.ready(beside, [candidate]);
-                (beside, candidate, Ok(Oracle::of_answers(spec, recorded.unwrap_or_default())))
+                (beside, candidate, Ok(Oracle::of_answers(spec, known.unwrap_or_default())))
             }
         };
         let mut candidate = match candidate {
@@ -218,6 +208,22 @@ fn check_with(
     }
     report.cost = cost.parts();
     Ok(report)
+}
+
+/// What is asked at some shapes.
+fn asking<'a>(
+    grounds: &Grounds<'a>,
+    spec: &TaskSpec,
+    shapes: &[ConcreteShapes],
+    answers: &mut Answers<'_>,
+) -> Result<Asking<'a>, StepFailure> {
+    Ok(match answers {
+        Answers::Live { reference, truth, kept: None } => {
+            Asking::like_others(grounds, spec, shapes, (reference, truth))
+        }
+        Answers::Live { kept: Some(_), .. } => Asking::once(),
+        Answers::Recorded(recording) => Asking::recorded(recording.take().ok_or_else(one_shape_only)?.answers),
+    })
 }
 
 fn one_shape_only() -> StepFailure {

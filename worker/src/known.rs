@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance, TorchSpec};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolerance, TorchSpec};
 
 use crate::room::{Part, Room};
 
@@ -113,8 +113,7 @@ impl KnownQuestions {
     /// of an answer says too much of it.
     pub(crate) fn reserve(&self, shapes: &[ConcreteShapes], bytes: u64) -> Option<Reserved> {
         let outputs = shapes.iter().flat_map(|shapes| &shapes.outputs);
-        if bytes > self.limit_bytes || outputs.map(|output| output.elements()).any(|count| count < self.fewest_elements)
-        {
+        if bytes > self.limit_bytes || outputs.map(ConcreteTensor::elements).any(|count| count < self.fewest_elements) {
             return None;
         }
         let mut kept = self.kept();

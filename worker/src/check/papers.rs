@@ -22,6 +22,8 @@ pub(super) struct Asking<'a>(Terms<'a>);
 enum Terms<'a> {
     /// Drawn, and for this check alone.
     Once,
+    /// Drawn as they were for a recording, whose answers these are.
+    Recorded(Vec<Option<Recorded>>),
     /// Drawn, and kept for further programs if this one passes.
     First { known: &'a KnownQuestions, of: Subject, reserved: Reserved, papers: Vec<Paper> },
     /// Those of programs before.
@@ -32,6 +34,11 @@ impl<'a> Asking<'a> {
     /// Drawn, and for this check alone.
     pub(super) fn once() -> Self {
         Self(Terms::Once)
+    }
+
+    /// Drawn from the seed of a recording with these answers.
+    pub(super) fn recorded(answers: Vec<Option<Recorded>>) -> Self {
+        Self(Terms::Recorded(answers))
     }
 
     /// As other programs are asked that have the same reference and truth, where questions are kept.
@@ -53,14 +60,19 @@ impl<'a> Asking<'a> {
 
     /// The answers of all shapes, where they are known.
     pub(super) fn answers(&self) -> Option<Vec<Option<Recorded>>> {
-        let Terms::Again { papers, .. } = &self.0 else { return None };
-        Some(papers.0.iter().flat_map(|paper| paper.answers.iter().cloned()).collect())
+        match &self.0 {
+            Terms::Once | Terms::First { .. } => None,
+            Terms::Recorded(answers) => Some(answers.clone()),
+            Terms::Again { papers, .. } => {
+                Some(papers.0.iter().flat_map(|paper| paper.answers.iter().cloned()).collect())
+            }
+        }
     }
 
     /// What to ask at the shape of that number.
     pub(super) fn questions<'q>(&'q mut self, number: usize, seeds: &'q mut SecretSeeds) -> Questions<'q> {
         match &mut self.0 {
-            Terms::Once => Questions::Drawn { seeds, kept: None },
+            Terms::Once | Terms::Recorded(_) => Questions::Drawn { seeds, kept: None },
             Terms::First { papers, .. } => Questions::Drawn { seeds, kept: Some(papers) },
             Terms::Again { papers, .. } => match papers.0.get(number) {
                 Some(paper) => Questions::Known(paper),
@@ -77,7 +89,7 @@ impl<'a> Asking<'a> {
                 known.keep(of, Papers(papers), reserved);
             }
             Terms::Again { known, of, .. } if told => known.forget::<Papers>(&of),
-            Terms::Once | Terms::First { .. } | Terms::Again { .. } => {}
+            Terms::Once | Terms::Recorded(_) | Terms::First { .. } | Terms::Again { .. } => {}
         }
     }
 }

@@ -190,9 +190,9 @@ struct Kept {
 /// Who looks at what timed calls left behind.
 enum Looks<'a> {
     /// With the truth at hand, which knows nothing of their inputs yet.
-    Fresh(Judge<'a>),
+    Fresh(Box<Judge<'a>>),
     /// With inputs whose answers are known.
-    Known(KnownJudge<'a>),
+    Known(Box<KnownJudge<'a>>),
 }
 
 impl Looks<'_> {
@@ -295,10 +295,10 @@ impl Race<'_> {
                 // No program can tell which of its calls will be looked at.
                 let looked_at = self.kept.len() < self.stock.kept && self.seeds.draw().is_multiple_of(4);
                 let known = if looked_at { self.put_known(&mut draws) } else { None };
-                let times = self.pair(&draws)?;
-                block.push(times);
+                let pair = self.pair(&draws)?;
+                block.push(pair);
                 if looked_at {
-                    self.keep_one(&draws, known, times)?;
+                    self.keep_one(&draws, known, pair)?;
                 }
             }
             let after = look();

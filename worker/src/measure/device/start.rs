@@ -67,7 +67,9 @@ pub(super) fn prepare<'a>(
     let first = begun?;
     baseline_begun?;
     let mut looks = match (truth, shelf) {
-        (_, Some((shelf, Shelved::Known(samples)))) => Looks::Known(KnownJudge::new(shelf, (spec, shapes), samples)),
+        (_, Some((shelf, Shelved::Known(samples)))) => {
+            Looks::Known(Box::new(KnownJudge::new(shelf, (spec, shapes), samples)))
+        }
         (Some(mut truth), Some((shelf, Shelved::Room(reserved)))) => {
             truth.init_within(&params, &enter).map_err(Side::Baseline)?;
             let of_both = (&mut baseline, &mut truth);
@@ -77,12 +79,12 @@ pub(super) fn prepare<'a>(
             let beside = grounds.beside_others(Stay::Short);
             grounds.leave([truth]);
             drop(beside);
-            Looks::Known(KnownJudge::new(shelf, (spec, shapes), samples))
+            Looks::Known(Box::new(KnownJudge::new(shelf, (spec, shapes), samples)))
         }
         (Some(truth), _) => {
             let mut judge = Judge::new(truth, spec, shapes);
             judge.init(&params, &enter)?;
-            Looks::Fresh(judge)
+            Looks::Fresh(Box::new(judge))
         }
         (None, _) => {
             let missing = ProcessError::Setup("the truth was not started".to_owned());
@@ -160,15 +162,12 @@ fn start(
     };
     let truth = needs_truth.then(|| grounds.launch_again(&options(programs.truth, true, PATIENCE)));
     cost.part("processes");
-    let (beside, candidate, baseline, truth) = match truth {
-        Some(truth) => {
-            let (beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
-            (beside, candidate, baseline, Some(truth))
-        }
-        None => {
-            let (beside, [candidate, baseline]) = grounds.ready(beside, [candidate, baseline]);
-            (beside, candidate, baseline, None)
-        }
+    let (beside, candidate, baseline, truth) = if let Some(truth) = truth {
+        let (beside, [candidate, baseline, truth]) = grounds.ready(beside, [candidate, baseline, truth]);
+        (beside, candidate, baseline, Some(truth))
+    } else {
+        let (beside, [candidate, baseline]) = grounds.ready(beside, [candidate, baseline]);
+        (beside, candidate, baseline, None)
     };
     let mut candidate = candidate.map_err(Side::Candidate)?;
     let mut baseline = baseline.map_err(Side::Baseline)?;

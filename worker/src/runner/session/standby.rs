@@ -276,6 +276,7 @@ impl Standby {
     }
 
     /// Questions whose answers are known.
+    #[must_use]
     pub fn known(&self) -> &KnownQuestions {
         &self.shared.known
     }
