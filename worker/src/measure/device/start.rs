@@ -66,31 +66,8 @@ pub(super) fn prepare<'a>(
     );
     let first = begun?;
     baseline_begun?;
-    let mut looks = match (truth, shelf) {
-        (_, Some((shelf, Shelved::Known(samples)))) => {
-            Looks::Known(Box::new(KnownJudge::new(shelf, (spec, shapes), samples)))
-        }
-        (Some(mut truth), Some((shelf, Shelved::Room(reserved)))) => {
-            truth.init_within(&params, &enter).map_err(Side::Baseline)?;
-            let of_both = (&mut baseline, &mut truth);
-            let given = (params, sets.clone());
-            let samples = KnownSamples::ask(of_both, (spec, shapes), given, (&mut seeds, stock.looks()), &enter);
-            let samples = shelf.keep(samples.map_err(Side::Baseline)?, reserved);
-            let beside = grounds.beside_others(Stay::Short);
-            grounds.leave([truth]);
-            drop(beside);
-            Looks::Known(Box::new(KnownJudge::new(shelf, (spec, shapes), samples)))
-        }
-        (Some(truth), _) => {
-            let mut judge = Judge::new(truth, spec, shapes);
-            judge.init(&params, &enter)?;
-            Looks::Fresh(Box::new(judge))
-        }
-        (None, _) => {
-            let missing = ProcessError::Setup("the truth was not started".to_owned());
-            return Err(Side::Baseline(missing.into()));
-        }
-    };
+    let given = (params, &sets[..]);
+    let mut looks = looks_of((spec, shapes), given, (&mut baseline, truth), shelf, (&mut seeds, stock), grounds)?;
     for breach in first.iter().flat_map(|first| &first.breaches) {
         note(looks.findings(), breach.finding());
     }
@@ -108,6 +85,45 @@ pub(super) fn prepare<'a>(
     baseline.rotate(calls).map_err(Side::Baseline)?;
     cost.part("first_calls");
     Ok(Race { calls, stock, candidate, baseline, looks, sets, seeds, kept: Vec::new() })
+}
+
+/// Who looks at what timed calls leave behind: by answers that are known, or become known to those who follow, or else with the
+/// truth at hand.
+fn looks_of<'a>(
+    (spec, shapes): (&'a TaskSpec, &'a ConcreteShapes),
+    (params, sets): (Vec<TensorData>, &[Vec<TensorData>]),
+    (baseline, truth): (&mut Session, Option<Session>),
+    shelf: Option<(Shelf<'a>, Shelved)>,
+    (seeds, stock): (&mut SecretSeeds, Stock),
+    grounds: &Grounds<'_>,
+) -> Result<Looks<'a>, Side> {
+    let known = |shelf, samples| Ok(Looks::Known(Box::new(KnownJudge::new(shelf, (spec, shapes), samples))));
+    let room = match shelf {
+        Some((shelf, Shelved::Known(samples))) => return known(shelf, samples),
+        Some((shelf, Shelved::Room(reserved))) => Some((shelf, reserved)),
+        None => None,
+    };
+    let mut truth = truth.ok_or_else(|| {
+        let missing = ProcessError::Setup("the truth was not started".to_owned());
+        Side::Baseline(missing.into())
+    })?;
+    let enter = |stay| grounds.beside_others(stay);
+    if let Some((shelf, reserved)) = room {
+        truth.init_within(&params, &enter).map_err(Side::Baseline)?;
+        let (both, given) = ((baseline, &mut truth), (params.clone(), sets.to_vec()));
+        let samples = KnownSamples::ask(both, (spec, shapes), given, (seeds, stock.looks()), &enter);
+        let samples = samples.map_err(Side::Baseline)?;
+        // Where the reference has no finite answer to some inputs, nobody would look at enough calls.
+        if samples.draws.len() == stock.looks() {
+            let samples = shelf.keep(samples, reserved);
+            let _beside = grounds.beside_others(Stay::Short);
+            grounds.leave([truth]);
+            return known(shelf, samples);
+        }
+    }
+    let mut judge = Judge::new(truth, spec, shapes);
+    judge.init(&params, &enter)?;
+    Ok(Looks::Fresh(Box::new(judge)))
 }
 
 /// The processes of a measurement.
