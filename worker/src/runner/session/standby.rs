@@ -569,8 +569,10 @@ impl Shared {
         } else {
             table.spare.push(Kept { session, what: kind.clone(), since: Instant::now() });
             drop(table);
-            let _beside = beside();
-            self.make_room();
+            if self.is_over_full() {
+                let _beside = beside();
+                self.make_room();
+            }
         }
     }
 }
