@@ -121,8 +121,15 @@ impl Workbench {
                      once it may run out, and the system would end the worker"
                 );
             }
-            let cuda =
-                cuda.map(|cuda| cuda.with_sites(&jail, scratch.folder(), config.gpu_contexts, (&room, memory_bytes)));
+            let cuda = cuda.map(|cuda| {
+                cuda.with_sites(
+                    &jail,
+                    scratch.folder(),
+                    config.gpu_contexts,
+                    (&room, memory_bytes),
+                    sandbox.is_sufficient(),
+                )
+            });
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
         if let Err(reason) = &cuda {
@@ -336,10 +343,12 @@ impl Step<'_> {
         let on_gpu = task.spec.target == Target::Cuda;
         let processes = if on_gpu { processes_bytes(&task.spec) } else { 0 };
         // In this order, so that nobody who waits here keeps from anybody what he waits for.
-        if let Ok(cuda) = &self.bench.cuda {
-            cuda.make_room(demand.on_host(), processes);
-        }
-        let of_host = self.bench.room.take(demand.on_host(), processes, self.cancel)?;
+        let give_back = || {
+            if let Ok(cuda) = &self.bench.cuda {
+                cuda.make_room(demand.on_host(), processes);
+            }
+        };
+        let of_host = self.bench.room.take(demand.on_host(), processes, &give_back, self.cancel)?;
         let of_device = on_gpu.then(|| self.cuda()?.take_room(self.device, demand, self.cancel)).transpose()?;
         tracing::debug!(waited_ms = began.elapsed().as_millis(), "there is room in memory for this step");
         Ok((task, Memory { _tensors: InUse::new(), _of_host: of_host, _of_device: of_device }))

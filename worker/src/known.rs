@@ -7,6 +7,7 @@
 //! before.
 
 use std::any::Any;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -73,7 +74,21 @@ struct Kept {
     uses: u32,
     since: Instant,
     used: Instant,
+}
+
+/// What is kept, with its memory: that is given back when nobody has it any more.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    what: T,
     _reserved: Reserved,
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.what
+    }
 }
 
 /// Memory for what is to be kept.
@@ -118,39 +133,35 @@ impl KnownQuestions {
         }
         let mut kept = self.kept();
         kept.retain(|one| one.since.elapsed() < KEPT_FOR);
-        while self.taken_bytes.load(Ordering::SeqCst).saturating_add(bytes) > self.limit_bytes {
-            kept.first().filter(|longest| longest.used.elapsed() >= UNUSED_FOR)?;
-            kept.remove(0);
-        }
         let part = match &self.room {
             Some(room) => Some(room.take_if_free(bytes)?),
             None => None,
         };
+        while self.taken_bytes.load(Ordering::SeqCst).saturating_add(bytes) > self.limit_bytes {
+            kept.first().filter(|longest| longest.used.elapsed() >= UNUSED_FOR)?;
+            kept.remove(0);
+        }
         self.taken_bytes.fetch_add(bytes, Ordering::SeqCst);
         Some(Reserved { bytes, of: Arc::clone(&self.taken_bytes), _part: part })
     }
 
-    /// Keeps questions, instead of those of the same kind that are known of the subject.
-    pub(crate) fn keep<T: Any + Send + Sync>(&self, of: Subject, what: T, reserved: Reserved) -> Arc<T> {
-        let what = Arc::new(what);
+    /// Keeps questions, instead of those of the same kind that are known of the subject; not when somebody waits for memory.
+    pub(crate) fn keep<T: Any + Send + Sync>(&self, of: Subject, what: T, reserved: Reserved) -> Arc<Held<T>> {
+        let what = Arc::new(Held { what, _reserved: reserved });
         let mut kept = self.kept();
-        kept.retain(|one| one.of != of || !one.what.is::<T>());
-        kept.push(Kept {
-            of,
-            what: what.clone(),
-            uses: 1,
-            since: Instant::now(),
-            used: Instant::now(),
-            _reserved: reserved,
-        });
+        kept.retain(|one| one.of != of || !one.what.is::<Held<T>>());
+        if !self.room.as_ref().is_some_and(|room| room.is_waited_for()) {
+            let now = Instant::now();
+            kept.push(Kept { of, what: what.clone(), uses: 1, since: now, used: now });
+        }
         what
     }
 
     /// Questions for one more program.
-    pub(crate) fn take<T: Any + Send + Sync>(&self, of: &Subject) -> Option<Arc<T>> {
+    pub(crate) fn take<T: Any + Send + Sync>(&self, of: &Subject) -> Option<Arc<Held<T>>> {
         let mut kept = self.kept();
         kept.retain(|one| one.since.elapsed() < KEPT_FOR);
-        let found = kept.iter().position(|one| one.of == *of && one.what.is::<T>())?;
+        let found = kept.iter().position(|one| one.of == *of && one.what.is::<Held<T>>())?;
         let mut one = kept.remove(found);
         (one.uses, one.used) = (one.uses + 1, Instant::now());
         let what = Arc::clone(&one.what);
@@ -162,7 +173,7 @@ impl KnownQuestions {
 
     /// Something was told of the answers.
     pub(crate) fn forget<T: Any + Send + Sync>(&self, of: &Subject) {
-        self.kept().retain(|one| one.of != *of || !one.what.is::<T>());
+        self.kept().retain(|one| one.of != *of || !one.what.is::<Held<T>>());
     }
 
     /// Forgets what was not asked for the longest. Whether there was something.
@@ -262,7 +273,7 @@ mod tests {
         assert_eq!(known.kept_bytes(), (1 << 39) + (1 << 38), "there is enough");
         known.make_room(1 << 38, 0);
         assert_eq!(known.kept_bytes(), 1 << 38);
-        let step = room.take(1 << 39, 0, &CancelFlag::default());
+        let step = room.take(1 << 39, 0, &|| known.make_room(1 << 39, 0), &CancelFlag::default());
         assert!(step.is_ok() && !kept(&known, 3.0, 1 << 38), "a step has it");
     }
 }

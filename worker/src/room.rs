@@ -44,8 +44,14 @@ impl Room {
     }
 
     /// Waits until there is room for so many bytes, and for as many of those beside them as there are at all. Whoever asked
-    /// before has them before.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64, beside: u64, cancel: &CancelFlag) -> Result<Part, StepFailure> {
+    /// before has them before. `give_back` is called while he waits: what no step needs is to make room.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        bytes: u64,
+        beside: u64,
+        give_back: &dyn Fn(),
+        cancel: &CancelFlag,
+    ) -> Result<Part, StepFailure> {
         if bytes > self.usable_bytes {
             return Err(StepFailure::retriable(
                 "worker.too_little_memory",
@@ -77,6 +83,11 @@ impl Room {
                 return Err(ProcessError::Cancelled.into());
             }
             table = self.changed.wait_timeout(table, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            if first {
+                drop(table);
+                give_back();
+                table = self.table();
+            }
         }
     }
 
@@ -88,6 +99,11 @@ impl Room {
         }
         table.taken_bytes += bytes;
         Some(Part { room: Arc::clone(self), bytes })
+    }
+
+    /// Whether somebody waits.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.table().waiting.is_empty()
     }
 
     /// Whether a step for so many bytes, and as many of those beside them as there are at all, would find room now.
@@ -133,7 +149,7 @@ mod tests {
     }
 
     fn taken(room: &Arc<Room>, bytes: u64) -> Part {
-        match room.take(bytes, 0, &CancelFlag::default()) {
+        match room.take(bytes, 0, &|| (), &CancelFlag::default()) {
             Ok(part) => part,
             Err(failure) => panic!("refused: {failure}"),
         }
@@ -172,11 +188,11 @@ mod tests {
     #[test]
     fn what_there_can_be_no_room_for_is_refused_with_what_to_do() {
         let room = Room::new("this machine's memory", 32 << 30);
-        let Err(failure) = room.take(80 << 30, 0, &CancelFlag::default()) else { panic!("not refused") };
+        let Err(failure) = room.take(80 << 30, 0, &|| (), &CancelFlag::default()) else { panic!("not refused") };
         assert_eq!(failure.code, "worker.too_little_memory");
         assert!(failure.message.contains("about 80.0 GiB of this machine's memory"), "{}", failure.message);
         assert!(failure.message.contains("29.4 GiB"), "{}", failure.message);
-        assert!(Room::new("unknown", 0).take(u64::MAX >> 1, 0, &CancelFlag::default()).is_ok());
+        assert!(Room::new("unknown", 0).take(u64::MAX >> 1, 0, &|| (), &CancelFlag::default()).is_ok());
     }
 
     #[test]
@@ -185,7 +201,7 @@ mod tests {
         for (bytes, beside, taken) in
             [(300, 200, 500), (900, 400, room.usable_bytes), (300, u64::MAX, room.usable_bytes)]
         {
-            let part = room.take(bytes, beside, &CancelFlag::default());
+            let part = room.take(bytes, beside, &|| (), &CancelFlag::default());
             assert!(part.is_ok());
             assert_eq!(room.table().taken_bytes, taken, "{bytes} and {beside}");
         }
@@ -199,7 +215,7 @@ mod tests {
         assert!(room.has_room(300, 50) && !room.has_room(600, 0) && !room.has_room(100, u64::MAX));
         let cancel = CancelFlag::default();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| room.take(900, 0, &cancel).map(drop));
+            let waits = scope.spawn(|| room.take(900, 0, &|| (), &cancel).map(drop));
             while room.table().waiting.is_empty() {
                 std::thread::yield_now();
             }
@@ -216,7 +232,7 @@ mod tests {
         let first = taken(&room, 600);
         let cancel = CancelFlag::default();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| room.take(900, 0, &cancel).map(drop));
+            let waits = scope.spawn(|| room.take(900, 0, &|| (), &cancel).map(drop));
             while room.table().waiting.is_empty() {
                 std::thread::yield_now();
             }

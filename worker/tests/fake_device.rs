@@ -220,6 +220,11 @@ fn programs_of_a_task_are_asked_the_same_until_something_is_told_of_the_answers(
         let (report, asked) = checked(&honest, &spec());
         assert!(passes(&report) && asked, "after {} others are asked", candidate.display());
     }
+    // One that ends is asked once more beside the reference, and what it was told of is not asked again.
+    let (_here, ends) = built("ends", "static int calls;", "if (calls++ > 0) return 1; HONEST; y[0] += 1.0f;");
+    let (report, asked) = checked(&ends, &spec());
+    assert!(asked && matches!(report.end, ProcessEnd::CallFailed { .. }), "{:?}", report.end);
+    assert!(checked(&honest, &spec()).1, "it may have said what it was asked");
     // What is asked of one that talks is not kept at all.
     standby.clear();
     assert!(checked(&talks, &spec()).1 && checked(&honest, &spec()).1);

@@ -9,7 +9,7 @@ use super::examination::Questions;
 use super::question::{Paper, paper_bytes};
 use crate::golden::Recorded;
 use crate::inputs::SecretSeeds;
-use crate::known::{KnownQuestions, Reserved, Subject};
+use crate::known::{Held, KnownQuestions, Reserved, Subject};
 use crate::runner::Grounds;
 
 /// For each shape of a check, in order.
@@ -27,7 +27,7 @@ enum Terms<'a> {
     /// Drawn, and kept for further programs if this one passes.
     First { known: &'a KnownQuestions, of: Subject, reserved: Reserved, papers: Vec<Paper> },
     /// Those of programs before.
-    Again { known: &'a KnownQuestions, of: Subject, papers: Arc<Papers> },
+    Again { known: &'a KnownQuestions, of: Subject, papers: Arc<Held<Papers>> },
 }
 
 impl<'a> Asking<'a> {
@@ -81,14 +81,19 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Keeps the questions for further programs, if all of them were asked; forgets them when something of the answers was
-    /// told.
-    pub(super) fn end(self, whole: bool, told: bool) {
+    /// Whether reference and truth are not asked, as they answered before.
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.0, Terms::Again { .. })
+    }
+
+    /// Keeps the questions for further programs, if all of them were asked and nothing was told of the answers; else forgets
+    /// them.
+    pub(super) fn end(self, says_nothing: bool) {
         match self.0 {
-            Terms::First { known, of, reserved, papers } if whole && !told => {
+            Terms::First { known, of, reserved, papers } if says_nothing => {
                 known.keep(of, Papers(papers), reserved);
             }
-            Terms::Again { known, of, .. } if told => known.forget::<Papers>(&of),
+            Terms::Again { known, of, .. } if !says_nothing => known.forget::<Papers>(&of),
             Terms::Once | Terms::Recorded(_) | Terms::First { .. } | Terms::Again { .. } => {}
         }
     }

@@ -101,19 +101,22 @@ impl StepDevice<'_> {
 
 impl CudaBench {
     /// The same, ready for steps on its devices, with so many contexts on the whole machine, or as many as its memory, of so
-    /// many bytes, is good for. `scratch` is an existing folder.
+    /// many bytes, is good for. `scratch` is an existing folder. Questions are kept only where programs cannot hand them on.
     pub(super) fn with_sites(
         mut self,
         jail: &JailHost,
         scratch: &Path,
         contexts: Option<u32>,
         (memory, memory_bytes): (&Arc<Room>, u64),
+        questions_are_kept: bool,
     ) -> Self {
+        // What a program was asked is nobody else's where it can reach files.
+        let known_bytes = if questions_are_kept { memory_bytes / KNOWN_PART } else { 0 };
         let devices = u64::try_from(self.gpus.usable().len()).unwrap_or(u64::MAX).max(1);
         let site = |(contexts, gpu): (u32, &Gpu)| {
             let gate: Arc<Gate> = Arc::default();
             let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PYTHON_SHARES);
-            let known = KnownQuestions::new(memory_bytes / KNOWN_PART / devices).within(Arc::clone(memory));
+            let known = KnownQuestions::new(known_bytes / devices).within(Arc::clone(memory));
             let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known);
             let of_gpu = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
             Site { gate, standby, room: of_gpu }
@@ -170,7 +173,7 @@ impl CudaBench {
         cancel: &CancelFlag,
     ) -> Result<(Part, Withheld), StepFailure> {
         let (_, site) = self.gpu(number)?;
-        let part = site.room.take(demand.on_gpu(), 0, cancel)?;
+        let part = site.room.take(demand.on_gpu(), 0, &|| (), cancel)?;
         let shares = usize::try_from(demand.on_host() / SHARE_BYTES).unwrap_or(usize::MAX);
         Ok((part, site.standby.withhold(shares)))
     }

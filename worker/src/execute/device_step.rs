@@ -1,7 +1,7 @@
 //! The steps that run programs: on the host, or on the device that was granted.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
@@ -206,13 +206,14 @@ impl Step<'_> {
         let in_python = torch.is_some();
         let plan = folder.path().join(REPLAY_FILE);
         // Only when a tool is there for it: with large tensors that takes longer than all else.
-        let unwritten = Mutex::new(Some((torch, secret_seeds()?)));
+        let seeds = secret_seeds()?;
+        let written: OnceLock<std::io::Result<()>> = OnceLock::new();
         let write = || {
-            let Some((torch, mut seeds)) = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-                return Ok(());
-            };
-            write_replay_plan(folder.path(), library, torch, &device.device, shapes, &mut seeds)
-                .map_err(|source| ProcessError::Os { what: "writing a call down for the tools".to_owned(), source })
+            let write =
+                || write_replay_plan(folder.path(), library, torch.clone(), &device.device, shapes, &mut seeds.clone());
+            written.get_or_init(write).as_ref().map(|()| ()).map_err(|error| {
+                ProcessError::Setup(format!("a call could not be written down for the tools: {error}"))
+            })
         };
         let access = &device.device.access;
         let grounds = self.grounds(Some(device));
@@ -238,7 +239,12 @@ impl Step<'_> {
             scratch: self.folder,
             put: &|bytes| self.artifacts.put(bytes),
         };
-        examine(&self.cuda()?.profilers, &replay)
+        let found = examine(&self.cuda()?.profilers, &replay);
+        match written.into_inner() {
+            // The tools say that they could not be run; what they lacked is what counts.
+            Some(Err(error)) => Err(disk_failure(folder.path(), &error)),
+            Some(Ok(())) | None => found,
+        }
     }
 }
 

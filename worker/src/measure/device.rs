@@ -151,10 +151,10 @@ pub fn measure_on_device(
     drop(alone);
     let timed = match timed {
         Ok(timed) => timed,
-        Err(side) => return failed(side, race.looks.into_parts().0),
+        Err(side) => return failed(side, race.looks.into_findings_of_failed()),
     };
     if let Err(side) = race.compare_kept(grounds) {
-        return failed(side, race.looks.into_parts().0);
+        return failed(side, race.looks.into_findings_of_failed());
     }
     cost.part("comparison");
     let mut measurement = race.measurement(spec, &timed, programs.baseline_label, machine);
@@ -187,6 +187,16 @@ struct Kept {
     baseline: CallTime,
 }
 
+/// What a timed call was given and left behind.
+struct Fetched {
+    inputs: Vec<TensorData>,
+    /// The number of the draw, if its answer is known.
+    known: Option<usize>,
+    candidate: Call,
+    /// Of the baseline, if it is not.
+    baseline: Option<Call>,
+}
+
 /// Who looks at what timed calls left behind.
 enum Looks<'a> {
     /// With the truth at hand, which knows nothing of their inputs yet.
@@ -201,6 +211,11 @@ impl Looks<'_> {
             Self::Fresh(judge) => &mut judge.findings,
             Self::Known(judge) => &mut judge.findings,
         }
+    }
+
+    /// What was found until a program ended, which may have said anything as it did.
+    fn into_findings_of_failed(mut self) -> Vec<Finding> {
+        std::mem::take(self.findings())
     }
 
     /// What was found, and the process of the truth, where there is one.
@@ -290,10 +305,13 @@ impl Race<'_> {
         loop {
             let kept_before = self.kept.len();
             let mut block = Vec::with_capacity(BLOCK);
-            for _ in 0..BLOCK {
+            // At least one of each block, as long as there is none.
+            let one_of_block = self.seeds.below(BLOCK);
+            for position in 0..BLOCK {
                 let mut draws = self.draws();
                 // No program can tell which of its calls will be looked at.
-                let looked_at = self.kept.len() < self.stock.kept && self.seeds.draw().is_multiple_of(4);
+                let due = self.seeds.draw().is_multiple_of(4) || (self.kept.is_empty() && position == one_of_block);
+                let looked_at = self.kept.len() < self.stock.kept && due;
                 let known = if looked_at { self.put_known(&mut draws) } else { None };
                 let pair = self.pair(&draws)?;
                 block.push(pair);
@@ -362,11 +380,7 @@ impl Race<'_> {
         (candidate, baseline): (CallTime, CallTime),
     ) -> Result<(), Side> {
         let slot = self.kept.len();
-        let call = match (known, &self.looks) {
-            (Some((call, _)), _) => call,
-            (None, Looks::Known(_)) => return Ok(()),
-            (None, Looks::Fresh(_)) => self.seeds.below(draws.len()),
-        };
+        let call = known.map_or_else(|| self.seeds.below(draws.len()), |(call, _)| call);
         let Some(draw) = draws.get(call).copied() else { return Ok(()) };
         self.candidate.keep(call, slot).map_err(Side::Candidate)?;
         if known.is_none() {
@@ -378,10 +392,9 @@ impl Race<'_> {
 
     /// Looks at one of the last calls of a row, too: the one with the known inputs, or any.
     fn keep_of_row(&mut self, calls: &[(usize, Draw)], known: Option<(usize, Draw)>) {
-        let found = match (known, &self.looks) {
-            (Some((_, known)), _) => calls.iter().find(|(_, draw)| *draw == known),
-            (None, Looks::Known(_)) => None,
-            (None, Looks::Fresh(_)) => calls.get(self.seeds.below(calls.len())),
+        let found = match known {
+            Some((_, known)) => calls.iter().find(|(_, draw)| *draw == known),
+            None => calls.get(self.seeds.below(calls.len())),
         };
         if let Some((slot, draw)) = found.copied() {
             let untimed = CallTime { inside_ns: 0, outside_ns: 0, processor_ns: None };
@@ -401,34 +414,27 @@ impl Race<'_> {
     fn compare_kept(&mut self, grounds: &Grounds<'_>) -> Result<(), Side> {
         let Self { candidate, baseline, looks, sets, seeds, kept, .. } = self;
         let enter = |stay| grounds.beside_others(stay);
-        let fresh = matches!(looks, Looks::Fresh(_));
         let mut fetch = |kept: &Kept| {
             let inputs = kept.draw.inputs(sets);
-            let (of_candidate, of_baseline) = side_by_side(
+            let mut beside = || baseline.fetch_known(kept.slot, kept.baseline, &enter).map_err(Side::Baseline);
+            let (candidate, baseline) = side_by_side(
                 || candidate.fetch(kept.slot, inputs.clone(), kept.candidate, &enter).map_err(Side::Candidate),
-                || {
-                    fresh
-                        .then(|| baseline.fetch_known(kept.slot, kept.baseline, &enter).map_err(Side::Baseline))
-                        .transpose()
-                },
+                || if kept.known.is_some() { Ok(None) } else { beside().map(Some) },
             );
-            Ok((inputs, kept.known, of_candidate?, of_baseline?))
+            Ok(Fetched { inputs, known: kept.known, candidate: candidate?, baseline: baseline? })
         };
-        let mut look =
-            |(inputs, known, candidate, baseline): &(Vec<TensorData>, Option<usize>, Call, Option<Call>)| match (
-                &mut *looks,
-                baseline,
-                known,
-            ) {
-                (Looks::Fresh(judge), Some(baseline), _) => {
-                    judge.look(seeds, inputs, (candidate, baseline), &enter).map(|_| ())
+        let mut look = |Fetched { inputs, known, candidate, baseline }: &Fetched| {
+            match (&mut *looks, known, baseline) {
+                (Looks::Fresh(judge), _, Some(baseline)) => {
+                    return judge.look(seeds, inputs, (candidate, baseline), &enter).map(|_| ());
                 }
-                (Looks::Known(judge), _, Some(number)) => {
-                    judge.look(*number, candidate);
-                    Ok(())
-                }
-                _ => Ok(()),
-            };
+                (Looks::Known(judge), Some(number), _) => judge.look(*number, candidate),
+                // Calls that are looked at when no inputs with known answers are left.
+                (Looks::Known(judge), None, Some(baseline)) => judge.look_beside(candidate, baseline),
+                (_, _, None) => {}
+            }
+            Ok(())
+        };
         let kept = std::mem::take(kept);
         let mut fetched = None;
         for number in 0..=kept.len() {

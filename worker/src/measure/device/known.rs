@@ -9,7 +9,7 @@ use nightshift_protocol::verdict::Finding;
 use super::stock::Stock;
 use crate::compare::{count_wrong, largest_error};
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::known::{KnownQuestions, Reserved, Subject};
+use crate::known::{Held, KnownQuestions, Reserved, Subject};
 use crate::measure::judge::{mutual, wrong_elements};
 use crate::measure::witness::too_far;
 use crate::process::side_by_side;
@@ -66,15 +66,24 @@ impl KnownSamples {
     }
 }
 
-/// Where known samples are kept.
+/// Where known samples are kept. They are forgotten with it, unless nothing was told of them.
 pub(super) struct Shelf<'a> {
     known: &'a KnownQuestions,
     of: Subject,
+    told: bool,
+}
+
+impl Drop for Shelf<'_> {
+    fn drop(&mut self) {
+        if self.told {
+            self.known.forget::<KnownSamples>(&self.of);
+        }
+    }
 }
 
 /// What is on it.
 pub(super) enum Shelved {
-    Known(Arc<KnownSamples>),
+    Known(Arc<Held<KnownSamples>>),
     /// Nothing yet, but memory for it.
     Room(Reserved),
 }
@@ -94,10 +103,11 @@ impl<'a> Shelf<'a> {
             Some(samples) => Shelved::Known(samples),
             None => Shelved::Room(grounds.reserve_known(all_shapes, KnownSamples::bytes(shapes, stock))?),
         };
-        Some((Self { known, of }, found))
+        // A program that ends badly may say anything.
+        Some((Self { known, of, told: true }, found))
     }
 
-    pub(super) fn keep(&self, samples: KnownSamples, reserved: Reserved) -> Arc<KnownSamples> {
+    pub(super) fn keep(&self, samples: KnownSamples, reserved: Reserved) -> Arc<Held<KnownSamples>> {
         self.known.keep(self.of.clone(), samples, reserved)
     }
 }
@@ -107,7 +117,7 @@ pub(super) struct KnownJudge<'a> {
     shelf: Shelf<'a>,
     spec: &'a TaskSpec,
     shapes: &'a ConcreteShapes,
-    pub(super) samples: Arc<KnownSamples>,
+    pub(super) samples: Arc<Held<KnownSamples>>,
     /// Draws that this program was not given yet, by their numbers: each is given once, so that it tells nothing of others.
     unused: Vec<usize>,
     /// Whether what was found says something of an answer.
@@ -119,7 +129,7 @@ impl<'a> KnownJudge<'a> {
     pub(super) fn new(
         shelf: Shelf<'a>,
         (spec, shapes): (&'a TaskSpec, &'a ConcreteShapes),
-        samples: Arc<KnownSamples>,
+        samples: Arc<Held<KnownSamples>>,
     ) -> Self {
         let unused = (0..samples.draws.len()).collect();
         Self { shelf, spec, shapes, samples, unused, told: false, findings: Vec::new() }
@@ -137,12 +147,10 @@ impl<'a> KnownJudge<'a> {
 
     /// Looks at a call on the draw of that number.
     pub(super) fn look(&mut self, number: usize, call: &Call) {
-        for breach in &call.breaches {
-            note(&mut self.findings, breach.finding());
-        }
+        self.note_breaches(call);
         let Some(known) = self.samples.draws.get(number) else { return };
         let far = too_far(&call.outputs, &known.truth, known.reference_error, self.shapes, &self.spec.tolerance);
-        self.told |= far.is_some() || !call.breaches.is_empty();
+        self.told |= far.is_some();
         let Some(finding) = far else { return };
         let wrong = count_wrong(&call.outputs, &known.truth, &mutual(self.spec.tolerance));
         if wrong > 0 {
@@ -151,11 +159,27 @@ impl<'a> KnownJudge<'a> {
         note(&mut self.findings, finding);
     }
 
-    /// What it found. Where that says something of an answer, others are asked something else.
-    pub(super) fn into_findings(self) -> Vec<Finding> {
-        if self.told {
-            self.shelf.known.forget::<KnownSamples>(&self.shelf.of);
+    /// Looks at a call on inputs whose answer is not known, beside the baseline's.
+    pub(super) fn look_beside(&mut self, call: &Call, baseline: &Call) {
+        self.note_breaches(call);
+        let wrong = count_wrong(&call.outputs, &baseline.outputs, &mutual(self.spec.tolerance));
+        if wrong > 0 {
+            self.told = true;
+            note(&mut self.findings, wrong_elements(wrong));
         }
+    }
+
+    /// Notes the rules that a call broke.
+    pub(super) fn note_breaches(&mut self, call: &Call) {
+        self.told |= !call.breaches.is_empty();
+        for breach in &call.breaches {
+            note(&mut self.findings, breach.finding());
+        }
+    }
+
+    /// What it found. Where that says something of an answer, others are asked something else.
+    pub(super) fn into_findings(mut self) -> Vec<Finding> {
+        self.shelf.told = self.told;
         self.findings
     }
 }

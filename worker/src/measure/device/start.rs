@@ -12,7 +12,7 @@ use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::{ProcessError, side_by_side};
-use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, Stay, note};
+use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, Stay};
 use crate::statistics::median;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
@@ -68,8 +68,11 @@ pub(super) fn prepare<'a>(
     baseline_begun?;
     let given = (params, &sets[..]);
     let mut looks = looks_of((spec, shapes), given, (&mut baseline, truth), shelf, (&mut seeds, stock), grounds)?;
-    for breach in first.iter().flat_map(|first| &first.breaches) {
-        note(looks.findings(), breach.finding());
+    if let Some(first) = &first {
+        match &mut looks {
+            Looks::Fresh(judge) => judge.note_breaches(first),
+            Looks::Known(judge) => judge.note_breaches(first),
+        }
     }
     let _beside = grounds.beside_others(Stay::Short);
     let calls = {

@@ -38,6 +38,9 @@ pub(crate) const PYTHON_SHARES: usize = 4;
 /// Memory of the machine that a share is counted with, in bytes.
 pub(crate) const SHARE_BYTES: u64 = 1 << 30;
 
+/// Shares that questions leave free for the processes of the step that asks them: a program, and a Python.
+const SHARES_BESIDE_KNOWN: usize = NATIVE_SHARES + PYTHON_SHARES;
+
 /// Of all shares this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 4;
 
@@ -268,8 +271,9 @@ impl Standby {
 
     /// Memory for questions whose answers are to be known, as far as neither contexts nor steps need it.
     pub(crate) fn reserve_known(&self, shapes: &[ConcreteShapes], bytes: u64) -> Option<Reserved> {
+        let _table = self.shared.table();
         let free = self.shared.room().saturating_sub(self.shared.in_use.load(Ordering::SeqCst));
-        if shares_of(bytes) > free {
+        if shares_of(bytes).saturating_add(SHARES_BESIDE_KNOWN) > free {
             return None;
         }
         self.shared.known.reserve(shapes, bytes)
