@@ -211,9 +211,12 @@ impl Step<'_> {
         let write = || {
             let write =
                 || write_replay_plan(folder.path(), library, torch.clone(), &device.device, shapes, &mut seeds.clone());
-            written.get_or_init(write).as_ref().map(|()| ()).map_err(|error| {
-                ProcessError::Setup(format!("a call could not be written down for the tools: {error}"))
-            })
+            match written.get_or_init(write) {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    Err(ProcessError::Setup(format!("a call could not be written down for the tools: {error}")))
+                }
+            }
         };
         let access = &device.device.access;
         let grounds = self.grounds(Some(device));
