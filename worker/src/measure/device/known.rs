@@ -1,9 +1,10 @@
 //! Timed inputs whose right answers are known: first measurements of a task's programs draw from the same sets of inputs, and the
 //! calls that are looked at afterwards are given draws that others were given, too. No program can tell which ones those are.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
 use super::stock::Stock;
@@ -59,8 +60,8 @@ impl KnownSamples {
     /// Bytes that these take.
     fn bytes(shapes: &ConcreteShapes, stock: Stock) -> u64 {
         let times = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let inputs = shapes.inputs.iter().map(nightshift_protocol::task::ConcreteTensor::size_bytes).sum::<u64>();
-        let params = shapes.params.iter().map(nightshift_protocol::task::ConcreteTensor::size_bytes).sum::<u64>();
+        let inputs = shapes.inputs.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
+        let params = shapes.params.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
         let widened = shapes.outputs.iter().map(|output| output.elements().saturating_mul(8)).sum::<u64>();
         inputs * times(stock.sets) + params + widened.saturating_mul(times(stock.looks()))
     }
@@ -94,7 +95,7 @@ impl<'a> Shelf<'a> {
         grounds: &Grounds<'a>,
         spec: &TaskSpec,
         (all_shapes, shapes): (&[ConcreteShapes], &ConcreteShapes),
-        (reference, truth): (&std::path::Path, &std::path::Path),
+        (reference, truth): (&Path, &Path),
         stock: Stock,
     ) -> Option<(Self, Shelved)> {
         let known = grounds.known()?;

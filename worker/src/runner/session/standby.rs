@@ -8,6 +8,8 @@
 //! whose answers are known.
 
 mod process;
+mod shares;
+mod table;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +20,10 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
+pub use self::shares::Place;
+pub(crate) use self::shares::{PYTHON_SHARES, SHARE_BYTES};
+use self::shares::{SHARES_BESIDE_KNOWN, shares, shares_of};
+use self::table::{Kept, Table};
 use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os};
 use crate::known::{KnownQuestions, Reserved};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
@@ -30,41 +36,14 @@ const KEPT_FOR: Duration = Duration::from_mins(2);
 /// How often somebody looks whether a process has been kept long enough.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// What a process takes of a machine's and a device's memory, in shares: CUDA in a library's process takes a fraction of what
-/// it takes with `PyTorch` around it.
-const NATIVE_SHARES: usize = 1;
-pub(crate) const PYTHON_SHARES: usize = 4;
-
-/// Memory of the machine that a share is counted with, in bytes.
-pub(crate) const SHARE_BYTES: u64 = 1 << 30;
-
-/// Shares that questions leave free for the processes of the step that asks them: a program, and a Python.
-const SHARES_BESIDE_KNOWN: usize = NATIVE_SHARES + PYTHON_SHARES;
-
 /// Of all shares this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 4;
-
-/// Programs of this time ask for as many processes to be ready: a Python takes about half of it to become so.
-const RECENT: Duration = Duration::from_secs(10);
 
 /// The processes on standby on one device. Dropping it ends them.
 #[derive(Debug)]
 pub struct Standby {
     shared: Arc<Shared>,
     chores: Sender<Chore>,
-}
-
-/// The room of one context of those that a device has room for.
-#[derive(Debug)]
-pub struct Place {
-    in_use: Arc<AtomicUsize>,
-    shares: usize,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.in_use.fetch_sub(self.shares, Ordering::SeqCst);
-    }
 }
 
 /// Room that contexts do not have while a step with large tensors is at work.
@@ -78,16 +57,6 @@ impl Drop for Withheld {
     fn drop(&mut self) {
         self.shared.withheld.fetch_sub(self.shares, Ordering::SeqCst);
     }
-}
-
-/// Shares that so much memory of the machine takes.
-fn shares_of(bytes: u64) -> usize {
-    usize::try_from(bytes.div_ceil(SHARE_BYTES)).unwrap_or(usize::MAX)
-}
-
-/// Shares of a context in a Python, or in a library's process.
-fn shares(python: bool) -> usize {
-    if python { PYTHON_SHARES } else { NATIVE_SHARES }
 }
 
 /// What a process can be used for again: everything that it was started with.
@@ -179,27 +148,6 @@ struct Shared {
     known: KnownQuestions,
     /// Processes that outlived their end, until a step speaks for them.
     survivors: Mutex<Vec<Survivor>>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    trusted: Vec<Kept<()>>,
-    spare: Vec<Kept<Kind>>,
-    /// Spare ones that are getting ready.
-    coming: Vec<Kind>,
-    /// Those that are of no use any more.
-    over: Vec<Session>,
-    /// Of which kinds programs were lately, and when the last ones of each came.
-    last: Vec<(Kind, Vec<Instant>)>,
-    /// Whether nothing is kept any more.
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Kept<T> {
-    session: Session,
-    what: T,
-    since: Instant,
 }
 
 impl Standby {
@@ -458,8 +406,7 @@ impl Drop for Standby {
 impl Shared {
     /// Takes room for a context. Whoever has the table knows that it is there.
     fn take(&self, shares: usize) -> Place {
-        self.in_use.fetch_add(shares, Ordering::SeqCst);
-        Place { in_use: Arc::clone(&self.in_use), shares }
+        Place::take(&self.in_use, shares)
     }
 
     /// Shares that there is memory for now.
@@ -578,74 +525,5 @@ impl Shared {
                 self.make_room();
             }
         }
-    }
-}
-
-impl Table {
-    /// Remembers that a program of this kind was there.
-    fn note(&mut self, kind: &Kind) {
-        let known = self.last.iter().position(|(other, _)| other == kind).map(|known| self.last.swap_remove(known).1);
-        self.last.retain(|(other, _)| other.python != kind.python);
-        let mut times = known.unwrap_or_default();
-        times.retain(|time| time.elapsed() < RECENT);
-        times.push(Instant::now());
-        self.last.push((kind.clone(), times));
-    }
-
-    /// The kinds of which programs were lately, and how many of each not long ago.
-    fn wanted(&self) -> Vec<(Kind, usize)> {
-        let lately = self.last.iter().filter(|(_, times)| times.last().is_some_and(|last| last.elapsed() < KEPT_FOR));
-        let recent = |times: &[Instant]| times.iter().filter(|time| time.elapsed() < RECENT).count();
-        lately.map(|(kind, times)| (kind.clone(), recent(times))).collect()
-    }
-
-    /// What spare processes hold, and those that are getting ready.
-    fn spare_shares(&self) -> usize {
-        self.spare.iter().map(|kept| &kept.what).chain(&self.coming).map(|kind| shares(kind.python)).sum()
-    }
-
-    fn has_come(&mut self, kind: &Kind) {
-        if let Some(position) = self.coming.iter().position(|coming| coming == kind) {
-            self.coming.swap_remove(position);
-        }
-    }
-
-    fn take_spare(&mut self, kind: &Kind) -> Option<Session> {
-        let found = self.spare.iter().position(|kept| kept.what == *kind)?;
-        Some(self.spare.remove(found).session)
-    }
-
-    /// The one that was used last: its memory is the most likely to be where it was.
-    fn take_trusted(&mut self, purpose: &Purpose) -> Option<Session> {
-        let serves = |kept: &Kept<()>| kept.session.purpose.as_ref().is_some_and(|own| own.serves(purpose));
-        let found = self.trusted.iter().rposition(serves)?;
-        Some(self.trusted.remove(found).session)
-    }
-
-    /// One that makes room: of those that are of no use any more, or the one that was kept longest.
-    fn take_to_make_room(&mut self) -> Option<Session> {
-        if let Some(over) = self.over.pop() {
-            return Some(over);
-        }
-        // Both are in the order in which they came.
-        let (trusted, spare) = (self.trusted.first(), self.spare.first());
-        match (trusted.map(|kept| kept.since), spare.map(|kept| kept.since)) {
-            (Some(trusted), Some(spare)) if spare < trusted => Some(self.spare.remove(0).session),
-            (Some(_), _) => Some(self.trusted.remove(0).session),
-            (None, Some(_)) => Some(self.spare.remove(0).session),
-            (None, None) => None,
-        }
-    }
-
-    fn take_kept_since_before(&mut self, moment: Option<Instant>) -> Vec<Session> {
-        let Some(moment) = moment else { return Vec::new() };
-        let trusted = self.trusted.extract_if(.., |kept| kept.since < moment).map(|kept| kept.session);
-        let spare = self.spare.extract_if(.., |kept| kept.since < moment).map(|kept| kept.session);
-        trusted.chain(spare).collect()
-    }
-
-    fn take_all(&mut self) -> Vec<Session> {
-        let trusted = self.trusted.drain(..).map(|kept| kept.session);
-        trusted.chain(self.spare.drain(..).map(|kept| kept.session)).chain(self.over.drain(..)).collect()
     }
 }

@@ -1,0 +1,100 @@
+//! The processes that are kept on one device.
+
+use std::time::{Duration, Instant};
+
+use super::shares::shares;
+use super::{KEPT_FOR, Kind, Purpose};
+use crate::runner::session::Session;
+
+/// Programs of this time ask for as many processes to be ready: a Python takes about half of it to become so.
+const RECENT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) trusted: Vec<Kept<()>>,
+    pub(super) spare: Vec<Kept<Kind>>,
+    /// Spare ones that are getting ready.
+    pub(super) coming: Vec<Kind>,
+    /// Those that are of no use any more.
+    pub(super) over: Vec<Session>,
+    /// Of which kinds programs were lately, and when the last ones of each came.
+    last: Vec<(Kind, Vec<Instant>)>,
+    /// Whether nothing is kept any more.
+    pub(super) closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Kept<T> {
+    pub(super) session: Session,
+    pub(super) what: T,
+    pub(super) since: Instant,
+}
+
+impl Table {
+    /// Remembers that a program of this kind was there.
+    pub(super) fn note(&mut self, kind: &Kind) {
+        let known = self.last.iter().position(|(other, _)| other == kind).map(|known| self.last.swap_remove(known).1);
+        self.last.retain(|(other, _)| other.python != kind.python);
+        let mut times = known.unwrap_or_default();
+        times.retain(|time| time.elapsed() < RECENT);
+        times.push(Instant::now());
+        self.last.push((kind.clone(), times));
+    }
+
+    /// The kinds of which programs were lately, and how many of each not long ago.
+    pub(super) fn wanted(&self) -> Vec<(Kind, usize)> {
+        let lately = self.last.iter().filter(|(_, times)| times.last().is_some_and(|last| last.elapsed() < KEPT_FOR));
+        let recent = |times: &[Instant]| times.iter().filter(|time| time.elapsed() < RECENT).count();
+        lately.map(|(kind, times)| (kind.clone(), recent(times))).collect()
+    }
+
+    /// What spare processes hold, and those that are getting ready.
+    pub(super) fn spare_shares(&self) -> usize {
+        self.spare.iter().map(|kept| &kept.what).chain(&self.coming).map(|kind| shares(kind.python)).sum()
+    }
+
+    pub(super) fn has_come(&mut self, kind: &Kind) {
+        if let Some(position) = self.coming.iter().position(|coming| coming == kind) {
+            self.coming.swap_remove(position);
+        }
+    }
+
+    pub(super) fn take_spare(&mut self, kind: &Kind) -> Option<Session> {
+        let found = self.spare.iter().position(|kept| kept.what == *kind)?;
+        Some(self.spare.remove(found).session)
+    }
+
+    /// The one that was used last: its memory is the most likely to be where it was.
+    pub(super) fn take_trusted(&mut self, purpose: &Purpose) -> Option<Session> {
+        let serves = |kept: &Kept<()>| kept.session.purpose.as_ref().is_some_and(|own| own.serves(purpose));
+        let found = self.trusted.iter().rposition(serves)?;
+        Some(self.trusted.remove(found).session)
+    }
+
+    /// One that makes room: of those that are of no use any more, or the one that was kept longest.
+    pub(super) fn take_to_make_room(&mut self) -> Option<Session> {
+        if let Some(over) = self.over.pop() {
+            return Some(over);
+        }
+        // Both are in the order in which they came.
+        let (trusted, spare) = (self.trusted.first(), self.spare.first());
+        match (trusted.map(|kept| kept.since), spare.map(|kept| kept.since)) {
+            (Some(trusted), Some(spare)) if spare < trusted => Some(self.spare.remove(0).session),
+            (Some(_), _) => Some(self.trusted.remove(0).session),
+            (None, Some(_)) => Some(self.spare.remove(0).session),
+            (None, None) => None,
+        }
+    }
+
+    pub(super) fn take_kept_since_before(&mut self, moment: Option<Instant>) -> Vec<Session> {
+        let Some(moment) = moment else { return Vec::new() };
+        let trusted = self.trusted.extract_if(.., |kept| kept.since < moment).map(|kept| kept.session);
+        let spare = self.spare.extract_if(.., |kept| kept.since < moment).map(|kept| kept.session);
+        trusted.chain(spare).collect()
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Session> {
+        let trusted = self.trusted.drain(..).map(|kept| kept.session);
+        trusted.chain(self.spare.drain(..).map(|kept| kept.session)).chain(self.over.drain(..)).collect()
+    }
+}
