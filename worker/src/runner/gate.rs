@@ -5,6 +5,7 @@
 //! meanwhile: the device would have nothing to do, and he would not be served any sooner.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// How long somebody will be at work beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,32 +52,40 @@ impl State {
 pub struct PlaceBeside<'a> {
     gate: &'a Gate,
     stay: Stay,
+    since: Instant,
 }
 
 /// The device for oneself, until it is dropped.
 #[derive(Debug)]
-pub struct Alone<'a>(&'a Gate);
+pub struct Alone<'a> {
+    gate: &'a Gate,
+    since: Instant,
+}
 
 impl Gate {
     /// Waits for a place beside others. Never twice by one thread.
     #[must_use]
     pub fn beside_others(&self, stay: Stay) -> PlaceBeside<'_> {
+        let asked = Instant::now();
         let closed = |state: &mut State| !state.admits(stay);
         let mut state = self.changed.wait_while(self.state(), closed).unwrap_or_else(PoisonError::into_inner);
         *state.count(stay) += 1;
-        PlaceBeside { gate: self, stay }
+        tracing::trace!(?stay, waited_us = asked.elapsed().as_micros(), "took a place on the device");
+        PlaceBeside { gate: self, stay, since: Instant::now() }
     }
 
     /// Waits until nobody else is at work, and keeps it so.
     #[must_use]
     pub fn alone(&self) -> Alone<'_> {
+        let asked = Instant::now();
         let mut state = self.state();
         state.waiting += 1;
         let occupied = |state: &mut State| state.alone || state.short + state.long > 0;
         let mut state = self.changed.wait_while(state, occupied).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
         state.alone = true;
-        Alone(self)
+        tracing::trace!(waited_us = asked.elapsed().as_micros(), "has the device alone");
+        Alone { gate: self, since: Instant::now() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,6 +95,7 @@ impl Gate {
 
 impl Drop for PlaceBeside<'_> {
     fn drop(&mut self) {
+        tracing::trace!(stay = ?self.stay, stayed_us = self.since.elapsed().as_micros(), "left a place on the device");
         *self.gate.state().count(self.stay) -= 1;
         self.gate.changed.notify_all();
     }
@@ -93,8 +103,9 @@ impl Drop for PlaceBeside<'_> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.state().alone = false;
-        self.0.changed.notify_all();
+        tracing::trace!(stayed_us = self.since.elapsed().as_micros(), "had the device alone");
+        self.gate.state().alone = false;
+        self.gate.changed.notify_all();
     }
 }
 

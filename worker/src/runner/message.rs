@@ -118,6 +118,26 @@ pub(crate) enum Request {
 }
 
 impl Request {
+    /// What is asked, in a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "hello",
+            Self::Open { .. } => "open",
+            Self::Take { .. } => "take",
+            Self::Load { .. } => "load",
+            Self::Shape { .. } => "shape",
+            Self::Init { .. } => "init",
+            Self::Run { .. } => "run",
+            Self::Stage { .. } => "stage",
+            Self::Rotate { .. } => "rotate",
+            Self::Sample { .. } => "sample",
+            Self::Keep { .. } => "keep",
+            Self::Burst { .. } => "burst",
+            Self::Graph { .. } => "graph",
+            Self::Fetch { .. } => "fetch",
+        }
+    }
+
     /// Number of the request.
     pub(crate) fn nonce(&self) -> u64 {
         match self {

@@ -71,6 +71,12 @@ impl Session {
             };
             if self.jail.pump(left.min(WATCH_INTERVAL), Some(self.channel.as_fd()))? {
                 let outside = started.elapsed();
+                tracing::trace!(
+                    program = ?self.library.file_name().unwrap_or_default(),
+                    request = request.kind(),
+                    answered_us = outside.as_micros(),
+                    "asked a runner"
+                );
                 return match receive::<Reply>(&self.channel) {
                     Ok(Some(received)) if received.message.nonce == nonce => {
                         // On a device its own clock tells more, and asking the kernel takes longer than many a call.
