@@ -143,7 +143,7 @@ fn check_with(
             device: grounds.device,
         };
         let mut asking = asking(grounds, spec, together, answers)?;
-        let beside = grounds.beside_others(Stay::Short);
+        let beside = grounds.beside_others(Stay::Driver);
         cost.part("waiting");
         let candidate = grounds.launch(&options);
         let (beside, candidate, oracle) = match (&*answers, asking.answers()) {
@@ -174,7 +174,7 @@ fn check_with(
         cost.part("processes");
         let mut waited = Duration::ZERO;
         let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
-            let turn = grounds.beside_others(Stay::Short);
+            let turn = grounds.beside_others(Stay::Driver);
             candidate.select(number)?;
             oracle.select(number, shapes)?;
             drop(turn);
@@ -202,7 +202,7 @@ fn check_with(
         if outcome.is_ok() && !broke_a_rule {
             grounds.keep_for_measurement(&mut candidate, &options);
         }
-        let beside = grounds.beside_others(Stay::Short);
+        let beside = grounds.beside_others(Stay::Driver);
         cost.part("waiting");
         grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
         drop(beside);

@@ -25,7 +25,7 @@ mod session;
 
 pub use breach::{Breach, note};
 pub(crate) use cupti::DeviceTrace;
-pub use gate::{Gate, Stay};
+pub use gate::{Gate, Quiet, Stay};
 pub(crate) use message::RowSlots;
 pub(crate) use plan::{RunnerPlan, TorchPlan};
 pub(crate) use python::{PythonCall, python_call};

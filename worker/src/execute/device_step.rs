@@ -17,7 +17,7 @@ use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, 
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use crate::profilers::{self, Checks, Profilers, Replay, Subject};
-use crate::runner::{Grounds, REPLAY_FILE, Stay, is_python, python_folders, replay_torch_plan};
+use crate::runner::{Grounds, Quiet, REPLAY_FILE, Stay, is_python, python_folders, replay_torch_plan};
 use crate::torch::provenance::mark_own;
 
 impl Step<'_> {
@@ -224,7 +224,7 @@ impl Step<'_> {
             write()?;
             // For each tool by itself: who wants to time does not have to wait for all of them.
             let _turn = match company {
-                Company::Alone => (None, grounds.alone()),
+                Company::Alone => (None, grounds.alone(Quiet::Complete)),
                 Company::Others => (grounds.beside_others(Stay::Long), None),
             };
             let _place = device.standby.place(in_python);

@@ -32,7 +32,7 @@ use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::side_by_side;
-use crate::runner::{Call, CallTime, Draw, Grounds, Session, Stay, note};
+use crate::runner::{Call, CallTime, Draw, Grounds, Quiet, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
 
 /// Share of the samples that is left out at either end.
@@ -145,7 +145,7 @@ pub fn measure_on_device(
         Ok(race) => race,
         Err(side) => return failed(side, Vec::new()),
     };
-    let alone = grounds.alone();
+    let alone = grounds.alone(if programs.confirms { Quiet::Complete } else { Quiet::OnDevice });
     cost.part("waiting");
     let timed = race.alone(watch, options, &mut cost);
     drop(alone);
@@ -161,7 +161,7 @@ pub fn measure_on_device(
     cost.part("statistics");
     let Race { candidate, baseline, looks, .. } = race;
     let (findings, truth) = looks.into_parts();
-    let beside = grounds.beside_others(Stay::Short);
+    let beside = grounds.beside_others(Stay::Driver);
     cost.part("waiting");
     grounds.leave([candidate, baseline].into_iter().chain(truth));
     drop(beside);

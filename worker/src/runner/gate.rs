@@ -1,19 +1,34 @@
 //! Who is at work on a device: many beside one another, or one alone who takes times.
 //!
 //! Whoever wants the device alone waits for everybody who is at work, and until then nobody else may begin; but not while he
-//! waits for what takes seconds, as the beginning of a context or a run of a tool. What is over in a moment may begin
-//! meanwhile: the device would have nothing to do, and he would not be served any sooner.
+//! waits for what takes seconds, as a run of a tool. What is over in a moment may begin meanwhile: the device would have nothing
+//! to do, and he would not be served any sooner.
+//!
+//! What only the driver is busy with, the beginning and the end of contexts above all, takes longer than most programs are timed
+//! for and next to nothing of the device: first times are taken beside it, and those that a result rests on are not
+//! (`docs/evidence/contexts.md`).
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How long somebody will be at work beside others.
+/// What somebody does beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stay {
-    /// For a call, a copy, an allocation.
+    /// A call, or a copy.
     Short,
-    /// For the beginning or the end of a context, the loading of a model, the run of a tool.
+    /// The loading of a model, or the run of a tool.
     Long,
+    /// The beginning or the end of a context, or memory that is pinned, allocated or freed.
+    Driver,
+}
+
+/// What somebody who is alone wants to be spared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quiet {
+    /// What is at work on the device.
+    OnDevice,
+    /// What the driver is busy with as well.
+    Complete,
 }
 
 /// Keeps those apart who are at work on a device.
@@ -27,22 +42,36 @@ pub struct Gate {
 struct State {
     short: usize,
     long: usize,
-    alone: bool,
-    /// Who wants to be alone.
+    driver: usize,
+    alone: Option<Quiet>,
+    /// Who wants to be alone, and how many of them completely.
     waiting: usize,
+    completely: usize,
 }
 
 impl State {
     /// Whether somebody may begin beside others.
     fn admits(&self, stay: Stay) -> bool {
-        let in_nobodys_way = self.waiting == 0 || (stay == Stay::Short && self.long > 0);
-        !self.alone && in_nobodys_way
+        if stay == Stay::Driver {
+            return self.alone != Some(Quiet::Complete) && self.completely == 0;
+        }
+        let all_wait_for_driver = self.completely == self.waiting && self.driver > 0;
+        let nobody_could_begin = self.long > 0 || all_wait_for_driver;
+        let in_nobodys_way = self.waiting == 0 || (stay == Stay::Short && nobody_could_begin);
+        self.alone.is_none() && in_nobodys_way
+    }
+
+    /// Whether somebody who wants to be alone has to wait.
+    fn is_occupied(&self, quiet: Quiet) -> bool {
+        let by_driver = quiet == Quiet::Complete && self.driver > 0;
+        self.alone.is_some() || self.short + self.long > 0 || by_driver
     }
 
     fn count(&mut self, stay: Stay) -> &mut usize {
         match stay {
             Stay::Short => &mut self.short,
             Stay::Long => &mut self.long,
+            Stay::Driver => &mut self.driver,
         }
     }
 }
@@ -76,15 +105,18 @@ impl Gate {
 
     /// Waits until nobody else is at work, and keeps it so.
     #[must_use]
-    pub fn alone(&self) -> Alone<'_> {
+    pub fn alone(&self, quiet: Quiet) -> Alone<'_> {
         let asked = Instant::now();
+        let completely = usize::from(quiet == Quiet::Complete);
         let mut state = self.state();
         state.waiting += 1;
-        let occupied = |state: &mut State| state.alone || state.short + state.long > 0;
+        state.completely += completely;
+        let occupied = |state: &mut State| state.is_occupied(quiet);
         let mut state = self.changed.wait_while(state, occupied).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
-        state.alone = true;
-        tracing::trace!(waited_us = asked.elapsed().as_micros(), "has the device alone");
+        state.completely -= completely;
+        state.alone = Some(quiet);
+        tracing::trace!(?quiet, waited_us = asked.elapsed().as_micros(), "has the device alone");
         Alone { gate: self, since: Instant::now() }
     }
 
@@ -104,7 +136,7 @@ impl Drop for PlaceBeside<'_> {
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
         tracing::trace!(stayed_us = self.since.elapsed().as_micros(), "had the device alone");
-        self.gate.state().alone = false;
+        self.gate.state().alone = None;
         self.gate.changed.notify_all();
     }
 }
@@ -120,17 +152,24 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(20);
 
+    enum Place {
+        Beside(Stay),
+        Alone(Quiet),
+    }
+
     /// Somebody who wants the device, and tells when he has it; he keeps it until what is given back is dropped.
     fn wants<'s, 'e>(
         scope: &'s std::thread::Scope<'s, 'e>,
         gate: &'e Gate,
-        stay: Option<Stay>,
+        place: Place,
     ) -> (Receiver<()>, std::sync::mpsc::Sender<()>) {
         let (told, heard) = channel();
         let (leave, until) = channel::<()>();
         scope.spawn(move || {
-            let _place = stay.map(|stay| gate.beside_others(stay));
-            let _alone = stay.is_none().then(|| gate.alone());
+            let (_beside, _alone) = match place {
+                Place::Beside(stay) => (Some(gate.beside_others(stay)), None),
+                Place::Alone(quiet) => (None, Some(gate.alone(quiet))),
+            };
             told.send(()).ok();
             until.recv().ok();
         });
@@ -149,9 +188,9 @@ mod tests {
         let first = gate.beside_others(Stay::Short);
         drop(gate.beside_others(Stay::Long));
         std::thread::scope(|scope| {
-            let (alone, leave) = wants(scope, &gate, None);
+            let (alone, leave) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
             assert!(alone.recv_timeout(SHORT).is_err());
-            let (beside, also_leaves) = wants(scope, &gate, Some(Stay::Short));
+            let (beside, also_leaves) = wants(scope, &gate, Place::Beside(Stay::Short));
             assert!(beside.recv_timeout(SHORT).is_err(), "somebody waits for the device");
             drop(first);
             assert!(alone.recv_timeout(LONG).is_ok());
@@ -167,10 +206,10 @@ mod tests {
         let gate = Gate::default();
         let long = gate.beside_others(Stay::Long);
         std::thread::scope(|scope| {
-            let (alone, leave) = wants(scope, &gate, None);
+            let (alone, leave) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
             until_one_waits(&gate);
             drop(gate.beside_others(Stay::Short));
-            let (also_long, also_leaves) = wants(scope, &gate, Some(Stay::Long));
+            let (also_long, also_leaves) = wants(scope, &gate, Place::Beside(Stay::Long));
             assert!(also_long.recv_timeout(SHORT).is_err(), "or he would wait for ever");
             assert!(alone.recv_timeout(SHORT).is_err());
             drop(long);
@@ -178,6 +217,30 @@ mod tests {
             drop(leave);
             assert!(also_long.recv_timeout(LONG).is_ok());
             drop(also_leaves);
+        });
+    }
+
+    #[test]
+    fn the_driver_is_busy_beside_first_times_and_not_beside_those_that_a_result_rests_on() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let context = gate.beside_others(Stay::Driver);
+            let (first, leave) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
+            assert!(first.recv_timeout(LONG).is_ok());
+            drop(gate.beside_others(Stay::Driver));
+            let (result, also_leaves) = wants(scope, &gate, Place::Alone(Quiet::Complete));
+            until_one_waits(&gate);
+            let (late, and_leaves) = wants(scope, &gate, Place::Beside(Stay::Driver));
+            assert!(late.recv_timeout(SHORT).is_err(), "or he who waits would wait for ever");
+            drop(leave);
+            assert!(result.recv_timeout(SHORT).is_err(), "a context begins");
+            drop(gate.beside_others(Stay::Short));
+            drop(context);
+            assert!(result.recv_timeout(LONG).is_ok());
+            assert!(late.recv_timeout(SHORT).is_err(), "somebody has it completely for himself");
+            drop(also_leaves);
+            assert!(late.recv_timeout(LONG).is_ok());
+            drop(and_leaves);
         });
     }
 }

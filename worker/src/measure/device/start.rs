@@ -119,7 +119,7 @@ fn looks_of<'a>(
         // Where the reference has no finite answer to some inputs, nobody would look at enough calls.
         if samples.draws.len() == stock.looks() {
             let samples = shelf.keep(samples, reserved);
-            let _beside = grounds.beside_others(Stay::Short);
+            let _beside = grounds.beside_others(Stay::Driver);
             grounds.leave([truth]);
             return known(shelf, samples);
         }
@@ -158,8 +158,7 @@ fn start(
         require_sandbox: false,
         device: grounds.device,
     };
-    // Starting a process disturbs who times as much as a call does.
-    let beside = grounds.beside_others(Stay::Short);
+    let beside = grounds.beside_others(Stay::Driver);
     cost.part("waiting");
     let of_candidate =
         SessionOptions { require_sandbox: terms.require_sandbox, ..options(programs.candidate, false, 1) };

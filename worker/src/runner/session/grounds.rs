@@ -7,7 +7,7 @@ use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 use super::{Launched, Session, SessionError, Standby};
 use crate::known::{KnownQuestions, Reserved};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::gate::{Alone, Gate, PlaceBeside, Stay};
+use crate::runner::gate::{Alone, Gate, PlaceBeside, Quiet, Stay};
 use crate::sandbox::DeviceAccess;
 
 /// What a session is made of.
@@ -66,8 +66,8 @@ impl<'a> Grounds<'a> {
 
     /// Waits until nothing else is at work on the device, and keeps it so.
     #[must_use]
-    pub fn alone(&self) -> Option<Alone<'a>> {
-        self.gate.map(Gate::alone)
+    pub fn alone(&self, quiet: Quiet) -> Option<Alone<'a>> {
+        self.gate.map(|gate| gate.alone(quiet))
     }
 
     /// Questions whose answers are known, for what runs on the device from one step to the next.
@@ -131,7 +131,7 @@ impl<'a> Grounds<'a> {
         let is_loading = |launched: &Result<Launched, SessionError>| launched.as_ref().is_ok_and(Launched::is_loading);
         let launched = if launched.iter().any(is_loading) {
             // What is no Python does not wait for those that are.
-            let place = self.beside_others(Stay::Long);
+            let place = self.beside_others(Stay::Driver);
             let launched = launched.map(|launched| match launched {
                 Ok(launched) if !launched.is_loading() => launched.wait().map(Launched::of),
                 launched => launched,
@@ -141,7 +141,7 @@ impl<'a> Grounds<'a> {
         } else {
             launched
         };
-        let beside = self.beside_others(Stay::Long);
+        let beside = self.beside_others(Stay::Driver);
         (beside, launched.map(|launched| launched.and_then(Launched::wait)))
     }
 

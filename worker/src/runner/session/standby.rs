@@ -201,7 +201,7 @@ impl Standby {
         self.shared.withheld.fetch_add(shares, Ordering::SeqCst);
         let withheld = Withheld { shared: Arc::clone(&self.shared), shares };
         if self.shared.is_over_full() {
-            let _beside = self.shared.gate.beside_others(Stay::Long);
+            let _beside = self.shared.gate.beside_others(Stay::Driver);
             self.shared.make_room();
         }
         withheld
@@ -440,16 +440,12 @@ impl Shared {
         loop {
             match chores.recv_timeout(LOOK_EVERY) {
                 Ok(Chore::Spare { kind, count }) => {
-                    // A Python loads for seconds before it takes hold of the device; several do so side by side, and nobody
-                    // waits for them.
-                    for _ in 0..count {
+                    // Several get ready side by side, and nobody waits for them: a Python loads for seconds, and drivers
+                    // begin two contexts in less than twice the time of one.
+                    for _ in 0..self.missing(&kind, count) {
                         let (shared, of_kind) = (Arc::clone(self), kind.clone());
                         let make = move || shared.make_spare(&of_kind, count);
-                        if !kind.python {
-                            make();
-                        } else if let Err(error) =
-                            std::thread::Builder::new().name("GPU standby".to_owned()).spawn(make)
-                        {
+                        if let Err(error) = std::thread::Builder::new().name("GPU standby".to_owned()).spawn(make) {
                             tracing::warn!(error = %error, "no thread could be started that makes a process ready");
                         }
                     }
@@ -468,9 +464,9 @@ impl Shared {
         }
     }
 
-    /// The end of a context disturbs who takes times as much as its beginning.
+    /// The end of a context disturbs who takes times as its beginning does.
     fn end_beside_others(&self) {
-        let _beside = self.gate.beside_others(Stay::Long);
+        let _beside = self.gate.beside_others(Stay::Driver);
         // Taken only now: whoever needs room meanwhile, ends one of them.
         let over = std::mem::take(&mut self.table().over);
         Session::end_all(over);
@@ -478,23 +474,26 @@ impl Shared {
         self.survivors.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
     }
 
+    /// How many of this kind are neither ready nor getting so, of those that are wanted.
+    fn missing(&self, kind: &Kind, wanted: usize) -> usize {
+        wanted.saturating_sub(self.table().spares_of(kind))
+    }
+
     /// One more, unless there are as many as are wanted, or room for.
     fn make_spare(&self, kind: &Kind, wanted: usize) {
         let place = {
             let mut table = self.table();
-            let ready =
-                table.spare.iter().map(|kept| &kept.what).chain(&table.coming).filter(|what| *what == kind).count();
             let shares = shares(kind.python);
             let most = (self.room() / SPARE_PART).max(shares);
             let full =
                 table.spare_shares() + shares > most || self.in_use.load(Ordering::SeqCst) + shares > self.room();
-            if table.closed || ready >= wanted || full {
+            if table.closed || table.spares_of(kind) >= wanted || full {
                 return;
             }
             table.coming.push(kind.clone());
             self.take(shares)
         };
-        let beside = || self.gate.beside_others(Stay::Long);
+        let beside = || self.gate.beside_others(Stay::Driver);
         let launch = || Session::launch_empty(&self.host, &self.scratch, kind);
         let made = if kind.python {
             // It loads for seconds before it takes hold of the device.

@@ -6,8 +6,9 @@ use super::shares::shares;
 use super::{KEPT_FOR, Kind, Purpose};
 use crate::runner::session::Session;
 
-/// Programs of this time ask for as many processes to be ready: a Python takes about half of it to become so.
-const RECENT: Duration = Duration::from_secs(10);
+/// Programs of this time ask for as many processes to be ready: about twice what one takes to become so.
+const RECENT: Duration = Duration::from_secs(2);
+const RECENT_PYTHONS: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -30,13 +31,18 @@ pub(super) struct Kept<T> {
     pub(super) since: Instant,
 }
 
+/// See [`RECENT`].
+fn recent(kind: &Kind) -> Duration {
+    if kind.python { RECENT_PYTHONS } else { RECENT }
+}
+
 impl Table {
     /// Remembers that a program of this kind was there.
     pub(super) fn note(&mut self, kind: &Kind) {
         let known = self.last.iter().position(|(other, _)| other == kind).map(|known| self.last.swap_remove(known).1);
         self.last.retain(|(other, _)| other.python != kind.python);
         let mut times = known.unwrap_or_default();
-        times.retain(|time| time.elapsed() < RECENT);
+        times.retain(|time| time.elapsed() < recent(kind));
         times.push(Instant::now());
         self.last.push((kind.clone(), times));
     }
@@ -44,8 +50,13 @@ impl Table {
     /// The kinds of which programs were lately, and how many of each not long ago.
     pub(super) fn wanted(&self) -> Vec<(Kind, usize)> {
         let lately = self.last.iter().filter(|(_, times)| times.last().is_some_and(|last| last.elapsed() < KEPT_FOR));
-        let recent = |times: &[Instant]| times.iter().filter(|time| time.elapsed() < RECENT).count();
-        lately.map(|(kind, times)| (kind.clone(), recent(times))).collect()
+        let count = |kind: &Kind, times: &[Instant]| times.iter().filter(|time| time.elapsed() < recent(kind)).count();
+        lately.map(|(kind, times)| (kind.clone(), count(kind, times))).collect()
+    }
+
+    /// How many spare processes there are of this kind, with those that are getting ready.
+    pub(super) fn spares_of(&self, kind: &Kind) -> usize {
+        self.spare.iter().map(|kept| &kept.what).chain(&self.coming).filter(|what| *what == kind).count()
     }
 
     /// What spare processes hold, and those that are getting ready.
