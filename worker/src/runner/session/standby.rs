@@ -36,6 +36,10 @@ const KEPT_FOR: Duration = Duration::from_mins(2);
 /// How often somebody looks whether a process has been kept long enough.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// Libraries' processes that take hold of the device at a time: drivers begin two contexts in less than twice the time of one,
+/// and no more in any less.
+const AT_A_TIME: usize = 2;
+
 /// Of all shares this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 4;
 
@@ -440,11 +444,10 @@ impl Shared {
         loop {
             match chores.recv_timeout(LOOK_EVERY) {
                 Ok(Chore::Spare { kind, count }) => {
-                    // Several get ready side by side, and nobody waits for them: a Python loads for seconds, and drivers
-                    // begin two contexts in less than twice the time of one.
+                    // Several get ready side by side, and nobody waits for them: a Python loads for seconds.
                     for _ in 0..self.missing(&kind, count) {
                         let (shared, of_kind) = (Arc::clone(self), kind.clone());
-                        let make = move || shared.make_spare(&of_kind, count);
+                        let make = move || while shared.make_spare(&of_kind, count) && !of_kind.python {};
                         if let Err(error) = std::thread::Builder::new().name("GPU standby".to_owned()).spawn(make) {
                             tracing::warn!(error = %error, "no thread could be started that makes a process ready");
                         }
@@ -474,13 +477,15 @@ impl Shared {
         self.survivors.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
     }
 
-    /// How many of this kind are neither ready nor getting so, of those that are wanted.
+    /// How many of this kind are neither ready nor getting so, of those that are wanted, as far as they get ready at once.
     fn missing(&self, kind: &Kind, wanted: usize) -> usize {
-        wanted.saturating_sub(self.table().spares_of(kind))
+        let table = self.table();
+        let missing = wanted.saturating_sub(table.spares_of(kind));
+        if kind.python { missing } else { missing.min(AT_A_TIME.saturating_sub(table.coming_of(kind))) }
     }
 
-    /// One more, unless there are as many as are wanted, or room for.
-    fn make_spare(&self, kind: &Kind, wanted: usize) {
+    /// One more, unless there are as many as are wanted, or room for. Whether there is.
+    fn make_spare(&self, kind: &Kind, wanted: usize) -> bool {
         let place = {
             let mut table = self.table();
             let shares = shares(kind.python);
@@ -488,7 +493,7 @@ impl Shared {
             let full =
                 table.spare_shares() + shares > most || self.in_use.load(Ordering::SeqCst) + shares > self.room();
             if table.closed || table.spares_of(kind) >= wanted || full {
-                return;
+                return false;
             }
             table.coming.push(kind.clone());
             self.take(shares)
@@ -509,7 +514,10 @@ impl Shared {
         let mut session = match made {
             Ok(session) => session,
             // The step that wanted it starts its own, and says what is wrong.
-            Err(error) => return tracing::debug!(error = %error, "no process could be put on standby"),
+            Err(error) => {
+                tracing::debug!(error = %error, "no process could be put on standby");
+                return false;
+            }
         };
         session.place = Some(place);
         let mut table = self.table();
@@ -524,5 +532,6 @@ impl Shared {
                 self.make_room();
             }
         }
+        true
     }
 }

@@ -59,6 +59,11 @@ impl Table {
         self.spare.iter().map(|kept| &kept.what).chain(&self.coming).filter(|what| *what == kind).count()
     }
 
+    /// How many of them are getting ready.
+    pub(super) fn coming_of(&self, kind: &Kind) -> usize {
+        self.coming.iter().filter(|what| *what == kind).count()
+    }
+
     /// What spare processes hold, and those that are getting ready.
     pub(super) fn spare_shares(&self) -> usize {
         self.spare.iter().map(|kept| &kept.what).chain(&self.coming).map(|kind| shares(kind.python)).sum()
