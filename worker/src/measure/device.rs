@@ -89,7 +89,7 @@ pub struct DeviceMeasureOptions {
     pub max_wall_ms: u64,
     /// Whether programs are also timed as recorded graphs.
     pub graphs: bool,
-    /// Whether the first row of calls is enough where it was not disturbed and shows no more than the events around calls did.
+    /// Whether one row of calls is enough that was not disturbed and shows no more than the events around calls did.
     pub quick: bool,
     /// Bytes of inputs and outputs of one call from which on less of them is kept on the device: two sets of inputs to draw
     /// from, one timed call and one of a row to compare.

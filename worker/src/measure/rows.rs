@@ -83,21 +83,21 @@ pub(super) fn time_rows(
     let (calls, rows) = numbers(f64::midpoint(shown.baseline_ns, shown.candidate_ns));
     let kept_at = RowSlots { first: first_slot, count: slots };
     let row = |session: &mut Session, draws: &[Draw], empty: bool| session.burst(draws, kept_at, empty).map(by_call);
-    let mut draws: Vec<Draw> = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
-    // The first ones make room for what is kept.
-    row(baseline, &draws, true).map_err(Side::Baseline)?;
-    row(candidate, &draws, true).map_err(Side::Candidate)?;
+    let mut draws: Vec<Draw> = draws_of(calls, sets, seeds);
     let (mut baseline_ns, mut candidate_ns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
     for number in 1..=rows {
         let empty = row(baseline, &draws, true).map_err(Side::Baseline)?;
         let empty_candidate = row(candidate, &draws, true).map_err(Side::Candidate)?;
-        draws = (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect();
+        draws = draws_of(calls, sets, seeds);
         if let Some(known) = if quick || number == rows { known() } else { None } {
             draws[calls - 1 - seeds.below(slots.clamp(1, calls))] = known;
         }
         baseline_ns.push(row(baseline, &draws, false).map_err(Side::Baseline)? - empty);
         candidate_ns.push(row(candidate, &draws, false).map_err(Side::Candidate)? - empty_candidate);
-        if quick && number == 1 && nothing_hidden(shown.candidate_ns, candidate_ns[0]) {
+        if quick && candidate_ns.last().is_some_and(|row_ns| nothing_hidden(shown.candidate_ns, *row_ns)) {
+            // Those before it were disturbed.
+            baseline_ns.drain(..number - 1);
+            candidate_ns.drain(..number - 1);
             break;
         }
     }
@@ -108,6 +108,23 @@ pub(super) fn time_rows(
         baseline_ns: Some(median(&baseline_ns).max(0.0)),
         candidate_ns: Some(median(&candidate_ns).max(0.0)),
     })
+}
+
+/// Lets both programs keep what is kept of rows and of calls before them: memory is allocated before anything is timed.
+pub(super) fn make_room(
+    candidate: &mut Session,
+    baseline: &mut Session,
+    seeds: &mut SecretSeeds,
+    (sets, slots): (usize, RowSlots),
+) -> Result<(), Side> {
+    let draws = draws_of(1, sets, seeds);
+    candidate.burst(&draws, slots, true).map_err(Side::Candidate)?;
+    baseline.burst(&draws, slots, true).map_err(Side::Baseline)?;
+    Ok(())
+}
+
+fn draws_of(calls: usize, sets: usize, seeds: &mut SecretSeeds) -> Vec<Draw> {
+    (0..calls).map(|_| Draw::new(sets, seeds.draw())).collect()
 }
 
 /// Whether a row of the candidate took no longer than the events around its calls say, and nothing disturbed it that is taken

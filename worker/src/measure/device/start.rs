@@ -8,11 +8,12 @@ use super::{Looks, Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
 use crate::measure::judge::Judge;
+use crate::measure::rows::make_room;
 use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::{ProcessError, side_by_side};
-use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, SessionOptions, Stay};
+use crate::runner::{Call, Draw, Enter, Grounds, RowSlots, Session, SessionError, SessionOptions, Stay};
 use crate::statistics::median;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
@@ -86,6 +87,8 @@ pub(super) fn prepare<'a>(
     };
     candidate.rotate(calls).map_err(Side::Candidate)?;
     baseline.rotate(calls).map_err(Side::Baseline)?;
+    let slots = RowSlots { first: stock.kept, count: stock.of_rows };
+    make_room(&mut candidate, &mut baseline, &mut seeds, (sets.len(), slots))?;
     cost.part("first_calls");
     Ok(Race { calls, stock, candidate, baseline, looks, sets, seeds, kept: Vec::new() })
 }
