@@ -132,7 +132,10 @@ def throughput(found: dict) -> list:
             if row:
                 contexts = f", {row['gpu_contexts']} contexts" if row.get("gpu_contexts") else ""
                 contexts += f", groups of {row['candidates']}" if row.get("candidates", 1) > 1 else ""
-                compared = f"{row['per_hour'] / other:.1f} times" if other else "-"
+                # What was counted beside it, if that was another time.
+                beside = row.get("beside") or other
+                compared = f"{row['per_hour'] / beside:.1f} times" if beside else "-"
+                compared += f" ({beside:.0f} on that machine)" if row.get("beside") and round(row["beside"]) != round(other or 0) else ""
                 lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once{contexts} | {row['verified']} | {row['seconds']} | "
                              f"{row['per_hour']} | {compared} |")
     for kind, own in rates.items():

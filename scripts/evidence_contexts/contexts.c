@@ -1,0 +1,220 @@
+/* What a CUDA context costs, and what its beginning and end do to times that are taken beside it.
+ *
+ *     contexts rate PROCESSES EACH    processes that begin a context and are killed, side by side, one after the other
+ *     contexts beside                 times of copies on the device, with nobody else there and beside such processes
+ *
+ * Prints a line of JSON for each. Uses the driver alone, as a process does that waits for a program. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef unsigned long long address;
+
+static int (*init)(unsigned), (*device_get)(int *, int), (*retain)(void **, int), (*set_current)(void *);
+static int (*allocate)(address *, size_t), (*fill)(address, unsigned, size_t, void *), (*copy)(address, address, size_t, void *);
+static int (*stream_create)(void **, unsigned), (*event_create)(void **, unsigned), (*event_record)(void *, void *);
+static int (*event_wait)(void *), (*event_time)(float *, void *, void *), (*settle)(void);
+
+static void call(int status, const char *what) {
+    if (status != 0) {
+        fprintf(stderr, "%s: error %d of the CUDA driver\n", what, status);
+        exit(1);
+    }
+}
+#define CALL(expression) call(expression, #expression)
+
+static void *found(void *library, const char *name) {
+    void *symbol = dlsym(library, name);
+    if (!symbol) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+    return symbol;
+}
+
+static void begin_context(void) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+    int device;
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(1);
+    }
+    *(void **)&init = found(library, "cuInit");
+    *(void **)&device_get = found(library, "cuDeviceGet");
+    *(void **)&retain = found(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set_current = found(library, "cuCtxSetCurrent");
+    *(void **)&allocate = found(library, "cuMemAlloc_v2");
+    *(void **)&fill = found(library, "cuMemsetD32Async");
+    *(void **)&copy = found(library, "cuMemcpyDtoDAsync_v2");
+    *(void **)&stream_create = found(library, "cuStreamCreate");
+    *(void **)&event_create = found(library, "cuEventCreate");
+    *(void **)&event_record = found(library, "cuEventRecord");
+    *(void **)&event_wait = found(library, "cuEventSynchronize");
+    *(void **)&event_time = found(library, "cuEventElapsedTime");
+    *(void **)&settle = found(library, "cuCtxSynchronize");
+    CALL(init(0));
+    CALL(device_get(&device, 0));
+    CALL(retain(&context, device));
+    CALL(set_current(context));
+}
+
+static double now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1e3 + time.tv_nsec / 1e6;
+}
+
+/* Begins a context with some memory, tells that it has it, and is killed. */
+static void child(int out) {
+    address memory;
+    void *stream;
+    begin_context();
+    CALL(allocate(&memory, 200 << 20));
+    CALL(stream_create(&stream, 1));
+    CALL(fill(memory, 1, 50 << 20, stream));
+    CALL(settle());
+    if (write(out, "", 1) != 1) {
+        exit(1);
+    }
+    raise(SIGKILL);
+}
+
+struct row {
+    int each, failed;
+    double begin_ms, end_ms;
+};
+
+static void *one_after_the_other(void *given) {
+    struct row *row = given;
+    for (int i = 0; i < row->each; i++) {
+        int ends[2], status;
+        char number[16], byte;
+        if (pipe(ends) != 0) {
+            row->failed++;
+            continue;
+        }
+        double started = now_ms();
+        pid_t process = fork();
+        if (process == 0) {
+            snprintf(number, sizeof number, "%d", ends[1]);
+            execl("/proc/self/exe", "contexts", "child", number, (char *)NULL);
+            _exit(1);
+        }
+        close(ends[1]);
+        row->failed += read(ends[0], &byte, 1) != 1;
+        double begun = now_ms();
+        waitpid(process, &status, 0);
+        close(ends[0]);
+        row->begin_ms += begun - started;
+        row->end_ms += now_ms() - begun;
+    }
+    return NULL;
+}
+
+static void start(pthread_t *threads, struct row *rows, int processes, int each) {
+    memset(rows, 0, sizeof *rows * processes);
+    for (int i = 0; i < processes; i++) {
+        rows[i].each = each;
+        pthread_create(&threads[i], NULL, one_after_the_other, &rows[i]);
+    }
+}
+
+static void finish(pthread_t *threads, int processes) {
+    for (int i = 0; i < processes; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+enum { MOST_PROCESSES = 16, MOST_TIMES = 400000 };
+
+static void rate(int processes, int each) {
+    pthread_t threads[MOST_PROCESSES];
+    struct row rows[MOST_PROCESSES];
+    double begin_ms = 0, end_ms = 0, started = now_ms();
+    int failed = 0, count = processes * each;
+    start(threads, rows, processes, each);
+    finish(threads, processes);
+    double took_ms = now_ms() - started;
+    for (int i = 0; i < processes; i++) {
+        begin_ms += rows[i].begin_ms;
+        end_ms += rows[i].end_ms;
+        failed += rows[i].failed;
+    }
+    printf("{\"processes\": %d, \"count\": %d, \"failed\": %d, \"per_second\": %.2f, \"begin_ms\": %.1f, \"end_ms\": %.1f}\n", processes,
+           count, failed, count / took_ms * 1e3, begin_ms / count, end_ms / count);
+}
+
+static int by_size(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static address from, to;
+static void *stream, *started, *ended;
+static double times[MOST_TIMES];
+
+static void time_copies(int processes, size_t bytes, double for_ms) {
+    int count = 0;
+    double mean = 0, until = now_ms() + for_ms;
+    while (now_ms() < until && count < MOST_TIMES) {
+        float ms;
+        CALL(fill(from, count, 4 << 20, stream));
+        CALL(event_record(started, stream));
+        CALL(copy(to, from, bytes, stream));
+        CALL(event_record(ended, stream));
+        CALL(event_wait(ended));
+        CALL(event_time(&ms, started, ended));
+        times[count++] = ms * 1e3;
+    }
+    qsort(times, count, sizeof *times, by_size);
+    for (int i = count / 10; i < count - count / 10; i++) {
+        mean += times[i] / (count - count / 10 * 2);
+    }
+    printf("{\"beside\": %d, \"mib\": %zu, \"count\": %d, \"trimmed_mean_us\": %.3f, \"median_us\": %.3f, \"p99_us\": %.3f, "
+           "\"largest_us\": %.3f}\n", processes, bytes >> 20, count, mean, times[count / 2], times[count - 1 - count / 100],
+           times[count - 1]);
+    fflush(stdout);
+}
+
+static void beside(void) {
+    const size_t sizes[] = {1 << 20, 64 << 20, 1 << 30};
+    pthread_t threads[MOST_PROCESSES];
+    struct row rows[MOST_PROCESSES];
+    begin_context();
+    CALL(allocate(&from, 1 << 30));
+    CALL(allocate(&to, 1 << 30));
+    CALL(stream_create(&stream, 1));
+    CALL(event_create(&started, 0));
+    CALL(event_create(&ended, 0));
+    for (int size = 0; size < 3; size++) {
+        time_copies(0, sizes[size], 500);
+        for (int turn = 0; turn < 2; turn++) {
+            time_copies(0, sizes[size], 800);
+            for (int processes = 1; processes <= 4; processes *= 2) {
+                start(threads, rows, processes, 3);
+                time_copies(processes, sizes[size], 800);
+                finish(threads, processes);
+            }
+        }
+    }
+}
+
+int main(int count, char **given) {
+    if (count == 3 && strcmp(given[1], "child") == 0) {
+        child(atoi(given[2]));
+    } else if (count == 4 && strcmp(given[1], "rate") == 0 && atoi(given[2]) > 0 && atoi(given[2]) <= MOST_PROCESSES && atoi(given[3]) > 0) {
+        rate(atoi(given[2]), atoi(given[3]));
+    } else if (count == 2 && strcmp(given[1], "beside") == 0) {
+        beside();
+    } else {
+        fprintf(stderr, "contexts rate PROCESSES EACH | contexts beside, with 1 to %d processes\n", MOST_PROCESSES);
+        return 2;
+    }
+    return 0;
+}
