@@ -2,6 +2,7 @@
  *
  *     contexts rate PROCESSES EACH    processes that begin a context and are killed, side by side, one after the other
  *     contexts beside                 times of copies on the device, with nobody else there and beside such processes
+ *     contexts memory                 times of allocating, freeing and pinning memory, with nobody else there and beside them
  *
  * Prints a line of JSON for each. Uses the driver alone, as a process does that waits for a program. */
 #include <dlfcn.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +20,8 @@ typedef unsigned long long address;
 
 static int (*init)(unsigned), (*device_get)(int *, int), (*retain)(void **, int), (*set_current)(void *);
 static int (*allocate)(address *, size_t), (*fill)(address, unsigned, size_t, void *), (*copy)(address, address, size_t, void *);
+static int (*release)(address), (*allocate_async)(address *, size_t, void *), (*release_async)(address, void *);
+static int (*default_pool)(void **, int), (*pool_set)(void *, int, void *), (*pin)(void *, size_t, unsigned), (*unpin)(void *);
 static int (*stream_create)(void **, unsigned), (*event_create)(void **, unsigned), (*event_record)(void *, void *);
 static int (*event_wait)(void *), (*event_time)(float *, void *, void *), (*settle)(void);
 
@@ -58,6 +62,13 @@ static void begin_context(void) {
     *(void **)&event_wait = found(library, "cuEventSynchronize");
     *(void **)&event_time = found(library, "cuEventElapsedTime");
     *(void **)&settle = found(library, "cuCtxSynchronize");
+    *(void **)&release = found(library, "cuMemFree_v2");
+    *(void **)&allocate_async = found(library, "cuMemAllocAsync");
+    *(void **)&release_async = found(library, "cuMemFreeAsync");
+    *(void **)&default_pool = found(library, "cuDeviceGetDefaultMemPool");
+    *(void **)&pool_set = found(library, "cuMemPoolSetAttribute");
+    *(void **)&pin = found(library, "cuMemHostRegister_v2");
+    *(void **)&unpin = found(library, "cuMemHostUnregister");
     CALL(init(0));
     CALL(device_get(&device, 0));
     CALL(retain(&context, device));
@@ -205,6 +216,76 @@ static void beside(void) {
     }
 }
 
+/* As many tensors, of the size, as a measurement of a product of matrices has on the device; and the memory that they come through. */
+enum { TENSORS = 40, TENSOR_BYTES = 64 << 20, PINNED_BYTES = 512 << 20, KEPT_IN_POOL = 4, TURNS = 3 };
+
+static void time_memory(int processes) {
+    pthread_t threads[MOST_PROCESSES];
+    struct row rows[MOST_PROCESSES];
+    address tensors[TENSORS];
+    double ms[6] = {0};
+    start(threads, rows, processes, 6);
+    for (int turn = 0; turn < TURNS; turn++) {
+        void *shared = mmap(NULL, PINNED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (shared == MAP_FAILED) {
+            perror("mmap");
+            exit(1);
+        }
+        madvise(shared, PINNED_BYTES, MADV_HUGEPAGE);
+        double at[7] = {now_ms()};
+        for (int i = 0; i < TENSORS; i++) {
+            CALL(allocate(&tensors[i], TENSOR_BYTES));
+        }
+        at[1] = now_ms();
+        for (int i = 0; i < TENSORS; i++) {
+            CALL(release(tensors[i]));
+        }
+        at[2] = now_ms();
+        for (int i = 0; i < TENSORS; i++) {
+            CALL(allocate_async(&tensors[i], TENSOR_BYTES, stream));
+        }
+        for (int i = 0; i < TENSORS; i++) {
+            CALL(release_async(tensors[i], stream));
+        }
+        CALL(settle());
+        at[3] = now_ms();
+        CALL(pin(shared, PINNED_BYTES, 0));
+        at[4] = now_ms();
+        CALL(unpin(shared));
+        at[5] = now_ms();
+        CALL(pin(shared, PINNED_BYTES, 0));
+        at[6] = now_ms();
+        CALL(unpin(shared));
+        munmap(shared, PINNED_BYTES);
+        for (int part = 0; part < 6; part++) {
+            ms[part] += (at[part + 1] - at[part]) / TURNS;
+        }
+    }
+    finish(threads, processes);
+    printf("{\"beside\": %d, \"tensors\": %d, \"allocate_ms\": %.1f, \"free_ms\": %.1f, \"pool_ms\": %.1f, \"pinned_mib\": %d, "
+           "\"pin_ms\": %.1f, \"unpin_ms\": %.1f, \"pin_again_ms\": %.1f}\n", processes, TENSORS, ms[0], ms[1], ms[2], PINNED_BYTES >> 20,
+           ms[3], ms[4], ms[5]);
+    fflush(stdout);
+}
+
+static void memory(void) {
+    void *pool;
+    address all;
+    unsigned long long everything = ~0ull;
+    begin_context();
+    CALL(stream_create(&stream, 1));
+    CALL(default_pool(&pool, 0));
+    CALL(pool_set(pool, KEPT_IN_POOL, &everything));
+    /* What the pool has once, it keeps. */
+    CALL(allocate_async(&all, (size_t)TENSORS * TENSOR_BYTES, stream));
+    CALL(release_async(all, stream));
+    CALL(settle());
+    time_memory(0);
+    for (int processes = 1; processes <= 4; processes *= 2) {
+        time_memory(processes);
+    }
+}
+
 int main(int count, char **given) {
     if (count == 3 && strcmp(given[1], "child") == 0) {
         child(atoi(given[2]));
@@ -212,8 +293,10 @@ int main(int count, char **given) {
         rate(atoi(given[2]), atoi(given[3]));
     } else if (count == 2 && strcmp(given[1], "beside") == 0) {
         beside();
+    } else if (count == 2 && strcmp(given[1], "memory") == 0) {
+        memory();
     } else {
-        fprintf(stderr, "contexts rate PROCESSES EACH | contexts beside, with 1 to %d processes\n", MOST_PROCESSES);
+        fprintf(stderr, "contexts rate PROCESSES EACH | contexts beside | contexts memory, with 1 to %d processes\n", MOST_PROCESSES);
         return 2;
     }
     return 0;
