@@ -1,6 +1,8 @@
 /* What a CUDA context costs, and what its beginning and end do to times that are taken beside it.
  *
- *     contexts rate PROCESSES EACH    processes that begin a context and are killed, side by side, one after the other
+ *     contexts rate PROCESSES EACH IDLE BUSY
+ *                                     processes that begin a context and are killed, side by side, one after the other, beside so many
+ *                                     that have one and do nothing, and so many that keep the device busy
  *     contexts beside                 times of copies on the device, with nobody else there and beside such processes
  *     contexts memory                 times of allocating, freeing and pinning memory, with nobody else there and beside them
  *
@@ -81,6 +83,28 @@ static double now_ms(void) {
     return time.tv_sec * 1e3 + time.tv_nsec / 1e6;
 }
 
+/* Has a context, tells so, and does nothing with it, or writes to the device's memory all the time, until it is killed. */
+static void company(int out, int busy) {
+    address memory;
+    void *stream;
+    begin_context();
+    CALL(allocate(&memory, 1 << 30));
+    CALL(stream_create(&stream, 1));
+    CALL(settle());
+    if (write(out, "", 1) != 1) {
+        exit(1);
+    }
+    while (busy) {
+        for (int i = 0; i < 16; i++) {
+            CALL(fill(memory, i, 256 << 20, stream));
+        }
+        CALL(settle());
+    }
+    for (;;) {
+        pause();
+    }
+}
+
 /* Begins a context with some memory, tells that it has it, and is killed. */
 static void child(int out) {
     address memory;
@@ -101,27 +125,39 @@ struct row {
     double begin_ms, end_ms;
 };
 
+/* Starts this program with a word that says what it is to be; gives the end of the pipe that it tells in, and -1 where it cannot. */
+static int begin_process(const char *what, pid_t *process) {
+    int ends[2];
+    char number[16];
+    if (pipe(ends) != 0) {
+        return -1;
+    }
+    *process = fork();
+    if (*process == 0) {
+        snprintf(number, sizeof number, "%d", ends[1]);
+        execl("/proc/self/exe", "contexts", what, number, (char *)NULL);
+        _exit(1);
+    }
+    close(ends[1]);
+    return ends[0];
+}
+
 static void *one_after_the_other(void *given) {
     struct row *row = given;
     for (int i = 0; i < row->each; i++) {
-        int ends[2], status;
-        char number[16], byte;
-        if (pipe(ends) != 0) {
+        int status;
+        char byte;
+        pid_t process;
+        double started = now_ms();
+        int told = begin_process("child", &process);
+        if (told < 0) {
             row->failed++;
             continue;
         }
-        double started = now_ms();
-        pid_t process = fork();
-        if (process == 0) {
-            snprintf(number, sizeof number, "%d", ends[1]);
-            execl("/proc/self/exe", "contexts", "child", number, (char *)NULL);
-            _exit(1);
-        }
-        close(ends[1]);
-        row->failed += read(ends[0], &byte, 1) != 1;
+        row->failed += read(told, &byte, 1) != 1;
         double begun = now_ms();
         waitpid(process, &status, 0);
-        close(ends[0]);
+        close(told);
         row->begin_ms += begun - started;
         row->end_ms += now_ms() - begun;
     }
@@ -142,23 +178,37 @@ static void finish(pthread_t *threads, int processes) {
     }
 }
 
-enum { MOST_PROCESSES = 16, MOST_TIMES = 400000 };
+enum { MOST_PROCESSES = 16, MOST_COMPANY = 64, MOST_TIMES = 400000 };
 
-static void rate(int processes, int each) {
+static void rate(int processes, int each, int idle, int busy) {
     pthread_t threads[MOST_PROCESSES];
     struct row rows[MOST_PROCESSES];
+    pid_t beside[MOST_COMPANY];
+    int told[MOST_COMPANY], failed = 0, count = processes * each;
+    for (int i = 0; i < idle + busy; i++) {
+        told[i] = begin_process(i < idle ? "idle" : "busy", &beside[i]);
+    }
+    for (int i = 0; i < idle + busy; i++) {
+        char byte;
+        failed += told[i] < 0 || read(told[i], &byte, 1) != 1;
+    }
     double begin_ms = 0, end_ms = 0, started = now_ms();
-    int failed = 0, count = processes * each;
     start(threads, rows, processes, each);
     finish(threads, processes);
     double took_ms = now_ms() - started;
+    for (int i = 0; i < idle + busy; i++) {
+        if (told[i] >= 0) {
+            kill(beside[i], SIGKILL);
+            waitpid(beside[i], NULL, 0);
+        }
+    }
     for (int i = 0; i < processes; i++) {
         begin_ms += rows[i].begin_ms;
         end_ms += rows[i].end_ms;
         failed += rows[i].failed;
     }
-    printf("{\"processes\": %d, \"count\": %d, \"failed\": %d, \"per_second\": %.2f, \"begin_ms\": %.1f, \"end_ms\": %.1f}\n", processes,
-           count, failed, count / took_ms * 1e3, begin_ms / count, end_ms / count);
+    printf("{\"processes\": %d, \"idle\": %d, \"busy\": %d, \"count\": %d, \"failed\": %d, \"per_second\": %.2f, \"begin_ms\": %.1f, "
+           "\"end_ms\": %.1f}\n", processes, idle, busy, count, failed, count / took_ms * 1e3, begin_ms / count, end_ms / count);
 }
 
 static int by_size(const void *left, const void *right) {
@@ -287,16 +337,25 @@ static void memory(void) {
 }
 
 int main(int count, char **given) {
+    int rates[4] = {0};
+    for (int i = 2; i < count && i < 6; i++) {
+        rates[i - 2] = atoi(given[i]);
+    }
+    int wanted = rates[0] > 0 && rates[0] <= MOST_PROCESSES && rates[1] > 0 && rates[2] >= 0 && rates[3] >= 0
+        && rates[2] + rates[3] <= MOST_COMPANY;
     if (count == 3 && strcmp(given[1], "child") == 0) {
         child(atoi(given[2]));
-    } else if (count == 4 && strcmp(given[1], "rate") == 0 && atoi(given[2]) > 0 && atoi(given[2]) <= MOST_PROCESSES && atoi(given[3]) > 0) {
-        rate(atoi(given[2]), atoi(given[3]));
+    } else if (count == 3 && (strcmp(given[1], "idle") == 0 || strcmp(given[1], "busy") == 0)) {
+        company(atoi(given[2]), strcmp(given[1], "busy") == 0);
+    } else if (count == 6 && strcmp(given[1], "rate") == 0 && wanted) {
+        rate(rates[0], rates[1], rates[2], rates[3]);
     } else if (count == 2 && strcmp(given[1], "beside") == 0) {
         beside();
     } else if (count == 2 && strcmp(given[1], "memory") == 0) {
         memory();
     } else {
-        fprintf(stderr, "contexts rate PROCESSES EACH | contexts beside | contexts memory, with 1 to %d processes\n", MOST_PROCESSES);
+        fprintf(stderr, "contexts rate PROCESSES EACH IDLE BUSY | contexts beside | contexts memory, with 1 to %d processes, and at most %d "
+                "idle and busy ones\n", MOST_PROCESSES, MOST_COMPANY);
         return 2;
     }
     return 0;
