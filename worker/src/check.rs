@@ -24,7 +24,9 @@ use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
-use crate::runner::{Grounds, SessionOptions, Stay};
+use crate::runner::{Grounds, Session, SessionOptions, Stay};
+use crate::sandbox::Queues;
+use crate::stock::{LARGE_BYTES, Stock};
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -119,36 +121,145 @@ fn check_with(
     seeds: &mut SecretSeeds,
 ) -> Result<(CheckReport, bool), StepFailure> {
     let shapes = smallest_first(spec)?;
-    let mut known = false;
-    let mut report = CheckReport {
-        end: ProcessEnd::Finished,
-        cases: Vec::new(),
-        error_histogram: vec![0; ERROR_HISTOGRAM_BOUNDS.len() + 1],
-        deterministic: None,
-        findings: Vec::new(),
-        printed: String::new(),
-        cost: Vec::new(),
+    let default =
+        spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    let mut check = Check {
+        grounds,
+        spec,
+        library,
+        require_sandbox,
+        stock_bytes: Stock::of(&default, LARGE_BYTES).bytes(&default, LARGE_BYTES),
+        report: CheckReport {
+            end: ProcessEnd::Finished,
+            cases: Vec::new(),
+            error_histogram: vec![0; ERROR_HISTOGRAM_BOUNDS.len() + 1],
+            deterministic: None,
+            findings: Vec::new(),
+            printed: String::new(),
+            cost: Vec::new(),
+        },
+        known: false,
+        cost: Cost::start(),
     };
-    let mut cost = Cost::start();
     for (group, together) in grounds.together(&shapes).into_iter().enumerate() {
-        let options = SessionOptions {
-            library,
-            torch: spec.torch.as_ref(),
-            shapes: together,
-            double: false,
-            memory_bytes: spec.limits.memory_bytes,
-            call_timeout_ms: spec.limits.call_timeout_ms,
-            core: None,
-            require_sandbox,
-            device: grounds.device,
-        };
-        let mut asking = asking(grounds, spec, together, answers)?;
+        match check.of_shapes(group, together, answers, seeds) {
+            Ok(()) => {}
+            Err(Stop::Wrong) => break,
+            Err(Stop::Candidate(error)) => {
+                check.report.end = error.into_end()?;
+                break;
+            }
+            Err(Stop::Failure(failure)) => return Err(failure),
+        }
+    }
+    check.report.cost = check.cost.parts();
+    Ok((check.report, check.known))
+}
+
+/// A check at work.
+struct Check<'a> {
+    grounds: &'a Grounds<'a>,
+    spec: &'a TaskSpec,
+    library: &'a Path,
+    require_sandbox: bool,
+    /// What a measurement of the program keeps on the device.
+    stock_bytes: u64,
+    report: CheckReport,
+    /// Whether answers were known.
+    known: bool,
+    cost: Cost,
+}
+
+impl<'a> Check<'a> {
+    /// At shapes that one process serves, the `group`th ones of the task.
+    fn of_shapes(
+        &mut self,
+        group: usize,
+        shapes: &[ConcreteShapes],
+        answers: &mut Answers<'_>,
+        seeds: &mut SecretSeeds,
+    ) -> Result<(), Stop> {
+        let (grounds, spec) = (self.grounds, self.spec);
+        let options = self.options(shapes);
+        let mut asking = asking(grounds, spec, shapes, answers)?;
+        let (mut candidate, mut oracle) = self.processes(&options, answers, &asking)?;
+        if let Answers::Live { kept: Some(_), .. } = answers {
+            oracle.record();
+        }
+        // What passes is timed next: of a task of PyTorch where it was checked, else in a new process beside a new baseline.
+        grounds.expect_programs(if spec.torch.is_some() { 1 } else { 2 });
+        let mut waited = Duration::ZERO;
+        let outcome = shapes.iter().enumerate().try_for_each(|(number, shapes)| {
+            let turn = grounds.beside_others(Stay::Driver);
+            candidate.select(number)?;
+            oracle.select(number, shapes)?;
+            drop(turn);
+            let questions = asking.questions(number, seeds);
+            let (candidate, oracle, report, waited) = (&mut candidate, &mut oracle, &mut self.report, &mut waited);
+            let mut examination = Examination { grounds, spec, shapes, candidate, oracle, questions, report, waited };
+            examination.run(group + number == 0)?;
+            if self.report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
+        });
+        self.cost.part("calls");
+        self.cost.move_to("calls", "waiting", waited);
+        let printed = candidate.printed();
+        if !printed.is_empty() {
+            self.report.printed = printed;
+        }
+        // A program may print what it was asked and what came of it, or say it as it ends, and values that were wrong are told
+        // with the truth.
+        let says_nothing = outcome.is_ok() && self.report.findings.is_empty() && self.report.printed.is_empty();
+        self.known |= asking.is_known();
+        asking.end(says_nothing);
+        if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (answers, oracle.take_answers()) {
+            kept.extend(answered);
+        }
+        let broke_a_rule = self.report.findings.iter().any(|finding| finding.severity == Severity::Violation);
+        if outcome.is_ok() && !broke_a_rule {
+            grounds.keep_for_measurement(&mut candidate, &options);
+        }
         let beside = grounds.beside_others(Stay::Driver);
-        cost.part("waiting");
-        let candidate = grounds.launch(&options);
-        let (beside, candidate, oracle) = match (&*answers, asking.answers()) {
+        self.cost.part("waiting");
+        grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
+        drop(beside);
+        self.cost.part("ends");
+        outcome
+    }
+
+    fn options<'o>(&self, shapes: &'o [ConcreteShapes]) -> SessionOptions<'o>
+    where
+        'a: 'o,
+    {
+        SessionOptions {
+            library: self.library,
+            torch: self.spec.torch.as_ref(),
+            shapes,
+            double: false,
+            memory_bytes: self.spec.limits.memory_bytes,
+            call_timeout_ms: self.spec.limits.call_timeout_ms,
+            core: None,
+            require_sandbox: self.require_sandbox,
+            device: self.grounds.device,
+            queues: Queues::OneForCopies,
+            stock_bytes: self.stock_bytes,
+        }
+    }
+
+    /// The program's process, and who answers beside it. Neither has a place on the device any more: from here on one is taken
+    /// for each call, as making inputs and comparing results needs none.
+    fn processes(
+        &mut self,
+        options: &SessionOptions<'_>,
+        answers: &Answers<'_>,
+        asking: &Asking<'_>,
+    ) -> Result<(Session, Oracle), Stop> {
+        let (grounds, spec) = (self.grounds, self.spec);
+        let beside = grounds.beside_others(Stay::Driver);
+        self.cost.part("waiting");
+        let candidate = grounds.launch(options);
+        let (beside, candidate, oracle) = match (answers, asking.answers()) {
             (Answers::Live { reference, truth, .. }, None) => {
-                let launched = Oracle::launch(grounds, spec, together, reference, truth)?;
+                let launched = Oracle::launch(grounds, spec, options.shapes, reference, truth)?;
                 launched.wait_with(candidate, grounds, beside)
             }
             (_, known) => {
@@ -156,69 +267,10 @@ fn check_with(
                 (beside, candidate, Ok(Oracle::of_answers(spec, known.unwrap_or_default())))
             }
         };
-        let mut candidate = match candidate {
-            Ok(session) => session,
-            Err(error) => {
-                report.end = error.into_end()?;
-                break;
-            }
-        };
-        let mut oracle = oracle?;
-        if let Answers::Live { kept: Some(_), .. } = answers {
-            oracle.record();
-        }
-        // What passes is timed next: of a task of PyTorch where it was checked, else in a new process beside a new baseline.
-        grounds.expect_programs(if spec.torch.is_some() { 1 } else { 2 });
-        // From here on a place is taken for each call: making inputs and comparing results needs none.
         drop(beside);
-        cost.part("processes");
-        let mut waited = Duration::ZERO;
-        let outcome = together.iter().enumerate().try_for_each(|(number, shapes)| {
-            let turn = grounds.beside_others(Stay::Driver);
-            candidate.select(number)?;
-            oracle.select(number, shapes)?;
-            drop(turn);
-            let questions = asking.questions(number, seeds);
-            let (candidate, oracle, report, waited) = (&mut candidate, &mut oracle, &mut report, &mut waited);
-            let mut examination = Examination { grounds, spec, shapes, candidate, oracle, questions, report, waited };
-            examination.run(group + number == 0)?;
-            if report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
-        });
-        cost.part("calls");
-        cost.move_to("calls", "waiting", waited);
-        let printed = candidate.printed();
-        if !printed.is_empty() {
-            report.printed = printed;
-        }
-        // A program may print what it was asked and what came of it, or say it as it ends, and values that were wrong are told
-        // with the truth.
-        let says_nothing = outcome.is_ok() && report.findings.is_empty() && report.printed.is_empty();
-        known |= asking.is_known();
-        asking.end(says_nothing);
-        if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (&mut *answers, oracle.take_answers()) {
-            kept.extend(answered);
-        }
-        let broke_a_rule = report.findings.iter().any(|finding| finding.severity == Severity::Violation);
-        if outcome.is_ok() && !broke_a_rule {
-            grounds.keep_for_measurement(&mut candidate, &options);
-        }
-        let beside = grounds.beside_others(Stay::Driver);
-        cost.part("waiting");
-        grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
-        drop(beside);
-        cost.part("ends");
-        match outcome {
-            Ok(()) => {}
-            Err(Stop::Wrong) => break,
-            Err(Stop::Candidate(error)) => {
-                report.end = error.into_end()?;
-                break;
-            }
-            Err(Stop::Failure(failure)) => return Err(failure),
-        }
+        self.cost.part("processes");
+        Ok((candidate?, oracle?))
     }
-    report.cost = cost.parts();
-    Ok((report, known))
 }
 
 /// What is asked at some shapes.

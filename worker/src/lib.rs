@@ -35,6 +35,7 @@ pub mod runner;
 pub mod sandbox;
 pub mod scratch;
 pub mod statistics;
+mod stock;
 pub mod symbols;
 pub mod toolchain;
 pub mod torch;

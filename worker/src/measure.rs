@@ -30,6 +30,7 @@ use self::samples::Samples;
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::{Call, CallTime, Session, SessionError, SessionOptions, note};
+use crate::sandbox::Queues;
 use crate::statistics::bootstrap_median;
 
 /// Confidence level of the interval.
@@ -114,6 +115,8 @@ pub fn measure(
             core: core.as_ref().map(OneCore::number),
             require_sandbox,
             device: None,
+            queues: Queues::Usual,
+            stock_bytes: 0,
         };
         Session::start(host, &options, cancel)
     };

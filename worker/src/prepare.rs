@@ -16,6 +16,7 @@ use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::measure::{CacheSweep, OneCore, stage_sets};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::{CallTime, Draw, Grounds, Session, SessionError, SessionOptions};
+use crate::sandbox::Queues;
 use crate::statistics::median;
 
 /// Timed calls of the baseline.
@@ -369,6 +370,8 @@ fn timed<'a>(
         core,
         require_sandbox: false,
         device: grounds.device,
+        queues: Queues::Usual,
+        stock_bytes: 0,
     }
 }
 

@@ -25,7 +25,7 @@ mod supervise;
 mod system_calls;
 
 pub(crate) use device::DRIVER_FOLDERS;
-pub use device::{DeviceAccess, DeviceMissing};
+pub use device::{DeviceAccess, DeviceMissing, Queues};
 pub(crate) use plan::{ControlMessage, JailPlan, Work};
 pub use probe::probe;
 pub(crate) use supervise::supervise;

@@ -27,7 +27,7 @@ use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
 use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_on_device};
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile};
 use nightshift_worker::runner::{DeviceUse, Gate, Grounds, Standby, write_replay};
-use nightshift_worker::sandbox::DeviceAccess;
+use nightshift_worker::sandbox::{DeviceAccess, Queues};
 use tempfile::TempDir;
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
 
@@ -51,7 +51,12 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
         reference: workshop.library("reference", REFERENCE, &[]),
         truth: workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]),
         device: DeviceUse {
-            access: DeviceAccess { visible: "0".to_owned(), nodes: Vec::new(), library_folders: vec![folder] },
+            access: DeviceAccess {
+                visible: "0".to_owned(),
+                nodes: Vec::new(),
+                library_folders: vec![folder],
+                queues: Queues::Usual,
+            },
             libraries: Vec::new(),
         },
         _workshop: workshop,

@@ -11,6 +11,7 @@ use crate::golden::Recorded;
 use crate::inputs::TensorData;
 use crate::process::side_by_side;
 use crate::runner::{Beside, Breach, Call, Enter, Grounds, Launched, Session, SessionError, SessionOptions};
+use crate::sandbox::Queues;
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.
@@ -165,6 +166,8 @@ impl Oracle {
                 core: None,
                 require_sandbox: false,
                 device: grounds.device,
+                queues: if double { Queues::One } else { Queues::OneForCopies },
+                stock_bytes: 0,
             };
             grounds.launch_again(&options)
         };

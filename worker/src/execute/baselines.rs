@@ -19,6 +19,7 @@ use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::process::side_by_side;
 use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
 use crate::runner::{Grounds, SessionOptions};
+use crate::sandbox::Queues;
 
 /// What the baseline is called.
 const COMPILED: &str = "torch.compile";
@@ -196,6 +197,8 @@ fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<
         core: None,
         require_sandbox: false,
         device: grounds.device,
+        queues: Queues::Usual,
+        stock_bytes: 0,
     };
     let mut seeds = SecretSeeds::from_os().ok()?;
     let mut session = grounds.launch(&options).ok()?.wait().ok()?;

@@ -117,8 +117,9 @@ impl CudaBench {
             let gate: Arc<Gate> = Arc::default();
             let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PYTHON_SHARES);
             let known = KnownQuestions::new(known_bytes / devices).within(Arc::clone(memory));
-            let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known);
             let of_gpu = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
+            let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known)
+                .within(Arc::clone(memory), Arc::clone(&of_gpu));
             Site { gate, standby, room: of_gpu }
         };
         let contexts = contexts_of_each(&self.gpus, contexts, memory_bytes);
@@ -173,16 +174,16 @@ impl CudaBench {
         cancel: &CancelFlag,
     ) -> Result<(Part, Withheld), StepFailure> {
         let (_, site) = self.gpu(number)?;
-        let part = site.room.take(demand.on_gpu(), 0, &|| (), cancel)?;
+        let part = site.room.take(demand.on_gpu(), 0, &|| site.standby.give_device_memory_back(), cancel)?;
         let shares = usize::try_from(demand.on_host() / SHARE_BYTES).unwrap_or(usize::MAX);
         Ok((part, site.standby.withhold(shares)))
     }
 
-    /// Forgets questions whose answers are known until a step has room for so many bytes of the machine's memory, and as many
-    /// of those beside them as there are at all.
+    /// Gives up what is only kept until a step has room for so many bytes of the machine's memory, and as many of those beside
+    /// them as there are at all.
     pub(super) fn make_room(&self, bytes: u64, beside: u64) {
         for site in &self.sites {
-            site.standby.known().make_room(bytes, beside);
+            site.standby.give_machine_memory_back(bytes, beside);
         }
     }
 

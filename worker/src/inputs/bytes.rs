@@ -5,6 +5,9 @@ use super::values::{Element, Values};
 /// Bytes that one thread sees to at least: below this starting another one takes longer.
 const SHARE: usize = 8 << 20;
 
+/// Elements that are compared before somebody asks whether there is a difference.
+const AT_A_TIME: usize = 4096;
+
 /// Most threads that see to one tensor: beside it others are seen to.
 const MAX_THREADS: usize = 4;
 
@@ -67,8 +70,12 @@ pub(super) fn equal<T: Copy + Sync, const WIDTH: usize>(
     if places.len() != values.len() || !rest.is_empty() {
         return false;
     }
+    // Of some at a time without a look at which, which is several times as fast.
+    let some = |values: &[T], places: &[[u8; WIDTH]]| {
+        places.iter().zip(values).fold(true, |so_far, (place, value)| so_far & (*place == to_bytes(*value)))
+    };
     let one = |values: &[T], places: &[[u8; WIDTH]]| {
-        places.iter().zip(values).all(|(place, value)| *place == to_bytes(*value))
+        places.chunks(AT_A_TIME).zip(values.chunks(AT_A_TIME)).all(|(places, values)| some(values, places))
     };
     let share = share_of::<WIDTH>(values.len());
     if share >= values.len() {

@@ -4,7 +4,6 @@
 
 mod known;
 mod start;
-mod stock;
 mod timed;
 
 use std::path::Path;
@@ -19,7 +18,6 @@ use nightshift_protocol::verdict::Finding;
 use self::known::KnownJudge;
 pub(crate) use self::start::stage_sets;
 use self::start::{Terms, prepare};
-use self::stock::{LARGE_BYTES, Stock};
 pub(super) use self::timed::HIDDEN_NS;
 use self::timed::Timed;
 use super::judge::Judge;
@@ -34,6 +32,7 @@ use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::side_by_side;
 use crate::runner::{Call, CallTime, Draw, Grounds, Quiet, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
+use crate::stock::{LARGE_BYTES, Stock};
 
 /// Share of the samples that is left out at either end.
 const TRIMMED: f64 = 0.1;
@@ -101,7 +100,7 @@ impl DeviceMeasureOptions {
     /// that time: their interval says so, and whoever leads is confirmed.
     #[must_use]
     pub fn first() -> Self {
-        Self { warm_up_ms: 15, min_samples: 10, max_wall_ms: 100, quick: true, ..Self::default() }
+        Self { warm_up_ms: 15, min_samples: 10, max_wall_ms: 60, quick: true, ..Self::default() }
     }
 }
 

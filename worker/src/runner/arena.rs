@@ -13,6 +13,12 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use super::plan::{GUARD_BYTES, Layout, Placed, Region};
 use crate::inputs::TensorData;
 
+/// Threads that have an arena's memory allocated, and what one of them does at least, in bytes.
+#[cfg(target_os = "linux")]
+const TOUCHING_THREADS: usize = 4;
+#[cfg(target_os = "linux")]
+const SMALLEST_PART_BYTES: usize = 16 << 20;
+
 /// The parent's view of an arena.
 #[derive(Debug)]
 pub(super) struct Arena {
@@ -27,7 +33,16 @@ impl Arena {
         ftruncate(&descriptor, u64::try_from(size_bytes).unwrap_or(u64::MAX))?;
         fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let map = map_shared(&descriptor, size_bytes, for_device)?;
+        #[cfg(target_os = "linux")]
+        if for_device {
+            touch(&map);
+        }
         Ok(Self { map, descriptor })
+    }
+
+    /// Its size in bytes.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.map.len()
     }
 
     /// What is handed to the runner.
@@ -92,6 +107,19 @@ impl Arena {
     fn bytes_mut(&mut self, region: Region) -> &mut [u8] {
         self.map.get_mut(region.offset..region.offset + region.size).unwrap_or_default()
     }
+}
+
+/// Has the machine's memory behind a mapping allocated by several threads: a device that pins it would do so by one, page by
+/// page. Where the system cannot do that, it is allocated as it is written to.
+#[cfg(target_os = "linux")]
+fn touch(map: &MmapMut) {
+    let part = (map.len() / TOUCHING_THREADS).max(1).next_multiple_of(SMALLEST_PART_BYTES);
+    std::thread::scope(|scope| {
+        for start in (0..map.len()).step_by(part) {
+            let size = part.min(map.len() - start);
+            scope.spawn(move || map.advise_range(memmap2::Advice::PopulateWrite, start, size));
+        }
+    });
 }
 
 /// Maps an arena that was received or made.

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use rustix::time::{ClockId, clock_gettime};
 
 use self::rotation::{Berth, LATE_ELEMENTS};
-use super::driver::{Context, DeviceMemory, Event, PinnedMemory, Stream};
+use super::driver::{Context, DeviceMemory, Event, PinnedMemory, Source, Stream};
 use super::message::{Fault, Mix, RowSlots};
 use super::plan::{GUARD_BYTES, Layout, Placed, Region};
 
@@ -32,26 +32,19 @@ struct Mirror {
 }
 
 impl Mirror {
-    fn new(region: Region, width: usize) -> Outcome<Self> {
-        Ok(Self { memory: DeviceMemory::new(region.size + 2 * GUARD_BYTES)?, region, width })
+    fn new(region: Region, width: usize, source: Source) -> Outcome<Self> {
+        Ok(Self { memory: DeviceMemory::new(region.size + 2 * GUARD_BYTES, source)?, region, width })
     }
 
-    fn of(placed: &Placed) -> Outcome<Self> {
-        Self::new(placed.region, usize::try_from(placed.dtype.size_bytes()).unwrap_or(1))
-    }
-
-    fn all_of(tensors: &[Placed]) -> Outcome<Vec<Self>> {
-        tensors.iter().map(Self::of).collect()
+    fn all_of(tensors: &[Placed], source: Source) -> Outcome<Vec<Self>> {
+        let width = |placed: &Placed| usize::try_from(placed.dtype.size_bytes()).unwrap_or(1);
+        tensors.iter().map(|placed| Self::new(placed.region, width(placed), source)).collect()
     }
 
     /// Where the program finds its first element.
     fn data(&self) -> *mut c_void {
         let address = usize::try_from(self.memory.address).unwrap_or(0) + GUARD_BYTES;
         std::ptr::without_provenance_mut(address)
-    }
-
-    fn size(&self) -> usize {
-        self.region.size
     }
 
     fn upload(&self, arena: Arena) -> Outcome<()> {
@@ -115,8 +108,8 @@ impl Mirror {
     }
 
     fn copy(&self, on: &Stream) -> Outcome<DeviceMemory> {
-        let copy = DeviceMemory::new(self.region.size + 2 * GUARD_BYTES)?;
-        copy.copy_from(0, &self.memory, 0, self.region.size + 2 * GUARD_BYTES, on)?;
+        let copy = self.memory.another()?;
+        copy.copy_from(0, &self.memory, 0, copy.size, on)?;
         Ok(copy)
     }
 }
@@ -192,22 +185,40 @@ pub(super) struct Device {
     flush: DeviceMemory,
     started: Event,
     ended: Event,
+    /// Where the memory of tensors comes from, and where it does unless they are large.
+    source: Source,
+    usual_source: Source,
     pub(super) stream: Stream,
     context: Context,
 }
 
 impl Device {
-    /// Takes hold of the device.
-    pub(super) fn open(arena: Arena, size_bytes: usize) -> Outcome<Self> {
+    /// Takes hold of the device. `pooled` where memory is to be kept that tensors do not need any more, for those that do.
+    pub(super) fn open(arena: Arena, size_bytes: usize, pooled: bool) -> Outcome<Self> {
         let context = Context::open()?;
         let stream = Stream::new()?;
         context.start_callbacks(&stream)?;
         context.settle("starting callbacks")?;
-        let flush = DeviceMemory::new(context.l2_bytes * FLUSHED_CACHES)?;
+        let flush = DeviceMemory::new(context.l2_bytes * FLUSHED_CACHES, Source::Driver)?;
         let (started, ended) = (Event::new()?, Event::new()?);
         let (sets, slots, rotation) = (Vec::new(), Vec::new(), Vec::new());
         let pinned = PinnedMemory::new(arena.0, size_bytes);
-        Ok(Self { arena, pinned, tensors: None, sets, slots, rotation, flush, started, ended, stream, context })
+        let usual_source = if pooled { Source::pool(&stream) } else { Source::Driver };
+        Ok(Self {
+            arena,
+            pinned,
+            tensors: None,
+            sets,
+            slots,
+            rotation,
+            flush,
+            started,
+            ended,
+            source: usual_source.of_tensors(size_bytes),
+            usual_source,
+            stream,
+            context,
+        })
     }
 
     /// Has nothing to do with its arena any more.
@@ -221,14 +232,35 @@ impl Device {
         self.pinned = PinnedMemory::new(arena.0, size_bytes);
     }
 
+    /// Is given tensors of so many bytes from now on.
+    pub(super) fn expect_tensors(&mut self, size_bytes: usize) {
+        self.source = self.usual_source.of_tensors(size_bytes);
+        if matches!(self.source, Source::Driver) {
+            self.give_back_to(0);
+        }
+    }
+
+    /// Holds memory of so many bytes for tensors that come, as far as there is as much.
+    pub(super) fn hold(&self, size_bytes: usize) {
+        self.source.hold(size_bytes);
+    }
+
+    /// Gives back memory that no tensor is in, but for so many bytes, with those in use.
+    pub(super) fn give_back_to(&self, size_bytes: usize) {
+        self.usual_source.give_back_to(size_bytes);
+    }
+
     /// Makes room for one shape; what belonged to another is freed.
     pub(super) fn take_shape(&mut self, layout: &Layout) -> Outcome<Addresses> {
+        // Whatever is still at work there is not to find the tensors of others.
+        self.settle()?;
         (self.tensors, self.sets, self.slots, self.rotation) = (None, Vec::new(), Vec::new(), Vec::new());
+        let source = self.source;
         let tensors = Tensors {
-            inputs: Mirror::all_of(&layout.inputs)?,
-            params: Mirror::all_of(&layout.params)?,
-            outputs: Mirror::all_of(&layout.outputs)?,
-            workspace: Mirror::new(layout.workspace, 1)?,
+            inputs: Mirror::all_of(&layout.inputs, source)?,
+            params: Mirror::all_of(&layout.params, source)?,
+            outputs: Mirror::all_of(&layout.outputs, source)?,
+            workspace: Mirror::new(layout.workspace, 1, source)?,
         };
         let addresses = |mirrors: &[Mirror]| mirrors.iter().map(Mirror::data).collect();
         let addresses = Addresses {
@@ -380,7 +412,7 @@ impl Device {
 
     fn make_slot(&mut self, slot: usize) -> Outcome<()> {
         while self.slots.len() <= slot {
-            let memory = self.tensors()?.written().map(|mirror| DeviceMemory::new(mirror.size() + 2 * GUARD_BYTES));
+            let memory = self.tensors()?.written().map(|mirror| mirror.memory.another());
             let memory = memory.collect::<Outcome<Vec<_>>>()?;
             self.slots.push(memory);
         }

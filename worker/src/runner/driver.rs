@@ -5,12 +5,16 @@ use std::ffi::{CStr, c_void};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUgraph,
-    CUgraphExec, CUlimit, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
+    CUgraphExec, CUlimit, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstream_flags, CUstreamCaptureMode,
 };
 
 use super::message::Fault;
 
 type Outcome<T> = Result<T, Fault>;
+
+/// Tensors of a program from which on each has an allocation of its own, in bytes.
+const LARGE_BYTES: usize = 1 << 30;
 
 fn checked(result: CUresult, during: &str) -> Outcome<()> {
     if result == CUresult::CUDA_SUCCESS {
@@ -58,20 +62,102 @@ const KNOWN_ERRORS: [CUresult; 12] = [
     CUresult::CUDA_ERROR_NOT_SUPPORTED,
 ];
 
+/// Where memory of the device comes from. To allocate and to free it takes the driver hundreds of times as long while
+/// contexts begin on the device as when nobody else is there; parts of what a process holds already take no time.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source {
+    /// Allocations of their own.
+    Driver,
+    /// A pool that keeps what is freed, in the order of a stream.
+    Pool(CUmemoryPool, CUstream),
+}
+
+impl Source {
+    /// A pool of the device of this process; the driver where it has none.
+    pub(super) fn pool(on: &Stream) -> Self {
+        let properties = CUmemPoolProps {
+            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            location: CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 },
+            handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            win32SecurityAttributes: std::ptr::null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let (mut pool, mut all) = (std::ptr::null_mut(), u64::MAX);
+        let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: a context is current, every pointer is valid for its call, and the attribute is a 64-bit number. The pool
+        // lives as long as the process.
+        let made = unsafe {
+            match sys::cuMemPoolCreate(&raw mut pool, &raw const properties) {
+                CUresult::CUDA_SUCCESS => sys::cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast::<c_void>()),
+                error => error,
+            }
+        };
+        if made == CUresult::CUDA_SUCCESS { Self::Pool(pool, on.0) } else { Self::Driver }
+    }
+
+    /// For tensors of so many bytes: memory that a pool keeps in pieces may be too little for large ones.
+    pub(super) fn of_tensors(self, bytes: usize) -> Self {
+        if bytes >= LARGE_BYTES { Self::Driver } else { self }
+    }
+
+    fn allocate(self, size: usize) -> Outcome<CUdeviceptr> {
+        let mut address = 0;
+        // SAFETY: a context is current, and the pointer is valid for the calls. Whoever is given memory may use it on any stream:
+        // what its stream did with it before is over.
+        let allocated = unsafe {
+            match self {
+                Self::Driver => sys::cuMemAlloc_v2(&raw mut address, size.max(1)),
+                Self::Pool(pool, stream) => {
+                    match sys::cuMemAllocFromPoolAsync(&raw mut address, size.max(1), pool, stream) {
+                        CUresult::CUDA_SUCCESS => sys::cuStreamSynchronize(stream),
+                        error => error,
+                    }
+                }
+            }
+        };
+        checked(allocated, "allocating memory of the device")?;
+        Ok(address)
+    }
+
+    /// Holds so many bytes for what is allocated next, as far as there are as many.
+    pub(super) fn hold(self, size: usize) {
+        if matches!(self, Self::Pool(..)) {
+            // Where there is less, those who need it will say so.
+            drop(DeviceMemory::new(size, self).ok());
+        }
+    }
+
+    /// Gives back what nobody uses, but for so many bytes, with those in use.
+    pub(super) fn give_back_to(self, bytes: usize) {
+        if let Self::Pool(pool, stream) = self {
+            // SAFETY: the pool is ours. What was freed counts as free when its stream has come to it.
+            unsafe {
+                let _ = sys::cuStreamSynchronize(stream);
+                let _ = sys::cuMemPoolTrimTo(pool, bytes);
+            }
+        }
+    }
+}
+
 /// Memory of the device.
 #[derive(Debug)]
 pub(super) struct DeviceMemory {
     pub(super) address: CUdeviceptr,
     pub(super) size: usize,
+    source: Source,
 }
 
 impl DeviceMemory {
-    /// An allocation of its own.
-    pub(super) fn new(size: usize) -> Outcome<Self> {
-        let mut address = 0;
-        // SAFETY: a context is current, and the pointer is valid for the call.
-        checked(unsafe { sys::cuMemAlloc_v2(&raw mut address, size.max(1)) }, "allocating memory of the device")?;
-        Ok(Self { address, size })
+    /// Memory for one tensor.
+    pub(super) fn new(size: usize, source: Source) -> Outcome<Self> {
+        Ok(Self { address: source.allocate(size)?, size, source })
+    }
+
+    /// As much memory again.
+    pub(super) fn another(&self) -> Outcome<Self> {
+        Self::new(self.size, self.source)
     }
 
     /// Copies from the memory of this process.
@@ -124,7 +210,12 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: the allocation is freed once. A context that broke down has freed it already, which is no harm.
-        let _ = unsafe { sys::cuMemFree_v2(self.address) };
+        let _ = unsafe {
+            match self.source {
+                Source::Driver => sys::cuMemFree_v2(self.address),
+                Source::Pool(_, stream) => sys::cuMemFreeAsync(self.address, stream),
+            }
+        };
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Whoever wants the device alone waits for everybody who is at work, and until then nobody else may begin; but not while he
 //! waits for what takes seconds, as a run of a tool. What is over in a moment may begin meanwhile: the device would have nothing
-//! to do, and he would not be served any sooner.
+//! to do, and he would not be served any sooner. Between two who are alone those go who waited for the first one with what is over in
+//! a moment: side by side they take the second one little of his time, and he would take each of them all of it.
 //!
 //! What only the driver is busy with, the beginning and the end of contexts above all, takes longer than most programs are timed
 //! for and next to nothing of the device: first times are taken beside it, and those that a result rests on are not
@@ -16,7 +17,7 @@ use std::time::Instant;
 pub enum Stay {
     /// A call, or a copy.
     Short,
-    /// The loading of a model, or the run of a tool.
+    /// The loading of a model, its first call, or the run of a tool.
     Long,
     /// The beginning or the end of a context, or memory that is pinned, allocated or freed.
     Driver,
@@ -47,6 +48,9 @@ struct State {
     /// Who wants to be alone, and how many of them completely.
     waiting: usize,
     completely: usize,
+    /// Who wants a short stay, and how many of those go before the next who wants to be alone.
+    short_waiting: usize,
+    before_next: usize,
 }
 
 impl State {
@@ -57,14 +61,14 @@ impl State {
         }
         let all_wait_for_driver = self.completely == self.waiting && self.driver > 0;
         let nobody_could_begin = self.long > 0 || all_wait_for_driver;
-        let in_nobodys_way = self.waiting == 0 || (stay == Stay::Short && nobody_could_begin);
-        self.alone.is_none() && in_nobodys_way
+        let goes_first = nobody_could_begin || self.before_next > 0;
+        self.alone.is_none() && (self.waiting == 0 || (stay == Stay::Short && goes_first))
     }
 
     /// Whether somebody who wants to be alone has to wait.
     fn is_occupied(&self, quiet: Quiet) -> bool {
         let by_driver = quiet == Quiet::Complete && self.driver > 0;
-        self.alone.is_some() || self.short + self.long > 0 || by_driver
+        self.alone.is_some() || self.short + self.long + self.before_next > 0 || by_driver
     }
 
     fn count(&mut self, stay: Stay) -> &mut usize {
@@ -96,8 +100,14 @@ impl Gate {
     #[must_use]
     pub fn beside_others(&self, stay: Stay) -> PlaceBeside<'_> {
         let asked = Instant::now();
+        let short = usize::from(stay == Stay::Short);
+        let mut state = self.state();
+        state.short_waiting += short;
         let closed = |state: &mut State| !state.admits(stay);
-        let mut state = self.changed.wait_while(self.state(), closed).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.changed.wait_while(state, closed).unwrap_or_else(PoisonError::into_inner);
+        state.short_waiting -= short;
+        // Whoever goes now, as many are left of those who waited.
+        state.before_next = state.before_next.saturating_sub(short);
         *state.count(stay) += 1;
         tracing::trace!(?stay, waited_us = asked.elapsed().as_micros(), "took a place on the device");
         PlaceBeside { gate: self, stay, since: Instant::now() }
@@ -136,7 +146,9 @@ impl Drop for PlaceBeside<'_> {
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
         tracing::trace!(stayed_us = self.since.elapsed().as_micros(), "had the device alone");
-        self.gate.state().alone = None;
+        let mut state = self.gate.state();
+        (state.alone, state.before_next) = (None, state.short_waiting);
+        drop(state);
         self.gate.changed.notify_all();
     }
 }
@@ -198,6 +210,31 @@ mod tests {
             drop(leave);
             assert!(beside.recv_timeout(LONG).is_ok());
             drop(also_leaves);
+        });
+    }
+
+    #[test]
+    fn between_two_who_are_alone_those_go_who_waited_for_the_first() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let (first, leaves) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
+            assert!(first.recv_timeout(LONG).is_ok());
+            let (second, also_leaves) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
+            until_one_waits(&gate);
+            let (beside, and_leaves) = wants(scope, &gate, Place::Beside(Stay::Short));
+            while gate.state().short_waiting == 0 {
+                std::thread::yield_now();
+            }
+            drop(leaves);
+            assert!(beside.recv_timeout(LONG).is_ok());
+            assert!(second.recv_timeout(SHORT).is_err(), "somebody is at work");
+            let (late, at_last) = wants(scope, &gate, Place::Beside(Stay::Short));
+            assert!(late.recv_timeout(SHORT).is_err(), "or he who waits would wait for ever");
+            drop(and_leaves);
+            assert!(second.recv_timeout(LONG).is_ok());
+            drop(also_leaves);
+            assert!(late.recv_timeout(LONG).is_ok());
+            drop(at_last);
         });
     }
 

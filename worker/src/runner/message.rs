@@ -19,7 +19,7 @@ pub(crate) enum Request {
         nonce: u64,
     },
     /// On a device, of a process that was started before anybody knew for what: this is what it is for. The message
-    /// carries the arena.
+    /// carries an arena, where the one that it has is too small.
     Take {
         /// Number of the request.
         nonce: u64,
@@ -37,6 +37,20 @@ pub(crate) enum Request {
         nonce: u64,
         /// Which.
         layout: usize,
+    },
+    /// On a device: take the first shape, and keep no more of the device's memory than what it takes and so many bytes.
+    Rest {
+        /// Number of the request.
+        nonce: u64,
+        /// How many.
+        keep_bytes: u64,
+    },
+    /// On a device: hold so many bytes of its memory for what is kept there from now on.
+    Hold {
+        /// Number of the request.
+        nonce: u64,
+        /// How many.
+        bytes: u64,
     },
     /// Prepare the weights, after freeing what was prepared before.
     Init {
@@ -126,6 +140,8 @@ impl Request {
             Self::Take { .. } => "take",
             Self::Load { .. } => "load",
             Self::Shape { .. } => "shape",
+            Self::Rest { .. } => "rest",
+            Self::Hold { .. } => "hold",
             Self::Init { .. } => "init",
             Self::Run { .. } => "run",
             Self::Stage { .. } => "stage",
@@ -146,6 +162,8 @@ impl Request {
             | Self::Take { nonce, .. }
             | Self::Load { nonce }
             | Self::Shape { nonce, .. }
+            | Self::Rest { nonce, .. }
+            | Self::Hold { nonce, .. }
             | Self::Init { nonce }
             | Self::Run { nonce, .. }
             | Self::Stage { nonce, .. }

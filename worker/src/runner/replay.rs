@@ -101,7 +101,7 @@ fn try_to_replay(args: &[OsString]) -> Result<(), String> {
         return Err(library.unwrap_or_else(|| python_replay(&plan.runner, &file, (warmups, calls))));
     }
     let mut arena = map_private(&file, plan.runner.total_bytes).map_err(|error| unreadable(&error))?;
-    let mut runner = Runner::new(plan.runner, arena.as_mut_ptr());
+    let mut runner = Runner::new(plan.runner, arena.as_mut_ptr(), false);
     for request in [Request::Open { nonce: 0 }, Request::Load { nonce: 0 }] {
         done(runner.answer(request))?;
     }

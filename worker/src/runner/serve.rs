@@ -144,7 +144,7 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let channel = ManuallyDrop::new(channel);
     let Ok(mut arena) = map_shared(&memory, plan.total_bytes, plan.on_device) else { return UNUSABLE };
     drop(memory);
-    let mut runner = Runner::new(plan.clone(), arena.as_mut_ptr());
+    let mut runner = Runner::new(plan.clone(), arena.as_mut_ptr(), true);
     if plan.on_device {
         // Before it is asked to: others get ready meanwhile.
         runner.opened = Some(runner.open());
@@ -154,13 +154,13 @@ fn answer_requests(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
     while let Ok(Some(received)) = receive_from_parent::<Request>(&*channel) {
         let reply = match received.message {
             Request::Take { nonce, plan } => {
-                runner.leave_arena();
-                let mapped =
-                    received.descriptors.first().map(|memory| map_shared(memory, plan.total_bytes, plan.on_device));
-                let Some(Ok(mapped)) = mapped else { return UNUSABLE };
-                arena = mapped;
-                let taken = runner.take(*plan, arena.as_mut_ptr());
-                Some(Reply { nonce, fault: taken.err(), ..Reply::default() })
+                if let Some(memory) = received.descriptors.first() {
+                    runner.leave_arena();
+                    let Ok(mapped) = map_shared(memory, plan.total_bytes, plan.on_device) else { return UNUSABLE };
+                    arena = mapped;
+                    runner.take_arena(arena.as_mut_ptr(), plan.total_bytes);
+                }
+                Some(Reply { nonce, fault: runner.take(*plan).err(), ..Reply::default() })
             }
             request => runner.answer(request),
         };
@@ -197,6 +197,8 @@ impl Shape {
 pub(super) struct Runner {
     plan: RunnerPlan,
     arena: DeviceArena,
+    /// Whether it keeps memory of the device that it frees.
+    pooled: bool,
     device: Option<Device>,
     /// How the taking hold of the device went, until somebody asks.
     opened: Option<Result<(), Fault>>,
@@ -213,12 +215,14 @@ pub(super) struct Runner {
 type Answer = Option<Result<Reply, Fault>>;
 
 impl Runner {
-    /// A runner that has loaded nothing yet.
-    pub(super) fn new(plan: RunnerPlan, arena: *mut u8) -> Self {
+    /// A runner that has loaded nothing yet. Where memory of the device is `pooled`, tools that look for errors of memory see
+    /// less.
+    pub(super) fn new(plan: RunnerPlan, arena: *mut u8, pooled: bool) -> Self {
         let arena = DeviceArena(arena);
         Self {
             plan,
             arena,
+            pooled,
             device: None,
             opened: None,
             shape: None,
@@ -241,6 +245,11 @@ impl Runner {
             Request::Take { .. } => None,
             Request::Load { .. } => Some(Ok(self.load())),
             Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
+            Request::Rest { keep_bytes, .. } => Some(self.rest(keep_bytes).map(|()| Reply::default())),
+            Request::Hold { bytes, .. } => {
+                self.device.as_ref()?.hold(narrow(bytes));
+                Some(Ok(Reply::default()))
+            }
             Request::Init { .. } => self.init(),
             Request::Run { poison, weights, outputs_only, .. } => match &self.device {
                 None => self.run().map(|(status, elapsed_ns)| Ok(Reply { status, elapsed_ns, ..Reply::default() })),
@@ -268,7 +277,7 @@ impl Runner {
 
     /// Takes hold of the device, and makes room for the first shape.
     fn open(&mut self) -> Result<(), Fault> {
-        self.device = Some(Device::open(self.arena, self.plan.total_bytes)?);
+        self.device = Some(Device::open(self.arena, self.plan.total_bytes, self.pooled)?);
         if self.plan.filtered {
             refuse_after_start().map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
         }
@@ -283,8 +292,15 @@ impl Runner {
         }
     }
 
-    /// Takes a library and its shapes, in place of none, and the arena for them.
-    fn take(&mut self, plan: RunnerPlan, arena: *mut u8) -> Result<(), Fault> {
+    fn take_arena(&mut self, arena: *mut u8, size_bytes: usize) {
+        self.arena = DeviceArena(arena);
+        if let Some(device) = &mut self.device {
+            device.take_arena(self.arena, size_bytes);
+        }
+    }
+
+    /// Takes a library and its shapes, in place of none.
+    fn take(&mut self, plan: RunnerPlan) -> Result<(), Fault> {
         let during = || "taking a plan".to_owned();
         if self.program.is_some() {
             return Err(Fault { during: during(), error: "there is a program already".to_owned() });
@@ -292,8 +308,7 @@ impl Runner {
         let Some(device) = &mut self.device else {
             return Err(Fault { during: during(), error: "there is no device".to_owned() });
         };
-        self.arena = DeviceArena(arena);
-        device.take_arena(self.arena, plan.total_bytes);
+        device.expect_tensors(plan.total_bytes);
         self.plan = plan;
         self.take_shape(0)
     }
@@ -321,6 +336,14 @@ impl Runner {
         };
         self.shape = Some(Shape::new(layout, &addresses));
         self.number = number;
+        Ok(())
+    }
+
+    fn rest(&mut self, keep_bytes: u64) -> Result<(), Fault> {
+        self.take_shape(0)?;
+        if let Some(device) = &self.device {
+            device.give_back_to(narrow(keep_bytes));
+        }
         Ok(())
     }
 
@@ -451,6 +474,10 @@ fn call(program: &Program, shape: &Shape, state: *mut c_void, stream: *mut c_voi
             stream,
         )
     }
+}
+
+fn narrow(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn count(tensors: &[NsTensor]) -> i32 {

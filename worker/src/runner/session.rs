@@ -30,6 +30,7 @@ use super::message::{Reply, Request};
 use super::plan::{Doubled, Layout, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
+use crate::room::Part;
 use crate::sandbox::{JailPlan, Work};
 
 /// How long a runner may take to restrict itself.
@@ -131,6 +132,15 @@ impl Launched {
     }
 }
 
+/// How far a process has come with its library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Started,
+    Loaded,
+    /// What `PyTorch` and its compilers do at a first call takes seconds.
+    Called,
+}
+
 /// A running library.
 #[derive(Debug)]
 pub struct Session {
@@ -148,7 +158,7 @@ pub struct Session {
     pub(super) nonces: SecretSeeds,
     canary_seed: u64,
     pub(super) poison: [u8; 8],
-    loaded: bool,
+    progress: Progress,
     /// Processor time up to the last answer.
     settled_ns: Option<u64>,
     base_private_bytes: u64,
@@ -164,6 +174,10 @@ pub struct Session {
     discounts_delivery: bool,
     /// What it can be used for again.
     purpose: Option<Box<Purpose>>,
+    /// Bytes of the device's memory that it was told to hold for what is kept there.
+    stock_bytes: u64,
+    /// While nobody uses it: memory of the machine or of the device that it has all the same.
+    memory_at_rest: Vec<Part>,
     /// Where its library lies, when the process was there before the library.
     folder: Option<TempDir>,
     /// What it may write to.
@@ -222,7 +236,7 @@ impl Session {
                 output_bytes: OUTPUT_BYTES,
             },
             means: host.means,
-            device: options.device.map(|device| device.access.clone()),
+            device: options.device.map(|device| device.access.clone().with_queues(options.queues)),
             // Python looks at the processor and at itself, and its address space says nothing about its memory.
             as_tool: plan.torch.is_some(),
         };
@@ -243,7 +257,7 @@ impl Session {
             nonces,
             plan,
             poison: [0; 8],
-            loaded: false,
+            progress: Progress::Started,
             settled_ns: None,
             peak_bytes: 0,
             memory_bytes: u64::MAX,
@@ -253,6 +267,8 @@ impl Session {
             place: None,
             discounts_delivery: false,
             purpose: None,
+            stock_bytes: 0,
+            memory_at_rest: Vec::new(),
             folder: None,
             _scratch: scratch,
         })
@@ -323,6 +339,17 @@ impl Session {
         Ok(())
     }
 
+    /// Holds so many bytes of the device's memory for what is kept there from now on.
+    pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), SessionError> {
+        if !self.plan.on_device || bytes <= self.stock_bytes {
+            return Ok(());
+        }
+        self.stock_bytes = bytes;
+        let nonce = self.nonces.draw();
+        self.ask(&Request::Hold { nonce, bytes }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        Ok(())
+    }
+
     /// The tensors of the shape in use.
     pub(super) fn layout(&self) -> &Layout {
         &self.plan.layouts[self.shape]
@@ -349,7 +376,7 @@ impl Session {
 
     /// The same, with a place on the device for what happens there.
     pub(crate) fn init_within(&mut self, params: &[TensorData], enter: Enter<'_, '_>) -> Result<(), SessionError> {
-        if !self.loaded {
+        if self.progress < Progress::Loaded {
             let _place = enter(if self.plan.torch.is_some() { Stay::Long } else { Stay::Short });
             self.load()?;
         }
@@ -370,7 +397,7 @@ impl Session {
 
     /// Loads the library, if that was not done yet.
     pub fn load(&mut self) -> Result<(), SessionError> {
-        if self.loaded {
+        if self.progress >= Progress::Loaded {
             return Ok(());
         }
         let nonce = self.nonces.draw();
@@ -379,7 +406,7 @@ impl Session {
         if let Some(message) = reply.load_error {
             return Err(self.give_up(ProcessEnd::LoadFailed { message: self.without_path(&message) }));
         }
-        self.loaded = true;
+        self.progress = Progress::Loaded;
         Ok(())
     }
 
@@ -406,6 +433,11 @@ impl Session {
         }
     }
 
+    /// How long its next call may take the device.
+    fn stay_of_call(&self) -> Stay {
+        if self.plan.torch.is_some() && self.progress < Progress::Called { Stay::Long } else { Stay::Short }
+    }
+
     /// Calls the program once, with what was prepared.
     pub fn call(&mut self) -> Result<CallTime, SessionError> {
         self.call_for(false)
@@ -418,6 +450,7 @@ impl Session {
         let request = Request::Run { nonce, poison: self.poison_word(), weights, outputs_only };
         let (reply, outside) = self.ask(&request, self.call_timeout_ms)?;
         self.succeeded("ns_run", &reply)?;
+        self.progress = Progress::Called;
         let outside_ns = u64::try_from(outside.as_nanos()).unwrap_or(u64::MAX);
         let processor_ns = before_ns.zip(self.settled_ns).map(|(before, after)| after.saturating_sub(before));
         // On the host the kernel is believed, and nobody else.
@@ -483,7 +516,7 @@ impl Session {
         self.prepare(inputs, true);
         let prepared = Instant::now();
         let time = {
-            let _place = enter(Stay::Short);
+            let _place = enter(self.stay_of_call());
             self.call_for(true)?
         };
         let called = Instant::now();
@@ -516,7 +549,7 @@ impl Session {
         self.prepare(inputs, true);
         let prepared = Instant::now();
         let time = {
-            let _place = enter(Stay::Short);
+            let _place = enter(self.stay_of_call());
             self.call()?
         };
         let called = Instant::now();
@@ -533,13 +566,7 @@ fn os(what: &'static str) -> impl Fn(std::io::Error) -> ProcessError {
 /// What the process of these options is to do.
 fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> Result<RunnerPlan, SessionError> {
     let torch = torch_plan(host, &library, options)?;
-    let doubled = match (options.double, &torch) {
-        (false, _) => Doubled::Nothing,
-        // A model widens its inputs itself, where they are.
-        (true, Some(_)) => Doubled::Outputs,
-        (true, None) => Doubled::Everything,
-    };
-    let mut plan = RunnerPlan::new(library, options.shapes, doubled, options.core);
+    let mut plan = RunnerPlan::new(library, options.shapes, doubled(options), options.core);
     plan.torch = torch;
     plan.filtered = plan.torch.is_some() && host.means != SandboxChoice::None;
     if let Some(device) = options.device {
@@ -548,6 +575,16 @@ fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> R
         plan.libraries.clone_from(&device.libraries);
     }
     Ok(plan)
+}
+
+/// What of its tensors is in double precision.
+fn doubled(options: &SessionOptions<'_>) -> Doubled {
+    match (options.double, is_python(options.library)) {
+        (false, _) => Doubled::Nothing,
+        // A model widens its inputs itself, where they are.
+        (true, true) => Doubled::Outputs,
+        (true, false) => Doubled::Everything,
+    }
 }
 
 fn call_failed(entry_point: &str, status: i32) -> ProcessEnd {

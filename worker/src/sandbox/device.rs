@@ -25,6 +25,19 @@ const COMMON_NODES: [&str; 5] =
 /// Where the kernel describes itself and its devices: the driver looks its devices up there.
 pub(super) const KERNEL_VIEWS: [&str; 1] = ["/sys"];
 
+/// Queues between the host and a device that a process gets. Drivers begin and end a context the faster the fewer there are,
+/// of its own and of all others (`docs/evidence/contexts.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Queues {
+    /// As many as the driver gives.
+    #[default]
+    Usual,
+    /// As many for kernels, and one for copies between host and device: of programs that get their tensors on the device.
+    OneForCopies,
+    /// One: for processes that nobody times, whose streams may wait for each other.
+    One,
+}
+
 /// A GPU, and how a jailed process gets to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceAccess {
@@ -34,6 +47,9 @@ pub struct DeviceAccess {
     pub nodes: Vec<PathBuf>,
     /// Folders with the driver's libraries, and with those of the toolkit that the program may use.
     pub library_folders: Vec<PathBuf>,
+    /// Queues that the process gets.
+    #[serde(default)]
+    pub queues: Queues,
 }
 
 /// Why no GPU can be reached.
@@ -60,7 +76,13 @@ impl DeviceAccess {
         if nodes.is_empty() {
             return Err(DeviceMissing::Nodes);
         }
-        Ok(Self { visible: visible.to_owned(), nodes, library_folders: vec![driver] })
+        Ok(Self { visible: visible.to_owned(), nodes, library_folders: vec![driver], queues: Queues::default() })
+    }
+
+    /// With these queues.
+    #[must_use]
+    pub fn with_queues(self, queues: Queues) -> Self {
+        Self { queues, ..self }
     }
 
     /// Also shows a folder with libraries.
@@ -77,6 +99,11 @@ impl DeviceAccess {
     pub fn environment(&self) -> Vec<(String, String)> {
         let folders: Vec<String> =
             self.library_folders.iter().map(|folder| folder.to_string_lossy().into_owned()).collect();
+        let queues: &[&str] = match self.queues {
+            Queues::Usual => &[],
+            Queues::OneForCopies => &["CUDA_DEVICE_MAX_COPY_CONNECTIONS"],
+            Queues::One => &["CUDA_DEVICE_MAX_COPY_CONNECTIONS", "CUDA_DEVICE_MAX_CONNECTIONS"],
+        };
         [
             ("CUDA_VISIBLE_DEVICES", self.visible.clone()),
             ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
@@ -84,8 +111,10 @@ impl DeviceAccess {
             ("CUDA_MODULE_LOADING", "EAGER".to_owned()),
             ("LD_LIBRARY_PATH", folders.join(":")),
         ]
+        .into_iter()
+        .chain(queues.iter().map(|name| (*name, "1".to_owned())))
         .map(|(name, value)| (name.to_owned(), value))
-        .to_vec()
+        .collect()
     }
 }
 
@@ -175,12 +204,34 @@ mod tests {
 
     #[test]
     fn a_process_on_a_device_sees_it_alone_and_keeps_nothing() {
-        let access =
-            DeviceAccess { visible: "GPU-1".to_owned(), nodes: Vec::new(), library_folders: vec!["/a".into()] };
+        let access = DeviceAccess {
+            visible: "GPU-1".to_owned(),
+            nodes: Vec::new(),
+            library_folders: vec!["/a".into()],
+            queues: Queues::Usual,
+        };
         let variables = access.with_libraries("/b".into()).environment();
         let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        assert_eq!(value("CUDA_DEVICE_MAX_CONNECTIONS"), None, "what a result rests on has what the driver gives");
+        assert_eq!(value("CUDA_DEVICE_MAX_COPY_CONNECTIONS"), None);
         assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some("GPU-1"));
         assert_eq!(value("LD_LIBRARY_PATH"), Some("/a:/b"));
         assert_eq!(value("CUDA_CACHE_DISABLE"), Some("1"));
+    }
+
+    #[test]
+    fn kernels_of_a_program_have_their_queues_whatever_its_copies_have() {
+        let access = DeviceAccess {
+            visible: "0".to_owned(),
+            nodes: Vec::new(),
+            library_folders: Vec::new(),
+            queues: Queues::OneForCopies,
+        };
+        let few = |access: DeviceAccess| -> Vec<String> {
+            let all = access.environment().into_iter().map(|(name, _)| name);
+            all.filter(|name| name.ends_with("CONNECTIONS")).collect()
+        };
+        assert_eq!(few(access.clone()), ["CUDA_DEVICE_MAX_COPY_CONNECTIONS"]);
+        assert_eq!(few(access.with_queues(Queues::One)).len(), 2);
     }
 }

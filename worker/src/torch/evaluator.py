@@ -28,6 +28,8 @@ ROW_FILL_BYTES = 32 << 20
 LATE_PIECES = 4
 LATE_ELEMENTS = 64
 CALLS_PER_FLUSH = 4
+# Tensors of a program from which on none of the device's memory is held for further ones.
+LARGE_BYTES = 1 << 30
 SEED = 42
 POISON = 0x7FFCA5A5
 
@@ -243,14 +245,15 @@ def widen(model):
 class Runner:
     def __init__(self, plan, memory):
         self.program, self.layout, self.number = None, None, 0
-        self.device = None
+        self.device, self.memory = None, None
         self.take_plan(plan, memory)
 
     def take_plan(self, plan, memory):
-        if self.device is not None:
+        another = memory is not self.memory
+        if self.device is not None and another:
             self.device.leave()
         self.plan, self.memory = plan, memory
-        if self.device is not None:
+        if self.device is not None and another:
             self.device.pin(memory)
         torch_plan = plan.get("torch") or {}
         types = torch_plan.get("spec", {}).get("types", {})
@@ -306,6 +309,16 @@ class Runner:
 
     def on_shape(self, asked):
         self.take_shape(asked["layout"])
+        return {}
+
+    def on_rest(self, asked):
+        self.take_shape(0)
+        if self.device is not None:
+            self.device.give_back_to(asked["keep_bytes"])
+        return {}
+
+    def on_hold(self, asked):
+        self.device.hold(asked["bytes"])
         return {}
 
     def on_init(self, asked):
@@ -489,8 +502,25 @@ class Device:
     def take_shape(self, layout):
         self.sets, self.slots, self.rotation, self.given = [], [], [], {}
         self.inputs = [Mirror(place, self.device) for place in layout.inputs]
-        # Between steps a process holds no more of the device than it has to: others are at work there.
-        torch.cuda.empty_cache()
+        if self.runner.plan["total_bytes"] >= LARGE_BYTES:
+            torch.cuda.empty_cache()
+
+    def unused_bytes(self):
+        """Memory of the device that PyTorch holds and no tensor is in."""
+        return torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+
+    def hold(self, size):
+        """Holds memory for tensors that come: others who take hold of the device make it slow to allocate any."""
+        if self.unused_bytes() < size:
+            try:
+                torch.empty(size, dtype=torch.uint8, device=self.device)
+            except torch.OutOfMemoryError:
+                pass  # those who need it will say so
+
+    def give_back_to(self, size):
+        """Between steps a process holds no more of the device than this: others are at work there."""
+        if self.unused_bytes() > size:
+            torch.cuda.empty_cache()
 
     def berth(self, call):
         return self.inputs if call == 0 else self.rotation[call - 1]
@@ -603,29 +633,33 @@ class Device:
             gc.enable()
 
     def make_slot(self, slot):
+        """Memory for inputs, and for results where it is known what they are like."""
+        results = self.given.get(0, [])
         while len(self.slots) <= slot:
-            self.slots.append(None)
+            self.slots.append([[torch.empty_like(mirror.memory) for mirror in self.inputs],
+                               [torch.empty_like(result) for result in results] or None])
 
     def keep(self, call, slot):
         self.make_slot(slot)
         self.put(slot, self.berth(call), self.given[call])
 
     def put(self, slot, mirrors, results):
-        """Into memory that the slot has, if it has any: large tensors are there once."""
-        inputs = [mirror.memory for mirror in mirrors]
-        if self.slots[slot] is None:
-            self.slots[slot] = ([memory.clone() for memory in inputs], [result.clone() for result in results])
+        """Into memory that the slot has: large tensors are there once."""
+        kept = self.slots[slot]
+        for copy, mirror in zip(kept[0], mirrors):
+            copy.copy_(mirror.memory)
+        if kept[1] is None:
+            kept[1] = [result.clone() for result in results]
             return
-        for kept, fresh in zip(self.slots[slot], (inputs, results)):
-            for copy, tensor in zip(kept, fresh):
-                copy.copy_(tensor)
+        for copy, result in zip(kept[1], results):
+            copy.copy_(result)
 
     def burst(self, mixes, poison, slots, empty):
+        first, count = slots["first"], slots["count"]
+        self.make_slot(first + count - 1)
         self.settle("waiting for the device before a row of calls")
         self.forget_persisting_lines()
         self.given = {}
-        first, count = slots["first"], slots["count"]
-        self.make_slot(first + count - 1)
         for position, mix in enumerate(mixes):
             self.mix_inputs(self.inputs, mix)
             for mirror in self.inputs:
@@ -735,7 +769,8 @@ def main():
                 (kind, asked), = json.loads(file.read(asked)).items()
         if kind == "take":
             runner.program = None
-            runner.take_plan(asked["plan"], mapped(descriptors[0], asked["plan"]["total_bytes"], plan["on_device"]))
+            memory = mapped(descriptors[0], asked["plan"]["total_bytes"], plan["on_device"]) if descriptors else runner.memory
+            runner.take_plan(asked["plan"], memory)
             reply = {}
         else:
             reply = runner.answer(kind, asked)

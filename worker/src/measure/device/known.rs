@@ -7,7 +7,6 @@ use std::sync::Arc;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
-use super::stock::Stock;
 use crate::compare::{count_wrong, largest_error};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::known::{Held, KnownQuestions, Reserved, Subject};
@@ -15,6 +14,7 @@ use crate::measure::judge::{mutual, wrong_elements};
 use crate::measure::witness::too_far;
 use crate::process::side_by_side;
 use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, note};
+use crate::stock::Stock;
 
 /// Weights and inputs of first measurements, with draws from them.
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! Everything before the first timed call: processes, contexts, libraries and inputs.
 
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 
 use super::known::{KnownJudge, KnownSamples, Shelf, Shelved};
-use super::stock::{LARGE_BYTES, Stock};
 use super::{Looks, Programs, Race};
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate_all};
@@ -14,7 +13,9 @@ use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
 use crate::process::{ProcessError, side_by_side};
 use crate::runner::{Call, Draw, Enter, Grounds, RowSlots, Session, SessionError, SessionOptions, Stay};
+use crate::sandbox::Queues;
 use crate::statistics::median;
+use crate::stock::{LARGE_BYTES, Stock};
 
 /// Lone calls of each program that tell how many calls a sample is to have.
 const PILOTS: usize = 5;
@@ -42,7 +43,7 @@ pub(super) fn prepare<'a>(
     cost: &mut Cost,
 ) -> Result<Race<'a>, Side> {
     let shapes = &terms.shapes[terms.number];
-    let stock = Stock::of(call_bytes(shapes), terms.large_bytes);
+    let stock = Stock::of(shapes, terms.large_bytes);
     let shelf = if programs.confirms {
         None
     } else {
@@ -61,9 +62,11 @@ pub(super) fn prepare<'a>(
     let needs_truth = !matches!(shelf, Some((_, Shelved::Known(_))));
     let Processes { mut candidate, mut baseline, truth } = start(grounds, spec, programs, terms, needs_truth, cost)?;
     let enter = |stay| grounds.beside_others(stay);
+    let stock_bytes = stock.bytes(shapes, terms.large_bytes);
+    let given = (&params[..], &sets[..], stock_bytes);
     let (begun, baseline_begun) = side_by_side(
-        || begin(&mut candidate, Session::run_within, (&params, &sets), &enter).map_err(Side::Candidate),
-        || begin(&mut baseline, Session::run_known, (&params, &sets), &enter).map_err(Side::Baseline),
+        || begin(&mut candidate, Session::run_within, given, &enter).map_err(Side::Candidate),
+        || begin(&mut baseline, Session::run_known, given, &enter).map_err(Side::Baseline),
     );
     let first = begun?;
     baseline_begun?;
@@ -160,6 +163,12 @@ fn start(
         core: None,
         require_sandbox: false,
         device: grounds.device,
+        queues: match (double, programs.confirms) {
+            (true, _) => Queues::One,
+            (false, true) => Queues::Usual,
+            (false, false) => Queues::OneForCopies,
+        },
+        stock_bytes: Stock::of(shapes, terms.large_bytes).bytes(shapes, terms.large_bytes),
     };
     let beside = grounds.beside_others(Stay::Driver);
     cost.part("waiting");
@@ -211,9 +220,13 @@ fn start(
 fn begin(
     session: &mut Session,
     run: impl Fn(&mut Session, &[TensorData], Enter<'_, '_>) -> Result<Call, SessionError>,
-    (params, sets): (&[TensorData], &[Vec<TensorData>]),
+    (params, sets, stock_bytes): (&[TensorData], &[Vec<TensorData>], u64),
     enter: Enter<'_, '_>,
 ) -> Result<Option<Call>, SessionError> {
+    if stock_bytes > 0 {
+        let _place = enter(Stay::Driver);
+        session.hold(stock_bytes)?;
+    }
     session.init_within(params, enter)?;
     let first = sets.first().map(|set| run(session, set, enter)).transpose()?;
     for (number, set) in sets.iter().enumerate() {
@@ -228,7 +241,7 @@ pub(crate) fn stage_sets(
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
 ) -> Result<Vec<Vec<TensorData>>, SessionError> {
-    let sets: Vec<Vec<TensorData>> = (0..Stock::of(call_bytes(shapes), LARGE_BYTES).sets)
+    let sets: Vec<Vec<TensorData>> = (0..Stock::of(shapes, LARGE_BYTES).sets)
         .map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared))
         .collect();
     if let Some(first) = sets.first() {
@@ -238,9 +251,4 @@ pub(crate) fn stage_sets(
         session.stage(number, set)?;
     }
     Ok(sets)
-}
-
-/// Bytes of inputs and outputs of one call.
-fn call_bytes(shapes: &ConcreteShapes) -> u64 {
-    shapes.inputs.iter().chain(&shapes.outputs).map(ConcreteTensor::size_bytes).sum()
 }

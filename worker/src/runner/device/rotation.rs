@@ -29,7 +29,9 @@ impl Device {
         let tensors = self.tensors()?;
         let mut rotation = Vec::new();
         for _ in 1..calls {
-            let berth = Berth { inputs: Mirror::all_of(&layout.inputs)?, outputs: Mirror::all_of(&layout.outputs)? };
+            let (inputs, outputs) = (&layout.inputs, &layout.outputs);
+            let berth =
+                Berth { inputs: Mirror::all_of(inputs, self.source)?, outputs: Mirror::all_of(outputs, self.source)? };
             // With the guards around them.
             for (mirror, first) in berth.inputs.iter().chain(&berth.outputs).zip(tensors.written()) {
                 mirror.take(&first.memory, &self.stream)?;

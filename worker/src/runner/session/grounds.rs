@@ -8,7 +8,7 @@ use super::{Launched, Session, SessionError, Standby};
 use crate::known::{KnownQuestions, Reserved};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::gate::{Alone, Gate, PlaceBeside, Quiet, Stay};
-use crate::sandbox::DeviceAccess;
+use crate::sandbox::{DeviceAccess, Queues};
 
 /// What a session is made of.
 #[derive(Debug, Clone)]
@@ -31,6 +31,10 @@ pub struct SessionOptions<'a> {
     pub require_sandbox: bool,
     /// The GPU that tensors live on; none for the host.
     pub device: Option<&'a DeviceUse>,
+    /// The queues to it that the process gets.
+    pub queues: Queues,
+    /// Bytes of its memory that the process will be told to hold for what is kept there, where somebody knows.
+    pub stock_bytes: u64,
 }
 
 /// A place on the device beside others; none where there is nobody to be kept apart from.

@@ -14,7 +14,7 @@ mod table;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
@@ -23,12 +23,14 @@ use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 pub use self::shares::Place;
 pub(crate) use self::shares::{PYTHON_SHARES, SHARE_BYTES};
 use self::shares::{SHARES_BESIDE_KNOWN, shares, shares_of};
-use self::table::{Kept, Table};
-use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, is_python, os};
+use self::table::{ExpectedMemory, Kept, Table};
+use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, doubled, is_python, os};
 use crate::known::{KnownQuestions, Reserved};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
+use crate::room::{Part, Room};
 use crate::runner::gate::{Gate, Stay};
-use crate::sandbox::DeviceAccess;
+use crate::runner::plan::RunnerPlan;
+use crate::sandbox::{DeviceAccess, Queues};
 
 /// How long a process is kept that nobody asks for: it holds memory of the device.
 const KEPT_FOR: Duration = Duration::from_mins(2);
@@ -39,6 +41,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Libraries' processes that take hold of the device at a time: drivers begin two contexts in less than twice the time of one,
 /// and no more in any less.
 const AT_A_TIME: usize = 2;
+
+/// Queues to the device of processes that wait to be told of a program. Those that a result rests on have the usual ones, and are
+/// new.
+const OF_SPARE: Queues = Queues::OneForCopies;
 
 /// Of all shares this part may be held by processes that wait to be told of a program.
 const SPARE_PART: usize = 4;
@@ -74,6 +80,7 @@ pub(super) struct Purpose {
     call_timeout_ms: u64,
     require_sandbox: bool,
     device: DeviceUse,
+    queues: Queues,
     /// Whether it is a program that was checked, and none of the task's own libraries.
     checked: bool,
     born: Instant,
@@ -91,6 +98,7 @@ impl Purpose {
             call_timeout_ms: options.call_timeout_ms,
             require_sandbox: options.require_sandbox,
             device: device.clone(),
+            queues: options.queues,
             checked: false,
             born: Instant::now(),
         })
@@ -108,6 +116,7 @@ impl Purpose {
             && self.checked == other.checked
             && terms(self) == terms(other)
             && self.device == other.device
+            && self.queues == other.queues
             && self.torch == other.torch
             && self.shapes == other.shapes
     }
@@ -136,6 +145,13 @@ enum Chore {
     End,
 }
 
+/// Memory that steps take parts of.
+#[derive(Debug)]
+struct Memory {
+    machine: Arc<Room>,
+    device: Arc<Room>,
+}
+
 #[derive(Debug)]
 struct Shared {
     host: JailHost,
@@ -150,6 +166,8 @@ struct Shared {
     in_use: Arc<AtomicUsize>,
     table: Mutex<Table>,
     known: KnownQuestions,
+    /// The memory that what is kept takes while nobody uses it; none where nobody else needs any.
+    memory: OnceLock<Memory>,
     /// Processes that outlived their end, until a step speaks for them.
     survivors: Mutex<Vec<Survivor>>,
 }
@@ -161,8 +179,8 @@ impl Standby {
     pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<Gate>, room: usize, known: KnownQuestions) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let withheld = AtomicUsize::new(0);
-        let shared = Arc::new(Shared { host, scratch, gate, room, withheld, in_use, table, known, survivors });
+        let (withheld, memory) = (AtomicUsize::new(0), OnceLock::new());
+        let shared = Arc::new(Shared { host, scratch, gate, room, withheld, in_use, table, known, memory, survivors });
         let theirs = Arc::clone(&shared);
         // Without the thread nothing is ready before it is asked for, and all else works as it does.
         if let Err(error) =
@@ -171,6 +189,35 @@ impl Standby {
             tracing::warn!(error = %error, "no thread could be started that keeps processes on the GPU ready");
         }
         Self { shared, chores }
+    }
+
+    /// In memories that steps take parts of: of the machine, and of the device.
+    pub(crate) fn within(self, machine: Arc<Room>, device: Arc<Room>) -> Self {
+        // Nobody asks for memory before there is something to be kept, and it is never set twice.
+        let _ = self.shared.memory.set(Memory { machine, device });
+        self
+    }
+
+    /// Gives memory of the machine back to steps that have to wait for some: what is known, and then what waits for programs,
+    /// until there is as much for them, or nothing is left.
+    pub(crate) fn give_machine_memory_back(&self, bytes: u64, beside: u64) {
+        self.shared.known.make_room(bytes, beside);
+        if self.shared.memory.get().is_some_and(|memory| !memory.machine.has_room(bytes, beside)) {
+            self.end_for_memory(Table::take_spare_with_memory);
+        }
+    }
+
+    /// Gives memory of the device back to a step that has to wait for some.
+    pub(crate) fn give_device_memory_back(&self) {
+        self.end_for_memory(Table::take_trusted_with_memory);
+    }
+
+    fn end_for_memory(&self, take: impl FnOnce(&mut Table) -> Vec<Session>) {
+        let with_memory = take(&mut self.shared.table());
+        if !with_memory.is_empty() {
+            tracing::debug!(processes = with_memory.len(), "processes on standby give their memory to a step");
+            self.end(with_memory);
+        }
     }
 
     /// Takes a place among the contexts of the device, of a Python or not. Whoever is only kept makes room.
@@ -283,8 +330,12 @@ impl Standby {
         device: &DeviceUse,
         cancel: &CancelFlag,
     ) -> Result<Option<Box<Session>>, SessionError> {
+        if options.queues == Queues::Usual {
+            return Ok(None);
+        }
         let kind = Kind::of(options, device);
-        self.shared.table().note(&kind);
+        let arena = RunnerPlan::new(PathBuf::new(), options.shapes, doubled(options), None).arena_bytes();
+        self.shared.table().note(&kind, ExpectedMemory { arena, stock: options.stock_bytes });
         loop {
             let Some(mut session) = self.shared.table().take_spare(&kind) else { return Ok(None) };
             match session.take(&self.shared.host, options, cancel) {
@@ -369,7 +420,8 @@ impl Standby {
     pub(super) fn keep(&self, sessions: impl IntoIterator<Item = Session>) {
         let mut unusable = Vec::new();
         for mut session in sessions {
-            if !session.come_to_rest() {
+            let memory = self.shared.device_memory(session.stock_bytes());
+            if !session.come_to_rest(memory) {
                 unusable.push(session);
                 continue;
             }
@@ -436,6 +488,24 @@ impl Shared {
         self.withheld.load(Ordering::SeqCst) > 0 && self.in_use.load(Ordering::SeqCst) > self.room()
     }
 
+    /// Memory of the device for a process that nobody uses, if nobody else needs it.
+    fn device_memory(&self, bytes: u64) -> Option<Vec<Part>> {
+        self.part_of(|memory| &memory.device, bytes)
+    }
+
+    /// The same of the machine.
+    fn machine_memory(&self, bytes: u64) -> Option<Vec<Part>> {
+        self.part_of(|memory| &memory.machine, bytes)
+    }
+
+    fn part_of(&self, which: impl FnOnce(&Memory) -> &Arc<Room>, bytes: u64) -> Option<Vec<Part>> {
+        match self.memory.get() {
+            _ if bytes == 0 => None,
+            Some(memory) => which(memory).take_if_free(bytes).map(|part| vec![part]),
+            None => Some(Vec::new()),
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -499,16 +569,26 @@ impl Shared {
             self.take(shares)
         };
         let beside = || self.gate.beside_others(Stay::Driver);
-        let launch = || Session::launch_empty(&self.host, &self.scratch, kind);
+        // As much as the programs before it had, if nobody else needs the memory.
+        let expected = self.table().expected_memory(kind);
+        let arena = self.machine_memory(expected.arena);
+        let stock_bytes = expected.arena + expected.stock;
+        let stock = if expected.stock > 0 { self.device_memory(stock_bytes) } else { None };
+        let arena_bytes = if arena.is_some() { expected.arena } else { 0 };
+        let launch = || Session::launch_empty(&self.host, &self.scratch, kind, arena_bytes);
+        let hold = |mut session: Session| match &stock {
+            Some(_) => session.hold(stock_bytes).map(|()| session),
+            None => Ok(session),
+        };
         let made = if kind.python {
             // It loads for seconds before it takes hold of the device.
             launch().and_then(Launched::load).and_then(|loaded| {
                 let _beside = beside();
-                loaded.wait()
+                loaded.wait().and_then(hold)
             })
         } else {
             let _beside = beside();
-            launch().and_then(Launched::wait)
+            launch().and_then(Launched::wait).and_then(hold)
         };
         self.table().has_come(kind);
         let mut session = match made {
@@ -520,6 +600,7 @@ impl Shared {
             }
         };
         session.place = Some(place);
+        session.memory_at_rest = arena.into_iter().chain(stock).flatten().collect();
         let mut table = self.table();
         if table.closed {
             drop(table);

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use nightshift_protocol::task::TorchSpec;
 
-use super::Kind;
+use super::{Kind, OF_SPARE};
 use crate::process::{CancelFlag, JailHost};
+use crate::room::Part;
 use crate::runner::message::Request;
 use crate::runner::plan::RunnerPlan;
 use crate::runner::session::{
@@ -17,7 +18,7 @@ use crate::runner::session::{
 const MAX_AGE: Duration = Duration::from_mins(15);
 
 /// Largest memory shared with a process that is kept, in bytes.
-const MAX_ARENA_BYTES: u64 = 1 << 30;
+pub(super) const MAX_ARENA_BYTES: u64 = 1 << 30;
 
 /// The name of a library in the folder of the process that waited for it.
 const LIBRARY_NAME: &str = "library.so";
@@ -26,8 +27,14 @@ const LIBRARY_NAME: &str = "library.so";
 const PROGRAM_NAME: &str = "program.py";
 
 impl Session {
-    /// A process that takes hold of the device and knows of no library; it can read a folder of its own below `scratch`.
-    pub(super) fn launch_empty(host: &JailHost, scratch: &Path, kind: &Kind) -> Result<Launched, SessionError> {
+    /// A process that takes hold of the device and knows of no library; it can read a folder of its own below `scratch`. Its
+    /// arena is good for tensors of so many bytes.
+    pub(super) fn launch_empty(
+        host: &JailHost,
+        scratch: &Path,
+        kind: &Kind,
+        arena_bytes: u64,
+    ) -> Result<Launched, SessionError> {
         let folder = tempfile::Builder::new().prefix("standby-").tempdir_in(scratch).map_err(os("making a folder"))?;
         let device = DeviceUse { access: kind.access.clone(), libraries: Vec::new() };
         let (name, nothing) = (if kind.python { PROGRAM_NAME } else { LIBRARY_NAME }, TorchSpec::default());
@@ -42,8 +49,11 @@ impl Session {
             core: None,
             require_sandbox: false,
             device: Some(&device),
+            queues: OF_SPARE,
+            stock_bytes: 0,
         };
-        let plan = plan_of(host, library.clone(), &options)?;
+        let mut plan = plan_of(host, library.clone(), &options)?;
+        plan.total_bytes = plan.total_bytes.max(usize::try_from(arena_bytes).unwrap_or(0));
         let readable = folder.path().to_path_buf();
         let mut session = Self::begin(host, plan, readable, &options, &CancelFlag::default())?;
         session.folder = Some(folder);
@@ -62,13 +72,18 @@ impl Session {
         let library = self.plan.library.clone();
         std::fs::copy(options.library, &library).map_err(os("copying the library"))?;
         let plan: RunnerPlan = plan_of(host, library, options)?;
-        let arena = Arena::new(plan.total_bytes, plan.on_device).map_err(os("making the shared memory"))?;
+        let fits = plan.total_bytes <= self.arena.size_bytes();
+        if !fits {
+            self.arena = Arena::new(plan.total_bytes, plan.on_device).map_err(os("making the shared memory"))?;
+        }
+        // The step has what it takes.
+        self.memory_at_rest.clear();
         self.call_timeout_ms = options.call_timeout_ms;
         self.cancel = cancel.clone();
         self.plan = plan.clone();
-        self.arena = arena;
         let request = Request::Take { nonce: self.nonces.draw(), plan: Box::new(plan) };
-        self.ask_with_arena(&request, self.call_timeout_ms + LOAD_EXTRA_MS)?;
+        let limit_ms = self.call_timeout_ms + LOAD_EXTRA_MS;
+        if fits { self.ask(&request, limit_ms) } else { self.ask_with_arena(&request, limit_ms) }?;
         self.weigh(options.memory_bytes);
         Ok(())
     }
@@ -77,11 +92,22 @@ impl Session {
     pub(super) fn wake(&mut self, cancel: &CancelFlag) -> Result<(), SessionError> {
         self.cancel = cancel.clone();
         self.peak_bytes = 0;
+        self.memory_at_rest.clear();
         self.shape(0)
     }
 
-    /// Gives back what it holds for one step. Whether it can be used again.
-    pub(super) fn come_to_rest(&mut self) -> bool {
+    /// Bytes of the device's memory that it would be good to keep between steps.
+    pub(super) fn stock_bytes(&self) -> u64 {
+        self.stock_bytes
+    }
+
+    /// Whether it has memory while nobody uses it.
+    pub(super) fn has_memory_at_rest(&self) -> bool {
+        !self.memory_at_rest.is_empty()
+    }
+
+    /// Gives back what it holds for one step, but for this memory of the device. Whether it can be used again.
+    pub(super) fn come_to_rest(&mut self, memory: Option<Vec<Part>>) -> bool {
         let Some(purpose) = &self.purpose else { return false };
         let small = self.plan.arena_bytes() <= MAX_ARENA_BYTES;
         if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() {
@@ -89,7 +115,13 @@ impl Session {
         }
         (self.params, self.inputs) = (Vec::new(), Vec::new());
         self.cancel = CancelFlag::default();
-        let rests = self.shape(0).is_ok();
+        let keep_bytes = if memory.is_some() { self.stock_bytes + self.plan.arena_bytes() } else { 0 };
+        let nonce = self.nonces.draw();
+        let rests = self.ask(&Request::Rest { nonce, keep_bytes }, self.call_timeout_ms + LOAD_EXTRA_MS).is_ok();
+        if memory.is_none() {
+            self.stock_bytes = 0;
+        }
+        (self.shape, self.memory_at_rest) = (0, memory.unwrap_or_default());
         // What it printed up to here is none of the next step's.
         self.jail.forget_output();
         rests

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::process::MAX_ARENA_BYTES;
 use super::shares::shares;
 use super::{KEPT_FOR, Kind, Purpose};
 use crate::runner::session::Session;
@@ -19,9 +20,31 @@ pub(super) struct Table {
     /// Those that are of no use any more.
     pub(super) over: Vec<Session>,
     /// Of which kinds programs were lately, and when the last ones of each came.
-    last: Vec<(Kind, Vec<Instant>)>,
+    last: Vec<(Kind, Vec<Program>)>,
     /// Whether nothing is kept any more.
     pub(super) closed: bool,
+}
+
+/// A program that was there.
+#[derive(Debug)]
+struct Program {
+    at: Instant,
+    memory: ExpectedMemory,
+}
+
+/// Memory that a program takes before it computes anything, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ExpectedMemory {
+    /// Size of its arena.
+    pub(super) arena: u64,
+    /// What it is told to hold of the device for what is kept there.
+    pub(super) stock: u64,
+}
+
+impl Program {
+    fn is_recent(&self, kind: &Kind) -> bool {
+        self.at.elapsed() < recent(kind)
+    }
 }
 
 #[derive(Debug)]
@@ -38,20 +61,32 @@ fn recent(kind: &Kind) -> Duration {
 
 impl Table {
     /// Remembers that a program of this kind was there.
-    pub(super) fn note(&mut self, kind: &Kind) {
+    pub(super) fn note(&mut self, kind: &Kind, memory: ExpectedMemory) {
         let known = self.last.iter().position(|(other, _)| other == kind).map(|known| self.last.swap_remove(known).1);
         self.last.retain(|(other, _)| other.python != kind.python);
-        let mut times = known.unwrap_or_default();
-        times.retain(|time| time.elapsed() < recent(kind));
-        times.push(Instant::now());
-        self.last.push((kind.clone(), times));
+        let mut programs = known.unwrap_or_default();
+        programs.retain(|program| program.is_recent(kind));
+        programs.push(Program { at: Instant::now(), memory });
+        self.last.push((kind.clone(), programs));
+    }
+
+    /// The most that programs of this kind took lately, of those that do not take too much to have it ready.
+    pub(super) fn expected_memory(&self, kind: &Kind) -> ExpectedMemory {
+        let programs = self.last.iter().filter(|(other, _)| other == kind).flat_map(|(_, programs)| programs);
+        let small = programs.map(|program| program.memory).filter(|memory| memory.arena <= MAX_ARENA_BYTES);
+        small.fold(ExpectedMemory::default(), |most, memory| ExpectedMemory {
+            arena: most.arena.max(memory.arena),
+            stock: most.stock.max(memory.stock),
+        })
     }
 
     /// The kinds of which programs were lately, and how many of each not long ago.
     pub(super) fn wanted(&self) -> Vec<(Kind, usize)> {
-        let lately = self.last.iter().filter(|(_, times)| times.last().is_some_and(|last| last.elapsed() < KEPT_FOR));
-        let count = |kind: &Kind, times: &[Instant]| times.iter().filter(|time| time.elapsed() < recent(kind)).count();
-        lately.map(|(kind, times)| (kind.clone(), count(kind, times))).collect()
+        let is_late = |programs: &[Program]| programs.last().is_some_and(|last| last.at.elapsed() < KEPT_FOR);
+        let lately = self.last.iter().filter(|(_, programs)| is_late(programs));
+        lately
+            .map(|(kind, programs)| (kind.clone(), programs.iter().filter(|program| program.is_recent(kind)).count()))
+            .collect()
     }
 
     /// How many spare processes there are of this kind, with those that are getting ready.
@@ -100,6 +135,16 @@ impl Table {
             (None, Some(_)) => Some(self.spare.remove(0).session),
             (None, None) => None,
         }
+    }
+
+    /// Those that have memory of the device that somebody else could use.
+    pub(super) fn take_trusted_with_memory(&mut self) -> Vec<Session> {
+        self.trusted.extract_if(.., |kept| kept.session.has_memory_at_rest()).map(|kept| kept.session).collect()
+    }
+
+    /// Those that have memory of the machine that somebody else could use.
+    pub(super) fn take_spare_with_memory(&mut self) -> Vec<Session> {
+        self.spare.extract_if(.., |kept| kept.session.has_memory_at_rest()).map(|kept| kept.session).collect()
     }
 
     pub(super) fn take_kept_since_before(&mut self, moment: Option<Instant>) -> Vec<Session> {
