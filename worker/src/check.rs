@@ -182,6 +182,9 @@ impl<'a> Check<'a> {
         let (grounds, spec) = (self.grounds, self.spec);
         let options = self.options(shapes);
         let mut asking = asking(grounds, spec, shapes, answers)?;
+        if grounds.standby.is_some() {
+            self.cost.part("turn");
+        }
         let (mut candidate, mut oracle) = self.processes(&options, answers, &asking)?;
         if let Answers::Live { kept: Some(_), .. } = answers {
             oracle.record();
@@ -210,7 +213,7 @@ impl<'a> Check<'a> {
         // with the truth.
         let says_nothing = outcome.is_ok() && self.report.findings.is_empty() && self.report.printed.is_empty();
         self.known |= asking.is_known();
-        asking.end(says_nothing);
+        let turn = asking.end(says_nothing);
         if let (Answers::Live { kept: Some(kept), .. }, Some(answered)) = (answers, oracle.take_answers()) {
             kept.extend(answered);
         }
@@ -221,7 +224,7 @@ impl<'a> Check<'a> {
         let beside = grounds.beside_others(Stay::Driver);
         self.cost.part("waiting");
         grounds.leave([candidate].into_iter().chain(oracle.into_sessions()));
-        drop(beside);
+        drop((beside, turn));
         self.cost.part("ends");
         outcome
     }

@@ -53,6 +53,16 @@ pub(crate) struct Subject {
     tolerance: Tolerance,
 }
 
+#[cfg(test)]
+impl Subject {
+    /// One that differs from others by its tolerance.
+    pub(crate) fn for_tests(atol: f64) -> Self {
+        let (reference, truth) = (ArtifactHash::of(b"reference"), ArtifactHash::of(b"truth"));
+        let tolerance = Tolerance { atol, rtol: 0.0, reference_error_factor: 64.0 };
+        Self { reference, truth, torch: None, shapes: Vec::new(), tolerance }
+    }
+}
+
 impl Subject {
     /// Of the programs for a task's shapes, by their bytes; none where those cannot be read.
     pub(crate) fn of(spec: &TaskSpec, shapes: &[ConcreteShapes], reference: &Path, truth: &Path) -> Option<Self> {
@@ -219,23 +229,20 @@ mod tests {
     use super::*;
     use crate::process::CancelFlag;
 
-    fn subject(atol: f64) -> Subject {
-        let (reference, truth) = (ArtifactHash::of(b"reference"), ArtifactHash::of(b"truth"));
-        let tolerance = Tolerance { atol, rtol: 0.0, reference_error_factor: 64.0 };
-        Subject { reference, truth, torch: None, shapes: Vec::new(), tolerance }
-    }
-
     fn kept(known: &KnownQuestions, of: f64, bytes: u64) -> bool {
-        known.reserve(&[], bytes).map(|reserved| known.keep(subject(of), "questions", reserved)).is_some()
+        known.reserve(&[], bytes).map(|reserved| known.keep(Subject::for_tests(of), "questions", reserved)).is_some()
     }
 
     #[test]
     fn so_many_programs_are_asked_the_same() {
         let known = KnownQuestions::new(100);
-        assert!(known.take::<&str>(&subject(1.0)).is_none());
+        assert!(known.take::<&str>(&Subject::for_tests(1.0)).is_none());
         assert!(kept(&known, 1.0, 60));
-        assert!(known.take::<&str>(&subject(2.0)).is_none() && known.take::<String>(&subject(1.0)).is_none());
-        let further = (1..100).take_while(|_| known.take::<&str>(&subject(1.0)).is_some()).count();
+        assert!(
+            known.take::<&str>(&Subject::for_tests(2.0)).is_none()
+                && known.take::<String>(&Subject::for_tests(1.0)).is_none()
+        );
+        let further = (1..100).take_while(|_| known.take::<&str>(&Subject::for_tests(1.0)).is_some()).count();
         assert_eq!((further + 1, known.kept_bytes()), (usize::try_from(MOST_USES).unwrap_or(0), 0));
     }
 
@@ -243,10 +250,13 @@ mod tests {
     fn what_was_told_is_forgotten_and_nothing_else() {
         let known = KnownQuestions::new(100);
         assert!(kept(&known, 1.0, 30) && kept(&known, 2.0, 30));
-        known.forget::<String>(&subject(1.0));
+        known.forget::<String>(&Subject::for_tests(1.0));
         assert_eq!(known.kept_bytes(), 60);
-        known.forget::<&str>(&subject(1.0));
-        assert!(known.take::<&str>(&subject(1.0)).is_none() && known.take::<&str>(&subject(2.0)).is_some());
+        known.forget::<&str>(&Subject::for_tests(1.0));
+        assert!(
+            known.take::<&str>(&Subject::for_tests(1.0)).is_none()
+                && known.take::<&str>(&Subject::for_tests(2.0)).is_some()
+        );
         assert!(kept(&known, 2.0, 50), "newer ones");
         assert_eq!(known.kept_bytes(), 50);
     }
@@ -255,13 +265,13 @@ mod tests {
     fn what_is_in_use_is_not_forgotten_for_others() {
         let known = KnownQuestions::new(100);
         assert!(kept(&known, 1.0, 60) && !kept(&known, 2.0, 60) && !kept(&known, 3.0, 101));
-        assert!(known.take::<&str>(&subject(1.0)).is_some());
+        assert!(known.take::<&str>(&Subject::for_tests(1.0)).is_some());
         let reserved = known.reserve(&[], 40);
         assert!(reserved.is_some() && known.reserve(&[], 1).is_none(), "what is reserved counts");
         if let Some(first) = known.kept().first_mut() {
             first.used = Instant::now().checked_sub(UNUSED_FOR).unwrap_or(first.used);
         }
-        assert!(kept(&known, 2.0, 60) && known.take::<&str>(&subject(1.0)).is_none());
+        assert!(kept(&known, 2.0, 60) && known.take::<&str>(&Subject::for_tests(1.0)).is_none());
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use replay::write_replay;
 pub(crate) use replay::{REPLAY_FILE, replay, write_any_replay};
 pub use sampling::{Burst, Draw};
 pub(crate) use serve::serve;
-pub(crate) use session::{Beside, Enter};
+pub(crate) use session::{Beside, Enter, Turn};
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby, Withheld,
 };

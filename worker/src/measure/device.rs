@@ -29,6 +29,7 @@ use crate::check::smallest_first;
 use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
+use crate::known::Subject;
 use crate::process::side_by_side;
 use crate::runner::{Call, CallTime, Draw, Grounds, Quiet, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
@@ -139,6 +140,11 @@ pub fn measure_on_device(
     let number = all_shapes.iter().position(|shapes| shapes.name == default.name).unwrap_or(0);
     let seeds = SecretSeeds::from_os()
         .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
+    // Where processes serve again, those of a task are used by one step at a time.
+    let serve_again = !programs.confirms && spec.torch.is_some();
+    let subject = if serve_again { Subject::of(spec, &all_shapes, programs.baseline, programs.truth) } else { None };
+    let turn = subject.and_then(|of| grounds.turn(&of, programs.baseline));
+    cost.part("turn");
     let terms = Terms { shapes: &all_shapes, number, require_sandbox, large_bytes: options.large_bytes };
     let mut race = match prepare(grounds, spec, programs, seeds, terms, &mut cost) {
         Ok(race) => race,
@@ -163,7 +169,7 @@ pub fn measure_on_device(
     let beside = grounds.beside_others(Stay::Driver);
     cost.part("waiting");
     grounds.leave([candidate, baseline].into_iter().chain(truth));
-    drop(beside);
+    drop((beside, turn));
     cost.part("ends");
     measurement.cost = cost.parts();
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })

@@ -20,7 +20,7 @@ pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
 pub(crate) use self::python::{is_python, python_folders, replay_torch_plan};
 use self::python::{own_folder, torch_plan};
 use self::standby::Purpose;
-pub(crate) use self::standby::{PYTHON_SHARES, SHARE_BYTES};
+pub(crate) use self::standby::{PYTHON_SHARES, SHARE_BYTES, Turn};
 pub use self::standby::{Place, Standby, Withheld};
 use self::watch::OUTPUT_BYTES;
 use super::arena::Arena;

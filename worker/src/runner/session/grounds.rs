@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
-use super::{Launched, Session, SessionError, Standby};
-use crate::known::{KnownQuestions, Reserved};
+use super::{Launched, Session, SessionError, Standby, Turn, is_python};
+use crate::known::{KnownQuestions, Reserved, Subject};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::gate::{Alone, Gate, PlaceBeside, Quiet, Stay};
 use crate::sandbox::{DeviceAccess, Queues};
@@ -82,6 +82,13 @@ impl<'a> Grounds<'a> {
     /// Memory for questions whose answers are to be known, as far as nobody needs it.
     pub(crate) fn reserve_known(&self, shapes: &[ConcreteShapes], bytes: u64) -> Option<Reserved> {
         self.standby.and_then(|standby| standby.reserve_known(shapes, bytes))
+    }
+
+    /// Waits for a turn at the processes of a task's reference and truth, where another step that uses them keeps this one from
+    /// them and others take long to start: those with a Python. To be kept until they are left; not for a thread that has a place
+    /// on the device.
+    pub(crate) fn turn(&self, of: &Subject, reference: &Path) -> Option<Turn<'a>> {
+        self.standby.filter(|_| is_python(reference)).and_then(|standby| standby.turn(of, self.cancel))
     }
 
     /// Starts the process of a program that nobody has seen before; where one is on standby for that, takes that one.

@@ -10,6 +10,7 @@
 mod process;
 mod shares;
 mod table;
+mod turns;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,8 +25,10 @@ pub use self::shares::Place;
 pub(crate) use self::shares::{PYTHON_SHARES, SHARE_BYTES};
 use self::shares::{SHARES_BESIDE_KNOWN, shares, shares_of};
 use self::table::{ExpectedMemory, Kept, Table};
+pub(crate) use self::turns::Turn;
+use self::turns::Turns;
 use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, doubled, is_python, os};
-use crate::known::{KnownQuestions, Reserved};
+use crate::known::{KnownQuestions, Reserved, Subject};
 use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::room::{Part, Room};
 use crate::runner::gate::{Gate, Stay};
@@ -166,6 +169,7 @@ struct Shared {
     in_use: Arc<AtomicUsize>,
     table: Mutex<Table>,
     known: KnownQuestions,
+    turns: Turns,
     /// The memory that what is kept takes while nobody uses it; none where nobody else needs any.
     memory: OnceLock<Memory>,
     /// Processes that outlived their end, until a step speaks for them.
@@ -179,8 +183,9 @@ impl Standby {
     pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<Gate>, room: usize, known: KnownQuestions) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
-        let (withheld, memory) = (AtomicUsize::new(0), OnceLock::new());
-        let shared = Arc::new(Shared { host, scratch, gate, room, withheld, in_use, table, known, memory, survivors });
+        let (withheld, turns, memory) = (AtomicUsize::new(0), Turns::default(), OnceLock::new());
+        let shared =
+            Arc::new(Shared { host, scratch, gate, room, withheld, in_use, table, known, turns, memory, survivors });
         let theirs = Arc::clone(&shared);
         // Without the thread nothing is ready before it is asked for, and all else works as it does.
         if let Err(error) =
@@ -282,6 +287,11 @@ impl Standby {
     #[must_use]
     pub fn known(&self) -> &KnownQuestions {
         &self.shared.known
+    }
+
+    /// Waits for a turn at the processes of a task's reference and truth. Not for a thread that has a place on the device.
+    pub(super) fn turn(&self, of: &Subject, cancel: &CancelFlag) -> Option<Turn<'_>> {
+        self.shared.turns.take(of, cancel)
     }
 
     /// Ends and forgets everything that is kept: something is wrong with the device, or may be.
