@@ -302,17 +302,17 @@ def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) ->
     return found
 
 
-def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict, settled: dict, count_s: float,
-               longer: int, candidates: int) -> dict:
+def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict, settled: dict, count_s: tuple,
+               candidates: int) -> dict:
     """Verified attempts in an hour: runs whose scripts give right programs again and again, each as another text. First no
     program was ever built, then all of them were: the same ones, or `again`, whose extensions are those of the first."""
     night.without_profiles()
     found, built = {}, 0
-    for kind in ("cold", "warm"):
+    for kind, seconds in zip(("cold", "warm"), count_s):
         texts = programs
         if kind == "warm":
             # Again and again what was built, so that it lasts.
-            length, longer = len(programs[tasks[0].name]), 1
+            length = len(programs[tasks[0].name])
             texts = again or {task.name: (programs[task.name][:built] * length)[:length] for task in tasks}
         folders = [task.with_programs(night.folder / kind / task.folder.name, form, night.target, texts[task.name])
                    for task in tasks]
@@ -320,7 +320,7 @@ def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict
         began = settled[kind] * candidates
         options = ["--strategy", "group", "--candidates", str(candidates)] if candidates > 1 else []
         try:
-            row, built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, began, count_s * longer, options)
+            row, built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, began, seconds, options)
             found[f"{form}_{kind}"] = row | {"candidates": candidates}
         except Failure as error:
             if kind == "cold":

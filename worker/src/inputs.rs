@@ -63,6 +63,9 @@ pub enum InputKind {
     SignsFlipped,
 }
 
+/// Elements that are looked at before somebody asks what was seen: of so many at a time processors see several at once.
+const AT_A_TIME: usize = 4096;
+
 /// Values of one tensor. They never change, and a copy shares them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TensorData {
@@ -174,8 +177,11 @@ impl TensorData {
     #[must_use]
     pub fn same_bits(&self, other: &Self) -> bool {
         fn same<T: Copy + Sync>(a: &[T], b: &[T], same: impl Fn(T, T) -> bool + Sync) -> bool {
-            a.len() == b.len()
-                && in_all_parts(a.len(), |part| a[part.clone()].iter().zip(&b[part]).all(|(a, b)| same(*a, *b)))
+            let alike = |(a, b): (&[T], &[T])| a.iter().zip(b).fold(true, |so_far, (a, b)| so_far & same(*a, *b));
+            let of_part = |part: std::ops::Range<usize>| {
+                a[part.clone()].chunks(AT_A_TIME).zip(b[part].chunks(AT_A_TIME)).all(alike)
+            };
+            a.len() == b.len() && in_all_parts(a.len(), of_part)
         }
         match (self, other) {
             (Self::F32(a), Self::F32(b)) => same(a, b, |a, b| a.to_bits() == b.to_bits()),
@@ -269,7 +275,6 @@ impl TensorData {
 
 /// Whether something holds for all values; of some at a time without a look at which, which is several times as fast.
 fn all<T: Copy + Sync>(values: &[T], holds: impl Fn(T) -> bool + Sync) -> bool {
-    const AT_A_TIME: usize = 4096;
     let hold = |some: &[T]| some.iter().fold(true, |so_far, value| so_far & holds(*value));
     in_all_parts(values.len(), |part| values[part].chunks(AT_A_TIME).all(hold))
 }

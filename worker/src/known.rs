@@ -19,7 +19,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec, Tolera
 use crate::room::{Part, Room};
 
 /// Programs that are asked the same.
-const MOST_USES: u32 = 16;
+const MOST_USES: u32 = 32;
 
 /// For how long.
 const KEPT_FOR: Duration = Duration::from_mins(10);

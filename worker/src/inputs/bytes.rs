@@ -1,12 +1,10 @@
 //! Elements of tensors as bytes in memory, little-endian; large ones on several threads.
 
+use super::AT_A_TIME;
 use super::values::{Element, Values};
 
 /// Bytes that one thread sees to at least: below this starting another one takes longer.
 const SHARE: usize = 8 << 20;
-
-/// Elements that are compared before somebody asks whether there is a difference.
-const AT_A_TIME: usize = 4096;
 
 /// Most threads that see to one tensor: beside it others are seen to.
 const MAX_THREADS: usize = 4;

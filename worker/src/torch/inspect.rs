@@ -189,6 +189,9 @@ pub(crate) fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String,
         ("HF_HUB_OFFLINE", "1"),
         // Models are loaded by the thread that asks for them: on the processor there are no others.
         ("HF_DEACTIVATE_ASYNC_LOAD", "1"),
+        // Kernels are loaded when they are first called, as PyTorch has it where nobody says otherwise: all that its libraries
+        // have take a second of the driver's and gigabytes of memory. What is timed was called before.
+        ("CUDA_MODULE_LOADING", "LAZY"),
         // Who asks for the user's name would look for it in a file that is not shown.
         ("USER", "nightshift"),
     ]
