@@ -107,13 +107,10 @@ pub fn largest_error(
     tolerance: &Tolerance,
 ) -> f64 {
     let of_part = |output: &TensorData, truth: &TensorData, part: Range<usize>| {
-        let of_block = |block: Range<usize>| {
-            let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block));
-            largest_of(
-                outputs.iter().zip(truths.iter()).map(|(output, truth)| normalized_error(*output, *truth, tolerance)),
-            )
-        };
-        blocks(part).map(of_block).fold(0.0, f64::max)
+        let mut errors = [0.0; AT_A_TIME];
+        blocks(part)
+            .map(|block| largest_of(errors_of(output, truth, block, tolerance, &mut errors)))
+            .fold(0.0, f64::max)
     };
     let of_tensor = |(position, shape): (usize, &ConcreteTensor)| {
         let (Some(output), Some(truth)) = (outputs.get(position), truth.get(position)) else { return f64::INFINITY };
@@ -131,14 +128,10 @@ fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tol
     // Elements whose error is at least the bound of that number. Most blocks of a right program have none beyond some bound.
     let mut at_least = [0_u64; ERROR_HISTOGRAM_BOUNDS.len()];
     let elements = part.len();
+    let mut place_of_errors = [0.0; AT_A_TIME];
     for block in blocks(part) {
-        let (outputs, truths) = (output.part_as_f64(block.clone()), truth.part_as_f64(block.clone()));
-        let mut errors = [0.0; AT_A_TIME];
-        for ((slot, output), truth) in errors.iter_mut().zip(outputs.iter()).zip(truths.iter()) {
-            *slot = normalized_error(*output, *truth, tolerance);
-        }
-        let errors = &errors[..block.len()];
-        let largest = largest_of(errors.iter().copied());
+        let errors = errors_of(output, truth, block.clone(), tolerance, &mut place_of_errors);
+        let largest = largest_of(errors);
         for (total, bound) in at_least.iter_mut().zip(ERROR_HISTOGRAM_BOUNDS).take_while(|(_, bound)| *bound <= largest)
         {
             *total += count_if(errors, |error| error >= bound);
@@ -148,8 +141,9 @@ fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tol
         }
         if found.worst.is_none_or(|(_, before, ..)| largest > before) {
             // Where they are numbers one of them is the largest.
-            let place = errors.iter().position(|error| *error >= largest).unwrap_or(0);
-            found.worst = Some((block.start + place, largest, outputs[place], truths[place]));
+            let place = block.start + errors.iter().position(|error| *error >= largest).unwrap_or(0);
+            let value = |tensor: &TensorData| tensor.part_as_f64(place..place + 1)[0];
+            found.worst = Some((place, largest, value(output), value(truth)));
         }
     }
     let mut above = count(elements);
@@ -160,8 +154,34 @@ fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tol
     found
 }
 
-fn largest_of(errors: impl Iterator<Item = f64>) -> f64 {
-    errors.fold(0.0, |largest: f64, error| if error > largest { error } else { largest })
+/// Normalized errors of the elements of a block.
+fn errors_of<'a>(
+    output: &TensorData,
+    truth: &TensorData,
+    block: Range<usize>,
+    tolerance: &Tolerance,
+    errors: &'a mut [f64; AT_A_TIME],
+) -> &'a [f64] {
+    let errors = &mut errors[..block.len()];
+    let truth = truth.part_as_f64(block.clone());
+    output.widen_part(block, errors);
+    for (error, truth) in errors.iter_mut().zip(truth.iter()) {
+        *error = normalized_error(*error, *truth, tolerance);
+    }
+    errors
+}
+
+/// Of so many rows, in turn: one after the other they would wait for each other.
+fn largest_of(errors: &[f64]) -> f64 {
+    let larger = |largest: f64, error: f64| if error > largest { error } else { largest };
+    let (groups, rest) = errors.as_chunks::<8>();
+    let largest = groups.iter().fold([0.0; 8], |mut largest, group| {
+        for (one, error) in largest.iter_mut().zip(group) {
+            *one = larger(*one, *error);
+        }
+        largest
+    });
+    largest.into_iter().chain(rest.iter().copied()).fold(0.0, larger)
 }
 
 fn count_if(errors: &[f64], holds: impl Fn(f64) -> bool) -> u64 {
@@ -250,8 +270,10 @@ pub fn count_wrong(outputs: &[TensorData], truth: &[TensorData], tolerance: &Tol
 #[must_use]
 pub fn normalized_error(candidate: f64, truth: f64, tolerance: &Tolerance) -> f64 {
     let (difference, allowed) = ((candidate - truth).abs(), tolerance.atol + tolerance.rtol * truth.abs());
-    // Nothing is allowed for a truth of zero without an absolute part: the division gives infinity, as it should.
-    let error = if difference == 0.0 { 0.0 } else { difference / allowed };
+    // Nothing is allowed for a truth of zero without an absolute part: the division gives infinity, as it should. It is always
+    // carried out, for several elements at once.
+    let quotient = difference / allowed;
+    let error = if difference == 0.0 { 0.0 } else { quotient };
     if candidate.is_finite() & truth.is_finite() { error } else { f64::INFINITY }
 }
 

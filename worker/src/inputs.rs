@@ -161,6 +161,22 @@ impl TensorData {
         }
     }
 
+    /// Writes some elements as 64-bit floats to a place of that length.
+    pub(crate) fn widen_part(&self, part: std::ops::Range<usize>, place: &mut [f64]) {
+        fn widen<T: Copy>(values: &[T], place: &mut [f64], one: impl Fn(T) -> f64) {
+            for (place, value) in place.iter_mut().zip(values) {
+                *place = one(*value);
+            }
+        }
+        match self {
+            Self::F32(values) => widen(&values[part], place, f64::from),
+            Self::F64(values) => place.copy_from_slice(&values[part]),
+            Self::I32(values) => widen(&values[part], place, f64::from),
+            Self::F16(values) => widen(&values[part], place, |bits| f64::from(f16_to_f32(bits))),
+            Self::Bf16(values) => widen(&values[part], place, |bits| f64::from(bf16_to_f32(bits))),
+        }
+    }
+
     /// Whether every element is finite.
     #[must_use]
     pub fn is_finite(&self) -> bool {
