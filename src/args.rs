@@ -318,7 +318,7 @@ pub(crate) struct Work {
     /// GPUs that it may use, by number or name as nvidia-smi prints them, separated by commas
     #[arg(long, value_name = "LIST")]
     pub(crate) devices: Option<String>,
-    /// Processes with PyTorch that may hold a context on this machine's GPUs at once; four without it count as one
+    /// Room for processes on this machine's GPUs: one with PyTorch takes half of a context, another one a quarter
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gpu_contexts: Option<u32>,
 }

@@ -281,6 +281,16 @@ def peer(night: Night, jobs: list, checkout: Path, limit_s: float, processes: in
     return {"seconds": round(time.monotonic() - began, 1), "programs": found, "asked": len(jobs)}
 
 
+def try_peer(python: str, checkout: Path) -> None:
+    """Whether the other evaluation can be asked at all: what it lacks is to be told before anything is measured."""
+    done = subprocess.run([python, str(PEER), str(checkout), os.devnull], capture_output=True, text=True, timeout=300,
+                          stdin=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise Failure(f"KernelBench's evaluation cannot be loaded: {said[-1] if said else done.returncode}. Install what it imports "
+                      f"for {python}, or leave out what compares with it (--only, --count)")
+
+
 def _asked_of_peer(night: Night, lists: list, checkout: Path, limit_s: float) -> dict:
     """A process for each list, side by side."""
     began, running = time.monotonic(), []

@@ -52,7 +52,7 @@ use crate::trace::Telling;
 const MAX_QUOTED_MESSAGES: usize = 3;
 
 /// Memory of the machine that a process with a context on a GPU takes, in bytes: with `PyTorch`, and without.
-const PYTHON_BYTES: u64 = 3 << 30;
+const PYTHON_BYTES: u64 = 2 << 30;
 const NATIVE_BYTES: u64 = 1 << 29;
 
 /// Everything that steps need.

@@ -37,4 +37,4 @@ pub(crate) use session::{Beside, Enter, Turn};
 pub use session::{
     Call, CallTime, DeviceUse, Grounds, Launched, Place, Session, SessionError, SessionOptions, Standby, Withheld,
 };
-pub(crate) use session::{PYTHON_SHARES, SHARE_BYTES, is_python, python_folders, replay_torch_plan};
+pub(crate) use session::{SHARE_BYTES, SHARES_PER_CONTEXT, is_python, python_folders, replay_torch_plan};

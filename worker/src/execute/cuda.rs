@@ -16,12 +16,12 @@ use crate::offers::contexts_of_each;
 use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
 use crate::room::{Part, Room};
-use crate::runner::{DeviceUse, Gate, PYTHON_SHARES, SHARE_BYTES, Standby, TorchPlan, Withheld, write_any_replay};
+use crate::runner::{DeviceUse, Gate, SHARE_BYTES, SHARES_PER_CONTEXT, Standby, TorchPlan, Withheld, write_any_replay};
 use crate::sandbox::{DeviceAccess, DeviceMissing};
 
 /// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
 /// it.
-const KNOWN_PART: u64 = 6;
+const KNOWN_PART: u64 = 4;
 
 /// Compiler, devices and profilers.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl CudaBench {
         let devices = u64::try_from(self.gpus.usable().len()).unwrap_or(u64::MAX).max(1);
         let site = |(contexts, gpu): (u32, &Gpu)| {
             let gate: Arc<Gate> = Arc::default();
-            let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PYTHON_SHARES);
+            let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(SHARES_PER_CONTEXT);
             let known = KnownQuestions::new(known_bytes / devices).within(Arc::clone(memory));
             let of_gpu = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
             let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known)

@@ -22,7 +22,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
 
 pub use self::shares::Place;
-pub(crate) use self::shares::{PYTHON_SHARES, SHARE_BYTES};
+pub(crate) use self::shares::{SHARE_BYTES, SHARES_PER_CONTEXT};
 use self::shares::{SHARES_BESIDE_KNOWN, shares, shares_of};
 use self::table::{ExpectedMemory, Kept, Table};
 pub(crate) use self::turns::Turn;

@@ -1,6 +1,6 @@
 //! Turns at the processes of a task: while one step uses those of its reference and its truth, others of the task wait for them,
-//! rather than start some of their own. A Python that loads takes longer than what they wait for, several processors meanwhile
-//! and gigabytes of memory.
+//! rather than start some of their own. A Python that loads takes longer than what they wait for, several processors meanwhile,
+//! and more memory.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
