@@ -133,6 +133,11 @@ static int begin_process(const char *what, pid_t *process) {
         return -1;
     }
     *process = fork();
+    if (*process < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return -1;
+    }
     if (*process == 0) {
         snprintf(number, sizeof number, "%d", ends[1]);
         execl("/proc/self/exe", "contexts", what, number, (char *)NULL);

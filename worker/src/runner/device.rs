@@ -1,5 +1,5 @@
-//! A runner's tensors in the memory of a device: each in an allocation of its own, with the same guards around it as in
-//! the arena, and the calls on them, timed by the device's events and by the clock of this process.
+//! A runner's tensors in the memory of a device: each with the same guards around it as in the arena, large ones in allocations of
+//! their own and others in pieces of memory that the process keeps, and the calls on them, timed by the device's events and by the clock of this process.
 
 mod rotation;
 
@@ -250,11 +250,22 @@ impl Device {
         self.usual_source.give_back_to(size_bytes);
     }
 
-    /// Makes room for one shape; what belonged to another is freed.
-    pub(super) fn take_shape(&mut self, layout: &Layout) -> Outcome<Addresses> {
+    /// Whether memory that is freed stays with it.
+    pub(super) fn keeps_memory(&self) -> bool {
+        matches!(self.source, Source::Pool(..))
+    }
+
+    /// Frees everything that a shape takes.
+    pub(super) fn free_tensors(&mut self) -> Outcome<()> {
         // Whatever is still at work there is not to find the tensors of others.
         self.settle()?;
         (self.tensors, self.sets, self.slots, self.rotation) = (None, Vec::new(), Vec::new(), Vec::new());
+        Ok(())
+    }
+
+    /// Makes room for one shape; what belonged to another is freed.
+    pub(super) fn take_shape(&mut self, layout: &Layout) -> Outcome<Addresses> {
+        self.free_tensors()?;
         let source = self.source;
         let tensors = Tensors {
             inputs: Mirror::all_of(&layout.inputs, source)?,

@@ -104,21 +104,30 @@ impl Source {
 
     fn allocate(self, size: usize) -> Outcome<CUdeviceptr> {
         let mut address = 0;
+        let mut result = self.try_to_allocate(size, &mut address);
+        if result == CUresult::CUDA_ERROR_OUT_OF_MEMORY && matches!(self, Self::Pool(..)) {
+            // What a pool keeps in pieces may be too little for this one, and all that there is.
+            self.give_back_to(0);
+            result = self.try_to_allocate(size, &mut address);
+        }
+        checked(result, "allocating memory of the device")?;
+        Ok(address)
+    }
+
+    fn try_to_allocate(self, size: usize, address: &mut CUdeviceptr) -> CUresult {
         // SAFETY: a context is current, and the pointer is valid for the calls. Whoever is given memory may use it on any stream:
         // what its stream did with it before is over.
-        let allocated = unsafe {
+        unsafe {
             match self {
-                Self::Driver => sys::cuMemAlloc_v2(&raw mut address, size.max(1)),
+                Self::Driver => sys::cuMemAlloc_v2(&raw mut *address, size.max(1)),
                 Self::Pool(pool, stream) => {
-                    match sys::cuMemAllocFromPoolAsync(&raw mut address, size.max(1), pool, stream) {
+                    match sys::cuMemAllocFromPoolAsync(&raw mut *address, size.max(1), pool, stream) {
                         CUresult::CUDA_SUCCESS => sys::cuStreamSynchronize(stream),
                         error => error,
                     }
                 }
             }
-        };
-        checked(allocated, "allocating memory of the device")?;
-        Ok(address)
+        }
     }
 
     /// Holds so many bytes for what is allocated next, as far as there are as many.

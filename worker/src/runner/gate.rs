@@ -10,7 +10,10 @@
 //! (`docs/evidence/contexts.md`).
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a long stay is put off for those who want to be alone: there may always be one.
+const LONGEST_PUT_OFF: Duration = Duration::from_secs(2);
 
 /// What somebody does beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,8 @@ struct State {
     /// Who wants a short stay, and how many of those go before the next who wants to be alone.
     short_waiting: usize,
     before_next: usize,
+    /// Who has waited for a long stay for so long that he goes before them, too.
+    long_due: usize,
 }
 
 impl State {
@@ -61,14 +66,17 @@ impl State {
         }
         let all_wait_for_driver = self.completely == self.waiting && self.driver > 0;
         let nobody_could_begin = self.long > 0 || all_wait_for_driver;
-        let goes_first = nobody_could_begin || self.before_next > 0;
-        self.alone.is_none() && (self.waiting == 0 || (stay == Stay::Short && goes_first))
+        let goes_first = match stay {
+            Stay::Short => nobody_could_begin || self.before_next > 0,
+            _ => self.long_due > 0,
+        };
+        self.alone.is_none() && (self.waiting == 0 || goes_first)
     }
 
     /// Whether somebody who wants to be alone has to wait.
     fn is_occupied(&self, quiet: Quiet) -> bool {
         let by_driver = quiet == Quiet::Complete && self.driver > 0;
-        self.alone.is_some() || self.short + self.long + self.before_next > 0 || by_driver
+        self.alone.is_some() || self.short + self.long + self.before_next + self.long_due > 0 || by_driver
     }
 
     fn count(&mut self, stay: Stay) -> &mut usize {
@@ -104,13 +112,25 @@ impl Gate {
         let mut state = self.state();
         state.short_waiting += short;
         let closed = |state: &mut State| !state.admits(stay);
+        let (state, due) = if stay == Stay::Long { self.wait_for_long(state) } else { (state, 0) };
         let mut state = self.changed.wait_while(state, closed).unwrap_or_else(PoisonError::into_inner);
+        state.long_due -= due;
         state.short_waiting -= short;
         // Whoever goes now, as many are left of those who waited.
         state.before_next = state.before_next.saturating_sub(short);
         *state.count(stay) += 1;
         tracing::trace!(?stay, waited_us = asked.elapsed().as_micros(), "took a place on the device");
         PlaceBeside { gate: self, stay, since: Instant::now() }
+    }
+
+    /// Waits for a long stay as long as one may be put off. Gives whether it is due now, as a number.
+    fn wait_for_long<'g>(&'g self, state: MutexGuard<'g, State>) -> (MutexGuard<'g, State>, usize) {
+        let closed = |state: &mut State| !state.admits(Stay::Long);
+        let waited = self.changed.wait_timeout_while(state, LONGEST_PUT_OFF, closed);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let due = usize::from(waited.timed_out());
+        state.long_due += due;
+        (state, due)
     }
 
     /// Waits until nobody else is at work, and keeps it so.
@@ -235,6 +255,32 @@ mod tests {
             drop(also_leaves);
             assert!(late.recv_timeout(LONG).is_ok());
             drop(at_last);
+        });
+    }
+
+    #[test]
+    fn what_takes_long_is_not_put_off_for_ever() {
+        let gate = Gate::default();
+        std::thread::scope(|scope| {
+            let (first, leaves) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
+            assert!(first.recv_timeout(LONG).is_ok());
+            let (long, long_leaves) = wants(scope, &gate, Place::Beside(Stay::Long));
+            while gate.state().long_due == 0 {
+                std::thread::yield_now();
+            }
+            let (second, also_leaves) = wants(scope, &gate, Place::Alone(Quiet::OnDevice));
+            until_one_waits(&gate);
+            drop(leaves);
+            assert!(long.recv_timeout(LONG).is_ok());
+            assert!(second.recv_timeout(SHORT).is_err(), "somebody is at work");
+            assert_eq!(gate.state().long_due, 0);
+            let (late, late_leaves) = wants(scope, &gate, Place::Beside(Stay::Long));
+            drop(long_leaves);
+            assert!(second.recv_timeout(LONG).is_ok());
+            assert!(late.recv_timeout(SHORT).is_err(), "it is not due yet");
+            drop(also_leaves);
+            assert!(late.recv_timeout(LONG).is_ok());
+            drop(late_leaves);
         });
     }
 

@@ -38,14 +38,14 @@ pub(crate) enum Request {
         /// Which.
         layout: usize,
     },
-    /// On a device: take the first shape, and keep no more of the device's memory than what it takes and so many bytes.
+    /// On a device: take the first shape, and keep no more of the device's memory than a call's tensors take and so many bytes.
     Rest {
         /// Number of the request.
         nonce: u64,
         /// How many.
         keep_bytes: u64,
     },
-    /// On a device: hold so many bytes of its memory for what is kept there from now on.
+    /// On a device, of a library's process: hold so many bytes of its memory, beside what it has in use, for what comes.
     Hold {
         /// Number of the request.
         nonce: u64,
@@ -229,6 +229,8 @@ pub(crate) struct Reply {
     pub(crate) delivered_ns: u64,
     /// Why the library could not be loaded.
     pub(crate) load_error: Option<String>,
+    /// Memory of the device that it keeps beside what a call's tensors take, in bytes.
+    pub(crate) kept_bytes: u64,
     /// What went wrong on the device.
     pub(crate) fault: Option<Fault>,
 }

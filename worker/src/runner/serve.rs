@@ -245,7 +245,7 @@ impl Runner {
             Request::Take { .. } => None,
             Request::Load { .. } => Some(Ok(self.load())),
             Request::Shape { layout, .. } => Some(self.take_shape(layout).map(|()| Reply::default())),
-            Request::Rest { keep_bytes, .. } => Some(self.rest(keep_bytes).map(|()| Reply::default())),
+            Request::Rest { keep_bytes, .. } => Some(self.rest(keep_bytes)),
             Request::Hold { bytes, .. } => {
                 self.device.as_ref()?.hold(narrow(bytes));
                 Some(Ok(Reply::default()))
@@ -339,12 +339,21 @@ impl Runner {
         Ok(())
     }
 
-    fn rest(&mut self, keep_bytes: u64) -> Result<(), Fault> {
+    fn rest(&mut self, keep_bytes: u64) -> Result<Reply, Fault> {
+        self.free();
+        (self.shape, self.rotation) = (None, Vec::new());
+        let kept_bytes = match &mut self.device {
+            Some(device) => {
+                // While no tensor is there: memory that one lies in cannot be given back.
+                device.free_tensors()?;
+                let keeps = keep_bytes > 0 && device.keeps_memory();
+                device.give_back_to(if keeps { narrow(keep_bytes) + self.plan.total_bytes } else { 0 });
+                if keeps { keep_bytes } else { 0 }
+            }
+            None => 0,
+        };
         self.take_shape(0)?;
-        if let Some(device) = &self.device {
-            device.give_back_to(narrow(keep_bytes));
-        }
-        Ok(())
+        Ok(Reply { kept_bytes, ..Reply::default() })
     }
 
     /// Makes room for samples of so many calls.

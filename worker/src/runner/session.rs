@@ -19,7 +19,7 @@ pub(crate) use self::grounds::{Beside, Enter};
 pub use self::grounds::{DeviceUse, Grounds, SessionOptions};
 pub(crate) use self::python::{is_python, python_folders, replay_torch_plan};
 use self::python::{own_folder, torch_plan};
-use self::standby::Purpose;
+use self::standby::{OwnMemory, Purpose};
 pub use self::standby::{Place, Standby, Withheld};
 pub(crate) use self::standby::{SHARE_BYTES, SHARES_PER_CONTEXT, Turn};
 use self::watch::OUTPUT_BYTES;
@@ -30,7 +30,6 @@ use super::message::{Reply, Request};
 use super::plan::{Doubled, Layout, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
-use crate::room::Part;
 use crate::sandbox::{JailPlan, Work};
 
 /// How long a runner may take to restrict itself.
@@ -174,10 +173,10 @@ pub struct Session {
     discounts_delivery: bool,
     /// What it can be used for again.
     purpose: Option<Box<Purpose>>,
-    /// Bytes of the device's memory that it was told to hold for what is kept there.
+    /// Bytes of the device's memory beside a call's tensors that it has, or will have, for what is kept there.
     stock_bytes: u64,
-    /// While nobody uses it: memory of the machine or of the device that it has all the same.
-    memory_at_rest: Vec<Part>,
+    /// Memory that it has beside what the step was counted with that uses it, or while none does.
+    own: OwnMemory,
     /// Where its library lies, when the process was there before the library.
     folder: Option<TempDir>,
     /// What it may write to.
@@ -268,7 +267,7 @@ impl Session {
             discounts_delivery: false,
             purpose: None,
             stock_bytes: 0,
-            memory_at_rest: Vec::new(),
+            own: OwnMemory::default(),
             folder: None,
             _scratch: scratch,
         })
@@ -339,12 +338,16 @@ impl Session {
         Ok(())
     }
 
-    /// Holds so many bytes of the device's memory for what is kept there from now on.
+    /// Holds so many bytes of the device's memory, beside a call's tensors, for what is kept there. `PyTorch` keeps what it
+    /// allocates; all of it in one piece it could not give back while a single tensor lies there.
     pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), SessionError> {
         if !self.plan.on_device || bytes <= self.stock_bytes {
             return Ok(());
         }
         self.stock_bytes = bytes;
+        if self.runs_python() {
+            return Ok(());
+        }
         let nonce = self.nonces.draw();
         self.ask(&Request::Hold { nonce, bytes }, self.call_timeout_ms + LOAD_EXTRA_MS)?;
         Ok(())

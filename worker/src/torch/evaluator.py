@@ -28,7 +28,7 @@ ROW_FILL_BYTES = 32 << 20
 LATE_PIECES = 4
 LATE_ELEMENTS = 64
 CALLS_PER_FLUSH = 4
-# Tensors of a program from which on none of the device's memory is held for further ones.
+# Tensors of a program from which on none of the device's memory is kept for further ones.
 LARGE_BYTES = 1 << 30
 SEED = 42
 POISON = 0x7FFCA5A5
@@ -312,14 +312,11 @@ class Runner:
         return {}
 
     def on_rest(self, asked):
-        self.take_shape(0)
+        kept = 0
         if self.device is not None:
-            self.device.give_back_to(asked["keep_bytes"])
-        return {}
-
-    def on_hold(self, asked):
-        self.device.hold(asked["bytes"])
-        return {}
+            kept = self.device.rest(asked["keep_bytes"], self.plan["total_bytes"])
+        self.take_shape(0)
+        return {"kept_bytes": kept}
 
     def on_init(self, asked):
         self.load_state()
@@ -499,28 +496,24 @@ class Device:
         except Exception as error:
             raise Fault(during, str(error).splitlines()[0][:300]) from None
 
+    def free_tensors(self):
+        self.inputs, self.sets, self.slots, self.rotation, self.given = [], [], [], [], {}
+
     def take_shape(self, layout):
-        self.sets, self.slots, self.rotation, self.given = [], [], [], {}
-        self.inputs = [Mirror(place, self.device) for place in layout.inputs]
+        self.free_tensors()
         if self.runner.plan["total_bytes"] >= LARGE_BYTES:
             torch.cuda.empty_cache()
+        self.inputs = [Mirror(place, self.device) for place in layout.inputs]
 
-    def unused_bytes(self):
-        """Memory of the device that PyTorch holds and no tensor is in."""
-        return torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-
-    def hold(self, size):
-        """Holds memory for tensors that come: others who take hold of the device make it slow to allocate any."""
-        if self.unused_bytes() < size:
-            try:
-                torch.empty(size, dtype=torch.uint8, device=self.device)
-            except torch.OutOfMemoryError:
-                pass  # those who need it will say so
-
-    def give_back_to(self, size):
-        """Between steps a process holds no more of the device than this: others are at work there."""
-        if self.unused_bytes() > size:
-            torch.cuda.empty_cache()
+    def rest(self, keep, of_call):
+        """Between steps others are at work on the device: what PyTorch holds without a tensor in it goes, unless that is no more than
+        what a call's tensors take and so many bytes. Gives how many are kept beside those of a call."""
+        self.free_tensors()
+        unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        if keep > 0 and unused <= keep + of_call:
+            return max(0, unused - of_call)
+        torch.cuda.empty_cache()
+        return 0
 
     def berth(self, call):
         return self.inputs if call == 0 else self.rotation[call - 1]

@@ -2,7 +2,7 @@
 //! process at a time do it; so what can be done before, or does not have to be done again, is not done while a step waits.
 //!
 //! Two kinds are kept. The *trusted* libraries of a task, its reference and its truth, rest until the next step needs them:
-//! with memory of its own for each step, and never longer than some minutes; so does, beside a model of `PyTorch`, a program
+//! with tensors of its own for each step, and never longer than some minutes; so does, beside a model of `PyTorch`, a program
 //! that passed its check, once, for its first measurement. And *spare* processes have taken hold of the device before
 //! anybody knew for what: each is given one program, and ends with it. Beside the processes the questions to programs are kept
 //! whose answers are known.
@@ -148,6 +148,29 @@ enum Chore {
     End,
 }
 
+/// Leave to keep some memory, with the part of it that it takes where that is counted.
+#[derive(Debug)]
+pub(super) struct Grant(Option<Part>);
+
+/// Memory that a process has beside what the step was counted with that uses it.
+#[derive(Debug, Default)]
+pub(super) struct OwnMemory {
+    machine: Option<Grant>,
+    device: Option<Grant>,
+}
+
+impl OwnMemory {
+    /// Whether there is some of the machine that a step could use.
+    fn is_of_machine(&self) -> bool {
+        matches!(self.machine, Some(Grant(Some(_))))
+    }
+
+    /// The same of the device.
+    fn is_on_device(&self) -> bool {
+        matches!(self.device, Some(Grant(Some(_))))
+    }
+}
+
 /// Memory that steps take parts of.
 #[derive(Debug)]
 struct Memory {
@@ -203,25 +226,39 @@ impl Standby {
         self
     }
 
-    /// Gives memory of the machine back to steps that have to wait for some: what is known, and then what waits for programs,
-    /// until there is as much for them, or nothing is left.
+    /// Gives memory of the machine back to a step that has to wait for some, a piece at a time: what is known, and then what
+    /// waits for programs.
     pub(crate) fn give_machine_memory_back(&self, bytes: u64, beside: u64) {
         self.shared.known.make_room(bytes, beside);
         if self.shared.memory.get().is_some_and(|memory| !memory.machine.has_room(bytes, beside)) {
-            self.end_for_memory(Table::take_spare_with_memory);
+            self.end_spare_with(OwnMemory::is_of_machine);
         }
     }
 
-    /// Gives memory of the device back to a step that has to wait for some.
+    /// Gives memory of the device back to a step that has to wait for some, a piece at a time: what processes at rest keep, and
+    /// then what waits for programs. Not for a thread that has a place on the device.
     pub(crate) fn give_device_memory_back(&self) {
-        self.end_for_memory(Table::take_trusted_with_memory);
+        let Some(mut kept) = self.shared.table().take_trusted_with_device_memory() else {
+            return self.end_spare_with(OwnMemory::is_on_device);
+        };
+        let rests = {
+            let _beside = self.shared.gate.beside_others(Stay::Driver);
+            kept.session.rest(None)
+        };
+        tracing::debug!("a process at rest gave its memory of the device to a step");
+        let mut table = self.shared.table();
+        if rests && !table.closed {
+            return table.put_back(kept);
+        }
+        drop(table);
+        self.end(vec![kept.session]);
     }
 
-    fn end_for_memory(&self, take: impl FnOnce(&mut Table) -> Vec<Session>) {
-        let with_memory = take(&mut self.shared.table());
-        if !with_memory.is_empty() {
-            tracing::debug!(processes = with_memory.len(), "processes on standby give their memory to a step");
-            self.end(with_memory);
+    fn end_spare_with(&self, has: impl Fn(&OwnMemory) -> bool) {
+        let taken = self.shared.table().take_spare_with(has);
+        if let Some(session) = taken {
+            tracing::debug!("a process on standby gives its memory to a step");
+            self.end(vec![session]);
         }
     }
 
@@ -430,6 +467,8 @@ impl Standby {
     pub(super) fn keep(&self, sessions: impl IntoIterator<Item = Session>) {
         let mut unusable = Vec::new();
         for mut session in sessions {
+            // What it had beyond its step's is counted anew.
+            session.own.device = None;
             let memory = self.shared.device_memory(session.stock_bytes());
             if !session.come_to_rest(memory) {
                 unusable.push(session);
@@ -499,20 +538,20 @@ impl Shared {
     }
 
     /// Memory of the device for a process that nobody uses, if nobody else needs it.
-    fn device_memory(&self, bytes: u64) -> Option<Vec<Part>> {
+    fn device_memory(&self, bytes: u64) -> Option<Grant> {
         self.part_of(|memory| &memory.device, bytes)
     }
 
     /// The same of the machine.
-    fn machine_memory(&self, bytes: u64) -> Option<Vec<Part>> {
+    fn machine_memory(&self, bytes: u64) -> Option<Grant> {
         self.part_of(|memory| &memory.machine, bytes)
     }
 
-    fn part_of(&self, which: impl FnOnce(&Memory) -> &Arc<Room>, bytes: u64) -> Option<Vec<Part>> {
+    fn part_of(&self, which: impl FnOnce(&Memory) -> &Arc<Room>, bytes: u64) -> Option<Grant> {
         match self.memory.get() {
             _ if bytes == 0 => None,
-            Some(memory) => which(memory).take_if_free(bytes).map(|part| vec![part]),
-            None => Some(Vec::new()),
+            Some(memory) => which(memory).take_if_free(bytes).map(|part| Grant(Some(part))),
+            None => Some(Grant(None)),
         }
     }
 
@@ -581,12 +620,12 @@ impl Shared {
         let beside = || self.gate.beside_others(Stay::Driver);
         // As much as the programs before it had, if nobody else needs the memory.
         let expected = self.table().expected_memory(kind);
-        let arena = self.machine_memory(expected.arena);
-        let stock_bytes = expected.arena + expected.stock;
-        let stock = if expected.stock > 0 { self.device_memory(stock_bytes) } else { None };
-        let arena_bytes = if arena.is_some() { expected.arena } else { 0 };
+        let machine = self.machine_memory(expected.arena);
+        let arena_bytes = if machine.is_some() { expected.arena } else { 0 };
+        let stock_bytes = if kind.python || expected.stock == 0 { 0 } else { expected.arena + expected.stock };
+        let device = self.device_memory(stock_bytes);
         let launch = || Session::launch_empty(&self.host, &self.scratch, kind, arena_bytes);
-        let hold = |mut session: Session| match &stock {
+        let hold = |mut session: Session| match &device {
             Some(_) => session.hold(stock_bytes).map(|()| session),
             None => Ok(session),
         };
@@ -610,7 +649,8 @@ impl Shared {
             }
         };
         session.place = Some(place);
-        session.memory_at_rest = arena.into_iter().chain(stock).flatten().collect();
+        let held_bytes = session.stock_bytes();
+        session.has(OwnMemory { machine, device }, held_bytes);
         let mut table = self.table();
         if table.closed {
             drop(table);

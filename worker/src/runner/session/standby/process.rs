@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use nightshift_protocol::task::TorchSpec;
 
-use super::{Kind, OF_SPARE};
+use super::{Grant, Kind, OF_SPARE, OwnMemory};
 use crate::process::{CancelFlag, JailHost};
-use crate::room::Part;
 use crate::runner::message::Request;
 use crate::runner::plan::RunnerPlan;
 use crate::runner::session::{
@@ -19,6 +18,9 @@ const MAX_AGE: Duration = Duration::from_mins(15);
 
 /// Largest memory shared with a process that is kept, in bytes.
 pub(super) const MAX_ARENA_BYTES: u64 = 1 << 30;
+
+/// An arena may be longer than what its tensors take by one part in so many, without being counted for it.
+const SPARE_PART_OF_ARENA: usize = 8;
 
 /// The name of a library in the folder of the process that waited for it.
 const LIBRARY_NAME: &str = "library.so";
@@ -76,8 +78,15 @@ impl Session {
         if !fits {
             self.arena = Arena::new(plan.total_bytes, plan.on_device).map_err(os("making the shared memory"))?;
         }
-        // The step has what it takes.
-        self.memory_at_rest.clear();
+        // The step was counted with what its own program takes: what there is beyond that stays counted by itself.
+        if self.arena.size_bytes() <= plan.total_bytes + plan.total_bytes / SPARE_PART_OF_ARENA {
+            self.own.machine = None;
+        }
+        let (held, of_call) = (self.stock_bytes, plan.arena_bytes());
+        if held <= of_call + options.stock_bytes {
+            self.own.device = None;
+        }
+        self.stock_bytes = held.saturating_sub(of_call);
         self.call_timeout_ms = options.call_timeout_ms;
         self.cancel = cancel.clone();
         self.plan = plan.clone();
@@ -88,11 +97,12 @@ impl Session {
         Ok(())
     }
 
-    /// Makes ready for another step: with its first shape, in memory that no step before had.
+    /// Makes ready for another step: with its first shape, and none of the tensors of the step before.
     pub(super) fn wake(&mut self, cancel: &CancelFlag) -> Result<(), SessionError> {
         self.cancel = cancel.clone();
         self.peak_bytes = 0;
-        self.memory_at_rest.clear();
+        // The step was counted with it.
+        self.own.device = None;
         self.shape(0)
     }
 
@@ -101,13 +111,18 @@ impl Session {
         self.stock_bytes
     }
 
-    /// Whether it has memory while nobody uses it.
-    pub(super) fn has_memory_at_rest(&self) -> bool {
-        !self.memory_at_rest.is_empty()
+    /// Memory that it has beside that of a step.
+    pub(super) fn own(&self) -> &OwnMemory {
+        &self.own
+    }
+
+    /// A process that waits has this memory from now on, so much of it on the device.
+    pub(super) fn has(&mut self, own: OwnMemory, on_device_bytes: u64) {
+        (self.own, self.stock_bytes) = (own, on_device_bytes);
     }
 
     /// Gives back what it holds for one step, but for this memory of the device. Whether it can be used again.
-    pub(super) fn come_to_rest(&mut self, memory: Option<Vec<Part>>) -> bool {
+    pub(super) fn come_to_rest(&mut self, memory: Option<Grant>) -> bool {
         let Some(purpose) = &self.purpose else { return false };
         let small = self.plan.arena_bytes() <= MAX_ARENA_BYTES;
         if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() {
@@ -115,15 +130,20 @@ impl Session {
         }
         (self.params, self.inputs) = (Vec::new(), Vec::new());
         self.cancel = CancelFlag::default();
-        let keep_bytes = if memory.is_some() { self.stock_bytes + self.plan.arena_bytes() } else { 0 };
-        let nonce = self.nonces.draw();
-        let rests = self.ask(&Request::Rest { nonce, keep_bytes }, self.call_timeout_ms + LOAD_EXTRA_MS).is_ok();
-        if memory.is_none() {
-            self.stock_bytes = 0;
-        }
-        (self.shape, self.memory_at_rest) = (0, memory.unwrap_or_default());
+        let rests = self.rest(memory);
         // What it printed up to here is none of the next step's.
         self.jail.forget_output();
         rests
+    }
+
+    /// Keeps this memory of the device, if any, beside what a call's tensors take. Whether it could.
+    pub(super) fn rest(&mut self, memory: Option<Grant>) -> bool {
+        let keep_bytes = if memory.is_some() { self.stock_bytes } else { 0 };
+        let nonce = self.nonces.draw();
+        let answer = self.ask(&Request::Rest { nonce, keep_bytes }, self.call_timeout_ms + LOAD_EXTRA_MS);
+        let kept_bytes = answer.as_ref().map_or(0, |(reply, _)| reply.kept_bytes.min(keep_bytes));
+        (self.shape, self.stock_bytes) = (0, kept_bytes);
+        self.own.device = memory.filter(|_| kept_bytes > 0);
+        answer.is_ok()
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::process::MAX_ARENA_BYTES;
 use super::shares::shares;
-use super::{KEPT_FOR, Kind, Purpose};
+use super::{KEPT_FOR, Kind, OwnMemory, Purpose};
 use crate::runner::session::Session;
 
 /// Programs of this time ask for as many processes to be ready: about twice what one takes to become so.
@@ -137,14 +137,22 @@ impl Table {
         }
     }
 
-    /// Those that have memory of the device that somebody else could use.
-    pub(super) fn take_trusted_with_memory(&mut self) -> Vec<Session> {
-        self.trusted.extract_if(.., |kept| kept.session.has_memory_at_rest()).map(|kept| kept.session).collect()
+    /// The trusted one that was kept longest of those that have memory of the device which somebody else could use.
+    pub(super) fn take_trusted_with_device_memory(&mut self) -> Option<Kept<()>> {
+        let found = self.trusted.iter().position(|kept| kept.session.own().is_on_device())?;
+        Some(self.trusted.remove(found))
     }
 
-    /// Those that have memory of the machine that somebody else could use.
-    pub(super) fn take_spare_with_memory(&mut self) -> Vec<Session> {
-        self.spare.extract_if(.., |kept| kept.session.has_memory_at_rest()).map(|kept| kept.session).collect()
+    /// Puts one back to where it was.
+    pub(super) fn put_back(&mut self, kept: Kept<()>) {
+        let place = self.trusted.partition_point(|other| other.since <= kept.since);
+        self.trusted.insert(place, kept);
+    }
+
+    /// The spare one that was kept longest of those that have such memory of their own.
+    pub(super) fn take_spare_with(&mut self, has: impl Fn(&OwnMemory) -> bool) -> Option<Session> {
+        let found = self.spare.iter().position(|kept| has(kept.session.own()))?;
+        Some(self.spare.remove(found).session)
     }
 
     pub(super) fn take_kept_since_before(&mut self, moment: Option<Instant>) -> Vec<Session> {
