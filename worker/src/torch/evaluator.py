@@ -507,11 +507,12 @@ class Device:
 
     def rest(self, keep, of_call):
         """Between steps others are at work on the device: what PyTorch holds without a tensor in it goes, unless that is no more than
-        what a call's tensors take and so many bytes. Gives how many are kept beside those of a call."""
+        what the tensors of two calls take, as one's results are there while the next one computes its own, and so many bytes. Gives
+        how many are kept beside those of a call."""
         self.free_tensors()
         unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        if keep > 0 and unused <= keep + of_call:
-            return max(0, unused - of_call)
+        if keep > 0 and unused <= keep + 2 * of_call:
+            return min(keep, max(0, unused - of_call))
         torch.cuda.empty_cache()
         return 0
 
