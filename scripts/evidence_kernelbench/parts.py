@@ -330,7 +330,8 @@ def throughput(night: Night, tasks: list, form: str, programs: dict, again: dict
         began = settled[kind] * candidates
         options = ["--strategy", "group", "--candidates", str(candidates)] if candidates > 1 else []
         try:
-            row, built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, began, seconds, options)
+            row, built = _counted(night, tasks, folders, f"{form}-{kind}", attempts, began, seconds, options,
+                                  kind == "warm")
             found[f"{form}_{kind}"] = row | {"candidates": candidates}
         except Failure as error:
             if kind == "cold":
@@ -344,8 +345,9 @@ SETTLE_S = 240
 
 
 def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float,
-             options: list) -> tuple:
-    """What was verified while it was counted, and how many programs of each run were built."""
+             options: list, with_built: bool) -> tuple:
+    """What was verified while it was counted, and how many programs of each run were built. Those that were found built count
+    only `with_built`."""
     campaign = Campaign(night, f"throughput-{name}", folders, attempts, *options)
     try:
         night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
@@ -366,9 +368,12 @@ def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int,
         built[task] += bool((attempt.get("build") or {}).get("library"))
         end = (steps.get("measure") or {}).get("finished_at")
         if end is not None and began <= end < ended and attempt.get("measurement"):
+            found_built = bool((attempt.get("build") or {}).get("cached"))
+            cached += found_built
+            if found_built and not with_built:
+                continue
             verified += 1
             wrong += not attempt["outcome"].startswith("correct")
-            cached += bool((attempt.get("build") or {}).get("cached"))
     seconds = (ended - began) / 1000
     if not verified:
         raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
