@@ -14,7 +14,7 @@ use rand_distr::{Distribution as _, Normal, StandardNormal, Uniform};
 use self::half::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 pub use self::values::{Element, Values};
 pub(crate) use self::values::{InUse, keep_at_most};
-use crate::parts::{PART, in_all_parts, in_parts};
+use crate::parts::{PART, in_all_parts};
 
 /// Seeds that no program can foresee: started from the randomness of the operating system when a step begins.
 #[derive(Debug, Clone)]
@@ -238,21 +238,65 @@ impl TensorData {
             (Self::Bf16(values), true) => {
                 bytes::write(values, bytes, |bits| f64::from(bf16_to_f32(bits)).to_le_bytes());
             }
-            (Self::F32(values), false) => bytes::write(values, bytes, f32::to_le_bytes),
-            (Self::F64(values), _) => bytes::write(values, bytes, f64::to_le_bytes),
-            (Self::I32(values), _) => bytes::write(values, bytes, i32::to_le_bytes),
-            (Self::F16(values) | Self::Bf16(values), false) => bytes::write(values, bytes, u16::to_le_bytes),
+            (Self::F32(values), false) => bytes::copy(values, bytes),
+            (Self::F64(values), _) => bytes::copy(values, bytes),
+            (Self::I32(values), _) => bytes::copy(values, bytes),
+            (Self::F16(values) | Self::Bf16(values), false) => bytes::copy(values, bytes),
         }
     }
 
     /// Elements of a type from memory.
     pub(crate) fn read(dtype: DType, bytes: &[u8]) -> Self {
+        Self::read_and_count(dtype, bytes, None).0
+    }
+
+    /// The same, and how many elements have exactly the bits of a repeated pattern. Of two 16-bit elements only the second one
+    /// counts: the first one's half of the pattern is a number like any other, which programs may give.
+    pub(crate) fn read_and_count(dtype: DType, bytes: &[u8], pattern: Option<[u8; 8]>) -> (Self, u64) {
+        let whole = pattern.unwrap_or_default();
+        let [a, b, c, d, ..] = whole;
+        let (word, long, upper) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(whole), [c, d]);
+        // Counting takes its time, which nobody spends who does not ask.
+        let asked = pattern.is_some();
+        let short = |part: &[u16]| {
+            let wanted = u16::from_le_bytes(upper);
+            if asked { sum(part.iter().skip(1).step_by(2).map(|bits| *bits == wanted)) } else { 0 }
+        };
         match dtype {
-            DType::F32 => Self::F32(bytes::read(bytes, f32::from_le_bytes)),
-            DType::F64 => Self::F64(bytes::read(bytes, f64::from_le_bytes)),
-            DType::I32 => Self::I32(bytes::read(bytes, i32::from_le_bytes)),
-            DType::F16 => Self::F16(bytes::read(bytes, u16::from_le_bytes)),
-            DType::Bf16 => Self::Bf16(bytes::read(bytes, u16::from_le_bytes)),
+            DType::F32 => {
+                let equal = |part: &[f32]| sum(part.iter().map(|value| value.to_bits() == word));
+                let (values, count) = bytes::read(bytes, |part| if asked { equal(part) } else { 0 });
+                (Self::F32(values), count)
+            }
+            DType::F64 => {
+                let equal = |part: &[f64]| sum(part.iter().map(|value| value.to_bits() == long));
+                let (values, count) = bytes::read(bytes, |part| if asked { equal(part) } else { 0 });
+                (Self::F64(values), count)
+            }
+            DType::I32 => {
+                let equal = |part: &[i32]| sum(part.iter().map(|value| value.cast_unsigned() == word));
+                let (values, count) = bytes::read(bytes, |part| if asked { equal(part) } else { 0 });
+                (Self::I32(values), count)
+            }
+            DType::F16 => {
+                let (values, count) = bytes::read(bytes, short);
+                (Self::F16(values), count)
+            }
+            DType::Bf16 => {
+                let (values, count) = bytes::read(bytes, short);
+                (Self::Bf16(values), count)
+            }
+        }
+    }
+
+    /// Whether this is another handle of the same elements in memory.
+    pub(crate) fn shares_memory(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::F32(a), Self::F32(b)) => a.shares_memory(b),
+            (Self::F64(a), Self::F64(b)) => a.shares_memory(b),
+            (Self::I32(a), Self::I32(b)) => a.shares_memory(b),
+            (Self::F16(a), Self::F16(b)) | (Self::Bf16(a), Self::Bf16(b)) => a.shares_memory(b),
+            _ => false,
         }
     }
 
@@ -264,28 +308,11 @@ impl TensorData {
             (Self::Bf16(values), true) => {
                 bytes::equal(values, bytes, |bits| f64::from(bf16_to_f32(bits)).to_le_bytes())
             }
-            (Self::F32(values), false) => bytes::equal(values, bytes, f32::to_le_bytes),
-            (Self::F64(values), _) => bytes::equal(values, bytes, f64::to_le_bytes),
-            (Self::I32(values), _) => bytes::equal(values, bytes, i32::to_le_bytes),
-            (Self::F16(values) | Self::Bf16(values), false) => bytes::equal(values, bytes, u16::to_le_bytes),
+            (Self::F32(values), false) => bytes::same(values, bytes),
+            (Self::F64(values), _) => bytes::same(values, bytes),
+            (Self::I32(values), _) => bytes::same(values, bytes),
+            (Self::F16(values) | Self::Bf16(values), false) => bytes::same(values, bytes),
         }
-    }
-
-    /// How many elements have exactly the bits of a repeated pattern. Of two 16-bit elements only the second one counts: the
-    /// first one's half of the pattern is a number like any other, which programs may give.
-    pub(crate) fn count_pattern(&self, pattern: [u8; 8]) -> u64 {
-        let [a, b, c, d, ..] = pattern;
-        let (word, whole, upper) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(pattern), [c, d]);
-        let count: usize = match self {
-            Self::F32(values) => count(values, |value| value.to_bits() == word),
-            Self::F64(values) => count(values, |value| value.to_bits() == whole),
-            Self::I32(values) => count(values, |value| value.cast_unsigned() == word),
-            Self::F16(values) | Self::Bf16(values) => {
-                let wanted = u16::from_le_bytes(upper);
-                values.iter().skip(1).step_by(2).filter(|bits| **bits == wanted).count()
-            }
-        };
-        u64::try_from(count).unwrap_or(u64::MAX)
     }
 }
 
@@ -295,9 +322,9 @@ fn all<T: Copy + Sync>(values: &[T], holds: impl Fn(T) -> bool + Sync) -> bool {
     in_all_parts(values.len(), |part| values[part].chunks(AT_A_TIME).all(hold))
 }
 
-/// For how many values something holds.
-fn count<T: Copy + Sync>(values: &[T], holds: impl Fn(T) -> bool + Sync) -> usize {
-    in_parts(values.len(), |part| values[part].iter().filter(|value| holds(**value)).count()).into_iter().sum()
+/// How many of them are so.
+fn sum(are: impl Iterator<Item = bool>) -> u64 {
+    are.map(u64::from).sum()
 }
 
 /// Draws a tensor. Equal arguments give equal bits.
@@ -527,9 +554,20 @@ mod tests {
     fn of_a_pattern_in_short_floats_only_what_no_number_has_counts() {
         // As memory is poisoned: any bits, and a half that is no number in either format.
         let pattern = [0x12, 0x34, 0xFC, 0x7F, 0x12, 0x34, 0xFC, 0x7F];
+        let count = |data: TensorData| {
+            let bytes = bytes_of(&data, data.dtype());
+            let (read, count) = TensorData::read_and_count(data.dtype(), &bytes, Some(pattern));
+            assert!(read.same_bits(&data));
+            count
+        };
         let poisoned = TensorData::F16(vec![0x3412, 0x7FFC, 0x3412, 0x7FFC, 0x3412].into());
-        assert_eq!(poisoned.count_pattern(pattern), 2);
+        assert_eq!(count(poisoned.clone()), 2);
         assert!(!poisoned.is_finite() && !TensorData::Bf16(vec![0x7FFC].into()).is_finite());
-        assert_eq!(TensorData::Bf16(vec![0x3412; 4].into()).count_pattern(pattern), 0);
+        assert_eq!(count(TensorData::Bf16(vec![0x3412; 4].into())), 0);
+        // Long ones are all pattern.
+        let word = u32::from_le_bytes([0x12, 0x34, 0xFC, 0x7F]);
+        assert_eq!(count(TensorData::F32(vec![f32::from_bits(word), 1.0].into())), 1);
+        assert_eq!(count(TensorData::I32(vec![word.cast_signed(), 1, 1].into())), 1);
+        assert_eq!(count(TensorData::F64(vec![1.0, f64::from_le_bytes(pattern)].into())), 1);
     }
 }

@@ -24,7 +24,7 @@ const KEPT_FOR: Duration = Duration::from_secs(5);
 const DEFAULT_LIMIT_BYTES: usize = 1 << 30;
 
 /// The types that tensors have elements of.
-pub trait Element: Copy + Default + Debug + PartialEq + Send + Sync + 'static {
+pub trait Element: bytemuck::Pod + Default + Debug + PartialEq + Send + Sync {
     /// What is kept of this type.
     #[doc(hidden)]
     fn idle() -> &'static Idle<Self>;
@@ -189,6 +189,11 @@ impl<T: Element> Values<T> {
         let mut values = T::idle().take(length);
         fill(&mut values);
         values.into()
+    }
+
+    /// Whether these are the same elements in memory.
+    pub(super) fn shares_memory(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

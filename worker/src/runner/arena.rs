@@ -3,11 +3,13 @@
 //! Both sides only ever copy bytes in or out. The parent takes nothing from it on trust: what it needs again it keeps
 //! in its own memory.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use memmap2::{MmapMut, MmapOptions};
+use nightshift_protocol::task::DType;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::plan::{GUARD_BYTES, Layout, Placed, Region};
@@ -24,6 +26,9 @@ const SMALLEST_PART_BYTES: usize = 16 << 20;
 pub(super) struct Arena {
     map: MmapMut,
     descriptor: OwnedFd,
+    /// What was written or found in the regions that begin there, and nobody has reason to change since: it is not written
+    /// again. A program that changes it nonetheless is found out as one that changes what it is given at any other time.
+    known: HashMap<usize, (DType, TensorData)>,
 }
 
 impl Arena {
@@ -37,7 +42,7 @@ impl Arena {
         if for_device {
             touch(&map);
         }
-        Ok(Self { map, descriptor })
+        Ok(Self { map, descriptor, known: HashMap::new() })
     }
 
     /// Its size in bytes.
@@ -50,9 +55,14 @@ impl Arena {
         self.descriptor.as_fd()
     }
 
-    /// Copies a tensor to its place, as what lies there.
+    /// Copies a tensor to its place, as what lies there, unless it lies there already.
     pub(super) fn write(&mut self, place: &Placed, data: &TensorData) {
+        let known = self.known.get(&place.region.offset);
+        if known.is_some_and(|(dtype, known)| *dtype == place.dtype && known.shares_memory(data)) {
+            return;
+        }
         data.copy_to_bytes(place.dtype, self.bytes_mut(place.region));
+        self.know(place, data);
     }
 
     /// Copies a tensor out.
@@ -60,9 +70,29 @@ impl Arena {
         TensorData::read(place.dtype, self.bytes(place.region))
     }
 
+    /// The same, and how many elements are those of a pattern.
+    pub(super) fn read_and_count(&self, place: &Placed, pattern: [u8; 8]) -> (TensorData, u64) {
+        TensorData::read_and_count(place.dtype, self.bytes(place.region), Some(pattern))
+    }
+
     /// Whether a place holds exactly what was written there.
-    pub(super) fn holds(&self, place: &Placed, data: &TensorData) -> bool {
-        data.equals_bytes(place.dtype, self.bytes(place.region))
+    pub(super) fn holds(&mut self, place: &Placed, data: &TensorData) -> bool {
+        let holds = data.equals_bytes(place.dtype, self.bytes(place.region));
+        if holds {
+            self.know(place, data);
+        } else {
+            self.known.remove(&place.region.offset);
+        }
+        holds
+    }
+
+    fn know(&mut self, place: &Placed, data: &TensorData) {
+        self.known.insert(place.region.offset, (place.dtype, data.clone()));
+    }
+
+    /// Others may have written to it: all that is needed is written anew.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
     }
 
     /// Fills a region with a repeated pattern.
@@ -172,5 +202,59 @@ impl CanaryStream {
     fn next(&mut self) -> u8 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0.to_le_bytes()[7]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(offset: usize) -> Placed {
+        Placed { name: "x".to_owned(), dtype: DType::F32, shape: vec![2], region: Region { offset, size: 8 } }
+    }
+
+    fn tensor(first: f32) -> TensorData {
+        TensorData::from(vec![first, 2.0])
+    }
+
+    /// What lies at a place, changed by somebody else.
+    fn tamper(arena: &mut Arena, place: &Placed) {
+        arena.bytes_mut(place.region)[0] ^= 1;
+    }
+
+    #[test]
+    fn what_lies_there_already_is_not_written_again() {
+        let (place, other) = (placed(4096), placed(8192));
+        let mut arena = Arena::new(3 * 4096, false).unwrap();
+        let (data, equal) = (tensor(1.0), tensor(1.0));
+        arena.write(&place, &data);
+        arena.write(&other, &data);
+        tamper(&mut arena, &place);
+        arena.write(&place, &data);
+        assert!(!arena.read(&place).same_bits(&data), "nobody had reason to change it");
+        assert!(arena.read(&other).same_bits(&data));
+        // Another tensor, if with the same values, is written.
+        arena.write(&place, &equal);
+        assert!(arena.read(&place).same_bits(&data));
+    }
+
+    #[test]
+    fn what_was_changed_or_may_have_been_is_written_again() {
+        let place = placed(4096);
+        let mut arena = Arena::new(2 * 4096, false).unwrap();
+        let data = tensor(1.0);
+        arena.write(&place, &data);
+        tamper(&mut arena, &place);
+        assert!(!arena.holds(&place, &data));
+        arena.write(&place, &data);
+        assert!(arena.holds(&place, &data));
+        tamper(&mut arena, &place);
+        arena.forget();
+        arena.write(&place, &data);
+        assert!(arena.read(&place).same_bits(&data));
+        // Of another type the same elements are other bytes.
+        let wide = Placed { dtype: DType::F64, region: Region { offset: 4096, size: 16 }, ..place };
+        arena.write(&wide, &data);
+        assert!(arena.holds(&wide, &data));
     }
 }

@@ -132,6 +132,28 @@ pub(crate) enum Request {
 }
 
 impl Request {
+    /// Whether inputs and weights in the arena stay as the parent wrote them while it is followed: nothing is copied there from a
+    /// device, and no other tensors have their place there after it.
+    pub(crate) fn leaves_what_is_given(&self) -> bool {
+        match self {
+            Self::Run { outputs_only, .. } | Self::Fetch { outputs_only, .. } => *outputs_only,
+            Self::Init { .. }
+            | Self::Stage { .. }
+            | Self::Rotate { .. }
+            | Self::Sample { .. }
+            | Self::Keep { .. }
+            | Self::Burst { .. }
+            | Self::Graph { .. }
+            | Self::Hold { .. } => true,
+            Self::Hello { .. }
+            | Self::Open { .. }
+            | Self::Take { .. }
+            | Self::Load { .. }
+            | Self::Shape { .. }
+            | Self::Rest { .. } => false,
+        }
+    }
+
     /// What is asked, in a word.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

@@ -55,6 +55,10 @@ impl Session {
         limit_ms: u64,
     ) -> Result<(Reply, Duration), SessionError> {
         let nonce = request.nonce();
+        // Without a device programs work in the arena itself.
+        if !self.plan.on_device || !request.leaves_what_is_given() {
+            self.arena.forget();
+        }
         if self.channel_has_something()? {
             return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
         }
