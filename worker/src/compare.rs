@@ -1,10 +1,13 @@
 //! Results against the truth, element by element, with nothing forgiven: what is not finite is wrong.
 
+mod block;
+
 use std::ops::Range;
 
 use nightshift_protocol::task::{ConcreteTensor, DType, Tolerance};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, WorstElement};
 
+use self::block::{count_above, count_at_least, largest_of, turn_into_errors};
 use crate::inputs::TensorData;
 use crate::parts::in_parts;
 
@@ -134,10 +137,10 @@ fn compare_part(output: &TensorData, truth: &TensorData, part: Range<usize>, tol
         let largest = largest_of(errors);
         for (total, bound) in at_least.iter_mut().zip(ERROR_HISTOGRAM_BOUNDS).take_while(|(_, bound)| *bound <= largest)
         {
-            *total += count_if(errors, |error| error >= bound);
+            *total += count_at_least(errors, bound);
         }
         if largest > 1.0 {
-            found.wrong_elements += count_if(errors, |error| error > 1.0);
+            found.wrong_elements += count_above(errors, 1.0);
         }
         if found.worst.is_none_or(|(_, before, ..)| largest > before) {
             // Where they are numbers one of them is the largest.
@@ -165,27 +168,8 @@ fn errors_of<'a>(
     let errors = &mut errors[..block.len()];
     let truth = truth.part_as_f64(block.clone());
     output.widen_part(block, errors);
-    for (error, truth) in errors.iter_mut().zip(truth.iter()) {
-        *error = normalized_error(*error, *truth, tolerance);
-    }
+    turn_into_errors(errors, &truth, tolerance);
     errors
-}
-
-/// Of so many rows, in turn: one after the other they would wait for each other.
-fn largest_of(errors: &[f64]) -> f64 {
-    let larger = |largest: f64, error: f64| if error > largest { error } else { largest };
-    let (groups, rest) = errors.as_chunks::<8>();
-    let largest = groups.iter().fold([0.0; 8], |mut largest, group| {
-        for (one, error) in largest.iter_mut().zip(group) {
-            *one = larger(*one, *error);
-        }
-        largest
-    });
-    largest.into_iter().chain(rest.iter().copied()).fold(0.0, larger)
-}
-
-fn count_if(errors: &[f64], holds: impl Fn(f64) -> bool) -> u64 {
-    errors.iter().map(|error| u64::from(holds(*error))).sum()
 }
 
 /// Part of the tolerance below which a change of the truth says nothing.
@@ -268,6 +252,7 @@ pub fn count_wrong(outputs: &[TensorData], truth: &[TensorData], tolerance: &Tol
 /// `|candidate - truth| / (atol + rtol * |truth|)`; infinite when either is not finite. No case ends it early: so many are done
 /// at a time.
 #[must_use]
+#[inline]
 pub fn normalized_error(candidate: f64, truth: f64, tolerance: &Tolerance) -> f64 {
     let (difference, allowed) = ((candidate - truth).abs(), tolerance.atol + tolerance.rtol * truth.abs());
     // Nothing is allowed for a truth of zero without an absolute part: the division gives infinity, as it should. It is always
