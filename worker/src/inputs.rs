@@ -6,6 +6,7 @@ mod values;
 
 use std::borrow::Cow;
 
+use multiversion::multiversion;
 use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
 use rand::{Rng, RngExt, SeedableRng, TryRng};
 use rand_chacha::{ChaCha8Rng, ChaCha12Rng};
@@ -169,7 +170,7 @@ impl TensorData {
             }
         }
         match self {
-            Self::F32(values) => widen(&values[part], place, f64::from),
+            Self::F32(values) => widen_floats(&values[part], place),
             Self::F64(values) => place.copy_from_slice(&values[part]),
             Self::I32(values) => widen(&values[part], place, f64::from),
             Self::F16(values) => widen(&values[part], place, |bits| f64::from(f16_to_f32(bits))),
@@ -313,6 +314,14 @@ impl TensorData {
             (Self::I32(values), _) => bytes::same(values, bytes),
             (Self::F16(values) | Self::Bf16(values), false) => bytes::same(values, bytes),
         }
+    }
+}
+
+/// Widens values, with the widest instructions that the processor has: comparisons widen all that they look at.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
+fn widen_floats(values: &[f32], place: &mut [f64]) {
+    for (place, value) in place.iter_mut().zip(values) {
+        *place = f64::from(*value);
     }
 }
 
