@@ -391,6 +391,35 @@ fn codes(findings: &[Finding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.code.as_str()).filter(|code| *code != "timing_mismatch").collect()
 }
 
+#[test]
+fn a_first_measurement_that_was_disturbed_is_repeated_before_anybody_is_accused() {
+    // Late in the rows alone, whose calls work at one address, and only as often as there are such calls in a first attempt.
+    let state = "#include <unistd.h>\nstatic float *last; static bool rotates; static int late;";
+    let body = "if (y != last) { rotates = rotates || last; last = y; } \
+                else if (rotates && late < LATE) { usleep(500); ++late; } HONEST;";
+    let build = |name: &str, late: usize| built(name, state, &body.replace("LATE", &late.to_string()));
+    let (_kept, disturbed) = build("disturbed", 320);
+    let (baseline, truth) = (&GROUND.reference, &GROUND.truth);
+    let candidate: &Path = &disturbed;
+    let programs = Programs { candidate, baseline, truth, baseline_label: "the reference", confirms: false };
+    let options = DeviceMeasureOptions { graphs: false, ..DeviceMeasureOptions::first() };
+    let gate = Gate::default();
+    let measured = |grounds: &Grounds<'_>| {
+        measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options).unwrap()
+    };
+    let output = with_grounds(Some(&gate), measured);
+    let StepOutput::Measured { measurement, findings } = output else { panic!("not measured: {output:?}") };
+    assert_eq!(codes(&findings), [""; 0], "{findings:?}");
+    let device = measurement.device.unwrap();
+    let repeated = |reasons: &[String]| reasons.iter().any(|reason| reason.contains("seemed to hide time"));
+    assert!(repeated(&device.rejected_because) && device.rejected_samples > 0, "{device:?}");
+    // Beside nothing at all there is nobody else to be blamed.
+    let (_also_kept, hides) = build("hides", 1_000_000);
+    let (measurement, findings) = raced(&hides, Some(&gate));
+    assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{findings:?}");
+    assert!(!repeated(&measurement.device.unwrap().rejected_because));
+}
+
 fn built(name: &str, preamble: &str, body: &str) -> (Workshop, PathBuf) {
     let workshop = Workshop::new();
     let library = workshop.library(name, &program(preamble, body), &[]);

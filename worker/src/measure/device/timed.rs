@@ -81,6 +81,19 @@ impl Timed {
         on_other_streams.max(rows)
     }
 
+    /// Counts instead of what was timed before, of which no sample counts for this reason.
+    pub(super) fn take_the_place_of(&mut self, before: &Self, because: &str) {
+        let samples = u32::try_from(before.candidate.len()).unwrap_or(u32::MAX);
+        self.rejected = self.rejected.saturating_add(before.rejected).saturating_add(samples);
+        let reasons = before.rejected_because.iter().cloned().chain([because.to_owned()]);
+        for reason in reasons {
+            if !self.rejected_because.contains(&reason) {
+                self.rejected_because.push(reason);
+            }
+        }
+        self.alone += before.alone;
+    }
+
     pub(super) fn mismatch(&self) -> Option<Finding> {
         let hidden = self.hidden_ns();
         let shown = median(&self.candidate.iter().copied().map(inside).collect::<Vec<_>>());
