@@ -35,7 +35,9 @@ def prepared_of(run: dict) -> dict:
     view = run["detail"]["view"]
     prepared = view.get("prepared")
     if not prepared:
-        return {"stopped": view.get("stop_reason") or (run["detail"]["summary"].get("failure") or {}).get("message")}
+        stopped = view.get("stop_reason") or run["detail"]["summary"].get("failure")
+        # Either is a code with a message, or a word.
+        return {"stopped": f"{stopped.get('code')}: {stopped.get('message')}" if isinstance(stopped, dict) else stopped}
     profile = prepared.get("profile") or {}
     timeline = profile.get("timeline") or {}
     baselines = {}

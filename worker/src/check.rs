@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, LARGE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd, Severity};
 
 use self::examination::{Examination, Stop};
@@ -26,7 +26,7 @@ use crate::inputs::{SecretSeeds, TensorData};
 use crate::process::{CancelFlag, JailHost};
 use crate::runner::{Grounds, Session, SessionOptions, Stay};
 use crate::sandbox::Queues;
-use crate::stock::{LARGE_BYTES, Stock};
+use crate::stock::Stock;
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ fn check_with(
         spec,
         library,
         require_sandbox,
-        stock_bytes: Stock::of(&default, LARGE_BYTES).bytes(&default, LARGE_BYTES),
+        stock_bytes: Stock::of(&default, LARGE_CALL_BYTES).bytes(&default, LARGE_CALL_BYTES),
         report: CheckReport {
             end: ProcessEnd::Finished,
             cases: Vec::new(),

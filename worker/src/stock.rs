@@ -5,9 +5,6 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 /// What kept calls may take on the device before there are fewer of them, in bytes.
 const PLENTY_BYTES: u64 = 64 << 20;
 
-/// Inputs and outputs of one call from which on only what cannot be done without is kept, in bytes.
-pub(crate) const LARGE_BYTES: u64 = 1 << 30;
-
 /// What guards and alignment add to tensors: a part of them, and bytes.
 const GUARDS_PART: u64 = 64;
 const GUARDS_BYTES: u64 = 4 << 20;
@@ -66,16 +63,18 @@ fn bytes_of(tensors: &[ConcreteTensor]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use nightshift_protocol::task::LARGE_CALL_BYTES;
+
     use super::*;
 
     #[test]
     fn all_of_it_is_held_at_once_unless_it_is_large() {
         let (inputs, outputs) = (128 << 20, 64 << 20);
-        let stock = Stock::of_calls(inputs + outputs, LARGE_BYTES);
+        let stock = Stock::of_calls(inputs + outputs, LARGE_CALL_BYTES);
         let tensors = 3 * inputs + 6 * (inputs + outputs);
-        let held = stock.bytes_of_calls(inputs, outputs, LARGE_BYTES);
+        let held = stock.bytes_of_calls(inputs, outputs, LARGE_CALL_BYTES);
         assert!(held > tensors && held < tensors + tensors / 32, "{held} bytes for {tensors}");
-        assert_eq!(Stock::of_calls(1 << 30, LARGE_BYTES).bytes_of_calls(1 << 29, 1 << 29, LARGE_BYTES), 0);
+        assert_eq!(Stock::of_calls(1 << 30, LARGE_CALL_BYTES).bytes_of_calls(1 << 29, 1 << 29, LARGE_CALL_BYTES), 0);
     }
 
     #[test]
@@ -88,7 +87,7 @@ mod tests {
             (1 << 30, 2, 1, 1),
             (u64::MAX, 2, 1, 1),
         ] {
-            assert_eq!(Stock::of_calls(bytes, LARGE_BYTES), Stock { sets, kept, of_rows }, "{bytes}");
+            assert_eq!(Stock::of_calls(bytes, LARGE_CALL_BYTES), Stock { sets, kept, of_rows }, "{bytes}");
         }
     }
 }

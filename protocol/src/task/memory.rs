@@ -11,6 +11,9 @@ const LARGE_BYTES: u64 = 8 << 30;
 /// In such steps: equal needs of many tasks are one queue.
 const STEP_BYTES: u64 = 1 << 30;
 
+/// Inputs and outputs of one call from which on a measurement keeps only what it cannot do without, in bytes.
+pub const LARGE_CALL_BYTES: u64 = 1 << 30;
+
 /// Bytes of the tensors of one call, at the largest of a task's shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryDemand {
@@ -50,11 +53,13 @@ impl MemoryDemand {
         }
     }
 
-    /// Memory of the GPU in bytes. Each of two programs: inputs in place and as sets, inputs and outputs of the calls that are
-    /// kept, outputs of the call that is made and what it finds there. The truth: its inputs and outputs, in double precision.
+    /// Memory of the GPU in bytes. Each of two programs: inputs in place and as two or three sets, inputs and outputs of the calls
+    /// that are kept (two, or six where calls are not large), outputs of the call that is made. The truth: its inputs and outputs,
+    /// in double precision, and what it computes with.
     #[must_use]
     pub fn on_gpu(self) -> u64 {
-        self.inputs * 13 + self.params * 6 + self.outputs * 12
+        let (inputs, outputs) = if self.inputs + self.outputs >= LARGE_CALL_BYTES { (13, 12) } else { (23, 20) };
+        self.inputs * inputs + self.params * 6 + self.outputs * outputs
     }
 
     /// Memory that a device needs for it, where not every device has as much: that of a GPU, or for the `cpu` target that of the
@@ -97,8 +102,14 @@ mod tests {
     }
 
     #[test]
+    fn of_calls_that_are_not_large_more_is_kept() {
+        let (below, from) = (demand(Target::Cuda, GIB / 2, GIB / 2 - 1), demand(Target::Cuda, GIB / 2, GIB / 2));
+        assert!(below.on_gpu() > 21 * GIB && from.on_gpu() < 13 * GIB);
+    }
+
+    #[test]
     fn what_is_small_asks_for_nothing() {
-        assert_eq!(demand(Target::Cuda, GIB / 4, GIB / 4).of_device(), None);
+        assert_eq!(demand(Target::Cuda, GIB / 8, GIB / 8).of_device(), None);
         assert_eq!(demand(Target::Cpu, 0, 0).of_device(), None);
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::{DeviceConditions, DeviceMeasurement, Interval, Measurement, TimePair};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{LARGE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
 use self::known::KnownJudge;
@@ -33,7 +33,7 @@ use crate::known::Subject;
 use crate::process::side_by_side;
 use crate::runner::{Call, CallTime, Draw, Grounds, Quiet, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
-use crate::stock::{LARGE_BYTES, Stock};
+use crate::stock::Stock;
 
 /// Share of the samples that is left out at either end.
 const TRIMMED: f64 = 0.1;
@@ -116,7 +116,7 @@ impl Default for DeviceMeasureOptions {
             max_wall_ms: 200,
             graphs: true,
             quick: false,
-            large_bytes: LARGE_BYTES,
+            large_bytes: LARGE_CALL_BYTES,
         }
     }
 }

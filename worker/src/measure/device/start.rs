@@ -1,6 +1,6 @@
 //! Everything before the first timed call: processes, contexts, libraries and inputs.
 
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, LARGE_CALL_BYTES, TaskSpec};
 
 use super::known::{KnownJudge, KnownSamples, Shelf, Shelved};
 use super::{Looks, Programs, Race};
@@ -15,7 +15,7 @@ use crate::process::{ProcessError, side_by_side};
 use crate::runner::{Call, Draw, Enter, Grounds, RowSlots, Session, SessionError, SessionOptions, Stay};
 use crate::sandbox::Queues;
 use crate::statistics::median;
-use crate::stock::{LARGE_BYTES, Stock};
+use crate::stock::Stock;
 
 /// Lone calls of each program that tell how many calls a sample is to have.
 const PILOTS: usize = 5;
@@ -241,7 +241,7 @@ pub(crate) fn stage_sets(
     shapes: &ConcreteShapes,
     seeds: &mut SecretSeeds,
 ) -> Result<Vec<Vec<TensorData>>, SessionError> {
-    let sets: Vec<Vec<TensorData>> = (0..Stock::of(shapes, LARGE_BYTES).sets)
+    let sets: Vec<Vec<TensorData>> = (0..Stock::of(shapes, LARGE_CALL_BYTES).sets)
         .map(|_| generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared))
         .collect();
     if let Some(first) = sets.first() {
