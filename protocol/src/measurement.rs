@@ -102,7 +102,7 @@ pub struct DeviceMeasurement {
     /// work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_ns: Option<f64>,
-    /// Samples that did not count because the device changed while they were taken.
+    /// Samples that did not count: the device changed while they were taken, or they were taken again with nothing beside them.
     pub rejected_samples: u32,
     /// Why they did not, each reason once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

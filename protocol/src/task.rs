@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::memory::{LARGE_CALL_BYTES, MemoryDemand, usable_memory};
+pub use self::memory::{LARGE_CALL_BYTES, MAX_ROTATED_BYTES, MemoryDemand, usable_memory};
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
 use crate::needs::ComputeCapability;
 

@@ -136,8 +136,10 @@ def throughput(found: dict) -> list:
                 beside = row.get("beside") or other
                 compared = f"{row['per_hour'] / beside:.1f} times" if beside else "-"
                 compared += f" ({beside:.0f} on that machine)" if row.get("beside") and round(row["beside"]) != round(other or 0) else ""
+                found_built = row.get("built_from_cache") if kind == "cold" else 0
+                left_out = f" beside {found_built} that were found built" if found_built else ""
                 wrong = f", {row['wrong']} of them not judged right" if row.get("wrong") else ""
-                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once{contexts} | {row['verified']}{wrong} | {row['seconds']} | "
+                lines.append(f"| Nightshift, {name}, {kind}, {len(row['tasks'])} tasks at once{contexts} | {row['verified']}{left_out}{wrong} | {row['seconds']} | "
                              f"{row['per_hour']} | {compared} |")
     for kind, own in rates.items():
         row = found.get(f"peer_{kind}")

@@ -348,8 +348,8 @@ SETTLE_S = 240
 
 def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int, settled: int, count_s: float,
              options: list, with_built: bool) -> tuple:
-    """What was verified while it was counted, and how many programs of each run were built. Those that were found built count
-    only `with_built`."""
+    """What was verified while it was counted, and how many programs of each run were built. All of them are right, and what was not
+    judged so is not among those of an hour. Those that were found built count only `with_built`."""
     campaign = Campaign(night, f"throughput-{name}", folders, attempts, *options)
     try:
         night.wait_for(campaign.id, lambda runs: len(runs) == len(folders) and all(run["digest"]["attempts"] >= settled for run in runs),
@@ -380,7 +380,7 @@ def _counted(night: Night, tasks: list, folders: list, name: str, attempts: int,
     if not verified:
         raise Failure(f"no attempt was verified in {seconds:.0f} s ({name})")
     row = {"tasks": [task.name for task in tasks], "seconds": round(seconds, 1), "verified": verified, "wrong": wrong,
-           "built_from_cache": cached, "per_hour": round(verified / seconds * 3600), "settled": settled,
+           "built_from_cache": cached, "per_hour": round((verified - wrong) / seconds * 3600), "settled": settled,
            "steps_ms": step_times(exported), "parts_ms": part_times(exported), "gpu_contexts": night.given.gpu_contexts}
     return row, max(1, min(built.values()))
 

@@ -391,33 +391,55 @@ fn codes(findings: &[Finding]) -> Vec<&str> {
     findings.iter().map(|finding| finding.code.as_str()).filter(|code| *code != "timing_mismatch").collect()
 }
 
+/// Late in rows alone, whose calls work at one address, and so many times; then `then`, with `rotated` telling whether the call works
+/// at another address than the one before.
+fn late_in_rows(name: &str, times: usize, then: &str) -> (Workshop, PathBuf) {
+    let state = "#include <unistd.h>\nstatic float *last; static bool rotates; static int late;";
+    let body = "bool rotated = y != last; if (rotated) { rotates = rotates || last; last = y; } \
+                else if (rotates && late < TIMES) { usleep(500); ++late; } THEN";
+    built(name, state, &body.replace("THEN", then).replace("TIMES", &times.to_string()))
+}
+
+/// As often as there are such calls the first time.
+const ONCE: usize = 315;
+
+fn measured_first(candidate: &Path, large_bytes: u64) -> (Measurement, Vec<Finding>) {
+    let (baseline, truth) = (&GROUND.reference, &GROUND.truth);
+    let programs = Programs { candidate, baseline, truth, baseline_label: "the reference", confirms: false };
+    let options = DeviceMeasureOptions { graphs: false, large_bytes, ..DeviceMeasureOptions::first() };
+    let gate = Gate::default();
+    let output = with_grounds(Some(&gate), |grounds| {
+        measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options).unwrap()
+    });
+    let StepOutput::Measured { measurement, findings } = output else { panic!("not measured: {output:?}") };
+    (*measurement, findings)
+}
+
+fn was_repeated(measurement: &Measurement) -> bool {
+    let device = measurement.device.as_ref().unwrap();
+    device.rejected_because.iter().any(|reason| reason.contains("seemed to hide time")) && device.rejected_samples > 0
+}
+
 #[test]
 fn a_first_measurement_that_was_disturbed_is_repeated_before_anybody_is_accused() {
-    // Late in the rows alone, whose calls work at one address, and only as often as there are such calls in a first attempt.
-    let state = "#include <unistd.h>\nstatic float *last; static bool rotates; static int late;";
-    let body = "if (y != last) { rotates = rotates || last; last = y; } \
-                else if (rotates && late < LATE) { usleep(500); ++late; } HONEST;";
-    let build = |name: &str, late: usize| built(name, state, &body.replace("LATE", &late.to_string()));
-    let (_kept, disturbed) = build("disturbed", 320);
-    let (baseline, truth) = (&GROUND.reference, &GROUND.truth);
-    let candidate: &Path = &disturbed;
-    let programs = Programs { candidate, baseline, truth, baseline_label: "the reference", confirms: false };
-    let options = DeviceMeasureOptions { graphs: false, ..DeviceMeasureOptions::first() };
-    let gate = Gate::default();
-    let measured = |grounds: &Grounds<'_>| {
-        measure_on_device(grounds, &spec(), &programs, &machine(), None, true, &options).unwrap()
-    };
-    let output = with_grounds(Some(&gate), measured);
-    let StepOutput::Measured { measurement, findings } = output else { panic!("not measured: {output:?}") };
+    let (_kept, disturbed) = late_in_rows("disturbed", ONCE, "HONEST;");
+    let (measurement, findings) = measured_first(&disturbed, DeviceMeasureOptions::default().large_bytes);
     assert_eq!(codes(&findings), [""; 0], "{findings:?}");
-    let device = measurement.device.unwrap();
-    let repeated = |reasons: &[String]| reasons.iter().any(|reason| reason.contains("seemed to hide time"));
-    assert!(repeated(&device.rejected_because) && device.rejected_samples > 0, "{device:?}");
+    assert!(was_repeated(&measurement), "{:?}", measurement.device);
     // Beside nothing at all there is nobody else to be blamed.
-    let (_also_kept, hides) = build("hides", 1_000_000);
-    let (measurement, findings) = raced(&hides, Some(&gate));
+    let (_also_kept, hides) = late_in_rows("hides", 1_000_000, "HONEST;");
+    let (measurement, findings) = raced(&hides, Some(&Gate::default()));
     assert!(findings.iter().any(|finding| finding.code == "timing_mismatch"), "{findings:?}");
-    assert!(!repeated(&measurement.device.unwrap().rejected_because));
+    assert!(!was_repeated(&measurement));
+}
+
+#[test]
+fn what_the_calls_that_count_left_behind_is_looked_at() {
+    // Honest until it was late often enough to be timed again; one call is looked at, with large tensors.
+    let (_kept, idle) = late_in_rows("idle", ONCE, "if (rotated && late == TIMES) return 0; HONEST;");
+    let (measurement, findings) = measured_first(&idle, 1);
+    assert!(was_repeated(&measurement), "{:?}", measurement.device);
+    assert!(codes(&findings).contains(&"output_not_written"), "{findings:?}");
 }
 
 fn built(name: &str, preamble: &str, body: &str) -> (Workshop, PathBuf) {

@@ -14,31 +14,53 @@ const STEP_BYTES: u64 = 1 << 30;
 /// Inputs and outputs of one call from which on a measurement keeps only what it cannot do without, in bytes.
 pub const LARGE_CALL_BYTES: u64 = 1 << 30;
 
-/// Bytes of the tensors of one call, at the largest of a task's shapes.
+/// Most that a sample of several calls has for the inputs and outputs of those beyond the first, in bytes.
+pub const MAX_ROTATED_BYTES: u64 = 512 << 20;
+
+/// What short calls have at most beyond what is counted for all: calls of a sample, and such that are kept.
+const MORE_BYTES: u64 = MAX_ROTATED_BYTES + (64 << 20);
+const MORE_CALLS: u64 = 53;
+
+/// Memory that judging programs of a task takes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryDemand {
     target: Target,
-    inputs: u64,
-    params: u64,
-    outputs: u64,
+    on_host: u64,
+    on_gpu: u64,
 }
 
 impl MemoryDemand {
-    /// What a task's steps work on.
+    /// What a task's steps work on: the most that one of its shapes takes.
     ///
     /// # Errors
     /// When a shape cannot be used.
     pub fn of(spec: &TaskSpec) -> Result<Self, ShapeError> {
         let sum = |tensors: &[ConcreteTensor]| tensors.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
-        let of_shapes = |shapes: &ConcreteShapes| Self {
-            target: spec.target,
-            inputs: sum(&shapes.inputs),
-            params: sum(&shapes.params),
-            outputs: sum(&shapes.outputs),
-        };
         let all = spec.all_shapes()?;
-        let nothing = Self { target: spec.target, inputs: 0, params: 0, outputs: 0 };
-        Ok(all.iter().map(of_shapes).max_by_key(|demand| demand.on_host()).unwrap_or(nothing))
+        let nothing = Self { target: spec.target, on_host: 0, on_gpu: 0 };
+        let of_shapes = |shapes: &ConcreteShapes| {
+            Self::of_call(spec.target, sum(&shapes.inputs), sum(&shapes.params), sum(&shapes.outputs))
+        };
+        Ok(all.iter().map(of_shapes).fold(nothing, Self::and))
+    }
+
+    /// What is enough for both.
+    fn and(self, other: Self) -> Self {
+        Self { on_host: self.on_host.max(other.on_host), on_gpu: self.on_gpu.max(other.on_gpu), ..self }
+    }
+
+    fn of_call(target: Target, inputs: u64, params: u64, outputs: u64) -> Self {
+        let on_host = match target {
+            Target::Cuda => inputs * 7 + params * 6 + outputs * 15,
+            Target::Cpu => inputs * 9 + params * 8 + outputs * 21,
+        };
+        let call = inputs + outputs;
+        let of_calls = if call >= LARGE_CALL_BYTES {
+            inputs * 13 + outputs * 12
+        } else {
+            inputs * 23 + outputs * 20 + 2 * MORE_BYTES.min(call * MORE_CALLS)
+        };
+        Self { target, on_host, on_gpu: of_calls + params * 6 }
     }
 
     /// Memory of the machine in bytes, beside that of the processes themselves. Inputs: two or three sets, another one in the
@@ -47,19 +69,15 @@ impl MemoryDemand {
     /// others are. Where there is no GPU, what the processes compute with is there, too.
     #[must_use]
     pub fn on_host(self) -> u64 {
-        match self.target {
-            Target::Cuda => self.inputs * 7 + self.params * 6 + self.outputs * 15,
-            Target::Cpu => self.inputs * 9 + self.params * 8 + self.outputs * 21,
-        }
+        self.on_host
     }
 
     /// Memory of the GPU in bytes. Each of two programs: inputs in place and as two or three sets, inputs and outputs of the calls
-    /// that are kept (two, or six where calls are not large), outputs of the call that is made. The truth: its inputs and outputs,
-    /// in double precision, and what it computes with.
+    /// that are kept (two, or six where calls are not large, and more where they are small), and of the calls of a sample, outputs of the
+    /// call that is made. The truth: its inputs and outputs, in double precision, and what it computes with.
     #[must_use]
     pub fn on_gpu(self) -> u64 {
-        let (inputs, outputs) = if self.inputs + self.outputs >= LARGE_CALL_BYTES { (13, 12) } else { (23, 20) };
-        self.inputs * inputs + self.params * 6 + self.outputs * outputs
+        self.on_gpu
     }
 
     /// Memory that a device needs for it, where not every device has as much: that of a GPU, or for the `cpu` target that of the
@@ -85,7 +103,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn demand(target: Target, inputs: u64, outputs: u64) -> MemoryDemand {
-        MemoryDemand { target, inputs, params: 0, outputs }
+        MemoryDemand::of_call(target, inputs, 0, outputs)
     }
 
     #[test]
@@ -104,7 +122,17 @@ mod tests {
     #[test]
     fn of_calls_that_are_not_large_more_is_kept() {
         let (below, from) = (demand(Target::Cuda, GIB / 2, GIB / 2 - 1), demand(Target::Cuda, GIB / 2, GIB / 2));
-        assert!(below.on_gpu() > 21 * GIB && from.on_gpu() < 13 * GIB);
+        assert!(below.on_gpu() > 22 * GIB && from.on_gpu() < 13 * GIB);
+        assert_eq!(demand(Target::Cuda, 1000, 0).on_gpu(), 1000 * (23 + 2 * MORE_CALLS));
+    }
+
+    #[test]
+    fn a_smaller_shape_may_take_more_of_the_gpu() {
+        let (smaller, larger) = (demand(Target::Cuda, GIB / 2 - 1, GIB / 2), demand(Target::Cuda, GIB / 2, GIB / 2));
+        assert!(smaller.on_gpu() > larger.on_gpu() && smaller.on_host() < larger.on_host());
+        for both in [smaller.and(larger), larger.and(smaller)] {
+            assert_eq!((both.on_gpu(), both.on_host()), (smaller.on_gpu(), larger.on_host()));
+        }
     }
 
     #[test]

@@ -243,8 +243,6 @@ struct Race<'a> {
     sets: Vec<Vec<TensorData>>,
     seeds: SecretSeeds,
     kept: Vec<Kept>,
-    /// How many of these are of samples; behind them is that of a row.
-    kept_of_samples: usize,
 }
 
 /// Why samples were taken again.
@@ -252,7 +250,8 @@ const DISTURBED: &str = "calls seemed to hide time while contexts could begin an
 
 impl Race<'_> {
     /// Times both with the device alone. What seems to hide time beside contexts that begin and end is timed once more beside
-    /// nothing at all, and that counts: memory that such a context gives back keeps the device at work.
+    /// nothing at all, and that counts: memory that such a context gives back keeps the device at work. What the calls left behind is
+    /// looked at before, and what those leave that count is looked at as if they were the first.
     fn timed(
         &mut self,
         grounds: &Grounds<'_>,
@@ -265,9 +264,12 @@ impl Race<'_> {
         cost.part("waiting");
         let first = self.alone(watch, options, cost)?;
         drop(alone);
-        if quiet == Quiet::Complete || first.mismatch().is_none() {
+        // Where nobody else is on the device, nobody disturbed it.
+        if quiet == Quiet::Complete || grounds.gate.is_none() || first.mismatch().is_none() {
             return Ok(first);
         }
+        self.compare_kept(grounds)?;
+        cost.part("comparison");
         let _alone = grounds.alone(Quiet::Complete);
         cost.part("waiting");
         let mut timed = self.alone(watch, options, cost)?;
@@ -278,8 +280,6 @@ impl Race<'_> {
     /// The part for which nothing else may run on the device.
     fn alone(&mut self, watch: Option<&Watch>, options: &DeviceMeasureOptions, cost: &mut Cost) -> Result<Timed, Side> {
         let started = Instant::now();
-        // The place of that of a row is taken again.
-        self.kept.truncate(self.kept_of_samples);
         let warm_up = Duration::from_millis(options.warm_up_ms);
         let mut warmed = 0;
         while warmed < WARM_UP_PAIRS || started.elapsed() < warm_up {
@@ -289,7 +289,6 @@ impl Race<'_> {
         }
         cost.part("warm_up");
         let mut timed = self.samples(watch, options)?;
-        self.kept_of_samples = self.kept.len();
         cost.part("samples");
         let terms = RowTerms {
             sets: self.sets.len(),

@@ -4,6 +4,8 @@
 //! it once. Where a process's code and data happen to lie costs each call another one, the same in all samples of that
 //! process, which the reported interval has to allow for.
 
+use nightshift_protocol::task::MAX_ROTATED_BYTES;
+
 /// Time of the device that a sample is to show, in nanoseconds: long beside the events' resolution and what it costs to
 /// begin and to end it.
 const LONG_SAMPLE_NS: f64 = 150_000.0;
@@ -14,9 +16,6 @@ const MAX_CALLS: usize = 48;
 /// Time that one sample of both programs may take on the device, in nanoseconds: a slow baseline would take the time that
 /// the number of samples needs.
 const LONGEST_PAIR_NS: f64 = 2e6;
-
-/// Room on the device for inputs and outputs of one program's calls of a sample, in bytes.
-const MAX_ROTATED_BYTES: u64 = 512 << 20;
 
 /// What differs from process to process and not from call to call: where memory and code of a process happen to lie. No
 /// number of samples of one pair of processes shows it, and no number of calls in a sample makes it smaller: on an H200 a

@@ -93,7 +93,7 @@ pub(super) fn prepare<'a>(
     let slots = RowSlots { first: stock.kept, count: stock.of_rows };
     make_room(&mut candidate, &mut baseline, &mut seeds, (sets.len(), slots))?;
     cost.part("first_calls");
-    Ok(Race { calls, stock, candidate, baseline, looks, sets, seeds, kept: Vec::new(), kept_of_samples: 0 })
+    Ok(Race { calls, stock, candidate, baseline, looks, sets, seeds, kept: Vec::new() })
 }
 
 /// Who looks at what timed calls leave behind: by answers that are known, or become known to those who follow, or else with the
