@@ -257,36 +257,22 @@ impl TensorData {
         let whole = pattern.unwrap_or_default();
         let [a, b, c, d, ..] = whole;
         let (word, long, upper) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(whole), [c, d]);
-        // Counting takes its time, which nobody spends who does not ask.
-        let asked = pattern.is_some();
-        let short = |part: &[u16]| {
-            let wanted = u16::from_le_bytes(upper);
-            if asked { sum(part.iter().skip(1).step_by(2).map(|bits| *bits == wanted)) } else { 0 }
-        };
+        /// Elements out of memory, of which some may count.
+        macro_rules! read {
+            ($kind:ident, $part:ident => $are:expr) => {{
+                // Counting takes its time, which nobody spends who does not ask.
+                let seen = |$part: &[_]| if pattern.is_some() { sum($are) } else { 0 };
+                let (values, count) = bytes::read(bytes, seen);
+                (Self::$kind(values), count)
+            }};
+        }
+        let short = u16::from_le_bytes(upper);
         match dtype {
-            DType::F32 => {
-                let equal = |part: &[f32]| sum(part.iter().map(|value| value.to_bits() == word));
-                let (values, count) = bytes::read(bytes, |part| if asked { equal(part) } else { 0 });
-                (Self::F32(values), count)
-            }
-            DType::F64 => {
-                let equal = |part: &[f64]| sum(part.iter().map(|value| value.to_bits() == long));
-                let (values, count) = bytes::read(bytes, |part| if asked { equal(part) } else { 0 });
-                (Self::F64(values), count)
-            }
-            DType::I32 => {
-                let equal = |part: &[i32]| sum(part.iter().map(|value| value.cast_unsigned() == word));
-                let (values, count) = bytes::read(bytes, |part| if asked { equal(part) } else { 0 });
-                (Self::I32(values), count)
-            }
-            DType::F16 => {
-                let (values, count) = bytes::read(bytes, short);
-                (Self::F16(values), count)
-            }
-            DType::Bf16 => {
-                let (values, count) = bytes::read(bytes, short);
-                (Self::Bf16(values), count)
-            }
+            DType::F32 => read!(F32, part => part.iter().map(|value: &f32| value.to_bits() == word)),
+            DType::F64 => read!(F64, part => part.iter().map(|value: &f64| value.to_bits() == long)),
+            DType::I32 => read!(I32, part => part.iter().map(|value: &i32| value.cast_unsigned() == word)),
+            DType::F16 => read!(F16, part => part.iter().skip(1).step_by(2).map(|bits: &u16| *bits == short)),
+            DType::Bf16 => read!(Bf16, part => part.iter().skip(1).step_by(2).map(|bits: &u16| *bits == short)),
         }
     }
 

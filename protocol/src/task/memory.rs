@@ -17,7 +17,8 @@ pub const LARGE_CALL_BYTES: u64 = 1 << 30;
 /// Most that a sample of several calls has for the inputs and outputs of those beyond the first, in bytes.
 pub const MAX_ROTATED_BYTES: u64 = 512 << 20;
 
-/// What short calls have at most beyond what is counted for all: calls of a sample, and such that are kept.
+/// What a program has at most beyond what is counted for all, where calls are short or small: 47 further calls of a sample, and six
+/// more that are kept.
 const MORE_BYTES: u64 = MAX_ROTATED_BYTES + (64 << 20);
 const MORE_CALLS: u64 = 53;
 

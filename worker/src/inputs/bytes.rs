@@ -18,7 +18,7 @@ const COPIED_AT_A_TIME: usize = 64 << 10;
 /// Writes the elements as they are.
 pub(super) fn copy<T: Element>(values: &[T], bytes: &mut [u8]) {
     let given: &[u8] = bytemuck::cast_slice(values);
-    let share = share_of::<1>(given.len());
+    let share = share_of(given.len(), 1);
     if share >= given.len() {
         return copy_front(given, bytes);
     }
@@ -47,7 +47,7 @@ pub(super) fn write<T: Copy + Sync, const WIDTH: usize>(
             *place = to_bytes(*value);
         }
     };
-    let share = share_of::<WIDTH>(values.len());
+    let share = share_of(values.len(), WIDTH);
     if share >= values.len() {
         return one(values, places);
     }
@@ -63,7 +63,7 @@ pub(super) fn write<T: Copy + Sync, const WIDTH: usize>(
 /// says is added up.
 pub(super) fn read<T: Element>(bytes: &[u8], seen: impl Fn(&[T]) -> u64 + Sync) -> (Values<T>, u64) {
     let length = bytes.len() / size_of::<T>();
-    let share = share_of_elements::<T>(length).next_multiple_of(2);
+    let share = share_of(length, size_of::<T>()).next_multiple_of(2);
     let one = |values: &mut [T], bytes: &[u8]| -> u64 {
         let parts = values.chunks_mut(COPIED_AT_A_TIME).zip(bytes.chunks(COPIED_AT_A_TIME * size_of::<T>()));
         let of_part = |(values, bytes): (&mut [T], &[u8])| {
@@ -95,7 +95,7 @@ pub(super) fn read<T: Element>(bytes: &[u8], seen: impl Fn(&[T]) -> u64 + Sync) 
 /// Whether memory holds these elements as they are and nothing else.
 pub(super) fn same<T: Element>(values: &[T], bytes: &[u8]) -> bool {
     let wanted: &[u8] = bytemuck::cast_slice(values);
-    let share = share_of::<1>(wanted.len());
+    let share = share_of(wanted.len(), 1);
     if share >= wanted.len() || wanted.len() != bytes.len() {
         return wanted == bytes;
     }
@@ -123,7 +123,7 @@ pub(super) fn equal<T: Copy + Sync, const WIDTH: usize>(
     let one = |values: &[T], places: &[[u8; WIDTH]]| {
         places.chunks(AT_A_TIME).zip(values.chunks(AT_A_TIME)).all(|(places, values)| some(values, places))
     };
-    let share = share_of::<WIDTH>(values.len());
+    let share = share_of(values.len(), WIDTH);
     if share >= values.len() {
         return one(values, places);
     }
@@ -144,15 +144,7 @@ fn joined<T>(started: std::thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Elements of one thread, each so many bytes wide.
-fn share_of<const WIDTH: usize>(count: usize) -> usize {
-    share_of_width(count, WIDTH)
-}
-
-fn share_of_elements<T>(count: usize) -> usize {
-    share_of_width(count, size_of::<T>())
-}
-
-fn share_of_width(count: usize, width: usize) -> usize {
+fn share_of(count: usize, width: usize) -> usize {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let wanted = (count * width / SHARE).clamp(1, threads);
     count.div_ceil(wanted).max(1)
