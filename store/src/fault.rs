@@ -1,7 +1,8 @@
 //! A store that fails on purpose, for tests: every single write of a campaign can be made to fail once, before it was
 //! done or after.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -23,7 +24,7 @@ use nightshift_protocol::signal::Signal;
 use nightshift_protocol::time::TimestampMs;
 
 /// Where a write fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultPoint {
     /// It never reaches the store: nothing is changed.
     Before,
@@ -31,38 +32,59 @@ pub enum FaultPoint {
     After,
 }
 
+/// Which write fails, and where.
+///
+/// It is named by its method and not by its place among all writes: heartbeats come with time, so on a busy machine
+/// that place moves, while the first `create_campaign` stays the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// The method of the store.
+    pub method: &'static str,
+    /// Which of its calls, from 1.
+    pub nth: u64,
+    /// Whether it is done nevertheless.
+    pub point: FaultPoint,
+}
+
+impl Fault {
+    /// One fault before and one after each of these writes: calls by method, as [`FaultyStore::writes_by_method`] counts
+    /// them.
+    #[must_use]
+    pub fn at_each(writes: &BTreeMap<&'static str, u64>) -> Vec<Self> {
+        let calls = writes.iter().flat_map(|(&method, &calls)| (1..=calls).map(move |nth| (method, nth)));
+        let points = [FaultPoint::Before, FaultPoint::After];
+        calls.flat_map(|(method, nth)| points.map(|point| Self { method, nth, point })).collect()
+    }
+}
+
 /// Wraps a store, counts the calls of methods that write, and fails one of them once with [`StoreError::Other`].
 ///
 /// Methods that only read are handed through and not counted; changes that are committed together are one write. A call
-/// is counted when it is made, so the numbers of concurrent calls depend on their order; a campaign that is driven by
-/// one task has the same numbers every time.
+/// is counted when it is made.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    /// The number of the call to fail, from 1; 0 for none.
-    fail_at: AtomicU64,
-    point: FaultPoint,
-    writes: AtomicU64,
+    fault: Option<Fault>,
+    fired: AtomicBool,
     full: AtomicBool,
-    fired: Mutex<Option<&'static str>>,
+    writes: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl FaultyStore {
     /// Only counts.
     #[must_use]
     pub fn counting(inner: Arc<dyn Store>) -> Self {
-        Self::failing(inner, 0, FaultPoint::Before)
+        Self::with(inner, None)
     }
 
-    /// Fails write number `number` (from 1), once.
+    /// Fails one write once, or none.
     #[must_use]
-    pub fn failing(inner: Arc<dyn Store>, number: u64, point: FaultPoint) -> Self {
+    pub fn with(inner: Arc<dyn Store>, fault: Option<Fault>) -> Self {
         Self {
             inner,
-            fail_at: AtomicU64::new(number),
-            point,
-            writes: AtomicU64::new(0),
+            fault,
+            fired: AtomicBool::new(false),
             full: AtomicBool::new(false),
-            fired: Mutex::new(None),
+            writes: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -74,13 +96,27 @@ impl FaultyStore {
     /// Calls of methods that write, until now.
     #[must_use]
     pub fn writes(&self) -> u64 {
-        self.writes.load(Ordering::SeqCst)
+        self.writes_by_method().values().sum()
     }
 
-    /// The name of the method that failed on purpose, when one did.
+    /// Calls of each method that writes, until now.
     #[must_use]
-    pub fn fired(&self) -> Option<&'static str> {
-        *self.fired.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn writes_by_method(&self) -> BTreeMap<&'static str, u64> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the write that was to fail came, and failed.
+    #[must_use]
+    pub fn fired(&self) -> bool {
+        self.fired.load(Ordering::SeqCst)
+    }
+
+    /// Counts a call of this method: which of its calls it is.
+    fn count(&self, method: &'static str) -> u64 {
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = writes.entry(method).or_default();
+        *calls += 1;
+        *calls
     }
 
     async fn write<T: Send>(
@@ -88,20 +124,20 @@ impl FaultyStore {
         method: &'static str,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        let nth = self.count(method);
         if self.full.load(Ordering::SeqCst) {
-            return Err(StoreError::Full(format!("no space is left, on purpose (write {number})")));
+            return Err(StoreError::Full(format!("no space is left, on purpose (`{method}` {nth})")));
         }
-        if number != self.fail_at.load(Ordering::SeqCst) {
+        let Some(fault) = self.fault.filter(|fault| fault.method == method && fault.nth == nth) else {
             return call.await;
-        }
-        *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(method);
-        match self.point {
-            FaultPoint::Before => Err(StoreError::Other(format!("on purpose, before `{method}` (write {number})"))),
+        };
+        self.fired.store(true, Ordering::SeqCst);
+        match fault.point {
+            FaultPoint::Before => Err(StoreError::Other(format!("on purpose, before `{method}` {nth}"))),
             FaultPoint::After => {
                 // An error of the store itself is the more interesting one.
                 call.await?;
-                Err(StoreError::Other(format!("on purpose, after `{method}` (write {number})")))
+                Err(StoreError::Other(format!("on purpose, after `{method}` {nth}")))
             }
         }
     }

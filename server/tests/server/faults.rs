@@ -1,7 +1,7 @@
 //! A store that fails: every single write of a campaign may fail once, before it was done or after, and the run ends
 //! as if nothing had happened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,30 +9,26 @@ use nightshift_protocol::api::{
     CampaignCreated, Claim, Claimed, CreateCampaign, Page, ReportReply, ReportResult, StepView, TryOutcome,
 };
 use nightshift_protocol::run::{RunStatus, StepStatus};
-use nightshift_store::fault::{FaultPoint, FaultyStore};
+use nightshift_store::fault::{Fault, FaultyStore};
 use reqwest::Method;
 use tokio::task::JoinSet;
 
 use crate::setup::{TestServer, WORKER, Wish, ok, open_store, refusal, refused, until};
 use crate::toy::{free, prepared_output};
 
-/// Methods of which a write has to fail.
+/// Methods of which each campaign calls at least one: their first calls fail for certain.
 const METHODS: [&str; 5] = ["create_campaign", "commit", "register_server", "register_worker", "record_model_call"];
-/// Rounds in which they have to.
-const MAX_ROUNDS: u32 = 8;
-/// By how many writes each round goes further than the one before.
-const FURTHER: u64 = 8;
 /// Servers at once.
 const AT_ONCE: usize = 12;
 
 /// What happened under one fault.
 struct Outcome {
-    writes: u64,
-    fired: Option<&'static str>,
+    writes: BTreeMap<&'static str, u64>,
+    fired: bool,
 }
 
 /// A client that repeats what did not succeed, as the real ones do.
-async fn campaign_under(point: FaultPoint, number: u64) -> Outcome {
+async fn campaign_under(fault: Option<Fault>) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let inner = open_store(&folder).await;
     // Artifacts and the idempotent request are prepared without faults.
@@ -42,7 +38,7 @@ async fn campaign_under(point: FaultPoint, number: u64) -> Outcome {
         quiet.stop().await;
         request
     };
-    let store = Arc::new(FaultyStore::failing(inner.clone(), number, point));
+    let store = Arc::new(FaultyStore::with(inner.clone(), fault));
     let wish = Wish { lease_ms: 1_000, heartbeat_ms: 200, ..Wish::default() };
     // The first write makes the server known: a start that fails is repeated by whoever starts the server.
     let server = until("the start", || async { TestServer::try_on(store.clone(), &wish).await.ok() }).await;
@@ -78,45 +74,44 @@ async fn campaign_under(point: FaultPoint, number: u64) -> Outcome {
     assert!(steps.items.iter().all(|step| step.status == StepStatus::Completed));
     let kinds = server.until_event(&run, "run_completed").await;
     for kind in ["step_scheduled", "step_completed"] {
-        assert_eq!(kinds.iter().filter(|seen| *seen == kind).count(), 2, "{point:?} {number}: {kinds:?}");
+        assert_eq!(kinds.iter().filter(|seen| *seen == kind).count(), 2, "{fault:?}: {kinds:?}");
     }
     server.stop().await;
-    assert_eq!(inner.find_violations().await.unwrap(), Vec::<String>::new(), "{point:?} {number}");
-    Outcome { writes: store.writes(), fired: store.fired() }
+    assert_eq!(inner.find_violations().await.unwrap(), Vec::<String>::new(), "{fault:?}");
+    Outcome { writes: store.writes_by_method(), fired: store.fired() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_single_write_may_fail_before_or_after_it_was_done() {
-    let undisturbed = campaign_under(FaultPoint::Before, 0).await;
-    assert_eq!(undisturbed.fired, None);
-    // Heartbeats come with time: on a busy machine there are more of them, and a write that happens once comes later than
-    // it did undisturbed, or is missed by a round. Rounds go further and further until each method was hit.
-    let mut methods = BTreeSet::new();
-    let mut writes = undisturbed.writes + 2;
-    for _round in 0..MAX_ROUNDS {
-        methods.extend(fail_each(writes).await);
-        if METHODS.iter().all(|method| methods.contains(method)) {
-            return;
-        }
-        writes += FURTHER;
+    let undisturbed = campaign_under(None).await;
+    assert!(!undisturbed.fired);
+    let faults = Fault::at_each(&undisturbed.writes);
+    let fired = fail_each(&faults).await;
+    // Heartbeats come with time, so the last of them may be missing; what happens once in any case is not.
+    for fault in faults.iter().filter(|fault| fault.nth == 1 && METHODS.contains(&fault.method)) {
+        assert!(fired.contains(fault), "{fault:?} never happened");
     }
-    panic!("not every one of {METHODS:?} failed: {methods:?}");
+    let writes = undisturbed.writes;
+    assert!(METHODS.iter().all(|method| writes.contains_key(method)), "not each of {METHODS:?}: {writes:?}");
 }
 
-/// Fails each of the first writes, before and after it was done; the methods that failed.
-async fn fail_each(writes: u64) -> BTreeSet<&'static str> {
-    let mut waiting: Vec<(FaultPoint, u64)> =
-        (1..=writes).flat_map(|number| [(FaultPoint::Before, number), (FaultPoint::After, number)]).collect();
+/// Runs a campaign under each of these faults; those that happened.
+async fn fail_each(faults: &[Fault]) -> BTreeSet<Fault> {
+    let mut waiting = faults.iter().copied();
     let mut running = JoinSet::new();
-    let mut methods = BTreeSet::new();
+    let mut fired = BTreeSet::new();
     loop {
         while running.len() < AT_ONCE
-            && let Some((point, number)) = waiting.pop()
+            && let Some(fault) = waiting.next()
         {
-            running.spawn(tokio::time::timeout(Duration::from_mins(2), campaign_under(point, number)));
+            let campaign = async move { (fault, campaign_under(Some(fault)).await) };
+            running.spawn(tokio::time::timeout(Duration::from_mins(2), campaign));
         }
-        let Some(done) = running.join_next().await else { return methods };
-        methods.extend(done.unwrap().unwrap().fired);
+        let Some(done) = running.join_next().await else { return fired };
+        let (fault, outcome) = done.unwrap().unwrap();
+        if outcome.fired {
+            fired.insert(fault);
+        }
     }
 }
 

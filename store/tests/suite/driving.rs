@@ -11,7 +11,7 @@ use nightshift_protocol::id::RunId;
 use nightshift_protocol::run::{RunStatus, RunTransition, StepStatus};
 use nightshift_protocol::signal::Signal;
 use nightshift_protocol::step::StepFailure;
-use nightshift_store::fault::{FaultPoint, FaultyStore};
+use nightshift_store::fault::{Fault, FaultyStore};
 use serde_json::json;
 
 use crate::bench::{Bench, events};
@@ -200,21 +200,24 @@ async fn a_store_that_was_dropped_in_the_middle_lost_nothing_that_was_acknowledg
     bench.assert_sound().await;
 }
 
-/// Plays a run with write number `number` failing; the log without tries that were repeated, and whether there was such
-/// a write.
-async fn with_fault(bench: &Bench, workflow: Arc<dyn Workflow>, number: u64, point: FaultPoint) -> (Vec<Event>, bool) {
-    let life = if point == FaultPoint::Before { number } else { 1_000 + number };
-    let faulty = Arc::new(FaultyStore::failing(bench.store.clone(), number, point));
-    let party = Party::new(faulty.clone(), workflow, bench.clock.clone(), life * 10_000);
+/// Plays a run over a store of which this write fails; the log without tries that were repeated, and the store.
+async fn played(
+    bench: &Bench,
+    workflow: Arc<dyn Workflow>,
+    life: u64,
+    fault: Option<Fault>,
+) -> (Vec<Event>, Arc<FaultyStore>) {
+    let store = Arc::new(FaultyStore::with(bench.store.clone(), fault));
+    let party = Party::new(store.clone(), workflow, bench.clock.clone(), life * 10_000);
     party.register().await;
-    let run = create(faulty.as_ref(), &bench.new_campaign(1)).await;
+    let run = create(store.as_ref(), &bench.new_campaign(1)).await;
     party.finish(&run).await;
     bench.assert_sound().await;
     party.assert_folds(&run).await;
     let mut log = events(bench.store.as_ref(), &run).await;
     // A lease that was given out without an answer runs out: that is the one trace which a fault may leave.
     log.retain(|event| !matches!(event, Event::StepRetried { .. }));
-    (log, faulty.fired().is_some())
+    (log, store)
 }
 
 /// Plays a run as often as it has writes, each time with another one failing, and compares what `comparable` makes of
@@ -224,18 +227,14 @@ async fn every_write_fails_once(
     workflow: fn() -> Arc<dyn Workflow>,
     comparable: fn(Vec<Event>) -> Vec<Event>,
 ) {
-    let expected = comparable(undisturbed(bench.another().await, workflow()).await);
-    for point in [FaultPoint::Before, FaultPoint::After] {
-        let mut number = 1;
-        loop {
-            let (log, fired) = with_fault(bench, workflow(), number, point).await;
-            assert_eq!(comparable(log), expected, "{point:?}, write {number}");
-            if !fired {
-                break;
-            }
-            number += 1;
-        }
-        assert!(number > 10, "only {number} writes failed");
+    let (log, undisturbed) = played(&bench.another().await, workflow(), 1, None).await;
+    let expected = comparable(log);
+    let faults = Fault::at_each(&undisturbed.writes_by_method());
+    assert!(faults.len() > 20, "only {} writes failed", faults.len() / 2);
+    for (life, fault) in (1..).zip(faults) {
+        let (log, store) = played(bench, workflow(), life, Some(fault)).await;
+        assert!(store.fired(), "{fault:?} never happened");
+        assert_eq!(comparable(log), expected, "{fault:?}");
     }
 }
 
