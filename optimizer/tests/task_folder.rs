@@ -178,6 +178,9 @@ fn every_mistake_has_its_code_and_its_place() -> TestResult {
         ("shape = [\"rows\"]", "shape = [0]", "task.zero_extent", 11, 43, "`s`"),
         ("low = 0.5", "low = 2.5", "task.bad_distribution", 11, 67, "`s`"),
         ("low = 0.5", "low = nan", "task.bad_distribution", 11, 67, "`s`"),
+        ("kind = \"uniform\",", "kind = \"steps\", step = 0,", "task.bad_distribution", 11, 67, "`step` above zero"),
+        ("kind = \"uniform\",", "kind = \"steps\", step = 1e-12,", "task.bad_distribution", 11, 67, "2^32"),
+        ("kind = \"uniform\",", "kind = \"steps\",", "task.malformed", 11, 67, "`step`"),
         (
             "[{ name = \"out\", dtype = \"f32\", shape = [\"rows\", \"cols\"] }]",
             "[]",
@@ -191,6 +194,7 @@ fn every_mistake_has_its_code_and_its_place() -> TestResult {
         ("rtol = 1e-5", "rtol = 0.9", "task.bad_tolerance", 14, 35, "`rtol`"),
         ("atol = 1e-6, rtol = 1e-5", "atol = 0.0, rtol = 0.0", "task.bad_tolerance", 14, 22, "both zero"),
         ("{ name = \"scale\",", "{ name = \"sc ale\",", "task.invalid_name", 15, 23, "operator"),
+        ("{ name = \"scale\",", "{ after = [\"mul\"], name = \"scale\",", "task.unknown_operator", 15, 25, "`mul`"),
         ("name = \"odd\"", "name = \"default\"", "task.duplicate_name", 16, 22, "`default`"),
         ("{ rows = 3 }", "{ rowz = 3 }", "task.unknown_dimension", 16, 45, "did you mean `rows`"),
         ("{ rows = 3 }", "{ rows = 0 }", "task.zero_extent", 16, 45, "`odd`"),

@@ -216,11 +216,32 @@ pub enum Distribution {
         /// First value above.
         high: f64,
     },
+    /// `low`, `low + step` and so on below `high`, each as likely as the others: truth values, labels, whole numbers.
+    Steps {
+        /// Smallest value.
+        low: f64,
+        /// What no value reaches.
+        high: f64,
+        /// From one value to the next.
+        step: f64,
+    },
 }
 
 impl Default for Distribution {
     fn default() -> Self {
         Self::Normal { mean: 0.0, std: 1.0 }
+    }
+}
+
+impl Distribution {
+    /// How many values [`Self::Steps`] has; at least one.
+    #[must_use]
+    pub fn steps(low: f64, high: f64, step: f64) -> u64 {
+        // A rounding error may not add a value.
+        let count = ((high - low) / step - 1e-9).ceil();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+        let count = count as u64;
+        count.max(1)
     }
 }
 
@@ -285,6 +306,15 @@ pub struct OperatorSpec {
     /// Bytes that this operator reads and writes in one call at the default shape, when known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
+    /// Shapes of the tensors that it reads, at the default shape, when known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<Vec<u64>>,
+    /// Shapes of its results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<Vec<u64>>,
+    /// Names of the operators before it whose results it reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
 }
 
 /// Limits of one candidate process.

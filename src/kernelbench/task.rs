@@ -90,6 +90,9 @@ pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &Wish) -> TaskSpe
                 class: operator.class.clone(),
                 flops: operator.flops,
                 bytes: operator.bytes,
+                inputs: operator.inputs.clone(),
+                outputs: operator.outputs.clone(),
+                after: operator.after.clone(),
             })
             .collect(),
         flops: found.flops.filter(|flops| *flops > 0.0),
@@ -124,7 +127,7 @@ pub(crate) fn text(spec: &TaskSpec, file: &ModelFile, found: &Inspection, wish: 
     for note in &found.notes {
         let _ = writeln!(text, "# {}", one_line(note));
     }
-    let body = toml::to_string_pretty(spec)
+    let body = toml::to_string(spec)
         .map_err(|error| Failure::new("internal.toml", format!("the task cannot be written as TOML: {error}")))?;
     let text = format!("{text}\n{body}");
     parse_spec(&text, TASK_FILE).map_err(|error| {
@@ -252,6 +255,7 @@ fn drawn(distribution: &Distribution) -> String {
     match distribution {
         Distribution::Normal { mean, std } => format!("normal with mean {mean} and deviation {std}"),
         Distribution::Uniform { low, high } => format!("uniform from {low} to {high}"),
+        Distribution::Steps { low, high, step } => format!("from {low} in steps of {step}, below {high}"),
     }
 }
 

@@ -408,6 +408,11 @@ fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, kind: InputKind,
             let (low, width) = (low as f32, (high - low) as f32);
             values.fill_with(|| (low + width * random.random::<f32>()) * factor);
         }
+        // What such values say, others would not: they are the same for every kind of inputs, as integers are.
+        Distribution::Steps { low, high, step } => {
+            #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
+            return steps(random, (low, high, step), values, |value| value as f32);
+        }
     }
     if kind == InputKind::SignsFlipped {
         for value in values {
@@ -429,7 +434,17 @@ fn integers(random: &mut ChaCha8Rng, distribution: &Distribution, values: &mut [
             Ok(uniform) => values.fill_with(|| uniform.sample(random)),
             Err(_) => values.fill(low.ceil() as i32),
         },
+        Distribution::Steps { low, high, step } => {
+            steps(random, (low, high, step), values, |value| value.round() as i32);
+        }
     }
+}
+
+/// Values of equal distances, each as likely as the others.
+fn steps<T>(random: &mut ChaCha8Rng, (low, high, step): (f64, f64, f64), values: &mut [T], written: impl Fn(f64) -> T) {
+    let count = Distribution::steps(low, high, step);
+    #[expect(clippy::cast_precision_loss, reason = "a task has far fewer than 2^53 of them")]
+    values.fill_with(|| written(low + step * random.random_range(0..count) as f64));
 }
 
 #[cfg(test)]
@@ -474,6 +489,26 @@ mod tests {
             assert!(data.as_f64().iter().all(|x| (0.0..10.0).contains(x)));
             assert!(data.as_f64().iter().any(|x| *x > 8.5));
         }
+    }
+
+    #[test]
+    fn steps_are_all_drawn_and_nothing_else_whatever_the_kind() {
+        let labels = Distribution::Steps { low: -1.0, high: 3.0, step: 2.0 };
+        for dtype in [DType::F32, DType::I32, DType::Bf16, DType::F64] {
+            for kind in [InputKind::Declared, InputKind::ScaledUp, InputKind::ScaledDown, InputKind::SignsFlipped] {
+                let drawn = generate(&tensor(dtype, labels.clone()), 3, kind);
+                assert!(drawn.as_f64().iter().all(|value| value.abs() == 1.0), "{dtype:?} {kind:?}");
+                assert!(mean(&drawn).abs() < 0.05, "{dtype:?} {kind:?}");
+            }
+        }
+        let quarters = generate(
+            &tensor(DType::F32, Distribution::Steps { low: 0.25, high: 1.0, step: 0.25 }),
+            1,
+            InputKind::Declared,
+        );
+        let seen: std::collections::BTreeSet<u32> =
+            quarters.as_f64().iter().map(|value| (value * 4.0) as u32).collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]

@@ -35,6 +35,12 @@ use crate::torch::{Bench, run_all};
 fn main() -> ExitCode {
     run_all([
         ("a_file_says_what_it_needs", a_file_says_what_it_needs),
+        ("inputs_are_drawn_as_the_file_draws_them", inputs_are_drawn_as_the_file_draws_them),
+        (
+            "what_is_too_large_to_be_made_is_drawn_as_a_smaller_one",
+            what_is_too_large_to_be_made_is_drawn_as_a_smaller_one,
+        ),
+        ("operators_say_from_which_others_they_read", operators_say_from_which_others_they_read),
         (
             "objects_reach_the_model_and_what_was_fetched_before_is_there",
             objects_reach_the_model_and_what_was_fetched_before_is_there,
@@ -98,6 +104,51 @@ fn a_file_says_what_it_needs(bench: &Bench) {
     assert_eq!(found.call.to_string(), r#"[{"input":"scores"},{"input":"labels"},{"value":2.5}]"#);
     let found = bench.inspect(programs::RANDOM).unwrap();
     assert_eq!(found.problems.first().map(|problem| problem.code.as_str()), Some("random_forward"));
+}
+
+fn inputs_are_drawn_as_the_file_draws_them(bench: &Bench) {
+    let found = bench.inspect(&programs::drawn()).unwrap();
+    assert_eq!(found.inputs.len(), programs::DRAWN.len());
+    for ((input, draw), found) in programs::DRAWN.iter().zip(&found.inputs) {
+        assert!(draw.is(&found.distribution), "{input}: {:?}, after {}", found.distribution, found.origin);
+    }
+    let looked_at =
+        |name: &str| found.notes.iter().any(|note| note.contains(&format!("values of `{name}` are not drawn")));
+    assert!(!looked_at("input0") && looked_at("input18"), "{:?}", found.notes);
+}
+
+fn what_is_too_large_to_be_made_is_drawn_as_a_smaller_one(bench: &Bench) {
+    let large = |input: &str| {
+        let source = LINEAR.replace("torch.rand(8, IN) * 2.0 - 1.0", input).replace("self.linear(x)", "x");
+        assert!(source.contains("torch.relu(x)") && source.contains(input));
+        let found = bench.inspect(&source).unwrap();
+        (found.inputs[0].distribution.clone(), found.notes)
+    };
+    let (drawn, notes) = large("torch.softmax(torch.rand(32768, 16384) / 1e6, -1) * 16384");
+    assert!(programs::Draw::AboutUniform(1.0, 1.0).is(&drawn), "{drawn:?}");
+    assert!(notes.iter().any(|note| note.contains("from a range like theirs")), "{notes:?}");
+    let (drawn, notes) = large("torch.rand(16384 * 32768).reshape(16384, 32768).abs()");
+    assert!(programs::Draw::Normal(0.0, 1.0).is(&drawn), "{drawn:?}");
+    assert!(notes.iter().any(|note| note.contains("nothing is known") && note.contains("task.toml")), "{notes:?}");
+
+    // Of a model's weights it is known how they were to be drawn.
+    let deep = LINEAR.replace("IN, OUT = 32, 16", "IN, OUT = 1 << 14, 1 << 15");
+    let found = bench.inspect(&deep).unwrap();
+    let weight = &found.params[0];
+    assert_eq!((weight.origin.as_str(), weight.shape.len()), ("Tensor.uniform_", 2), "{weight:?}");
+    assert!(programs::Draw::Uniform(-0.0078125, 0.0078125).is(&weight.distribution), "{weight:?}");
+}
+
+fn operators_say_from_which_others_they_read(bench: &Bench) {
+    let found = bench.inspect(LINEAR).unwrap();
+    let edges: Vec<_> = found.operators.iter().map(|op| (op.name.as_str(), op.after.join(" "))).collect();
+    assert_eq!(edges, [("addmm", String::new()), ("relu", "addmm".to_owned()), ("mul", "relu".to_owned())]);
+    assert_eq!(found.operators[0].outputs, [[8, 16]]);
+    // What computes nothing still writes its results.
+    let copy = LINEAR.replace("torch.relu(self.linear(x)) * self.scale", "x.t()");
+    let found = bench.inspect(&copy).unwrap();
+    let [only] = &found.operators[..] else { panic!("{:?}", found.operators) };
+    assert_eq!((only.name.as_str(), only.class.as_str(), only.bytes), ("copy", "copy", Some(2048.0)));
 }
 
 fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {

@@ -17,8 +17,9 @@ const TYPES: &str = "\
 
 namespace contract {
 
-// How the values of an input are drawn: normal with mean and deviation, or uniform from the first up to the second number.
-enum class Values { normal, uniform };
+// How the values of an input are drawn: normal with mean and deviation, uniform from the first up to the second number, or
+// in steps from the first on below the second one.
+enum class Values { normal, uniform, steps };
 
 struct Tensor {
     const char *name;
@@ -27,6 +28,7 @@ struct Tensor {
     Values values;
     double first;
     double second;
+    double step;
 };
 
 struct Shapes {
@@ -61,7 +63,7 @@ pub(super) fn header(spec: &TaskSpec, shapes: &[ConcreteShapes]) -> String {
 }
 
 fn cpp_tensor(tensor: &ConcreteTensor) -> String {
-    let (values, first, second) = values(&tensor.distribution);
+    let (values, first, second, step) = values(&tensor.distribution);
     let dtype = match tensor.dtype {
         DType::F32 => "NS_F32",
         DType::F64 => "NS_F64",
@@ -71,7 +73,7 @@ fn cpp_tensor(tensor: &ConcreteTensor) -> String {
     };
     let name = quote::cpp(&tensor.name);
     let shape = listed(&tensor.shape);
-    format!("{{{name}, {dtype}, {{{shape}}}, Values::{values}, {first:?}, {second:?}}}")
+    format!("{{{name}, {dtype}, {{{shape}}}, Values::{values}, {first:?}, {second:?}, {step:?}}}")
 }
 
 /// The shapes as a dictionary of Python.
@@ -93,7 +95,7 @@ pub(super) fn python(shapes: &[ConcreteShapes]) -> String {
 }
 
 fn python_tensor(tensor: &ConcreteTensor) -> String {
-    let (values, first, second) = values(&tensor.distribution);
+    let (values, first, second, step) = values(&tensor.distribution);
     let dtype = match tensor.dtype {
         DType::F32 => "float32",
         DType::F64 => "float64",
@@ -103,17 +105,18 @@ fn python_tensor(tensor: &ConcreteTensor) -> String {
     };
     let comma = if tensor.shape.len() == 1 { "," } else { "" };
     let (name, shape) = (quote::python(&tensor.name), listed(&tensor.shape));
-    format!("({name}, \"{dtype}\", ({shape}{comma}), \"{values}\", {first:?}, {second:?})")
+    format!("({name}, \"{dtype}\", ({shape}{comma}), \"{values}\", {first:?}, {second:?}, {step:?})")
 }
 
 fn listed(shape: &[u64]) -> String {
     shape.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The kind of a distribution and its two numbers.
-fn values(distribution: &Distribution) -> (&'static str, f64, f64) {
+/// The kind of a distribution, its two numbers and its step.
+fn values(distribution: &Distribution) -> (&'static str, f64, f64, f64) {
     match *distribution {
-        Distribution::Normal { mean, std } => ("normal", mean, std),
-        Distribution::Uniform { low, high } => ("uniform", low, high),
+        Distribution::Normal { mean, std } => ("normal", mean, std, 0.0),
+        Distribution::Uniform { low, high } => ("uniform", low, high, 0.0),
+        Distribution::Steps { low, high, step } => ("steps", low, high, step),
     }
 }

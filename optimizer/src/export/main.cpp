@@ -259,6 +259,10 @@ Data draw(const Tensor &tensor, Random &random) {
         if (tensor.values == Values::normal) {
             value = tensor.first + tensor.second * random.normal();
             if (is_whole) value = std::round(value);
+        } else if (tensor.values == Values::steps) {
+            // A rounding error may not add a value.
+            const double count = std::max(std::ceil((tensor.second - tensor.first) / tensor.step - 1e-9), 1.0);
+            value = tensor.first + tensor.step * std::min(std::floor(count * random.unit()), count - 1.0);
         } else if (is_whole) {
             value = high > low ? std::min(low + std::floor((high - low) * random.unit()), high - 1.0) : low;
         } else {

@@ -172,10 +172,14 @@ def _described(tensors, names):
 
 def _drawn(spec):
     """Values of a tensor, as the task declares them."""
-    _, dtype, extents, values, first, second = spec
+    _, dtype, extents, values, first, second, step = spec
     if dtype == "int32" and values == "uniform":
         low, high = math.ceil(first), math.ceil(second)
         return torch.randint(low, max(high, low + 1), extents, dtype=torch.int32)
+    if values == "steps":
+        # A rounding error may not add a value.
+        count = max(math.ceil((second - first) / step - 1e-9), 1)
+        return torch.randint(0, count, extents, dtype=torch.float64).mul_(step).add_(first).to(_DTYPES[dtype][0])
     drawn = torch.empty(extents, dtype=torch.float32)
     drawn = drawn.normal_(first, second) if values == "normal" else drawn.uniform_(first, second)
     return (drawn.round() if dtype == "int32" else drawn).to(_DTYPES[dtype][0])

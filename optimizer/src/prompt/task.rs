@@ -1,7 +1,9 @@
 //! The task, as a template sees it.
 
 use nightshift_protocol::gpu_text::significant;
-use nightshift_protocol::task::{CandidateForm, ConcreteTensor, DType, Dim, ShapeError, TaskBundle, TensorSpec};
+use nightshift_protocol::task::{
+    CandidateForm, ConcreteTensor, DType, Dim, OperatorSpec, ShapeError, TaskBundle, TensorSpec,
+};
 use serde::Serialize;
 
 use super::view::MIB;
@@ -43,6 +45,8 @@ struct TensorView {
 struct OperatorView {
     name: String,
     class: String,
+    /// What it makes of what, and after which others, where that is known.
+    graph: String,
 }
 
 impl TaskView {
@@ -89,7 +93,11 @@ impl TaskView {
             operators: spec
                 .operators
                 .iter()
-                .map(|operator| OperatorView { name: operator.name.clone(), class: operator.class.clone() })
+                .map(|operator| OperatorView {
+                    name: operator.name.clone(),
+                    class: operator.class.clone(),
+                    graph: graph(operator),
+                })
                 .collect(),
             flops: spec.flops.map(significant),
             bytes: spec.bytes.map(significant),
@@ -98,6 +106,22 @@ impl TaskView {
             reference_source: bundle.reference_source.clone(),
         })
     }
+}
+
+/// What follows an operator's name: its shapes, and what it reads. Nothing where no shape is known.
+fn graph(operator: &OperatorSpec) -> String {
+    if operator.inputs.is_empty() && operator.outputs.is_empty() {
+        return String::new();
+    }
+    let shapes = |shapes: &[Vec<u64>]| shapes.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>().join(", ");
+    let mut text = format!(": {} to {}", shapes(&operator.inputs), shapes(&operator.outputs));
+    if !operator.after.is_empty() {
+        let names: Vec<String> = operator.after.iter().map(|name| format!("`{name}`")).collect();
+        text.push_str(", reads what ");
+        text.push_str(&names.join(", "));
+        text.push_str(" made");
+    }
+    text
 }
 
 /// The name of a fenced block that holds a program of this form.
@@ -129,4 +153,22 @@ fn shape(spec: &TensorSpec, concrete: &ConcreteTensor) -> String {
         })
         .collect();
     format!("[{}]", extents.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_says_what_it_makes_of_what() {
+        let known = OperatorSpec {
+            inputs: vec![vec![8, 32], vec![16, 32]],
+            outputs: vec![vec![8, 16]],
+            after: vec!["relu".to_owned(), "mm".to_owned()],
+            ..OperatorSpec::default()
+        };
+        assert_eq!(graph(&known), ": [8, 32], [16, 32] to [8, 16], reads what `relu`, `mm` made");
+        assert_eq!(graph(&OperatorSpec { after: Vec::new(), ..known }), ": [8, 32], [16, 32] to [8, 16]");
+        assert_eq!(graph(&OperatorSpec::default()), "");
+    }
 }

@@ -29,6 +29,9 @@ const MAX_STATE_TENSORS: usize = 2_000;
 const MAX_RANK: usize = 8;
 /// Most further shapes.
 const MAX_VARIANTS: usize = 32;
+/// Most values that a distribution of steps has: integers have no more.
+const MAX_STEPS: u64 = 1 << 32;
+
 /// Most operators.
 const MAX_OPERATORS: usize = 128;
 /// Bounds of the memory of a candidate process, in bytes.
@@ -227,12 +230,17 @@ fn distribution(tensor: &TensorSpec, document: &Document<'_>, path: &[Step<'_>])
     let sound = match tensor.distribution {
         Distribution::Normal { mean, std } => mean.is_finite() && std.is_finite() && std > 0.0,
         Distribution::Uniform { low, high } => low.is_finite() && high.is_finite() && low < high,
+        Distribution::Steps { low, high, step } => {
+            let sound = low.is_finite() && high.is_finite() && step.is_finite() && step > 0.0 && low < high;
+            sound && Distribution::steps(low, high, step) <= MAX_STEPS
+        }
     };
     if sound {
         return Ok(());
     }
     let message = format!(
-        "the distribution of `{}` draws nothing: a normal one needs `std` above zero, a uniform one `low` below `high`",
+        "the distribution of `{}` draws nothing: a normal one needs `std` above zero, a uniform one `low` below `high`, \
+         one of steps also a `step` above zero, and at most 2^32 of them",
         tensor.name
     );
     Err(document.error("task.bad_distribution", path, message))
@@ -338,6 +346,16 @@ fn operators(spec: &TaskSpec, document: &Document<'_>) -> Result<(), TaskError> 
         if spec.operators.iter().take(i).any(|earlier| earlier.name == operator.name) {
             let message = format!("another operator is called `{}` already: plans refer to names", operator.name);
             return Err(document.error("task.duplicate_name", &path, message));
+        }
+        if let Some((j, name)) =
+            (0..).zip(&operator.after).find(|(_, name)| !spec.operators.iter().any(|o| o.name == **name))
+        {
+            let message = format!("`{}` reads what `{name}` made, and there is no such operator", operator.name);
+            return Err(document.error(
+                "task.unknown_operator",
+                &["operators".into(), i.into(), "after".into(), j.into()],
+                message,
+            ));
         }
         for (key, value) in [("flops", operator.flops), ("bytes", operator.bytes)] {
             if let Some(value) = value.filter(|value| !value.is_finite() || *value < 0.0) {

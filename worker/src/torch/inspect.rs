@@ -29,6 +29,9 @@ const MEMORY_BYTES: u64 = 16 << 30;
 /// Most that the inspection may print, in bytes.
 const OUTPUT_BYTES: usize = 8 << 20;
 
+/// The stage that is not about the file.
+const IMPORTING_TORCH: &str = "importing PyTorch";
+
 /// With which weights are made, when their values are looked at.
 const SEED: u64 = 42;
 
@@ -78,6 +81,9 @@ pub struct FoundOperator {
     pub inputs: Vec<Vec<u64>>,
     /// Shapes of its results.
     pub outputs: Vec<Vec<u64>>,
+    /// Names of those before it whose results it reads.
+    #[serde(default)]
+    pub after: Vec<String>,
     /// How many alike it stands for.
     pub count: u64,
 }
@@ -214,18 +220,25 @@ fn outcome(result: &ProcessResult) -> Result<Inspection, ModelError> {
     match &result.end {
         ProcessEnd::TimedOut { limit_ms } => {
             let seconds = limit_ms / 1_000;
-            error(
-                "task.model_hangs",
-                format!("{stage} was not over after {seconds} s: it has to come to an end sooner"),
-            )
+            let advice = if stage == IMPORTING_TORCH {
+                "this machine is slow or busy: allow more time with --timeout-s"
+            } else {
+                "it has to come to an end sooner, or to be allowed more time with --timeout-s"
+            };
+            error("task.model_hangs", format!("{stage} was not over after {seconds} s: {advice}"))
         }
         ProcessEnd::MemoryExceeded { .. } => error(
             "task.model_too_large",
             format!("{stage} took all the memory that it may have: make its sizes smaller"),
         ),
         ProcessEnd::OutputExceeded { .. } => {
-            error("task.model_fails", format!("{stage} printed without end: print nothing"))
+            let limit = OUTPUT_BYTES >> 20;
+            error("task.model_fails", format!("{stage} printed more than {limit} MiB: print nothing"))
         }
+        ProcessEnd::Finished => error(
+            "task.model_crashes",
+            format!("{stage} ended the process, as if all had been done: it must not call exit()"),
+        ),
         end => {
             let printed = String::from_utf8_lossy(&result.stderr);
             let last = printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -275,6 +288,10 @@ mod tests {
         let endless = outcome(&ended(ProcessEnd::TimedOut { limit_ms: 60_000 }, said)).unwrap_err();
         assert_eq!(endless.code, "task.model_hangs");
         assert!(endless.message.starts_with("get_inputs() was not over after 60 s"), "{endless}");
+        let slow = outcome(&ended(ProcessEnd::TimedOut { limit_ms: 1_000 }, "{\"stage\":\"importing PyTorch\"}\n"));
+        assert!(slow.unwrap_err().message.contains("this machine is slow"));
+        let left = outcome(&ended(ProcessEnd::Finished, said)).unwrap_err();
+        assert!(left.code == "task.model_crashes" && left.message.contains("must not call exit()"), "{left}");
         let crashed = outcome(&ended(ProcessEnd::Exited { status: 3 }, said)).unwrap_err();
         assert_eq!(crashed.code, "task.model_crashes");
         assert!(crashed.message.contains("Segmentation fault"), "{crashed}");

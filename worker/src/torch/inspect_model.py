@@ -7,6 +7,7 @@ OPTIONS is JSON: {"file", "name", "precision", "training", "max_bytes", "seed"}.
 
 import ast
 import base64
+import contextlib
 import inspect
 import io
 import json
@@ -18,20 +19,22 @@ import traceback
 
 SCRIPT_LINES = 20
 REAL_VALUES_BYTES = 1 << 30
+SAMPLE_ELEMENTS = 1 << 22
+MAX_LEVELS = 16
 MAX_OPERATORS = 128
 MAX_EXTENT = 1 << 40
 MAX_OBJECT_BYTES = 16 << 10
 MAX_ARGUMENT_BYTES = 32 << 10
 OBJECT_TEXT = 2000
 
-channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+channel = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 sys.stdout = sys.stderr
 
 
 def tell(message):
-    # What is no JSON would break the other end, and not say why.
-    channel.write(json.dumps(message, allow_nan=False) + "\n")
+    # What is no JSON would break the other end, and not say why; nor is half of a character one.
+    channel.write(json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
     channel.flush()
 
 
@@ -73,7 +76,7 @@ def broken(error, doing):
         )
     if isinstance(error, BrokenPipeError):
         # As it is told where the process is ended before it notices.
-        return Unusable("task.model_fails", f"{doing} printed without end: print nothing")
+        return Unusable("task.model_fails", f"{doing} printed too much: print nothing")
     text = first_line(error)
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "not enough memory" in str(error):
         return Unusable("task.model_too_large", f"it needs more memory than {doing} may take ({text})", line)
@@ -180,9 +183,16 @@ class OfTheFile(pickle.Unpickler):
 def pickled(value, where):
     """An object that the constructor or the call wants, as a configuration is: for processes that do not have this file."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    loaded = sys.modules.get("torch")
+    if loaded is not None and isinstance(value, loaded.Tensor):
+        raise Unusable(
+            "task.model_argument",
+            f"{where} holds a tensor within another value: get_inputs() gives tensors one by one, not in lists or dictionaries, "
+            "and what the constructor needs the model makes itself",
+        )
     try:
-        if "torch" in sys.modules and any(isinstance(value, one) for one in (torch.Tensor, torch.nn.Module)):
-            raise ValueError("tensors and modules stay in the file")
+        if loaded is not None and isinstance(value, loaded.nn.Module):
+            raise ValueError("modules stay in the file")
         written = pickle.dumps(value, protocol=4)
         OfTheFile(io.BytesIO(written)).load()
         text = str(value)[:OBJECT_TEXT]
@@ -220,6 +230,7 @@ import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 DTYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32",
@@ -246,18 +257,41 @@ def nbytes(tensor):
 # --- Distributions ----------------------------------------------------------------------------------------------------
 
 UNCHANGED = {
-    "float", "double", "half", "bfloat16", "to", "type", "int", "long", "bool", "contiguous", "clone", "detach", "reshape",
+    "float", "double", "half", "bfloat16", "to", "type", "int", "long", "contiguous", "clone", "detach", "reshape",
     "view", "transpose", "permute", "t", "unsqueeze", "squeeze", "expand", "requires_grad_", "flatten", "cpu", "type_as",
     "expand_as", "view_as", "__get__",
 }
+NUMBERS = (int, float)
 
 
-def shape_extent(args, kwargs, default):
-    return kwargs.get("end", default)
+def normal(mean, std):
+    return {"kind": "normal", "mean": float(mean), "std": float(std)}
+
+
+def uniform(low, high):
+    return {"kind": "uniform", "low": float(low), "high": float(high)}
+
+
+def steps(low, count, step=1.0):
+    return {"kind": "steps", "low": float(low), "high": float(low + count * step), "step": float(step)}
+
+
+def around(value):
+    """A constant is drawn around itself: else a program might leave it out."""
+    return uniform(value - 0.5, value + 0.5)
+
+
+def version(tensor):
+    """How often a tensor's memory was written to; its views are counted with it."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return None
 
 
 class Origins(TorchFunctionMode):
-    """Remembers by which factory each tensor was made, and what became of it."""
+    """Remembers by which factory each tensor was made, and what became of it. Whatever is written to afterwards is not known any
+    more."""
 
     def __init__(self):
         super().__init__()
@@ -265,128 +299,222 @@ class Origins(TorchFunctionMode):
 
     def note(self, tensor, kind, text):
         if isinstance(tensor, torch.Tensor):
-            self.known[id(tensor)] = (kind, text)
+            self.known[id(tensor)] = (kind, text, version(tensor))
             self.keep.append(tensor)
 
     def of(self, tensor):
-        return self.known.get(id(tensor))
+        kind, text, written = self.known.get(id(tensor), (None, None, None))
+        return (kind, text) if written is not None and written == version(tensor) else None
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        if name == "__get__":
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        source = next((value for value in args[:2] if isinstance(value, torch.Tensor)), None)
+        known = self.of(source) if source is not None else None
+        result = func(*args, **kwargs)
+        if name in ("data", "numpy", "storage", "untyped_storage", "data_ptr", "set_", "__array__", "__dlpack__"):
+            # What is written through these is not counted.
+            for value in args:
+                self.known.pop(id(value), None)
+            return result
         try:
-            self.look(name, result, args, kwargs)
+            if isinstance(result, torch.Tensor):
+                found = self.made(name, result, args, kwargs) or (known and self.changed(name, result, args, kwargs, known))
+                if found:
+                    self.note(result, *found)
         except Exception:
             pass
         return result
 
-    def look(self, name, result, args, kwargs):
-        if not isinstance(result, torch.Tensor):
-            return
-        uniform = lambda low, high: {"kind": "uniform", "low": float(low), "high": float(high)}
+    def made(self, name, result, args, kwargs):
+        """What a factory draws."""
         if name in ("rand", "rand_like"):
-            return self.note(result, uniform(0, 1), f"torch.{name}")
+            return uniform(0, 1), f"torch.{name}"
         if name in ("randn", "randn_like"):
-            return self.note(result, {"kind": "normal", "mean": 0.0, "std": 1.0}, f"torch.{name}")
-        if name == "normal" and all(isinstance(value, (int, float)) for value in args[:2]) and len(args) >= 2:
-            return self.note(result, {"kind": "normal", "mean": float(args[0]), "std": float(args[1])}, "torch.normal")
+            return normal(0, 1), f"torch.{name}"
+        if name == "normal" and len(args) >= 2 and all(isinstance(value, NUMBERS) for value in args[:2]):
+            return normal(args[0], args[1]), "torch.normal"
         if name in ("randint", "randint_like"):
             numbers = [value for value in args if isinstance(value, int) and not isinstance(value, bool)]
             low = kwargs.get("low", numbers[0] if len(numbers) > 1 else 0)
             high = kwargs.get("high", numbers[-1] if numbers else None)
-            if high is not None:
-                return self.note(result, uniform(low, high), "torch.randint")
-            return None
+            return (steps(low, high - low), "torch.randint") if high is not None else None
         if name == "randperm":
-            return self.note(result, uniform(0, result.numel()), "torch.randperm, without being a permutation")
+            return steps(0, result.numel()), "torch.randperm, without being a permutation"
         if name == "arange":
-            numbers = [value for value in args if isinstance(value, (int, float))]
+            numbers = [value for value in args if isinstance(value, NUMBERS)]
             low = kwargs.get("start", numbers[0] if len(numbers) > 1 else 0)
-            high = kwargs.get("end", numbers[1] if len(numbers) > 1 else (numbers[0] if numbers else 1))
-            if low < high:
-                return self.note(result, uniform(low, high), "torch.arange, without being in order")
-            return None
+            step = kwargs.get("step", numbers[2] if len(numbers) > 2 else 1)
+            return (steps(low, result.numel(), step), "torch.arange, without being in order") if step > 0 else None
         if name in ("ones", "ones_like"):
-            return self.note(result, uniform(0.5, 1.5), "constant ones, drawn around 1")
+            return around(1), "constant ones, drawn around 1"
         if name in ("zeros", "zeros_like"):
-            return self.note(result, uniform(-0.5, 0.5), "constant zeros, drawn around 0")
-        if name in ("full", "full_like") and len(args) > 1 and isinstance(args[1], (int, float)):
-            value = float(args[1])
-            return self.note(result, uniform(value - 0.5, value + 0.5), f"constant {value}, drawn around it")
+            return around(0), "constant zeros, drawn around 0"
+        if name in ("full", "full_like") and len(args) > 1 and isinstance(args[1], NUMBERS):
+            return around(float(args[1])), f"constant {float(args[1])}, drawn around it"
         if name in ("uniform_", "normal_"):
             first = kwargs.get("a", kwargs.get("from", kwargs.get("mean", args[1] if len(args) > 1 else 0.0)))
             second = kwargs.get("b", kwargs.get("to", kwargs.get("std", args[2] if len(args) > 2 else 1.0)))
-            kind = uniform(first, second) if name == "uniform_" else {
-                "kind": "normal", "mean": float(first), "std": float(second)}
-            return self.note(result, kind, f"Tensor.{name}")
-        source = args[0] if args and isinstance(args[0], torch.Tensor) else None
-        if source is None and len(args) > 1 and isinstance(args[1], torch.Tensor):
-            source = args[1]
-        known = self.of(source) if source is not None else None
-        if known is None:
-            return None
-        kind, text = known
-        other = next((value for value in args[:2] if isinstance(value, (int, float)) and not isinstance(value, bool)), None)
-        base = name.strip("_")
-        base = base[1:] if base.startswith("r") and base[1:] in ("mul", "add", "sub", "div", "truediv") else base
-        if name in UNCHANGED:
-            if name == "bool" or result.dtype == torch.bool:
-                kind = {"kind": "uniform", "low": 0.0, "high": 2.0}
-            return self.note(result, kind, text)
-        if base == "neg":
-            return self.note(result, affine(kind, -1.0, 0.0), text)
-        if other is None:
-            return None
-        if base in ("mul", "imul"):
-            return self.note(result, affine(kind, other, 0.0), f"{text} * {other}")
-        if base in ("truediv", "div") and source is args[0]:
-            return self.note(result, affine(kind, 1.0 / other, 0.0), f"{text} / {other}")
-        if base in ("add", "iadd"):
-            return self.note(result, affine(kind, 1.0, other), f"{text} + {other}")
-        if base == "sub" and source is args[0] and not name.startswith("__r"):
-            return self.note(result, affine(kind, 1.0, -other), f"{text} - {other}")
-        if base in ("sub", "rsub"):
-            return self.note(result, affine(kind, -1.0, other), f"{other} - {text}")
+            return uniform(first, second) if name == "uniform_" else normal(first, second), f"Tensor.{name}"
         return None
+
+    def changed(self, name, result, args, kwargs, known):
+        """What becomes of values by a function that keeps how they are distributed, or moves and stretches it."""
+        kind, text = known
+        first = isinstance(args[0], torch.Tensor)
+        source = args[0] if first else args[1]
+        was_whole, is_whole = not source.is_floating_point(), not result.is_floating_point()
+        if name in UNCHANGED or name in ("T", "mT"):
+            if source.dtype != result.dtype and (torch.bool in (source.dtype, result.dtype) or name == "view"):
+                return None
+            if was_whole and not is_whole:
+                return (whole(kind), text) if whole(kind) else None
+            return kind, text
+        reversed_ = name.startswith("__r") or not first
+        base = name.strip("_").removeprefix("i" if name.startswith("__i") else "").removeprefix("r" if name.startswith("__r") else "")
+        if base == "neg" and not kwargs:
+            return affine(kind, -1.0, 0.0), text
+        other = next((value for value in args[:2] if isinstance(value, NUMBERS) and not isinstance(value, bool)), None)
+        if other is None or kwargs or len(args) > 2:
+            return None
+        if was_whole and not is_whole:
+            kind = whole(kind)
+        if kind is None or source.dtype == torch.bool:
+            return None
+        if base == "mul" and other != 0:
+            return affine(kind, other, 0.0), f"{text} * {other}"
+        if base in ("truediv", "div") and not reversed_ and not is_whole:
+            return affine(kind, 1.0 / other, 0.0), f"{text} / {other}"
+        if base == "add":
+            return affine(kind, 1.0, other), f"{text} + {other}"
+        if base in ("sub", "rsub"):
+            if (base == "rsub") != reversed_:
+                return affine(kind, -1.0, other), f"{other} - {text}"
+            return affine(kind, 1.0, -other), f"{text} - {other}"
+        return None
+
+
+def whole(kind):
+    """How integers are distributed that were drawn like that, as floats; a constant stays drawn around itself."""
+    if kind["kind"] == "uniform":
+        low, high = math.ceil(kind["low"]), math.ceil(kind["high"])
+        return steps(low, high - low) if high - low > 1 else kind
+    return kind if kind["kind"] == "steps" else None
+
+
+class Drawn(TorchDispatchMode):
+    """Remembers how a model without storage draws its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def of(self, tensor):
+        kind, text, written = self.known.get(id(tensor), (None, None, None))
+        return (kind, text) if written is not None and written == version(tensor) else None
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        name = func._overloadpacket.__name__
+        kind = None
+        if name in ("uniform_", "normal_"):
+            numbers = [value for value in args[1:3] if isinstance(value, NUMBERS)]
+            if not kwargs and len(numbers) in (0, 2):
+                make, usual = (uniform, (0.0, 1.0)) if name == "uniform_" else (normal, (0.0, 1.0))
+                kind = make(*(numbers or usual)), f"Tensor.{name}"
+        elif name in ("fill_", "zero_"):
+            value = args[1] if name == "fill_" else 0.0
+            if isinstance(value, NUMBERS) and math.isfinite(value):
+                kind = around(value), f"constant {value:g}, drawn around it"
+        if kind is not None:
+            # It is counted as written when this is over.
+            self.known[id(args[0])] = (*kind, version(args[0]) + 1)
+        return result
+
+
+class Fewer(TorchFunctionMode):
+    """Makes large tensors with fewer rows: enough of them to see what values are like."""
+
+    FACTORIES = {"rand", "randn", "zeros", "ones", "empty", "full", "randint", "normal"}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if getattr(func, "__name__", "") in self.FACTORIES:
+            if args and all(type(value) is int for value in args) and func.__name__ != "randint":
+                args = fewer_rows(args)
+            args = tuple(fewer_rows(value) if isinstance(value, (list, tuple)) else value for value in args)
+            if "size" in kwargs:
+                kwargs["size"] = fewer_rows(kwargs["size"])
+        return func(*args, **kwargs)
+
+
+def fewer_rows(extents):
+    total, kept = math.prod(extents), list(extents)
+    for axis, extent in enumerate(extents):
+        if total <= SAMPLE_ELEMENTS:
+            break
+        kept[axis] = max(extent * SAMPLE_ELEMENTS // total, 1)
+        total = total // extent * kept[axis]
+    return tuple(kept)
 
 
 def affine(kind, factor, shift):
     if kind["kind"] == "normal":
-        return {"kind": "normal", "mean": kind["mean"] * factor + shift, "std": abs(kind["std"] * factor)}
-    ends = sorted((kind["low"] * factor + shift, kind["high"] * factor + shift))
-    return {"kind": "uniform", "low": ends[0], "high": ends[1]}
+        return normal(kind["mean"] * factor + shift, abs(kind["std"] * factor))
+    if kind["kind"] == "steps":
+        count = round((kind["high"] - kind["low"]) / kind["step"])
+        last = kind["low"] + (count - 1) * kind["step"]
+        return steps((kind["low"] if factor > 0 else last) * factor + shift, count, kind["step"] * abs(factor))
+    return uniform(*sorted((kind["low"] * factor + shift, kind["high"] * factor + shift)))
 
 
 def fitted(tensor):
     """What values look like: constants are drawn around themselves."""
     values = tensor.detach().to(torch.float64).flatten()
     if values.numel() == 0:
-        return {"kind": "normal", "mean": 0.0, "std": 1.0}, "nothing, as it is empty"
+        return normal(0, 1), "nothing, as it is empty"
+    # All are looked at for what may not be there, and some for what they are like.
+    low, high = values.min().item(), values.max().item()
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return uniform(low, high), "values that are not finite"
     if values.numel() > 1 << 20:
         values = values[:: values.numel() // (1 << 20) + 1]
-    low, high = values.min().item(), values.max().item()
-    if not (abs(low) < float("inf") and abs(high) < float("inf")):
-        finite = values[values.isfinite()]
-        if finite.numel() == 0:
-            return {"kind": "normal", "mean": 0.0, "std": 1.0}, "values that are not finite"
-        low, high = finite.min().item(), finite.max().item()
-        values = finite
     if tensor.dtype == torch.bool:
-        return {"kind": "uniform", "low": 0.0, "high": 2.0}, "truth values"
+        return uniform(0, 2), "truth values"
     if not tensor.dtype.is_floating_point:
-        return {"kind": "uniform", "low": low, "high": high + 1.0}, "the range of its integers"
+        return uniform(low, high + 1.0), "the range of its integers"
     if low == high:
-        return {"kind": "uniform", "low": low - 0.5, "high": low + 0.5}, f"constant {low:g}, drawn around it"
+        return around(low), f"constant {low:g}, drawn around it"
+    levels = values[: 1 << 16].unique()
+    if levels.numel() <= MAX_LEVELS < values.numel():
+        # The others may have levels that these do not.
+        levels = values.unique()
+    if 1 < levels.numel() <= MAX_LEVELS and values.numel() >= 4 * levels.numel():
+        step = (high - low) / (levels.numel() - 1)
+        if all(abs(level - low - step * place) < 1e-6 * step for place, level in enumerate(levels.tolist())):
+            return steps(low, levels.numel(), step), f"its {levels.numel()} values"
     mean, std = values.mean().item(), values.std(correction=0).item()
     kurtosis = ((values - mean) ** 4).mean().item() / std**4 if std > 0 else 0.0
-    if values.numel() < 64 or kurtosis < 2.4:
-        return {"kind": "uniform", "low": low, "high": high}, "the range of its values"
-    return {"kind": "normal", "mean": mean, "std": std}, "mean and deviation of its values"
+    # Of a bell the ends are this far away, or about: where one is missing, what is beyond it may be what the model cannot take.
+    reach = 0.6 * math.sqrt(2 * math.log(values.numel())) * std
+    if values.numel() < 64 or kurtosis < 2.4 or mean - low < reach or high - mean < reach:
+        return uniform(low, high), "the range of its values"
+    return normal(mean, std), "mean and deviation of its values"
+
+
+def finite(tensor):
+    """Of a weight what there is of numbers: what is none was to be learned, or never read."""
+    values = tensor.detach().flatten()
+    return values[values.isfinite()] if tensor.dtype.is_floating_point else values
 
 
 def rounded(kind):
-    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in kind.items()}
+    """Six digits are enough, but for whole numbers, which may be places in a table."""
+    def short(value):
+        return value if not isinstance(value, float) or value == round(value) else float(f"{value:.6g}")
+    return {key: short(value) for key, value in kind.items()}
 
 
 # --- The operator graph -----------------------------------------------------------------------------------------------
@@ -425,6 +553,8 @@ class Operators(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.seen, self.random = [], set()
+        # By tensor: which operators made what is in it.
+        self.makers = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -435,14 +565,19 @@ class Operators(TorchDispatchMode):
         class_name = CLASS_OF.get(name, "elementwise")
         if class_name == "random" and not (name == "native_dropout" and len(args) > 1 and args[1] == 0.0):
             self.random.add(name)
-        if not is_view and class_name != "factory" and func.namespace != "prim":
-            tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-            results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        makers = frozenset().union(*(self.makers.get(tensor, ()) for tensor in tensors))
+        counts = not is_view and class_name != "factory" and func.namespace != "prim"
+        for made in results:
+            self.makers[made] = frozenset([len(self.seen)]) if counts else makers
+        if counts:
             self.seen.append({
                 "name": name, "class": class_name, "flops": flops_of(packet, args, kwargs, result, class_name),
                 "bytes": float(sum(nbytes(tensor) for tensor in tensors + results)),
                 "inputs": [list(tensor.shape) for tensor in tensors],
                 "outputs": [list(tensor.shape) for tensor in results],
+                "makers": makers,
             })
         return result
 
@@ -463,34 +598,50 @@ def flops_of(packet, args, kwargs, result, class_name):
 
 
 def named_operators(seen):
-    """At most so many, each with a name of its own; the smallest of a longer list are told together."""
+    """At most so many, each with a name of its own and those that it reads from; what is alike in a longer list is told together."""
     import re
 
-    folded = []
+    folded, place = [], []
     if len(seen) > MAX_OPERATORS:
-        # Runs of what is alike, told once with their number.
+        # What is alike, told once with its number.
+        keys = {}
         for operator in seen:
-            last = next((entry for entry in folded if entry["key"] == (operator["name"], str(operator["inputs"]))), None)
-            if last is None:
-                folded.append({**operator, "key": (operator["name"], str(operator["inputs"])), "count": 1})
-            else:
-                last["count"] += 1
-                for key in ("flops", "bytes"):
-                    last[key] = None if last[key] is None or operator[key] is None else last[key] + operator[key]
+            at = keys.setdefault((operator["name"], str(operator["inputs"])), len(folded))
+            place.append(at)
+            if at == len(folded):
+                folded.append({**operator, "count": 1})
+                continue
+            entry = folded[at]
+            entry["count"] += 1
+            entry["makers"] |= operator["makers"]
+            for key in ("flops", "bytes"):
+                entry[key] = None if entry[key] is None or operator[key] is None else entry[key] + operator[key]
         folded = folded[:MAX_OPERATORS]
     else:
         folded = [{**operator, "count": 1} for operator in seen]
-    counts, named = {}, []
+        place = list(range(len(seen)))
+    counts, names = {}, []
     for operator in folded:
         base = re.sub(r"[^A-Za-z0-9_]", "_", operator["name"]).strip("_") or "operator"
         base = f"op_{base}" if base[0].isdigit() else base
         counts[base] = counts.get(base, 0) + 1
-        name = base if counts[base] == 1 else f"{base}_{counts[base]}"
+        names.append((base if counts[base] == 1 else f"{base}_{counts[base]}")[:64])
+    named = []
+    for number, operator in enumerate(folded):
+        after = sorted({place[maker] for maker in operator["makers"]} - {number})
         named.append({
-            "name": name[:64], "class": operator["class"], "flops": operator["flops"], "bytes": operator["bytes"],
+            "name": names[number], "class": operator["class"], "flops": operator["flops"], "bytes": operator["bytes"],
             "inputs": operator["inputs"], "outputs": operator["outputs"], "count": operator["count"],
+            "after": [names[maker] for maker in after if maker < len(names)],
         })
     return named
+
+
+def only_a_copy(inputs, outputs, bytes_):
+    """Of a model that computes nothing: its results have to be written all the same."""
+    shapes = lambda tensors: [list(tensor.shape) for tensor in tensors]
+    return [{"name": "copy", "class": "copy", "flops": 0.0, "bytes": float(bytes_), "inputs": shapes(inputs),
+             "outputs": shapes(outputs), "count": 1, "after": []}]
 
 
 # --- The parts together -----------------------------------------------------------------------------------------------
@@ -516,9 +667,23 @@ def described(name, tensor, kind, origin, **more):
             "task.model_argument",
             f"the tensor `{name}` has values that are not finite: fill masks with large numbers, or make them within the model",
         )
-    dtype = PRECISION if tensor.dtype == torch.float32 else tensor.dtype
-    return {"name": name, "dtype": contract_dtype(dtype, f"the tensor `{name}`"), "shape": list(tensor.shape),
+    dtype = contract_dtype(PRECISION if tensor.dtype == torch.float32 else tensor.dtype, f"the tensor `{name}`")
+    if dtype == "i32" and (kind.get("low", 0.0) < -(1 << 31) or kind.get("high", 0.0) > 1 << 31):
+        raise Unusable(
+            "task.model_argument",
+            f"the tensor `{name}` has integers from {kind['low']:.0f} to below {kind['high']:.0f}, and those of a task have 32 bits",
+        )
+    if kind["kind"] == "steps" and dtype == "i32" and kind["step"] == 1.0:
+        kind = uniform(kind["low"], kind["high"])
+    return {"name": name, "dtype": dtype, "shape": list(tensor.shape),
             "distribution": rounded(kind), "origin": origin, **more}
+
+
+def held(tensor):
+    """Bytes of a tensor in a task, where integers and truth values have 32 bits."""
+    if tensor.dtype == torch.float32:
+        return tensor.numel() * PRECISION.itemsize
+    return tensor.numel() * (tensor.element_size() if tensor.dtype in EXACT else 4)
 
 
 def size_text(count):
@@ -534,16 +699,15 @@ def check_size(count, what):
         )
 
 
-def call_inputs(module, fake):
+def call_inputs(module, *modes):
+    """The inputs of a call, made under these modes."""
     torch.manual_seed(options["seed"])
     origins = Origins()
     try:
-        if fake is None:
-            with origins:
-                inputs = module.get_inputs()
-        else:
-            with fake, origins:
-                inputs = module.get_inputs()
+        with contextlib.ExitStack() as stack:
+            for mode in (*modes, origins):
+                stack.enter_context(mode)
+            inputs = module.get_inputs()
     except BaseException as error:
         raise broken(error, "get_inputs()") from None
     if not isinstance(inputs, (list, tuple)):
@@ -551,28 +715,41 @@ def call_inputs(module, fake):
     return list(inputs), origins
 
 
+def sampled_inputs(module, inputs):
+    """Smaller ones of the same kinds, where the file can be brought to make such; else nothing."""
+    try:
+        sample, _ = call_inputs(module, Fewer())
+    except Unusable:
+        return None
+    alike = len(sample) == len(inputs) and all(
+        isinstance(small, torch.Tensor) == isinstance(large, torch.Tensor)
+        and (not isinstance(large, torch.Tensor) or (small.dtype, small.dim()) == (large.dtype, large.dim()))
+        for small, large in zip(sample, inputs)
+    )
+    return sample if alike else None
+
+
 def argument_names(module, count):
     try:
         parameters = list(inspect.signature(module.Model.forward).parameters.values())[1:]
         names = [parameter.name for parameter in parameters
                  if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         names = []
     return [names[position] if position < len(names) else f"input{position}" for position in range(count)]
 
 
-def decoded_model(module, arguments, fake, seed=None):
+def decoded_model(module, arguments, *modes, seed=None):
     torch.manual_seed(options["seed"] if seed is None else seed)
     try:
-        if fake is None:
+        with contextlib.ExitStack() as stack:
+            for mode in modes:
+                stack.enter_context(mode)
             model = module.Model(*arguments)
-        else:
-            with fake:
-                model = module.Model(*arguments)
     except BaseException as error:
         raise broken(error, "building the model") from None
     if not isinstance(model, torch.nn.Module):
-        raise Unusable("task.model_incomplete", "`Model` is no torch.nn.Module")
+        raise Unusable("task.model_incomplete", "`Model` is no torch.nn.Module: derive the class from it")
     return model if options["training"] else model.eval()
 
 
@@ -601,7 +778,7 @@ def computed_buffers(module, init, model, real_state):
               and real_state[name].numel() > 1 and bool((real_state[name] != real_state[name].flatten()[0]).any())]
     if not varied:
         return []
-    again = decoded_model(module, init, None, options["seed"] + 1).state_dict()
+    again = decoded_model(module, init, seed=options["seed"] + 1).state_dict()
     return [name for name in varied if torch.equal(real_state[name], again[name])]
 
 
@@ -644,12 +821,14 @@ def examine(module):
         real_inputs = None
     except Unusable:
         # What looks at values needs some.
-        inputs, origins = call_inputs(module, None)
+        inputs, origins = call_inputs(module)
         real_inputs = inputs
         notes.append("get_inputs() needs values, so that it was run as it is")
     names = argument_names(module, len(inputs))
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if not tensors:
+        for value in inputs:
+            encoded(value, "get_inputs()")
         raise Unusable("task.model_argument", "get_inputs() gives no tensor at all")
     for name, value in zip(names, inputs):
         if isinstance(value, torch.Tensor) and value.device.type != "cpu":
@@ -665,29 +844,35 @@ def examine(module):
                 "can make others",
             )
     input_bytes = sum(nbytes(value) for value in tensors)
-    check_size(input_bytes, "the inputs")
-    unknown = [value for value in tensors if origins.of(value) is None]
-    if unknown and real_inputs is None and input_bytes <= REAL_VALUES_BYTES:
+    held_inputs = sum(held(value) for value in tensors)
+    check_size(held_inputs, "the inputs")
+    looked_at = real_inputs
+    if real_inputs is None and any(origins.of(value) is None for value in tensors):
         stage("get_inputs()")
-        real_inputs, _ = call_inputs(module, None)
+        if input_bytes <= REAL_VALUES_BYTES:
+            looked_at = real_inputs = call_inputs(module)[0]
+        else:
+            looked_at = sampled_inputs(module, inputs)
 
     stage("building the model")
+    drawn_weights = Drawn()
     try:
-        model = decoded_model(module, init, fake)
+        model = decoded_model(module, init, fake, drawn_weights)
         fake_model = True
     except Unusable as failure:
         # What needs values of its own weights is built as it is, within the limits of this process.
-        model = decoded_model(module, init, None)
+        model = decoded_model(module, init)
         fake_model = False
     state = model.state_dict(keep_vars=True)
     state_bytes = sum(nbytes(tensor) for tensor in state.values())
-    check_size(input_bytes + state_bytes, "inputs and weights")
+    held_state = sum(held(tensor) for tensor in state.values())
+    check_size(held_inputs + held_state, "inputs and weights")
     real_state = None
     if not fake_model:
         real_state = state
     elif state_bytes <= REAL_VALUES_BYTES:
         stage("building the model")
-        real_state = decoded_model(module, init, None).state_dict(keep_vars=True)
+        real_state = decoded_model(module, init).state_dict(keep_vars=True)
 
     stage("forward()")
     try:
@@ -700,16 +885,15 @@ def examine(module):
             raise failure if fake_model else Unusable(
                 "task.model_too_large", "it looks at values, and is too large to be run for finding out its operators") from None
         stage("forward()")
-        given = real_inputs if real_inputs is not None else call_inputs(module, None)[0]
-        outputs, watch = forward(model if not fake_model else decoded_model(module, init, None), given, None)
+        given = real_inputs if real_inputs is not None else call_inputs(module)[0]
+        outputs, watch = forward(model if not fake_model else decoded_model(module, init), given, None)
         notes.append("its path depends on values, so that the operators are those of one call")
     structure = "list" if isinstance(outputs, (list, tuple)) else "tensor"
     flat = list(outputs) if structure == "list" else [outputs]
     if not flat or not all(isinstance(value, torch.Tensor) for value in flat):
         found = sorted({type(value).__name__ for value in flat})
         raise Unusable("task.model_argument", f"forward() gives {', '.join(found) or 'nothing'}: tensors, or a list of them, are needed")
-    output_bytes = sum(nbytes(value) for value in flat)
-    total_bytes = input_bytes + state_bytes + output_bytes
+    total_bytes = held_inputs + held_state + sum(held(value) for value in flat)
     check_size(total_bytes, "inputs, weights and outputs")
 
     taken, types, call, described_inputs = set(), {}, [], []
@@ -721,13 +905,16 @@ def examine(module):
         known = origins.of(value)
         if known is not None:
             kind, origin = known
-        elif real_inputs is not None:
-            kind, origin = fitted(real_inputs[position])
+        elif looked_at is not None:
+            kind, origin = fitted(looked_at[position])
         else:
-            kind, origin = {"kind": "normal", "mean": 0.0, "std": 1.0}, "nothing better, as it is too large to be looked at"
+            kind, origin = normal(0, 1), "nothing better, as it is too large to be looked at"
         own = contract_name(name, taken)
-        if known is None:
-            notes.append(f"the values of `{own}` are not drawn as the file draws them, but from a range like theirs")
+        if known is None and looked_at is None:
+            notes.append(f"nothing is known about the values of `{own}`, which are drawn around zero: write into task.toml how they are "
+                         "to be drawn")
+        elif known is None:
+            notes.append(f"the values of `{own}` are not drawn as the file draws them, but each by itself from a range like theirs")
         if value.dtype not in EXACT:
             types[own] = dtype_name(value.dtype)
         described_inputs.append(described(own, value, kind, origin))
@@ -750,9 +937,9 @@ def examine(module):
             continue
         value = (real_state or {}).get(name)
         if value is not None:
-            kind, origin = fitted(value)
+            kind, origin = fitted(finite(value))
         else:
-            kind, origin = {"kind": "normal", "mean": 0.0, "std": 0.02}, "nothing better, as the model is too large to be built"
+            kind, origin = drawn_weights.of(tensor) or (normal(0, 0.02), "nothing better, as the model is too large to be built")
         own = contract_name(name, taken)
         if tensor.dtype not in EXACT:
             types[own] = dtype_name(tensor.dtype)
@@ -765,14 +952,14 @@ def examine(module):
         own = contract_name("output" if len(flat) == 1 else f"output{position}", taken)
         if value.dtype not in EXACT:
             types[own] = dtype_name(value.dtype)
-        described_outputs.append(described(own, value, {"kind": "normal", "mean": 0.0, "std": 1.0}, ""))
+        described_outputs.append(described(own, value, normal(0, 1), ""))
 
     if watch.random:
         problems.append({
             "code": "random_forward",
             "message": f"forward() draws random numbers ({', '.join(sorted(watch.random))}): where results depend on them, no two calls agree",
         })
-    operators = named_operators(watch.seen)
+    operators = named_operators(watch.seen) or only_a_copy(tensors, flat, held_inputs + sum(held(value) for value in flat))
     if len(operators) == MAX_OPERATORS:
         notes.append(f"of {len(watch.seen)} operators only the first {MAX_OPERATORS} kinds are listed")
     alone = [operator for operator in watch.seen if operator["class"] != "copy"]
@@ -781,7 +968,7 @@ def examine(module):
         "inputs": described_inputs, "params": params, "outputs": described_outputs, "constants": constants,
         "operators": operators,
         "flops": alone[0]["flops"] if len(alone) == 1 else None,
-        "bytes": float(total_bytes if PRECISION == torch.float32 else total_bytes / 2),
+        "bytes": float(total_bytes),
         "problems": problems, "notes": notes, "torch": torch.__version__,
     }
 
