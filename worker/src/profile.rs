@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nightshift_protocol::machine::{MachineFacts, Toolchain};
 use nightshift_protocol::measurement::{CompilerReport, Measurement, Profile};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use crate::build::disk_failure;
@@ -141,7 +141,13 @@ pub fn profile(peaks: &Peaks, spec: &TaskSpec, compiler: &CompilerReport, measur
     ];
     if compiler.instructions == 0 {
         missing.push(
-            "instruction counts: `objdump` is missing (package binutils) or could not read the library".to_owned(),
+            match spec.form {
+                CandidateForm::Native => {
+                    "instruction counts: `objdump` is missing (package binutils) or could not read the library"
+                }
+                CandidateForm::Torch => "instruction counts: a program in Python is no library that could be read",
+            }
+            .to_owned(),
         );
     }
     let known = |value: Option<f64>| value.filter(|number| number.is_finite() && *number > 0.0);
@@ -247,6 +253,14 @@ mod tests {
         for word in ["hardware counters", "objdump", "`bytes`"] {
             assert!(profile.missing.iter().any(|line| line.contains(word)), "{word}: {:?}", profile.missing);
         }
+    }
+
+    #[test]
+    fn a_program_in_python_lacks_no_tool() {
+        let spec = TaskSpec { form: CandidateForm::Torch, ..spec("") };
+        let profile = profile(&PEAKS, &spec, &CompilerReport::default(), &measurement(1e9));
+        assert!(!profile.missing.iter().any(|line| line.contains("objdump")), "{:?}", profile.missing);
+        assert!(profile.missing.iter().any(|line| line.contains("no library")), "{:?}", profile.missing);
     }
 
     #[test]
