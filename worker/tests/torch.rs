@@ -517,6 +517,8 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
     let marked = build(&format!("{}#nightshift-extension scaled_relu AAAA\n", programs::EXTENSION));
     assert!(marked.messages[0].message.contains("only the builder writes"), "{:?}", marked.messages);
 
+    let surrogate = build(&format!("{}raise RuntimeError('\\udc80')\n", programs::EXTENSION));
+    assert!(surrogate.messages[0].message.contains("RuntimeError: \\udc80"), "{:?}", surrogate.messages);
     let wrong = build(&programs::EXTENSION.replace("torch::relu(x)", "torch::no_such_thing(x)"));
     assert_eq!(wrong.library, None);
     let said: Vec<&str> = wrong.messages.iter().map(|message| message.message.as_str()).collect();

@@ -18,7 +18,9 @@ options = json.loads(sys.argv[1])
 
 
 def end(status, **message):
-    channel.write(json.dumps(message) + "\n")
+    # Half of a surrogate pair, which a text of a program may hold, is no character of JSON.
+    text = json.dumps(message, ensure_ascii=False)
+    channel.write("".join(f"\\\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text) + "\n")
     channel.flush()
     os._exit(status)
 

@@ -690,6 +690,12 @@ def told(error):
     return "".join(traceback.format_exception_only(type(error), error)).strip()[-1500:] + at
 
 
+def written(reply):
+    """A message as others can read it: half of a surrogate pair, which a text of a program may hold, is no character of theirs."""
+    text = json.dumps(reply, ensure_ascii=False)
+    return "".join(f"\\\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text).encode()
+
+
 def refuse_system_calls(program):
     """No further processes, threads and the like, where the plan says so: for all threads of this process."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -776,7 +782,7 @@ def main():
             except Fault as fault:
                 reply = {"fault": {"during": fault.during, "error": fault.error}}
         reply["nonce"] = asked["nonce"]
-        channel.send(json.dumps(reply).encode())
+        channel.send(written(reply))
 
 
 sys.exit(main())

@@ -352,7 +352,7 @@ pub(crate) fn attacks() -> [(&'static str, &'static str, &'static str); 7] {
 }
 
 /// What keeps a program from being built: what is replaced by what, and a sign of what is said.
-pub(crate) fn breakages() -> [(&'static str, &'static str, &'static str, &'static str); 4] {
+pub(crate) fn breakages() -> [(&'static str, &'static str, &'static str, &'static str); 5] {
     [
         ("bigger", "nn.Linear(fan_in, fan_out)", "nn.Linear(fan_in, fan_out + 1)", "has the shape"),
         (
@@ -363,6 +363,13 @@ pub(crate) fn breakages() -> [(&'static str, &'static str, &'static str, &'stati
         ),
         ("arguments", "fan_out, extents", "fan_out", "positional argument"),
         ("imports", "import torch.nn as nn", "import torch.nn as nn\nimport reference", "No module named"),
+        // Half of a surrogate pair is a character to Python, and to nobody else.
+        (
+            "surrogate",
+            "import torch.nn as nn",
+            "import torch.nn as nn\nraise RuntimeError('\\udc80')",
+            "RuntimeError: \\udc80",
+        ),
     ]
 }
 
