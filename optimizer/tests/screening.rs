@@ -156,6 +156,32 @@ fn what_is_suspicious_in_python_is_told_and_refuses_nothing() {
 }
 
 #[test]
+fn what_cannot_be_read_as_python_is_quoted_and_accused_of_nothing_else() {
+    let right = "import torch\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        \
+                 super().__init__()\n\n    def forward(self, x):\n        for i in range(3):\n            x = x + 1\n        \
+                 return torch.relu(x)\n";
+    assert_eq!(screen_torch(right), []);
+    for (from, to, line) in [
+        ("ModelNew(nn.Module):", "ModelNew(nn.Module)", 5),
+        ("forward(self, x):", "forward(self, x)", 9),
+        ("range(3):", "range(3)", 10),
+        ("range(3):", "range(3) {", 10),
+        ("x = x + 1", "x = x +", 11),
+        ("x = x + 1", "x = (x + 1", 11),
+        ("return torch", "retrun torch", 12),
+    ] {
+        let source = right.replace(from, to);
+        let found = screen_torch(&source);
+        let [finding] = found.as_slice() else { panic!("{to}: {found:?}") };
+        assert_eq!(
+            (finding.code.as_str(), finding.severity, finding.line),
+            ("unparsed", Severity::Violation, Some(line))
+        );
+        assert!(finding.message.contains(to), "{to}: {finding:?}");
+    }
+}
+
+#[test]
 fn a_finding_in_cuda_within_python_has_its_line_in_the_file() {
     let source = "import torch\nfrom torch import nn\nCUDA = r\"\"\"\n#include <torch/extension.h>\n\nvoid f() { fork(); }\n\
                   \"\"\"\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x\n";

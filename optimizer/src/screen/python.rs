@@ -14,7 +14,7 @@ mod state;
 use nightshift_protocol::verdict::{Finding, Severity};
 use tree_sitter::{Parser, Tree};
 
-use super::facts::{line_of, walk};
+use super::facts::{Place, line_of, walk};
 use super::{MAX_SCREENED_BYTES, finding, ordered};
 use paths::Paths;
 
@@ -40,7 +40,11 @@ pub fn screen_torch(source: &str) -> Vec<Finding> {
     };
     let program = Program { source, tree: &tree, paths: Paths::collect(&tree, source) };
     let mut found = Vec::new();
-    unreadable(&program, &mut found);
+    let unreadable = unreadable(&program);
+    if unreadable.is_none() {
+        model::required(&program, &mut found);
+    }
+    found.extend(unreadable);
     model::findings(&program, &mut found);
     calls::findings(&program, &mut found);
     state::findings(&program, &mut found);
@@ -65,16 +69,36 @@ fn parse(source: &str) -> Option<Tree> {
     parser.parse(source, None)
 }
 
-/// A file that is no Python does not run; one that the grammar cannot read cannot be examined.
-fn unreadable(program: &Program<'_>, found: &mut Vec<Finding>) {
-    let mut first = None;
+/// Most characters of a line that cannot be read.
+const MAX_QUOTED_CHARS: usize = 80;
+
+/// A file that is no Python does not run; one that the grammar cannot read cannot be examined. Most often it is a slip: what
+/// stands there is quoted.
+fn unreadable(program: &Program<'_>) -> Option<Finding> {
+    let (mut line, mut around) = (None, None);
     walk(program.tree.root_node(), |place| {
-        if place.node.is_error() || place.node.is_missing() {
-            first.get_or_insert(line_of(place.node));
+        let node = place.node;
+        if node.is_error() && is_whole_file(place) {
+            around = Some(line_of(node));
+        } else if node.is_error() && line.is_none() {
+            // In a file that could not be read as a whole, what was given up on ends where it makes no sense any more.
+            let last = u32::try_from(node.end_position().row).unwrap_or(u32::MAX).saturating_add(1);
+            line = Some(if around.is_some() { last } else { line_of(node) });
+        } else if node.is_missing() {
+            line = line.or(Some(line_of(node)));
         }
     });
-    if let Some(line) = first {
-        let message = "this cannot be read as Python, so that the program cannot be examined: write it plainly";
-        found.push(finding("unparsed", Severity::Violation, message.to_owned(), line));
-    }
+    let line = line.or(around)?;
+    let row = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
+    let written = program.source.lines().nth(row).unwrap_or_default().trim();
+    let quoted: String = written.chars().take(MAX_QUOTED_CHARS).collect();
+    let message = format!("a syntax error: `{quoted}` cannot be read as Python, and what cannot be read is not run");
+    Some(finding("unparsed", Severity::Violation, message, line))
+}
+
+/// Whether all statements of the file stand in what could not be read.
+fn is_whole_file(place: &Place<'_, '_>) -> bool {
+    let mut cursor = place.node.walk();
+    let has_statements = place.node.named_children(&mut cursor).any(|child| child.kind().ends_with("_statement"));
+    has_statements && place.parent().is_none_or(|parent| parent.kind() == "module")
 }

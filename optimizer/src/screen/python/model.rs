@@ -20,10 +20,13 @@ struct Class {
     line: u32,
 }
 
+/// Whether there is a `ModelNew` as it has to be: asked only of a file that can be read.
+pub(super) fn required(program: &Program<'_>, found: &mut Vec<Finding>) {
+    model_new(&classes(program), found);
+}
+
 pub(super) fn findings(program: &Program<'_>, found: &mut Vec<Finding>) {
-    let classes = classes(program);
-    model_new(&classes, found);
-    for class in &classes {
+    for class in &classes(program) {
         if class.bases.iter().any(|base| matches!(base.as_str(), "torch.Tensor" | "torch.nn.Parameter")) {
             let message = format!("`{}` is a tensor of its own making, which may put work off", class.name);
             found.push(finding("tensor_subclass", Severity::Violation, message, class.line));
