@@ -182,6 +182,45 @@ fn what_cannot_be_read_as_python_is_quoted_and_accused_of_nothing_else() {
 }
 
 #[test]
+fn an_import_that_nothing_uses_refuses_nothing() {
+    let module = |imports: &str, body: &str| {
+        format!(
+            "{imports}\nimport torch\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        \
+             {body}\n        return x\n"
+        )
+    };
+    for imports in ["import os", "import os.path, sys as s", "from os import environ as e", "from time import time"] {
+        let found = screen_torch(&module(imports, "x = x + 1  # of os, sys and time"));
+        assert!(
+            !found.is_empty() && found.iter().all(|finding| finding.code == "unused_import"),
+            "{imports}: {found:?}"
+        );
+        assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{imports}: {found:?}");
+        // Beside what is refused anyway no import is harmless.
+        let found = screen_torch(&module(imports, "eval('x')"));
+        assert!(violations(&found).len() > 1, "{imports}: {found:?}");
+    }
+    for (imports, body) in [
+        ("import os", "x = os.environ"),
+        ("import os", "del os"),
+        ("import os", "x = x.os"),
+        ("import os", "x = f'{os.environ}'"),
+        ("import os", "x = getattr(torch, 'os')"),
+        ("import os as o", "x = o"),
+        ("from os import environ as e, path", "x = e"),
+        ("from sys import modules", "x = modules['os']"),
+        ("from os import *", "x = 1"),
+        ("import os", "import os"),
+        ("import os", "x = torch.__dict__"),
+        ("import os, subprocess", "x = 1"),
+        ("try:\n    import os\nexcept ImportError:\n    raise", "x = 1"),
+    ] {
+        let found = screen_torch(&module(imports, body));
+        assert!(!violations(&found).is_empty(), "{imports}, {body}: {found:?}");
+    }
+}
+
+#[test]
 fn a_finding_in_cuda_within_python_has_its_line_in_the_file() {
     let source = "import torch\nfrom torch import nn\nCUDA = r\"\"\"\n#include <torch/extension.h>\n\nvoid f() { fork(); }\n\
                   \"\"\"\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x\n";

@@ -6,6 +6,7 @@
 
 mod calls;
 mod embedded;
+mod imports;
 mod model;
 mod names;
 mod paths;
@@ -49,6 +50,8 @@ pub fn screen_torch(source: &str) -> Vec<Finding> {
     calls::findings(&program, &mut found);
     state::findings(&program, &mut found);
     embedded::findings(&program, &mut found);
+    // What an import is for is seen in the rest of the file.
+    imports::findings(&program, &mut found);
     ordered(found)
 }
 

@@ -1,4 +1,4 @@
-//! What a program imports, names, calls and assigns to.
+//! What a program names, calls and assigns to.
 
 use nightshift_protocol::verdict::{Finding, Severity};
 use tree_sitter::Node;
@@ -10,9 +10,6 @@ use super::names::{self, Meaning};
 use super::paths::{is_bound, is_parameter, literal};
 
 pub(super) fn findings(program: &Program<'_>, found: &mut Vec<Finding>) {
-    for import in &program.paths.imports {
-        found.extend(names::of_import(&import.path).map(|meaning| said(meaning, &import.path, import.line)));
-    }
     walk(program.tree.root_node(), |place| match place.node.kind() {
         "identifier" | "attribute" => named(program, place, found),
         "call" => called(program, place.node, found),
@@ -30,7 +27,7 @@ pub(super) fn findings(program: &Program<'_>, found: &mut Vec<Finding>) {
     });
 }
 
-fn said(meaning: Meaning, name: &str, line: u32) -> Finding {
+pub(super) fn said(meaning: Meaning, name: &str, line: u32) -> Finding {
     finding(meaning.code, meaning.severity, format!("`{name}` {}", meaning.why), line)
 }
 
@@ -78,15 +75,17 @@ fn called(program: &Program<'_>, node: Node<'_>, found: &mut Vec<Finding>) {
         return;
     };
     let first = arguments.named_child(0);
+    // `"o\x73"` is a computed name, too.
+    let attribute = arguments.named_child(1).and_then(|name| literal(name, program.source));
+    let attribute = attribute.filter(|name| !name.contains('\\'));
     match text(function, program.source) {
-        "getattr" if arguments.named_child(1).is_none_or(|name| literal(name, program.source).is_none()) => {
+        "getattr" if attribute.is_none() => {
             let message = "`getattr` with a name that is computed hides what is called".to_owned();
             found.push(finding("dynamic_code", Severity::Violation, message, line_of(node)));
         }
         "getattr" => {
-            let name = arguments.named_child(1).and_then(|name| literal(name, program.source));
-            let meaning = name.as_deref().and_then(names::of_attribute);
-            found.extend(meaning.map(|meaning| said(meaning, name.as_deref().unwrap_or_default(), line_of(node))));
+            let name = attribute.as_deref().unwrap_or_default();
+            found.extend(names::of_attribute(name).map(|meaning| said(meaning, name, line_of(node))));
         }
         "setattr" | "delattr" => {
             let Some(first) = first else { return };

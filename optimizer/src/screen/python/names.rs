@@ -95,7 +95,21 @@ const MODULES: &[Rule] = &[
         "introspection",
         Violation,
         "looks at the objects, frames or modules of its caller",
-        &["gc", "inspect", "sys", "traceback", "tracemalloc", "builtins", "atexit", "weakref", "ast", "dis"],
+        &[
+            "gc",
+            "inspect",
+            "sys",
+            "traceback",
+            "tracemalloc",
+            "builtins",
+            "atexit",
+            "weakref",
+            "ast",
+            "dis",
+            "__main__",
+            // What the file itself is called where it runs.
+            "program",
+        ],
     ),
     ("patches", Violation, "puts something else in the place of what others use", &["unittest", "mock", "wrapt"]),
     ("clocks", Violation, "looks at clocks", &["time", "timeit", "datetime", "cProfile", "profile"]),
@@ -216,7 +230,12 @@ const PATHS: &[Rule] = &[
 /// Functions that everybody has.
 const BUILT_IN: &[Rule] = &[
     ("dynamic_code", Violation, "makes code from text", &["exec", "eval", "compile", "__import__"]),
-    ("introspection", Violation, "looks at names that are not its own", &["globals", "locals", "vars", "breakpoint"]),
+    (
+        "introspection",
+        Violation,
+        "looks at names that are not its own",
+        &["globals", "locals", "vars", "breakpoint", "__builtins__", "__loader__", "__spec__"],
+    ),
     ("files", Violation, "reaches for files or a terminal: a program sees its tensors only", &["open", "input"]),
     ("prints", Note, "prints", &["print"]),
 ];
@@ -266,13 +285,12 @@ pub(super) fn of_import(path: &str) -> Option<Meaning> {
     if root.is_empty() {
         return Some(Meaning { code: "loading", severity: Violation, why: "loads code that is not in this file" });
     }
-    if path.ends_with(".*") {
-        return Some(Meaning { code: "wildcard_import", severity: Warning, why: "hides which names mean what" });
-    }
     let banned = MODULES.iter().find(|(.., names)| names.contains(&root)).map(meaning);
-    let why = "is none of the modules that programs are made of";
-    banned.or_else(|| {
-        (!ALLOWED_MODULES.contains(&root)).then_some(Meaning { code: "unknown_import", severity: Warning, why })
+    let suspicious = |code, why| Some(Meaning { code, severity: Warning, why });
+    banned.or_else(|| match path {
+        _ if path.ends_with(".*") => suspicious("wildcard_import", "hides which names mean what"),
+        _ if ALLOWED_MODULES.contains(&root) => None,
+        _ => suspicious("unknown_import", "is none of the modules that programs are made of"),
     })
 }
 

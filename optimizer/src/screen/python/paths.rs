@@ -11,6 +11,8 @@ use super::super::facts::{Place, line_of, text, walk};
 pub(super) struct Import {
     /// What is imported; it begins with a dot when it is relative.
     pub(super) path: String,
+    /// The name that it gives the file; none for those of a part of the file, and for all names of a module.
+    pub(super) name: Option<String>,
     pub(super) line: u32,
 }
 
@@ -107,12 +109,10 @@ impl Paths {
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
             let (path, alias) = aliased(child, source);
-            self.imports.push(Import { path: path.clone(), line: line_of(node) });
             let root = path.split('.').next().unwrap_or_default().to_owned();
-            match alias {
-                Some(alias) => self.aliases.insert(alias, path),
-                None => self.aliases.insert(root.clone(), root),
-            };
+            let (name, meant) = alias.map_or_else(|| (root.clone(), root.clone()), |alias| (alias, path.clone()));
+            self.imported(node, path, Some(name.clone()));
+            self.aliases.insert(name, meant);
         }
     }
 
@@ -122,14 +122,20 @@ impl Paths {
         let mut cursor = node.walk();
         let names: Vec<Node<'_>> = node.children_by_field_name("name", &mut cursor).collect();
         if names.is_empty() {
-            self.imports.push(Import { path: format!("{module}.*"), line: line_of(node) });
+            self.imported(node, format!("{module}.*"), None);
         }
         for name in names {
             let (name, alias) = aliased(name, source);
             let path = format!("{module}.{name}");
-            self.imports.push(Import { path: path.clone(), line: line_of(node) });
-            self.aliases.insert(alias.unwrap_or(name), path);
+            let name = alias.unwrap_or(name);
+            self.imported(node, path.clone(), Some(name.clone()));
+            self.aliases.insert(name, path);
         }
+    }
+
+    fn imported(&mut self, statement: Node<'_>, path: String, name: Option<String>) {
+        let is_of_file = statement.parent().is_some_and(|parent| parent.kind() == "module");
+        self.imports.push(Import { path, name: name.filter(|_| is_of_file), line: line_of(statement) });
     }
 }
 

@@ -10,4 +10,5 @@ class ModelNew(nn.Module):
         self.width = width
 
     def forward(self, x):
+        started = time.perf_counter()
         return torch.relu(x)

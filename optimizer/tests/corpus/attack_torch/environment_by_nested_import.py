@@ -1,0 +1,14 @@
+# expect: environment
+import torch
+import torch.nn as nn
+
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        import os
+        return torch.relu(x)

@@ -1,0 +1,13 @@
+# expect: environment
+import torch
+import torch.nn as nn
+from os import *
+
+
+class ModelNew(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, x):
+        return torch.relu(x) if "FAST" in environ else x
