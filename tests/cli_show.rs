@@ -99,3 +99,34 @@ fn a_run_and_an_attempt_tell_what_was_expected_and_what_came() {
     assert_eq!(roles, ["coder", "verifier", "judge"]);
     assert!(shown["rubric"]["rule_reasons"].is_array() && shown["reward"]["base"].is_number(), "{shown}");
 }
+
+/// The first program of a task prints why it gives up, and steers the terminal while at it.
+fn task_with_a_program_that_gives_up(parent: &Path) -> PathBuf {
+    let task = tiny_task::write(parent, "gaussian", &[16]);
+    let file = task.join("replies/subtask1.attempt1.write_code.md");
+    let reply = std::fs::read_to_string(&file).unwrap();
+    let gives_up = "    std::printf(\"begun\\nno room\\x1b[2J for it\\n\");\n    std::fflush(stdout);\n    return 3;";
+    let reply =
+        reply.replace("#include <cmath>", "#include <cmath>\n#include <cstdio>").replace("    return 0;", gives_up);
+    std::fs::write(file, reply).unwrap();
+    task
+}
+
+#[test]
+fn why_a_program_broke_down_is_told_in_its_own_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let task = task_with_a_program_that_gives_up(folder.path());
+    let mut running = nightshift(&data_dir);
+    running.arg("run").arg(&task).args(["--model", "scripted", "--exit", "--json"]);
+    let result = json_lines(&running.output().unwrap()).remove(0);
+    let run = result["runs"][0]["summary"]["id"].as_str().expect("a run").to_owned();
+    let said =
+        |args: &[&str]| String::from_utf8_lossy(&expect_exit(nightshift(&data_dir).args(args), 0).stdout).into_owned();
+
+    let text = said(&["show", &format!("{run}/1")]);
+    assert!(text.contains("check: `ns_run` returned the error status 3"), "{text}");
+    assert!(text.contains("  it printed: no room\u{fffd}[2J for it (`--json` has all of it"), "{text}");
+    let log = said(&["logs", &run]);
+    assert!(log.contains("the error status 3: no room\u{fffd}[2J for it; 0 of 0 cases wrong"), "{log}");
+}

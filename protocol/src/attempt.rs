@@ -6,6 +6,7 @@ use crate::artifact::ArtifactHash;
 use crate::attempt_memory::{Candidate, Correction, Gain, Modification};
 use crate::budget::Resource;
 use crate::cuda_build::CudaBuild;
+use crate::last_words::last_words;
 use crate::measurement::{CompilerMessage, CompilerReport, CostPart, Interval, Measurement, Profile};
 use crate::model_call::ModelCallSummary;
 use crate::profile::SanitizeReport;
@@ -210,6 +211,26 @@ pub struct CheckReport {
     /// Where the time of the step went, in the order of its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostPart>,
+}
+
+impl CheckReport {
+    /// Why a program that did not come to its end broke down, in its own words: one line, cut, that steers no terminal. None
+    /// where it ended well, printed nothing, or how it ended says the same.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        if self.end == ProcessEnd::Finished {
+            return None;
+        }
+        let said = last_words(&self.printed)?;
+        (!self.end.describe().contains(&said)).then_some(said)
+    }
+
+    /// How the process ended, with its last words.
+    #[must_use]
+    pub fn ending(&self) -> String {
+        let end = self.end.describe();
+        self.last_words().map_or_else(|| end.clone(), |said| format!("{end}: {said}"))
+    }
 }
 
 /// What a build gave.
@@ -487,6 +508,27 @@ impl StopReason {
 mod tests {
     use super::*;
     use crate::machine::{MachineFacts, SandboxReport};
+
+    #[test]
+    fn a_program_that_broke_down_has_last_words() {
+        let call_failed = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
+        let load_failed = ProcessEnd::LoadFailed { message: "ValueError: boom (line 3)".to_owned() };
+        let report = |end: &ProcessEnd, printed: &str| CheckReport {
+            end: end.clone(),
+            cases: Vec::new(),
+            error_histogram: Vec::new(),
+            deterministic: None,
+            findings: Vec::new(),
+            printed: printed.to_owned(),
+            cost: Vec::new(),
+        };
+        let raised = "  File \"candidate.py\", line 9, in forward\nValueError: boom\n";
+        let ending = report(&call_failed, raised).ending();
+        assert_eq!(ending, "`forward` returned the error status 1: ValueError: boom");
+        assert_eq!(report(&call_failed, "").ending(), call_failed.describe());
+        assert_eq!(report(&load_failed, raised).last_words(), None, "how it ended says so already");
+        assert_eq!(report(&ProcessEnd::Finished, raised).last_words(), None, "nothing went wrong");
+    }
 
     fn measurement((low, estimate, high): (f64, f64, f64), precise: bool) -> Measurement {
         Measurement {

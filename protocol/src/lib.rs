@@ -17,6 +17,7 @@ pub mod device_peaks;
 pub mod error;
 pub mod gpu_text;
 pub mod id;
+pub mod last_words;
 pub mod machine;
 pub mod measurement;
 pub mod model_call;

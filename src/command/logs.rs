@@ -171,7 +171,7 @@ fn outcome(output: &StepOutput) -> String {
         },
         StepOutput::Checked { report } => {
             let wrong = report.cases.iter().filter(|case| !case.passed).count();
-            format!("{}; {} of {} cases wrong", report.end.describe(), wrong, report.cases.len())
+            format!("{}; {} of {} cases wrong", report.ending(), wrong, report.cases.len())
         }
         StepOutput::Sanitized { report } => present::sanitizer(report),
         StepOutput::Tuned { report, .. } => report.summary(),

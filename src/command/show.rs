@@ -299,6 +299,9 @@ fn attempt_lines(attempt: &Attempt, later: &[AttemptScore]) -> Vec<String> {
     }
     if let Some(check) = &attempt.check {
         lines.push(format!("check: {}", check.end.describe()));
+        if let Some(said) = check.last_words() {
+            lines.push(format!("  it printed: {said} (`--json` has all of it, in `check.printed`)"));
+        }
         for case in check.cases.iter().filter(|case| !case.passed).take(MAX_SHOWN) {
             lines.push(format!(
                 "  wrong: shape {}, inputs {}: {} of {} elements",

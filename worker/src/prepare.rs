@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::step::StepFailure;
@@ -172,6 +173,7 @@ impl From<OracleError> for Stop {
     }
 }
 
+/// All that it printed is kept beside the line of it that says why.
 fn broke_down(error: OracleError, printed: &str) -> Result<Examined, StepFailure> {
     let end = match error {
         OracleError::Ended(end) => end,
@@ -184,7 +186,10 @@ fn broke_down(error: OracleError, printed: &str) -> Result<Examined, StepFailure
         ProcessEnd::CallFailed { .. } => "task.reference_returns_error",
         _ => "task.reference_crashes",
     };
-    let message = format!("the reference cannot be run: {}", end.describe());
+    let end = end.describe();
+    let said = last_words(printed).filter(|said| !end.contains(said));
+    let said = said.map_or_else(String::new, |said| format!(": {said} (all that it printed is kept with this step)"));
+    let message = format!("the reference cannot be run: {end}{said}");
     Ok(Examined::Rejected { code: code.to_owned(), message, printed: printed.to_owned() })
 }
 

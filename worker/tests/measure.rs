@@ -308,6 +308,19 @@ fn a_reference_that_breaks_down_is_rejected_for_what_happened() {
 }
 
 #[test]
+fn a_reference_that_breaks_down_is_rejected_with_its_last_words() {
+    for body in [
+        r#"fputs("begun\nno room\x1b[2J for it\n", stderr); return 3;"#,
+        r#"if (sizeof(ns_real) == 8) { fputs("no room\x1b[2J for it\n", stderr); return 3; } HONEST"#,
+    ] {
+        let examined = examine(&reference("#include <cstdio>", body));
+        let Examined::Rejected { message, printed, .. } = &examined else { panic!("{examined:?}") };
+        assert!(message.contains("the error status 3: no room\u{fffd}[2J for it (all"), "{message}");
+        assert!(printed.contains("no room\u{1b}[2J for it"), "{printed}");
+    }
+}
+
+#[test]
 fn a_reference_that_breaks_the_contract_is_rejected() {
     assert_eq!(rejection(examine(&reference("", "HONEST x[0] = 0;"))), "task.reference_breaks_contract");
     assert_eq!(rejection(examine(&reference("", "HONEST y[1] /= y[1] - y[1];"))), "task.reference_not_finite");

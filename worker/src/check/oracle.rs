@@ -291,10 +291,16 @@ impl Oracle {
         }
     }
 
-    /// What the reference printed.
+    /// What the reference printed, and in double precision where that differs: either may be the one that broke down.
     pub(crate) fn printed(&self) -> String {
         match &self.source {
-            Source::Live { reference, .. } => reference.printed(),
+            Source::Live { reference, truth } => {
+                let (mut printed, of_truth) = (reference.printed(), truth.printed());
+                if of_truth != printed {
+                    printed.push_str(&of_truth);
+                }
+                printed
+            }
             Source::Recording(_) => String::new(),
         }
     }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::step::{FurtherBaseline, PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
@@ -210,16 +211,10 @@ fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<
     said.filter(|_| failed).map(|line| format!(": {line}"))
 }
 
-/// The line of a Python's last words that says most: what a compiler or a linker complains about, else the exception, else
-/// the last one.
-fn what_went_wrong(printed: &str) -> Option<&str> {
+/// The line of a Python's last words that says most: what a compiler or a linker complains about, else its exception.
+fn what_went_wrong(printed: &str) -> Option<String> {
     let complains = |line: &&str| [" error: ", "cannot find "].iter().any(|words| line.contains(words));
-    // Behind the exception there may be advice.
-    let raised =
-        |line: &&str| line.split(':').next().is_some_and(|name| name.ends_with("Error") && !name.contains(' '));
-    let mut lines = printed.lines().map(str::trim).filter(|line| !line.is_empty());
-    let (first, last) = (lines.clone().find(complains), lines.clone().rfind(raised));
-    first.or(last).or_else(|| lines.next_back())
+    printed.lines().find(complains).and_then(last_words).or_else(|| last_words(printed))
 }
 
 #[cfg(test)]
@@ -227,13 +222,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_last_words_the_line_that_says_most_is_quoted() {
+    fn of_last_words_what_a_compiler_says_comes_first() {
         let linker = "collect2: fatal error: cannot find 'ld'";
         let raised = "torch._inductor.exc.InductorError: CalledProcessError: Command failed";
         let printed = format!("Traceback (most recent call last):\n{raised}\n\nSet TORCHDYNAMO_VERBOSE=1\n");
-        assert_eq!(what_went_wrong(&format!("{linker}\n{printed}")), Some(linker));
-        assert_eq!(what_went_wrong(&printed), Some(raised));
-        assert_eq!(what_went_wrong("Segmentation fault\n\n"), Some("Segmentation fault"));
+        assert_eq!(what_went_wrong(&format!("{linker}\n{printed}")).as_deref(), Some(linker));
+        assert_eq!(what_went_wrong(&printed).as_deref(), Some(raised));
         assert_eq!(what_went_wrong("\n"), None);
     }
 }

@@ -28,6 +28,7 @@ fn checked(report: &CheckReport) -> AnyView {
     let passed = report.cases.iter().filter(|case| case.passed).count();
     let sums = facts(&[
         ("The process", report.end.describe().into()),
+        ("Its last words", report.last_words().into()),
         ("Right calls", format!("{passed} of {}", report.cases.len()).into()),
         (
             "Equal calls give equal bits",

@@ -2,7 +2,7 @@
 
 use nightshift_protocol::attempt_memory::{Candidate, Correction, Gain};
 use nightshift_protocol::profile::{KernelTime, Times};
-use nightshift_protocol::verdict::{Finding, Severity};
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use super::*;
 use crate::page::sample::Sample;
@@ -137,6 +137,20 @@ fn the_conclusion_comes_before_what_it_rests_on() {
     let wrong = html(&attempt);
     let place = |words: &str| wrong.find(words).unwrap_or(usize::MAX);
     assert!(place(">wrong<") < place("Calls with right results (23)"), "what is wrong is read first");
+}
+
+#[test]
+fn what_a_program_said_last_stands_beside_how_it_ended() {
+    let sample = Sample::read();
+    let mut attempt = fourth(&sample);
+    if let Some(check) = &mut attempt.check {
+        check.end = ProcessEnd::CallFailed { entry_point: "forward".to_owned(), status: 1 };
+        check.printed = "  File \"candidate.py\", line 9\nValueError: <b>boom\u{1b}[2J\n".to_owned();
+    }
+    let html = html(&sample, &attempt, &material(&sample, &attempt, None), &Look::default());
+    let words = spoken(&html);
+    assert!(words.contains("`forward` returned the error status 1: ValueError: <b>boom\u{fffd}[2J"), "{words}");
+    assert!(words.contains("Its last words"), "{words}");
 }
 
 #[test]

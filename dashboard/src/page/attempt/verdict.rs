@@ -81,7 +81,7 @@ fn correct(attempt: &Attempt) -> String {
         None => "",
     });
     if check.end.code() != "finished" {
-        let _ = write!(words, "; {}", check.end.describe());
+        let _ = write!(words, "; {}", check.ending());
     }
     words
 }
