@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         ("a_model_is_a_usable_reference", a_model_is_a_usable_reference),
         ("a_constant_model_is_found_out", a_constant_model_is_found_out),
         ("a_random_model_is_refused", a_random_model_is_refused),
+        ("a_reference_is_held_to_its_task", a_reference_is_held_to_its_task),
         ("a_native_program_is_compared_with_the_model", a_native_program_is_compared_with_the_model),
         ("a_program_of_pytorch_is_compared_with_the_model", a_program_of_pytorch_is_compared_with_the_model),
         ("programs_that_cheat_or_break_are_found_out", programs_that_cheat_or_break_are_found_out),
@@ -350,6 +351,17 @@ fn a_random_model_is_refused(bench: &Bench) {
     let Examined::Rejected { code, printed, .. } = &broken else { panic!("{broken:?}") };
     assert_eq!(code, "task.reference_returns_error");
     assert!(printed.contains("no_such_function"), "{printed}");
+}
+
+fn a_reference_is_held_to_its_task(bench: &Bench) {
+    let refused = examined(bench, &LINEAR.replace("nn.Linear(fan_in, fan_out)", "nn.Linear(fan_in, fan_out + 1)"));
+    let Examined::Rejected { code, message, .. } = &refused else { panic!("{refused:?}") };
+    assert_eq!(code, "task.reference_does_not_load");
+    assert!(message.contains("`linear.weight` has the shape [17, 32], and task.toml's has [16, 32]"), "{message}");
+    let refused = examined(bench, &LINEAR.replace("* self.scale", "[:4] * self.scale"));
+    let Examined::Rejected { message, .. } = &refused else { panic!("{refused:?}") };
+    let said = "the error status 2: forward gave a tensor of the shape [4, 16], and task.toml's has [8, 16]";
+    assert!(message.contains(said), "{message}");
 }
 
 fn a_native_program_is_compared_with_the_model(bench: &Bench) {

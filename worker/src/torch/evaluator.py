@@ -182,6 +182,8 @@ class Program:
             model = model.double()
             widen(model)
         self.model = model
+        # What it is compared with: a program with the reference, and the reference with what the task says of it.
+        self.beside = "the reference" if hasattr(module, "ModelNew") else "task.toml"
         self.own_state = None
         call = self.torch.get("call")
         self.call = [decoded_call(entry) for entry in json.loads(call)] if call else None
@@ -198,11 +200,11 @@ class Program:
                 missing = [name for name in names if name not in shapes]
                 raise Wrong(
                     f"the state of the model has no {', '.join(missing[:5])}, and its {len(floats)} tensors are not those of "
-                    f"the reference in their order either: parameters and buffers need the names and shapes of Model's")
+                    f"{self.beside} in their order either: parameters and buffers need the names and shapes of {self.beside}'s")
             names = floats
         for name, place in zip(names, layout.params):
             if shapes[name] != place.shape:
-                raise Wrong(f"`{name}` has the shape {shapes[name]}, and the reference's has {place.shape}")
+                raise Wrong(f"`{name}` has the shape {shapes[name]}, and {self.beside}'s has {place.shape}")
         known = set(names)
         places = {state[name].data_ptr(): name for name in names}
         # Known by another name, too.
@@ -210,7 +212,7 @@ class Program:
         further = [name for name, tensor in state.items() if name not in known | constants | twins
                    and tensor.dtype.is_floating_point]
         if further:
-            raise Wrong(f"the state of the model has {', '.join(further[:5])} beside the reference's: register further buffers "
+            raise Wrong(f"the state of the model has {', '.join(further[:5])} beside {self.beside}'s: register further buffers "
                         "with persistent=False, and derive what follows from weights after load_state_dict")
         self.names = names
         self.twins = {name: places[state[name].data_ptr()] for name in twins}
@@ -343,18 +345,18 @@ class Runner:
     def results(self, given):
         """The tensors of a result, if they are what the contract says."""
         flat = list(given) if isinstance(given, (list, tuple)) else [given]
-        wanted = self.layout.outputs
+        wanted, beside = self.layout.outputs, self.program.beside
         if len(flat) != len(wanted):
-            raise Wrong(f"forward gave {len(flat)} results, and the reference gives {len(wanted)}")
+            raise Wrong(f"forward gave {len(flat)} results, and {beside} has {len(wanted)}")
         for result, place in zip(flat, wanted):
             if type(result) is not torch.Tensor and type(result) is not torch.nn.Parameter:
                 raise Wrong(f"forward gave a {type(result).__name__}, and not a torch.Tensor")
             if list(result.shape) != place.shape:
-                raise Wrong(f"forward gave a tensor of the shape {list(result.shape)}, and the reference's has {place.shape}")
+                raise Wrong(f"forward gave a tensor of the shape {list(result.shape)}, and {beside}'s has {place.shape}")
             is_right = result.dtype == place.own or (self.program.double and result.dtype.is_floating_point
                                                      and place.dtype == torch.float64)
             if not is_right:
-                raise Wrong(f"forward gave a tensor of {result.dtype}, and the reference's is of {place.own}")
+                raise Wrong(f"forward gave a tensor of {result.dtype}, and {beside}'s is of {place.own}")
             if result.device.type != self.program.device.type:
                 raise Wrong(f"forward gave a tensor on {result.device}, and not on {self.program.device}")
             if result.layout is not torch.strided or result.is_conj() or result.is_neg():
