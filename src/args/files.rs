@@ -47,6 +47,9 @@ pub(crate) struct ExportKernelbench {
     /// Every program of a run, in their order; without it its best one
     #[arg(long, requires = "out")]
     pub(crate) all: bool,
+    /// Replace what is there of an earlier export of the run: its programs, its results, files of times
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
     /// Lay the verdicts of this campaign beside those that came with its programs: the folder that
     /// `import kernelbench-results` wrote
     #[arg(long, value_name = "DIR")]

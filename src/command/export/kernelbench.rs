@@ -1,5 +1,7 @@
 //! `nightshift export kernelbench`: results in the layout that `KernelBench`'s own scripts read.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use nightshift_client::Client;
@@ -21,7 +23,7 @@ use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::kernelbench::claims;
-use crate::kernelbench::layout::{self, Fast, Sample};
+use crate::kernelbench::layout::{self, Fast, LaidOut, Place, Sample};
 use crate::output::Output;
 use crate::present;
 use crate::resolve;
@@ -36,7 +38,7 @@ pub(super) async fn run(context: &Context, args: ExportKernelbench) -> Result<Ex
         let id = resolve::campaign(client, &args.campaign).await?;
         let campaign = client.campaign(&id).await?;
         let written = match &args.out {
-            Some(out) => Some(write(client, &campaign, out, args.all).await?),
+            Some(out) => Some(write(client, &campaign, out, &args).await?),
             None => None,
         };
         let comparison = match &claims {
@@ -97,11 +99,11 @@ impl Written {
     }
 }
 
-async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, all: bool) -> Result<Written> {
+async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, args: &ExportKernelbench) -> Result<Written> {
     let mut samples = Vec::new();
     let (mut left_out, mut without_attempts) = (Vec::new(), Vec::new());
     for run in &campaign.runs {
-        match samples_of(client, &run.id, all).await? {
+        match samples_of(client, &run.id, args.all).await? {
             Some(found) if found.is_empty() => without_attempts.push(run.digest.task.clone()),
             Some(found) => samples.extend(found),
             None => left_out.push(run.digest.task.clone()),
@@ -116,12 +118,7 @@ async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, all: bool
             .hint("`nightshift import kernelbench` keeps the level and the number of each file"));
     }
     let files = layout::files(&run_name(&campaign.summary.name), &samples);
-    for file in &files {
-        let path = out.join(&file.path);
-        let folder = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
-        std::fs::write(&path, &file.text).map_err(|error| not_written(&path, &error))?;
-    }
+    put(&files, out, args.force)?;
     let fast = layout::fast(&samples);
     Ok(Written {
         folder: out.to_path_buf(),
@@ -131,6 +128,51 @@ async fn write(client: &Client, campaign: &CampaignDetail, out: &Path, all: bool
         without_attempts,
         fast,
     })
+}
+
+/// Writes the files. Without `force` nothing is written where one of them, or a program in the folder of a run, is there already;
+/// with it they are replaced, and programs of an earlier export do not stay among the new ones.
+fn put(files: &[LaidOut], out: &Path, force: bool) -> Result<()> {
+    let earlier = programs_beside(files, out)?;
+    let taken = files.iter().map(|file| out.join(&file.path)).find(|path| path.symlink_metadata().is_ok());
+    if let Some(taken) = taken.as_ref().or(earlier.first()).filter(|_| !force) {
+        return Err(Failure::new("usage.file_exists", format!("`{}` exists already", taken.display()))
+            .hint("choose another folder, or give --force to replace the run's files"));
+    }
+    for file in files {
+        let path = out.join(&file.path);
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
+        std::fs::write(&path, &file.text).map_err(|error| not_written(&path, &error))?;
+    }
+    for stale in earlier {
+        std::fs::remove_file(&stale).map_err(|error| not_written(&stale, &error))?;
+    }
+    Ok(())
+}
+
+/// Programs that lie in the folders of the runs and are not among the files.
+fn programs_beside(files: &[LaidOut], out: &Path) -> Result<Vec<PathBuf>> {
+    let is_results = |file: &&LaidOut| file.path.ends_with(layout::RESULTS_FILE);
+    let written: BTreeSet<PathBuf> = files.iter().map(|file| out.join(&file.path)).collect();
+    let mut beside = Vec::new();
+    for folder in files.iter().filter(is_results).filter_map(|file| file.path.parent()).map(|folder| out.join(folder)) {
+        let unread = |error: std::io::Error| not_written(&folder, &error);
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(unread(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(unread)?;
+            let is_program = entry.file_name().to_str().and_then(Place::of).is_some();
+            if is_program && !written.contains(&entry.path()) {
+                beside.push(entry.path());
+            }
+        }
+    }
+    beside.sort();
+    Ok(beside)
 }
 
 fn run_name(campaign: &str) -> String {
@@ -241,8 +283,42 @@ fn judged(attempt: &Attempt) -> Sample {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_earlier_export_is_replaced_as_a_whole_and_only_when_told() {
+        let out = tempfile::tempdir().unwrap();
+        let file = |path: &str| LaidOut { path: PathBuf::from(path), text: "new".to_owned() };
+        let read = |path: &str| std::fs::read_to_string(out.path().join(path)).ok();
+        let (results, program) =
+            ("runs/a_level1/eval_results.json", "runs/a_level1/level_1_problem_1_sample_0_kernel.py");
+        let (stale, other) = (
+            "runs/a_level1/level_1_problem_1_sample_7_kernel.py",
+            "runs/b_level1/level_1_problem_1_sample_7_kernel.py",
+        );
+        for path in [stale, other, "runs/a_level1/notes.txt"] {
+            std::fs::create_dir_all(out.path().join(path).parent().unwrap()).unwrap();
+            std::fs::write(out.path().join(path), "old").unwrap();
+        }
+        let refused = put(&[file(program), file(results)], out.path(), false).unwrap_err();
+        assert_eq!((refused.error.code.as_str(), read(results)), ("usage.file_exists", None), "{refused}");
+        put(&[file(program), file(results)], out.path(), true).unwrap();
+        assert_eq!((read(program), read(results), read(stale)), (Some("new".to_owned()), Some("new".to_owned()), None));
+        assert!(
+            read(other).is_some() && read("runs/a_level1/notes.txt").is_some(),
+            "they are not of this run's programs"
+        );
+
+        let timing = "results/timing/cpu/baseline_time_torch.json";
+        std::fs::create_dir_all(out.path().join(timing).parent().unwrap()).unwrap();
+        std::fs::write(out.path().join(timing), "old").unwrap();
+        let refused = put(&[file("runs/c_level1/eval_results.json"), file(timing)], out.path(), false).unwrap_err();
+        assert!(refused.to_string().contains(timing), "{refused}");
+        assert_eq!((read("runs/c_level1/eval_results.json"), read(timing)), (None, Some("old".to_owned())));
+        put(&[file("runs/c_level1/eval_results.json")], out.path(), false).unwrap();
+    }
 
     #[test]
     fn a_reference_has_the_time_of_its_preparation_where_nothing_was_timed_beside_it() {
