@@ -1,7 +1,7 @@
 //! Results in the layout that `KernelBench`'s own scripts read: programs, `eval_results.json` and files of times.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -68,6 +68,23 @@ pub(crate) fn level_of(folder: &str) -> Option<u32> {
 /// The number of `19_ReLU.py`.
 pub(crate) fn problem_of(file: &str) -> Option<u32> {
     file.split_once('_')?.0.parse().ok()
+}
+
+/// A number for each program of a task: the one that it came with, for the first that came with it, and else the least that is
+/// free.
+pub(crate) fn numbers(came_with: &[Option<u32>]) -> Vec<u32> {
+    let mut taken: BTreeSet<u32> = came_with.iter().copied().flatten().collect();
+    let (mut kept, mut free) = (BTreeSet::new(), 0);
+    let number = |came_with: &Option<u32>| match came_with {
+        Some(number) if kept.insert(*number) => *number,
+        _ => {
+            while !taken.insert(free) {
+                free = free.saturating_add(1);
+            }
+            free
+        }
+    };
+    came_with.iter().map(number).collect()
 }
 
 /// One program of a task.
@@ -181,6 +198,9 @@ fn results(samples: &[&Sample]) -> Value {
     for sample in samples {
         by_problem.entry(sample.problem).or_default().push(sample);
     }
+    for samples in by_problem.values_mut() {
+        samples.sort_by_key(|sample| sample.number);
+    }
     let entry = |sample: &&Sample| {
         let stats = statistics(&sample.times_ns, sample);
         let runtime = stats.as_ref().and_then(|stats| stats.get("mean")).cloned().unwrap_or(json!(-1.0));
@@ -229,13 +249,20 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// The published figures, by level: for each task the program with the number 0 counts.
+/// The published figures, by level: for each task the program with the number 0 counts, and a task without one as failed.
 pub(crate) fn fast(samples: &[Sample]) -> Vec<Fast> {
-    let mut by_level: BTreeMap<u32, Vec<Option<f64>>> = BTreeMap::new();
-    for sample in samples.iter().filter(|sample| sample.number == 0) {
-        by_level.entry(sample.level).or_default().push(speedup(sample));
+    let mut by_level: BTreeMap<u32, BTreeMap<u32, Option<f64>>> = BTreeMap::new();
+    for sample in samples {
+        let of_task = by_level.entry(sample.level).or_default().entry(sample.problem).or_default();
+        if sample.number == 0 {
+            *of_task = speedup(sample);
+        }
     }
-    by_level.into_iter().map(|(level, speedups)| published(level, &speedups)).collect()
+    let figures = |(level, tasks): (u32, BTreeMap<u32, Option<f64>>)| {
+        let speedups: Vec<Option<f64>> = tasks.into_values().collect();
+        published(level, &speedups)
+    };
+    by_level.into_iter().map(figures).collect()
 }
 
 /// The published figures of a level: a speedup for each task whose program 0 is right and was timed, none for the others.
@@ -299,7 +326,7 @@ mod tests {
     #[test]
     fn results_lie_where_the_scripts_look_for_them() {
         let failed = Sample { source: None, compiled: false, times_ns: Vec::new(), ..sample(10, 0, false, 1) };
-        let files = files("night", &[failed, sample(9, 0, true, 1_000_000), sample(9, 1, true, 500_000)]);
+        let files = files("night", &[failed, sample(9, 1, true, 500_000), sample(9, 0, true, 1_000_000)]);
         let results = text_of(&files, "runs/night_level1/eval_results.json");
         assert_eq!(results["9"][1]["runtime"], json!(0.5));
         assert_eq!(results["9"][0]["runtime_stats"]["num_trials"], json!(4));
@@ -327,6 +354,13 @@ mod tests {
     }
 
     #[test]
+    fn programs_keep_the_numbers_that_they_came_with_and_others_get_free_ones() {
+        assert_eq!(numbers(&[Some(0), Some(1), Some(27), Some(28)]), [0, 1, 27, 28]);
+        assert_eq!(numbers(&[None, None, None]), [0, 1, 2]);
+        assert_eq!(numbers(&[None, Some(1), None, Some(1), Some(0), None]), [2, 1, 3, 4, 0, 5]);
+    }
+
+    #[test]
     fn the_published_figures_count_right_programs_over_all_tasks() {
         // Twice as fast, half as fast, wrong, and a second program that does not count.
         let samples = [
@@ -334,10 +368,12 @@ mod tests {
             sample(2, 0, true, 4_000_000),
             sample(3, 0, false, 1),
             sample(2, 1, true, 1),
+            // Its program 0 was left out.
+            sample(4, 1, true, 1),
         ];
         let fast = fast(&samples).remove(0);
-        assert_eq!((fast.level, fast.tasks), (1, 3));
-        let share = |threshold: &str| (fast.share[threshold] * 3.0).round();
+        assert_eq!((fast.level, fast.tasks), (1, 4));
+        let share = |threshold: &str| (fast.share[threshold] * 4.0).round();
         assert_eq!((share("0"), share("0.5"), share("1"), share("1.5"), share("2")), (2.0, 1.0, 1.0, 1.0, 0.0));
         assert!((fast.geometric_mean.unwrap() - 1.0).abs() < 1e-9);
     }

@@ -29,6 +29,12 @@ const MAX_SCOPE: usize = 64;
 /// Room for the other replies of a task, in bytes.
 const PLAN_BYTES: usize = 64 * 1024;
 
+/// How a reply begins that gives a program of others: an export finds the number of the program there again.
+const PROGRAM_OF: &str = "The program of `";
+
+/// What follows on its file.
+const AS_IT_IS: &str = ", as it is.";
+
 /// A task that was imported.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -228,8 +234,14 @@ fn fence(program: &str) -> String {
     "`".repeat(longest.saturating_add(1).max(3))
 }
 
+/// Which program a recorded reply gives; none for replies that no import of results wrote.
+pub(crate) fn place_of(reply: &str) -> Option<Place> {
+    let (file_name, rest) = reply.strip_prefix(PROGRAM_OF)?.split_once('`')?;
+    Place::of(file_name).filter(|_| rest.starts_with(AS_IT_IS))
+}
+
 fn introduction(place: Place, claim: Option<&Claim>) -> String {
-    let mut text = format!("The program of `{}`, as it is.", place.file_name());
+    let mut text = format!("{PROGRAM_OF}{}`{AS_IT_IS}", place.file_name());
     if let Some(claim) = claim {
         let yes = |answer: bool| if answer { "yes" } else { "no" };
         let _ = write!(

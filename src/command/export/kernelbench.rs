@@ -11,6 +11,8 @@ use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::model_call::ModelCallSummary;
+use nightshift_protocol::models::AgentRole;
 use nightshift_protocol::task::{CandidateForm, TaskBundle};
 use nightshift_protocol::verdict::{Answer, WorstElement};
 use serde::Serialize;
@@ -24,6 +26,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::kernelbench::claims;
 use crate::kernelbench::layout::{self, Fast, LaidOut, Place, Sample};
+use crate::kernelbench::scripted;
 use crate::output::Output;
 use crate::present;
 use crate::resolve;
@@ -194,8 +197,9 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
         if all { view.attempts.iter().collect() } else { best.or(view.attempts.last()).into_iter().collect() };
     let others = view.prepared.iter().flat_map(|prepared| &prepared.baselines);
     let compiled = others.filter(|baseline| baseline.name == "torch.compile").find_map(|b| b.measurement.as_deref());
+    let numbers = numbers(client, (level, problem), &chosen, all).await?;
     let mut samples = Vec::new();
-    for (number, attempt) in chosen.into_iter().enumerate() {
+    for (number, attempt) in numbers.into_iter().zip(chosen) {
         let source = match (&attempt.source, bundle.spec.form) {
             (None, _) => None,
             (Some(hash), CandidateForm::Torch) => Some(client.get_artifact(hash).await?),
@@ -205,7 +209,7 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
             level,
             problem,
             file: file.to_owned(),
-            number: u32::try_from(number).unwrap_or(u32::MAX),
+            number,
             source: source.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             compiled_ns: compiled.map(|measured| measured.candidate_samples_ns.clone()).unwrap_or_default(),
             ..judged(attempt)
@@ -217,6 +221,30 @@ async fn samples_of(client: &Client, run: &RunId, all: bool) -> Result<Option<Ve
         samples.push(sample);
     }
     Ok(Some(samples))
+}
+
+/// Numbers of a task's programs: those of others keep theirs. A program alone is program 0, which scripts compare.
+async fn numbers(client: &Client, task: (u32, u32), attempts: &[&Attempt], all: bool) -> Result<Vec<u32>> {
+    let mut came_with = Vec::new();
+    for attempt in attempts.iter().filter(|_| all) {
+        came_with.push(came_with_number(client, task, attempt).await?);
+    }
+    came_with.resize(attempts.len(), None);
+    Ok(layout::numbers(&came_with))
+}
+
+/// The number of a program that `import kernelbench-results` read: its recorded reply names its file.
+async fn came_with_number(client: &Client, task: (u32, u32), attempt: &Attempt) -> Result<Option<u32>> {
+    let writes = |call: &&ModelCallSummary| call.scripted && call.role.is_none_or(|role| role == AgentRole::Coder);
+    let Some(call) = attempt.calls.iter().find(writes) else { return Ok(None) };
+    let reply = match client.get_artifact(&call.reply).await {
+        Ok(reply) => reply,
+        // Old replies are deleted.
+        Err(error) if error.code() == "artifact.not_found" => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let place = scripted::place_of(&String::from_utf8_lossy(&reply));
+    Ok(place.filter(|place| (place.level, place.problem) == task).map(|place| place.sample))
 }
 
 /// Times of a reference that no program was timed beside: a task without one would be left out by the scripts that count, and

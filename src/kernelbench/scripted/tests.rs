@@ -56,6 +56,7 @@ fn programs_become_replies_that_give_them_to_the_letter() {
     assert_eq!((claims.level, claims.problem, claims.task.as_str()), (1, 19, "kb-l1-19-relu"));
     for (claimed, (place, sample)) in claims.programs.iter().zip(&run.samples) {
         let reply = &replies[&format!("subtask1.attempt{}.write_code", claimed.attempt)];
+        assert_eq!(place_of(reply), Some(*place));
         let program = extract_program(reply, None, CandidateForm::Torch).unwrap();
         let file = std::fs::read_to_string(sample.file.as_ref().unwrap()).unwrap();
         assert_eq!(program.trim_end_matches('\n'), file.trim_end_matches('\n'));
@@ -69,6 +70,19 @@ fn programs_become_replies_that_give_them_to_the_letter() {
     assert_eq!(plan["subtasks"][0]["scope"], json!(["relu"]));
     assert!(claims::has_programs_of_others(&written[0].folder));
     assert!(!claims::has_programs_of_others(&root.path().join("tasks/relu")));
+}
+
+#[test]
+fn other_replies_give_no_program_of_others() {
+    for reply in [
+        "",
+        "The next program.",
+        "The program of `x.py`, as it is.",
+        "The program of `level_1_problem_2_sample_3_kernel.py` is better.",
+        "As I said: The program of `level_1_problem_2_sample_3_kernel.py`, as it is.",
+    ] {
+        assert_eq!(place_of(reply), None, "{reply}");
+    }
 }
 
 #[test]
