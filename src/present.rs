@@ -193,6 +193,13 @@ pub(crate) fn answer(answer: Answer) -> &'static str {
     }
 }
 
+/// Why a program did not compile, in the compiler's words where it has some: what it says of one that did is no reason.
+pub(crate) fn compiler_error(attempt: &Attempt) -> Option<String> {
+    let build = attempt.build.as_ref().filter(|_| attempt.outcome == AttemptOutcome::CompileFailed)?;
+    let error = build.messages.iter().find(|message| message.severity == "error");
+    Some(error.map_or_else(|| build.end.describe(), |error| error.message.clone()))
+}
+
 /// `2 correct_faster` and `1 crashed`, in the order in which they came first.
 pub(crate) fn outcomes(attempts: &[Attempt]) -> Vec<String> {
     let mut counts: Vec<(AttemptOutcome, u32)> = Vec::new();
@@ -268,8 +275,37 @@ pub(crate) fn plan_limits(limits: &SubtaskLimits) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use nightshift_protocol::artifact::ArtifactHash;
+    use nightshift_protocol::machine::SandboxReport;
+    use nightshift_protocol::measurement::CompilerReport;
+    use nightshift_protocol::verdict::Verdict;
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_a_compiler_says_of_a_program_that_compiled_is_no_error() {
+        let message = |severity: &str, text: &str| json!({"file": "a.py", "line": 1, "column": 1, "severity": severity, "message": text});
+        let error_of = |outcome: &str, messages: serde_json::Value| {
+            let attempt = json!({
+                "number": 1, "plan_version": 1, "subtask": 1, "stage": "draft", "outcome": outcome, "findings": [], "calls": [],
+                "verdict": Verdict::default(),
+                "build": {
+                    "end": {"kind": "exited", "status": 2}, "messages": messages, "log": ArtifactHash::of(b""),
+                    "toolchain": {"program": "c++", "path": "", "version": "1", "flags": [], "fingerprint": ""}, "build_key": "", "cached": false,
+                    "duration_ms": 1, "report": CompilerReport::default(), "sandbox": SandboxReport::default(),
+                },
+            });
+            compiler_error(&serde_json::from_value(attempt).unwrap())
+        };
+        let (warning, error) = (message("warning", "unused parameter"), message("error", "no such name"));
+        assert_eq!(error_of("correct_faster", json!([warning])), None);
+        assert_eq!(error_of("compile_failed", json!([warning, error])).as_deref(), Some("no such name"));
+        let ended = error_of("compile_failed", json!([warning])).unwrap();
+        assert!(ended.contains("status 2"), "{ended}");
+    }
 
     #[test]
     fn durations_have_a_fitting_unit() {

@@ -211,13 +211,11 @@ fn found(attempt: &Attempt) -> Found {
     let correct = (attempt.outcome != AttemptOutcome::Pending).then(|| attempt.outcome.is_correct() && keeps_rules);
     let measured = attempt.published().filter(|_| correct == Some(true));
     let gravest = attempt.findings.iter().filter(|finding| finding.severity > Severity::Note);
-    let message =
-        attempt.build.as_ref().and_then(|build| build.messages.first()).map(|message| message.message.clone());
     let finding = gravest.max_by_key(|finding| finding.severity).map(|finding| finding.code.clone());
     Found {
         outcome: attempt.outcome,
         correct,
-        finding: finding.or(message.filter(|_| attempt.outcome == AttemptOutcome::CompileFailed)),
+        finding: finding.or_else(|| present::compiler_error(attempt)),
         runtime_ms: measured.and_then(|measured| mean_ms(&measured.candidate_samples_ns)),
         ratio: measured.map(|measured| measured.speedup.estimate),
         ratio_low: measured.map(|measured| measured.speedup.low),

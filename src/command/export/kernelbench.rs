@@ -282,8 +282,8 @@ fn judged(attempt: &Attempt) -> Sample {
     if !findings.is_empty() {
         say("findings", json!(findings));
     }
-    if let Some(message) = attempt.build.as_ref().and_then(|build| build.messages.first()) {
-        say("compilation_error", json!(message.message));
+    if let Some(error) = present::compiler_error(attempt) {
+        say("compilation_error", json!(error));
     }
     if let Some(measured) = measured {
         let interval = measured.speedup;
