@@ -10,6 +10,7 @@ use nightshift_protocol::run::RunStatus;
 
 use crate::context::Context;
 use crate::failure::Result;
+use crate::output::printable;
 use crate::progress::Progress;
 
 /// Time between two looks.
@@ -93,7 +94,7 @@ async fn look_until(
                     return Err(error.into());
                 }
                 if failed == 1 {
-                    context.output.note(&format!("{error}; trying again"));
+                    context.output.note(&printable(&format!("{error}; trying again")));
                 }
                 FAILED_PAUSE
             }

@@ -127,9 +127,8 @@ impl Output {
             let _ = self.json(&ApiErrorBody { error });
             return;
         }
-        self.note(&format!("error[{}]: {}", failure.error.code, failure.error.message));
-        if let Some(hint) = &failure.hint {
-            self.note(&format!("  hint: {hint}"));
+        for line in failure_lines(failure) {
+            self.note(&line);
         }
     }
 
@@ -180,6 +179,13 @@ impl Output {
     }
 }
 
+/// A failure for people. What it says may quote files, programs and models.
+fn failure_lines(failure: &Failure) -> Vec<String> {
+    let mut lines = vec![printable(&format!("error[{}]: {}", failure.error.code, failure.error.message))];
+    lines.extend(failure.hint.as_ref().map(|hint| printable(&format!("  hint: {hint}"))));
+    lines
+}
+
 /// Text that came from a program or a model, without characters that would steer the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
@@ -196,5 +202,14 @@ mod tests {
     #[test]
     fn nothing_that_a_program_printed_steers_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\r\n\tc"), "a\u{fffd}[2Jb\u{fffd}\n\tc");
+    }
+
+    #[test]
+    fn nor_does_what_a_failure_quotes() {
+        let failure = Failure::new("task.model_fails", "it says \u{1b}]0;x\u{7}").hint("see \u{1b}[2J");
+        assert_eq!(
+            failure_lines(&failure),
+            ["error[task.model_fails]: it says \u{fffd}]0;x\u{fffd}", "  hint: see \u{fffd}[2J"]
+        );
     }
 }

@@ -263,6 +263,28 @@ fn files_whose_tasks_would_have_one_name_do_not_replace_each_other() {
 }
 
 #[test]
+fn nothing_that_a_file_says_of_itself_steers_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let said =
+        serde_json::json!({"error": {"code": "task.model_fails", "message": "A\u{1b}]0;x\u{7}\u{1b}[2JB", "line": 5}});
+    let python = python_that_says(tools.path(), "\"2.9.0\"", &said);
+    let files = folder.path().join("files");
+    std::fs::create_dir_all(&files).unwrap();
+    for file in ["a.py", "b.py"] {
+        std::fs::write(files.join(file), "x").unwrap();
+    }
+    for path in [files.join("a.py"), files] {
+        let mut command = nightshift(&folder.path().join("data"));
+        command.args(["import", "kernelbench"]).arg(path).arg("--out").arg(folder.path().join("tasks"));
+        let output = expect_exit(command.arg("--python").arg(&python), 4);
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!said.contains(&0x1b) && !said.contains(&7), "{}", String::from_utf8_lossy(&said));
+        assert!(String::from_utf8_lossy(&said).contains("a.py:5: A\u{fffd}]0;x"), "{}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "a signal, as a terminal sends it")]
 fn an_import_ends_at_a_signal() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,6 +15,7 @@ use crate::confirm::confirm;
 use crate::connect::{Purpose, Session};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::output::printable;
 use crate::present;
 use crate::resolve;
 
@@ -118,7 +119,7 @@ fn report(context: &Context, session: &Session, done: &BulkDone, dry_run: bool) 
 /// Says which runs refused, and why.
 pub(super) fn tell_refused(context: &Context, done: &BulkDone) {
     for (run, code, message) in &done.refused {
-        context.output.note(&format!("{run}  refused: {code}: {message}"));
+        context.output.note(&printable(&format!("{run}  refused: {code}: {message}")));
     }
 }
 

@@ -240,7 +240,7 @@ fn print_step(
         output.text(&printable(&format!("result: {}", outcome(result))))?;
     }
     for (name, hash, text) in texts {
-        output.text(&format!("\n--- {name} ({})", hash.short()))?;
+        output.text(&printable(&format!("\n--- {name} ({})", hash.short())))?;
         output.text(&printable(text))?;
     }
     Ok(())

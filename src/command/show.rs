@@ -150,7 +150,7 @@ fn run_detail(context: &Context, detail: &RunDetail, limits: &[String]) -> Resul
         output.text(&format!("priority: {}", summary.priority))?;
     }
     if let Some(owner) = &summary.owner {
-        output.text(&format!("decided by: {owner}"))?;
+        output.text(&printable(&format!("decided by: {owner}")))?;
     }
     if let Some(commands) = present::gate_commands(summary) {
         output.text(&printable(&format!("waits for a person: {commands}")))?;

@@ -27,7 +27,7 @@ use crate::failure::{Failure, Result};
 use crate::kernelbench::claims;
 use crate::kernelbench::layout::{self, Fast, LaidOut, Place, Sample};
 use crate::kernelbench::scripted;
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::present;
 use crate::resolve;
 
@@ -93,10 +93,16 @@ impl Written {
             output.text(&level.line())?;
         }
         if !self.left_out.is_empty() {
-            output.note(&format!("not from a level of KernelBench, and left out: {}", self.left_out.join(", ")));
+            output.note(&printable(&format!(
+                "not from a level of KernelBench, and left out: {}",
+                self.left_out.join(", ")
+            )));
         }
         if !self.without_attempts.is_empty() {
-            output.note(&format!("without an attempt, and not counted: {}", self.without_attempts.join(", ")));
+            output.note(&printable(&format!(
+                "without an attempt, and not counted: {}",
+                self.without_attempts.join(", ")
+            )));
         }
         Ok(())
     }

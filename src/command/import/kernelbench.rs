@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::kernelbench::files::{self, ModelFile};
 use crate::kernelbench::task::{self, Wish};
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::present;
 
 /// Most files that are inspected at once: each takes a process with `PyTorch` in it.
@@ -229,11 +229,11 @@ fn report(output: Output, rows: &[Row]) -> Result<ExitCode> {
         let mut table = output.table(&["file", "task", "tensors", "operators", "state"]);
         for row in rows {
             table.add_row([
-                row.file.clone(),
-                row.task.clone(),
+                printable(&row.file),
+                printable(&row.task),
                 row.bytes.map_or_else(|| present::NONE.to_owned(), mebibytes),
                 row.operators.map_or_else(|| present::NONE.to_owned(), |count| count.to_string()),
-                state(row),
+                printable(&state(row)),
             ]);
         }
         output.text(&table.to_string())?;
