@@ -306,6 +306,7 @@ fn an_import_ends_at_a_signal() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("command.interrupted") && said.contains("0 of 20 files imported"), "{said}");
+    assert!(!said.contains("internal.import"), "what was ended is no defect: {said}");
     assert!(begun.elapsed() < std::time::Duration::from_secs(40), "nothing new is begun: {:?}", begun.elapsed());
 }
 

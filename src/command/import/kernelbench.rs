@@ -122,6 +122,10 @@ impl Importer {
                 scope.spawn(|| {
                     while let Some((number, file)) = next_of(&next, files).filter(|_| !self.cancel.is_cancelled()) {
                         let row = self.import(file, earlier(number, file));
+                        // What a signal ended says nothing about the file.
+                        if row.refused.as_ref().is_some_and(|refused| refused.code == INTERRUPTED) {
+                            break;
+                        }
                         if files.len() > 1 {
                             let state = row.refused.as_ref().map_or("ready", |refused| refused.code.as_str());
                             self.output.note(&format!("{}: {state}", row.file));
@@ -179,7 +183,11 @@ impl Importer {
             max_bytes: MAX_TENSOR_BYTES,
             wall_ms: u64::from(self.args.timeout_s).saturating_mul(1_000),
         };
-        let found = inspect(&self.host, &self.python, &source, &options, &scratch_path, &self.cancel)
+        let inspected = inspect(&self.host, &self.python, &source, &options, &scratch_path, &self.cancel);
+        if self.cancel.is_cancelled() && !matches!(inspected, Ok(Ok(_))) {
+            return Err(Failure::new(INTERRUPTED, "stopped before it was looked at").into());
+        }
+        let found = inspected
             .map_err(|error| Failure::new("internal.import", error.to_string()))?
             .map_err(|error| Refusal { code: error.code.to_owned(), message: error.message, line: error.line })?;
         let spec = task::spec(file, &found, &self.wish);
