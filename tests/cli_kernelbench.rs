@@ -97,7 +97,16 @@ fn results_that_cannot_be_read_say_why() {
         (found["runs"].as_array().unwrap().len(), &found["left_out"][0]["code"]),
         (1, &json!("results.malformed"))
     );
+    std::fs::create_dir(runs.join("worse")).unwrap();
+    std::fs::write(runs.join("worse/eval_results.json"), "{").unwrap();
     std::fs::remove_dir_all(runs.join("good")).unwrap();
+    let nothing = json_lines(&expect_exit(import(&data, &runs).arg("--json"), 4));
+    assert_eq!(
+        (&nothing[0]["runs"], &nothing[1]["error"]["code"]),
+        (&json!([]), &json!("results.malformed")),
+        "{nothing:?}"
+    );
+    std::fs::remove_dir_all(runs.join("worse")).unwrap();
     assert_eq!(code(import(&data, &runs).args(["--level", "1"]), 4), "results.malformed");
 }
 
@@ -127,7 +136,13 @@ fn programs_of_others_become_tasks_with_what_was_said_of_them() {
     let reply = std::fs::read_to_string(written.join("replies/subtask1.attempt1.write_code.md")).unwrap();
     assert!(reply.contains("compiled yes, correct yes, 0.5 ms a call") && reply.contains("torch.relu(x)"), "{reply}");
 
-    assert_eq!(one(&mut write(&lists), 2)["left_out"][1]["code"], "usage.file_exists");
+    let refused = json_lines(&expect_exit(write(&lists).arg("--json"), 2));
+    assert_eq!(refused[0]["left_out"][1]["code"], "usage.file_exists");
+    assert_eq!(
+        (refused.len(), &refused[1]["error"]["code"]),
+        (2, &json!("usage.file_exists")),
+        "the error is the last line"
+    );
     one(write(&lists).arg("--force"), 0);
     // Several runs: a folder for each.
     let both = one(&mut write(&fixtures()), 0);

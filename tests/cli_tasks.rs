@@ -232,8 +232,17 @@ fn models_of_pytorch_become_tasks_and_one_that_cannot_does_not_keep_the_others_b
     assert!(text.contains("state = [\"linear.weight\"]") && text.contains("file = \"level1/1_Good.py\""), "{text}");
     assert_eq!(std::fs::read_to_string(out.join("kb-l1-1-good/reference.py")).unwrap(), "class Model: ...");
 
-    let again = json_lines(&expect_exit(&mut import(&["--json", "--level", "1", "--task", "1"]), 2)).pop().unwrap();
-    assert_eq!(again[0]["refused"]["code"], "usage.file_exists");
+    let again = json_lines(&expect_exit(&mut import(&["--json", "--level", "1"]), 2));
+    assert_eq!(again[0][0]["refused"]["code"], "usage.file_exists");
+    assert_eq!(
+        (again.len(), &again[1]["error"]["code"]),
+        (2, &Value::from("usage.file_exists")),
+        "the error is the last line"
+    );
+    let again = expect_exit(&mut import(&["--level", "1"]), 2);
+    let (table, said) = (String::from_utf8(again.stdout).unwrap(), String::from_utf8(again.stderr).unwrap());
+    assert!(table.contains("0 of 2 files imported"), "{table}");
+    assert!(said.contains("error[usage.file_exists]: none of 2 files became a task; level1/1_Good.py: "), "{said}");
     let table = expect_exit(&mut import(&["--force"]), 0);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(table.contains("2 of 3 files imported, 1 of them with known problems; 1 refused"), "{table}");

@@ -226,25 +226,11 @@ fn disk(path: &Path, error: &std::io::Error) -> Failure {
 
 /// Says what became of the files. It failed when none of them became a task.
 fn report(output: Output, rows: &[Row]) -> Result<ExitCode> {
-    let written = rows.iter().filter(|row| row.folder.is_some()).count();
     if output.is_json() {
         output.json(rows)?;
-    } else {
-        if let [Row { refused: Some(refused), file, .. }] = rows {
-            let line = refused.line.map_or_else(String::new, |line| format!(":{line}"));
-            return Err(Failure::new(&refused.code, format!("{file}{line}: {}", refused.message)));
-        }
-        let mut table = output.table(&["file", "task", "tensors", "operators", "state"]);
-        for row in rows {
-            table.add_row([
-                printable(&row.file),
-                printable(&row.task),
-                row.bytes.map_or_else(|| present::NONE.to_owned(), mebibytes),
-                row.operators.map_or_else(|| present::NONE.to_owned(), |count| count.to_string()),
-                printable(&state(row)),
-            ]);
-        }
-        output.text(&table.to_string())?;
+    } else if rows.len() > 1 || failure_of(rows).is_none() {
+        output.text(&table(output, rows))?;
+        let written = rows.iter().filter(|row| row.folder.is_some()).count();
         let flagged = rows.iter().filter(|row| row.folder.is_some() && !row.problems.is_empty()).count();
         output.text(&format!(
             "{written} of {} imported, {flagged} of them with known problems; {} refused",
@@ -252,11 +238,32 @@ fn report(output: Output, rows: &[Row]) -> Result<ExitCode> {
             rows.len() - written
         ))?;
     }
-    let first = rows.iter().find_map(|row| row.refused.as_ref());
-    Ok(match first {
-        Some(refused) if written == 0 => ExitCode::for_error_code(&refused.code),
-        _ => ExitCode::Ok,
-    })
+    failure_of(rows).map_or(Ok(ExitCode::Ok), Err)
+}
+
+fn table(output: Output, rows: &[Row]) -> String {
+    let mut table = output.table(&["file", "task", "tensors", "operators", "state"]);
+    for row in rows {
+        table.add_row([
+            printable(&row.file),
+            printable(&row.task),
+            row.bytes.map_or_else(|| present::NONE.to_owned(), mebibytes),
+            row.operators.map_or_else(|| present::NONE.to_owned(), |count| count.to_string()),
+            printable(&state(row)),
+        ]);
+    }
+    table.to_string()
+}
+
+/// What the command fails with: why the first file was refused, when none became a task.
+fn failure_of(rows: &[Row]) -> Option<Failure> {
+    let (file, refused) = rows.iter().find_map(|row| Some((&row.file, row.refused.as_ref()?)))?;
+    if rows.iter().any(|row| row.folder.is_some()) {
+        return None;
+    }
+    let line = refused.line.map_or_else(String::new, |line| format!(":{line}"));
+    let of_all = if rows.len() > 1 { format!("none of {} files became a task; ", rows.len()) } else { String::new() };
+    Some(Failure::new(&refused.code, format!("{of_all}{file}{line}: {}", refused.message)))
 }
 
 fn state(row: &Row) -> String {

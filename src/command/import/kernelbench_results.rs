@@ -39,7 +39,7 @@ struct Found {
     left_out: Vec<FromRun>,
     /// Why the first run was refused, or the first task was not written.
     #[serde(skip)]
-    refused: Option<String>,
+    refused: Option<LeftOut>,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,8 +80,9 @@ fn import(args: &ImportKernelbenchResults) -> Result<Found> {
             // What is wrong with one run does not concern the others.
             Err(Failure { error, .. }) => {
                 let what = folder.display().to_string();
-                found.refused.get_or_insert_with(|| error.code.clone());
-                found.leave_out(None, [LeftOut::new(what, error.code, error.message)]);
+                let left_out = LeftOut::new(what, error.code, error.message);
+                found.refused.get_or_insert_with(|| left_out.clone());
+                found.leave_out(None, [left_out]);
             }
         }
     }
@@ -110,7 +111,7 @@ impl Found {
         let (written, left_out) = scripted::write_run(run, stock, times, &out, args.force)?;
         tasks.extend(written);
         if let Some(first) = left_out.first() {
-            self.refused.get_or_insert_with(|| first.code.to_string());
+            self.refused.get_or_insert_with(|| first.clone());
         }
         self.leave_out(Some(&run.name), left_out);
         Ok(())
@@ -133,10 +134,24 @@ impl Found {
             }
             self.note_left_out(output);
         }
-        let nothing = self.runs.is_empty() || self.tasks.as_ref().is_some_and(Vec::is_empty);
+        self.failure().map_or(Ok(ExitCode::Ok), Err)
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let what = if self.runs.is_empty() {
+            "no run could be read"
+        } else if self.tasks.as_ref().is_some_and(Vec::is_empty) {
+            "no task was written"
+        } else {
+            return None;
+        };
         // A run that has results and no program is no reason that could be named otherwise.
-        let reason = self.refused.as_deref().unwrap_or("results.no_program");
-        Ok(if nothing { ExitCode::for_error_code(reason) } else { ExitCode::Ok })
+        Some(match &self.refused {
+            Some(LeftOut { what: refused, code, message }) => {
+                Failure::new(code, format!("{what}; {refused}: {message}"))
+            }
+            None => Failure::new("results.no_program", format!("{what}: there is no program for one")),
+        })
     }
 
     fn note_left_out(&self, output: Output) {
