@@ -116,6 +116,8 @@ mod tests {
         assert_eq!(Failure::new("store.locked", "x").exit_code(), ExitCode::Store);
         assert_eq!(Failure::new("config.unknown_key", "x").exit_code(), ExitCode::Usage);
         assert_eq!(Failure::new("run.ambiguous", "x").exit_code(), ExitCode::NotFound);
+        assert_eq!(Failure::new("attempt.torch_form", "x").exit_code(), ExitCode::InvalidInput);
+        assert_eq!(Failure::new("attempt.not_found", "x").exit_code(), ExitCode::NotFound);
         assert_eq!(Failure::new("token.not_found", "x").exit_code(), ExitCode::NotFound);
         assert_eq!(Failure::new("token.revoked", "x").exit_code(), ExitCode::Environment);
         assert_eq!(Failure::new("token.invalid_name", "x").exit_code(), ExitCode::InvalidInput);

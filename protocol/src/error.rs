@@ -72,7 +72,7 @@ impl ExitCode {
             }
             (
                 "task" | "request" | "campaign" | "archive" | "token" | "signal" | "note" | "tag" | "pin" | "view"
-                | "share" | "webhook" | "results",
+                | "share" | "webhook" | "results" | "attempt",
                 _,
             )
             | ("run", "over") => Self::InvalidInput,
