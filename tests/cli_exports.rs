@@ -79,6 +79,21 @@ fn a_program_is_taken_away_as_a_project_and_as_a_model_new() {
 
     expect_exit(nightshift(&data).args(["export", &attempt, "--as", "cmake", "--out", project.to_str().unwrap()]), 2);
     expect_exit(nightshift(&data).args(["export", run.as_str().unwrap(), "--as", "cmake", "--out", "x"]), 2);
+    // A program that is not right is exported, too, and not without a word.
+    let all = json(&data, &["list", "attempts", "--run", run.as_str().unwrap()]);
+    let is_wrong = |row: &&Value| {
+        row["outcome"] != "no_code" && !row["outcome"].as_str().is_some_and(|outcome| outcome.starts_with("correct"))
+    };
+    let wrong = all["items"].as_array().unwrap().iter().find(is_wrong).unwrap();
+    let export = |attempt: &str, name: &str| {
+        let out = folder.path().join(name);
+        let args = ["export", attempt, "--as", "model-new", "--out", out.to_str().unwrap()];
+        String::from_utf8(expect_exit(nightshift(&data).args(args), 0).stderr).unwrap()
+    };
+    let said = export(&format!("{}/{}", run.as_str().unwrap(), wrong["number"]), "wrong.py");
+    let outcome = wrong["outcome"].as_str().unwrap();
+    assert!(said.contains(&format!("was not found to be right ({outcome})")) && said.contains("--correct"), "{said}");
+    assert!(!export(&attempt, "right.py").contains("warning"));
     let missing = format!("{}/999", run.as_str().unwrap());
     expect_exit(nightshift(&data).args(["export", &missing, "--as", "cmake", "--out", "x"]), 3);
 }

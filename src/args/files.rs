@@ -20,9 +20,9 @@ pub(crate) enum ExportFormat {
 /// A form in which the program of an attempt is taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgramForm {
-    /// A folder that builds, checks and times it by itself.
+    /// A folder that `cmake` builds, whose `build/compare` checks and times the program
     Cmake,
-    /// A file of Python with the class `ModelNew`.
+    /// A file of Python with the class `ModelNew`, which checks nothing by itself
     ModelNew,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Export {
     /// The file to write; with `--as cmake` the folder
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) out: Option<PathBuf>,
-    /// The program of an attempt, in this form
+    /// The program of an attempt, right or not, in this form
     #[arg(long = "as", value_enum, value_name = "FORM", conflicts_with = "format")]
     pub(crate) form: Option<ProgramForm>,
     /// What to write

@@ -4,6 +4,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
+use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::id::RunId;
 use serde_json::json;
 use tar::Archive;
 
@@ -35,18 +37,47 @@ pub(super) async fn run(context: &Context, id: &str, form: ProgramForm, out: &Pa
             ProgramForm::Cmake => unpack(&client.attempt_project(&run, number).await?, out)?,
         };
         let output = context.output;
+        let view = client.run(&run).await?.view;
+        let outcome = view.attempts.iter().find(|attempt| attempt.number == number).map(|attempt| attempt.outcome);
+        if let Some(warning) = outcome.and_then(|outcome| warning(&run, number, outcome)) {
+            output.note(&warning);
+        }
         if output.is_json() {
             let form = if form == ProgramForm::Cmake { "cmake" } else { "model-new" };
-            return output.json(&json!({ "file": out, "format": form, "run": run, "attempt": number, "files": files }));
+            let outcome = outcome.map(AttemptOutcome::as_str);
+            return output.json(&json!({
+                "file": out, "format": form, "run": run, "attempt": number, "outcome": outcome, "files": files,
+            }));
         }
         match form {
-            ProgramForm::ModelNew => output.text(&format!("{}: a file with `ModelNew`", out.display())),
-            ProgramForm::Cmake => {
-                output.text(&format!("{}: {} files; README.md says how they are built", out.display(), files.len()))
-            }
+            ProgramForm::ModelNew => output.text(&format!(
+                "{}: a file with `ModelNew`; KernelBench's own scripts check it, nothing in the file does",
+                out.display()
+            )),
+            ProgramForm::Cmake => output.text(&format!(
+                "{}: {} files; README.md says how they are built, and `build/compare` checks and times the program",
+                out.display(),
+                files.len()
+            )),
         }
     })
     .await
+}
+
+/// What to say of a program that was not found to be right.
+fn warning(run: &RunId, number: u32, outcome: AttemptOutcome) -> Option<String> {
+    if outcome.is_correct() {
+        return None;
+    }
+    let what = match outcome {
+        AttemptOutcome::Pending => "is not judged yet".to_owned(),
+        outcome => format!("was not found to be right ({})", outcome.as_str()),
+    };
+    let run = run.short();
+    Some(format!(
+        "warning: attempt {number} {what}: do not use it as it is; `nightshift list attempts --run {run} --correct` lists those \
+         that are right"
+    ))
 }
 
 /// Writes the files of a project into a folder; gives their names. Only plain files, by their last name: nothing leaves the
