@@ -95,6 +95,16 @@ pub(crate) fn find(source: &str, levels: &[u32], names: &[String]) -> Result<Fou
         (PathBuf::from(source), None, None)
     };
     let mut files = listed(&root, source)?;
+    if let Some(unknown) = levels.iter().find(|level| !files.iter().any(|file| file.level == Some(**level))) {
+        let there: BTreeSet<u32> = files.iter().filter_map(|file| file.level).collect();
+        let there: Vec<String> = there.iter().map(u32::to_string).collect();
+        let hint = if there.is_empty() {
+            "no file of it lies in a folder of a level: level1, level2, ...".to_owned()
+        } else {
+            format!("its levels: {}", there.join(", "))
+        };
+        return Err(Failure::new("task.not_found", format!("`{source}` has no level {unknown}")).hint(hint));
+    }
     if !levels.is_empty() {
         files.retain(|file| file.level.is_some_and(|level| levels.contains(&level)));
     }
@@ -212,7 +222,12 @@ mod tests {
         for (levels, names) in [(&[][..], &["77"][..]), (&[2], &["19"]), (&[4], &[])] {
             assert_eq!(labels(levels, names).unwrap_err().error.code, "task.not_found");
         }
+        let no_level = labels(&[1, 9], &[]).unwrap_err();
+        assert!(no_level.error.message.ends_with("has no level 9"), "{no_level}");
+        assert_eq!(no_level.hint.as_deref(), Some("its levels: 1, 2"));
         let root = repository();
+        let alone = find(root.path().join("setup.py").to_str().unwrap(), &[1], &[]).unwrap_err();
+        assert!(alone.hint.unwrap().contains("no file of it lies in a folder of a level"));
         assert!(find(&root.path().join("none").to_string_lossy(), &[], &[]).is_err());
     }
 

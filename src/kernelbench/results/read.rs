@@ -15,6 +15,9 @@ const MAX_RESULTS_BYTES: u64 = 64 << 20;
 /// Largest `generation_config.yaml`, in bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
 
+/// Most characters of something that is no level which a message names.
+const MAX_LEVEL_CHARS: usize = 40;
+
 /// Most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 200_000;
 
@@ -127,21 +130,27 @@ fn programs(folder: &Path, left_out: &mut Vec<LeftOut>) -> Result<Vec<(Place, Pa
     Ok(programs)
 }
 
+/// What a configuration says of the level.
+fn level_line(configuration: &str) -> Option<String> {
+    let said = configuration.lines().find_map(|line| line.strip_prefix("level:"))?;
+    Some(said.trim().trim_matches(['"', '\'']).to_owned())
+}
+
 fn level_of(folder: &Path, programs: &[(Place, PathBuf)]) -> Result<u32> {
     let file = folder.join(CONFIGURATION_FILE);
-    if file.exists() {
-        let text = text::read(&file, MAX_CONFIGURATION_BYTES)?;
-        let said = text.lines().find_map(|line| line.strip_prefix("level:"));
-        if let Some(level) = said.and_then(|level| level.trim().trim_matches(['"', '\'']).parse().ok()) {
-            return Ok(level);
-        }
+    let said = if file.exists() { level_line(&text::read(&file, MAX_CONFIGURATION_BYTES)?) } else { None };
+    if let Some(level) = said.as_ref().and_then(|level| level.parse().ok()) {
+        return Ok(level);
     }
     let levels: BTreeSet<u32> = programs.iter().map(|(place, _)| place.level).collect();
     if let (Some(level), 1) = (levels.first(), levels.len()) {
         return Ok(*level);
     }
     let named: Vec<String> = levels.iter().map(u32::to_string).collect();
-    let message = if named.is_empty() {
+    let message = if let (Some(said), true) = (&said, named.is_empty()) {
+        let said: String = said.chars().take(MAX_LEVEL_CHARS).collect();
+        format!("`{}` gives the level `{said}`, which is no number of a level", file.display())
+    } else if named.is_empty() {
         format!("nothing in `{}` says which level its results are of", folder.display())
     } else {
         let named = named.join(", ");

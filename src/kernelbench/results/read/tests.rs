@@ -149,6 +149,11 @@ fn the_level_is_found_or_asked_for() {
     assert_eq!(level(&[("generation_config.yaml", "a: 1\nlevel: '3'\n")], None).unwrap().0, 3);
     assert_eq!(level(&[first], None).unwrap(), (1, vec![]));
     assert_eq!(level(&[], None).unwrap_err().error.code, "results.no_level");
+    let banana = ("generation_config.yaml", "level: banana\n");
+    let none = level(&[banana], None).unwrap_err();
+    assert_eq!(none.error.code, "results.no_level");
+    assert!(none.error.message.contains("generation_config.yaml` gives the level `banana`"), "{none}");
+    assert_eq!(level(&[banana, first], None).unwrap().0, 1, "the programs tell it");
     let mixed = level(&[first, second], None).unwrap_err();
     assert!(mixed.error.message.contains("levels 1, 2"), "{mixed}");
     let left_out = vec!["level_1_problem_1_sample_0_kernel.py: results.other_level".to_owned()];
