@@ -133,7 +133,7 @@ pub(crate) struct ImportKernelbench {
     /// Only this level; may be given several times
     #[arg(long = "level", value_name = "N")]
     pub(crate) levels: Vec<u32>,
-    /// Only this task: 19, 1/19, or `19_ReLU`; may be given several times
+    /// Only this task: 40, 1/40, or `40_LayerNorm`; may be given several times
     #[arg(long = "task", value_name = "ID")]
     pub(crate) tasks: Vec<String>,
     /// Where the folders of the tasks are written

@@ -62,7 +62,7 @@ impl ModelFile {
         self.stem.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
     }
 
-    /// Whether somebody who says `19`, `1/19`, `19_ReLU` or `19_ReLU.py` means it.
+    /// Whether somebody who says `40`, `1/40`, `40_LayerNorm` or `40_LayerNorm.py` means it.
     fn is_called(&self, name: &str) -> bool {
         let (level, name) = match name.split_once('/') {
             Some((level, name)) => (Some(level.trim_start_matches(LEVEL)), name),
@@ -111,7 +111,7 @@ pub(crate) fn find(source: &str, levels: &[u32], names: &[String]) -> Result<Fou
     if let Some(unknown) = names.iter().find(|name| !files.iter().any(|file| file.is_called(name))) {
         let among = if levels.is_empty() { String::new() } else { " in the levels that were asked for".to_owned() };
         return Err(Failure::new("task.not_found", format!("`{source}` has no task `{unknown}`{among}"))
-            .hint("name it by its number (19), level and number (1/19), or file (19_ReLU)"));
+            .hint("name it by its number (40), level and number (1/40), or file (40_LayerNorm)"));
     }
     if !names.is_empty() {
         files.retain(|file| names.iter().any(|name| file.is_called(name)));
