@@ -105,6 +105,7 @@ pub(crate) async fn start(context: &Context, start: Start) -> Result<Local> {
         // Whoever can connect to a loopback address can usually read the database too; the network cannot.
         reads_need_token: !start.bind.ip().is_loopback(),
         drives: start.drives,
+        own_workers: usize::from(start.worker),
         agent_slots: AGENT_SLOTS,
         lease_ms: LEASE_MS,
         heartbeat_ms: HEARTBEAT_MS,

@@ -150,6 +150,7 @@ fn settings(token: &SecretString, worker_token: &SecretString) -> ServerConfig {
         worker_token: worker_token.clone(),
         reads_need_token: false,
         drives: true,
+        own_workers: 0,
         agent_slots: 4,
         lease_ms: 1_000,
         heartbeat_ms: 200,

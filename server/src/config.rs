@@ -48,6 +48,8 @@ pub struct ServerConfig {
     pub reads_need_token: bool,
     /// Whether the background loops run. A command that only reads starts a server without them.
     pub drives: bool,
+    /// Workers that are started in this process: as long as not so many have registered, steps wait for them.
+    pub own_workers: usize,
     /// Steps of agents that are carried out at once.
     pub agent_slots: usize,
     /// How long a lease lasts without a heartbeat, in milliseconds.

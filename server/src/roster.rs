@@ -152,6 +152,11 @@ impl Roster {
         embedded.values().cloned().collect()
     }
 
+    /// How many workers of this process have introduced themselves.
+    pub(crate) fn embedded_count(&self) -> usize {
+        lock(&self.embedded).len()
+    }
+
     fn keep(&self, worker: &WorkerId, fresh: Known) {
         let mut known = lock(&self.known);
         if known.len() < MAX_KNOWN || known.contains_key(worker) {

@@ -38,6 +38,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) carrier: Carrier,
     pub(crate) agent_slots: usize,
     pub(crate) lease_ms: u64,
+    /// Whether the worker of this process has not registered yet.
+    pub(crate) own_worker_starts: bool,
     pub(crate) reasons: &'a Reasons,
     pub(crate) now: TimestampMs,
 }
@@ -151,6 +153,8 @@ impl Surroundings<'_> {
             .map(|(worker, offers)| slots(offers, needs).saturating_sub(worker.leases))
             .collect();
         match (fitting.len(), taking.len()) {
+            // What it offers is not known before: it may be just what the step needs.
+            (0, _) if self.own_worker_starts => "the worker of this server is starting".to_owned(),
             (0, _) => no_worker(route, needs, &machines),
             (1, 0) => format!("the only worker that offers {route} is asked to end"),
             (n, 0) => format!("all {n} workers that offer {route} are asked to end"),

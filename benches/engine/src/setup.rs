@@ -74,6 +74,7 @@ pub(crate) async fn start(
         worker_token: WORKER.to_owned().into(),
         reads_need_token: false,
         drives: true,
+        own_workers: 0,
         agent_slots: settings.agent_slots,
         lease_ms: settings.lease_ms,
         heartbeat_ms: settings.heartbeat_ms,

@@ -138,6 +138,7 @@ impl App {
             carrier: if waits { self.carrier(run).await? } else { Carrier::Alive },
             agent_slots: self.config.agent_slots,
             lease_ms: self.config.lease_ms,
+            own_worker_starts: self.roster.embedded_count() < self.config.own_workers,
             reasons: &reasons,
             now: self.clock.now(),
         };

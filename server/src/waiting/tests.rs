@@ -86,8 +86,12 @@ fn waits(run: RunStatus, reasons: &Reasons, step: &StepRecord) -> Option<String>
     carried_by(Carrier::Alive, run, reasons, step)
 }
 
+fn around(carrier: Carrier, run: RunStatus, reasons: &Reasons) -> Surroundings<'_> {
+    Surroundings { run, carrier, agent_slots: 2, lease_ms: 15_000, own_worker_starts: false, reasons, now: NOW }
+}
+
 fn carried_by(carrier: Carrier, run: RunStatus, reasons: &Reasons, step: &StepRecord) -> Option<String> {
-    Surroundings { run, carrier, agent_slots: 2, lease_ms: 15_000, reasons, now: NOW }.waiting_for(step)
+    around(carrier, run, reasons).waiting_for(step)
 }
 
 const START_ONE: &str = "`nightshift work` on a machine that has it starts one";
@@ -111,6 +115,19 @@ fn a_step_that_nobody_can_take_says_what_is_missing() {
         among(vec![worker(Target::Cpu, 0, NOW)], "worker/cuda/none"),
         format!("no worker offers worker/cuda/none: 1 worker is alive, it lacks target cuda; {START_ONE}")
     );
+}
+
+#[test]
+fn the_worker_of_the_server_is_waited_for_while_it_starts() {
+    let starting = |workers: Vec<WorkerRecord>| {
+        let reasons = Reasons { workers, ..Reasons::default() };
+        let around = around(Carrier::Alive, RunStatus::Running, &reasons);
+        Surroundings { own_worker_starts: true, ..around }.waiting_for(&step("worker/cpu/none")).unwrap()
+    };
+    assert_eq!(starting(Vec::new()), "the worker of this server is starting");
+    assert_eq!(starting(vec![worker(Target::Cuda, 0, NOW)]), "the worker of this server is starting");
+    let there = starting(vec![worker(Target::Cpu, 0, NOW)]);
+    assert_eq!(there, "a worker that offers worker/cpu/none is about to take it");
 }
 
 #[test]

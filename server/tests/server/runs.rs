@@ -3,13 +3,16 @@
 use std::time::{Duration, Instant};
 
 use nightshift_engine::retry::RetryPolicy;
-use nightshift_protocol::api::{Control, ControlAction, EventsPage, Page, StepView, TryOutcome};
+use nightshift_protocol::api::{Control, ControlAction, EventsPage, Page, RegisterWorker, StepView, TryOutcome};
 use nightshift_protocol::id::RunId;
+use nightshift_protocol::machine::Offers;
 use nightshift_protocol::run::{RunStatus, StepStatus};
 use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::Target;
+use reqwest::Method;
 
-use crate::setup::{TestServer, Wish, until};
-use crate::toy::{PLAN, PREPARE, prepared_output};
+use crate::setup::{TestServer, WORKER, Wish, until};
+use crate::toy::{PLAN, PREPARE, offers, prepared_output};
 
 async fn waiting_for(server: &TestServer, run: &RunId) -> Option<String> {
     server.run(run).await.open_steps.first().and_then(|step| step.waiting_for.clone())
@@ -54,6 +57,27 @@ async fn a_waiting_step_says_why() {
     let retried = log.events.iter().find(|event| event.kind == "step_retried").unwrap();
     assert_eq!(retried.step_key.as_deref(), Some(step.key.as_str()));
     assert_eq!(retried.body["failure"]["code"], "worker.busy");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_is_missed_while_the_worker_of_the_server_starts() {
+    let (server, _folder) = TestServer::start(Wish { own_workers: 1, ..Wish::default() }).await;
+    let (_, run) = server.campaign().await;
+    let starting = until("a scheduled step", || waiting_for(&server, &run)).await;
+    assert_eq!(starting, "the worker of this server is starting");
+    // Others tell nothing of it.
+    let register = async |embedded| {
+        let offers = Offers { targets: vec![Target::Cuda], ..offers() };
+        let worker = RegisterWorker { name: "box".to_owned(), embedded, offers, version: "0".to_owned() };
+        let answer = server.call(Method::POST, "/workers", WORKER).json(&worker).send().await.unwrap();
+        assert!(answer.status().is_success());
+    };
+    register(false).await;
+    assert_eq!(waiting_for(&server, &run).await.unwrap(), "the worker of this server is starting");
+    register(true).await;
+    let lacking = waiting_for(&server, &run).await.unwrap();
+    assert!(lacking.contains("2 workers are alive, they lack target cpu"), "{lacking}");
     server.stop().await;
 }
 

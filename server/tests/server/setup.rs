@@ -39,6 +39,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Wish {
     pub(crate) reads_need_token: bool,
     pub(crate) drives: bool,
+    /// Workers of the same process that are to register.
+    pub(crate) own_workers: usize,
     pub(crate) agent_slots: usize,
     pub(crate) lease_ms: u64,
     pub(crate) heartbeat_ms: u64,
@@ -63,6 +65,7 @@ impl Default for Wish {
         Self {
             reads_need_token: false,
             drives: true,
+            own_workers: 0,
             agent_slots: 2,
             lease_ms: 15_000,
             heartbeat_ms: 100,
@@ -90,6 +93,7 @@ impl Wish {
             worker_token: WORKER.to_owned().into(),
             reads_need_token: self.reads_need_token,
             drives: self.drives,
+            own_workers: self.own_workers,
             agent_slots: self.agent_slots,
             lease_ms: self.lease_ms,
             heartbeat_ms: self.heartbeat_ms,

@@ -89,6 +89,7 @@ pub(super) async fn run(options: Options, end: CancellationToken) -> anyhow::Res
         worker_token: WORKER_TOKEN.to_owned().into(),
         reads_need_token: false,
         drives: true,
+        own_workers: 0,
         agent_slots: options.agent_slots,
         lease_ms: options.lease_ms,
         heartbeat_ms: HEARTBEAT_MS,
