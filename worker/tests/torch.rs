@@ -137,7 +137,7 @@ fn what_is_too_large_to_be_made_is_drawn_as_a_smaller_one(bench: &Bench) {
     let found = bench.inspect(&deep).unwrap();
     let weight = &found.params[0];
     assert_eq!((weight.origin.as_str(), weight.shape.len()), ("Tensor.uniform_", 2), "{weight:?}");
-    assert!(programs::Draw::Uniform(-0.0078125, 0.0078125).is(&weight.distribution), "{weight:?}");
+    assert!(programs::Draw::Uniform(-1.0 / 128.0, 1.0 / 128.0).is(&weight.distribution), "{weight:?}");
 }
 
 fn operators_say_from_which_others_they_read(bench: &Bench) {

@@ -101,7 +101,8 @@ impl Draw {
 
 /// A file with these inputs.
 pub(crate) fn drawn() -> String {
-    let inputs: String = DRAWN.iter().map(|(input, _)| format!("        {input},\n")).collect();
+    let inputs: Vec<&str> = DRAWN.iter().map(|(input, _)| *input).collect();
+    let inputs = inputs.join(",\n        ");
     format!(
         "\
 import torch
@@ -120,7 +121,8 @@ class Model(nn.Module):
 
 def get_inputs():
     return [
-{inputs}    ]
+        {inputs},
+    ]
 
 
 def get_init_inputs():
