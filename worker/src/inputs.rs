@@ -497,7 +497,7 @@ mod tests {
         for dtype in [DType::F32, DType::I32, DType::Bf16, DType::F64] {
             for kind in [InputKind::Declared, InputKind::ScaledUp, InputKind::ScaledDown, InputKind::SignsFlipped] {
                 let drawn = generate(&tensor(dtype, labels.clone()), 3, kind);
-                assert!(drawn.as_f64().iter().all(|value| value.abs() == 1.0), "{dtype:?} {kind:?}");
+                assert!(drawn.as_f64().iter().all(|value| [-1.0, 1.0].contains(value)), "{dtype:?} {kind:?}");
                 assert!(mean(&drawn).abs() < 0.05, "{dtype:?} {kind:?}");
             }
         }
@@ -506,9 +506,9 @@ mod tests {
             1,
             InputKind::Declared,
         );
-        let seen: std::collections::BTreeSet<u32> =
-            quarters.as_f64().iter().map(|value| (value * 4.0) as u32).collect();
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
+        let values = quarters.as_f64();
+        assert!(values.iter().all(|value| [0.25, 0.5, 0.75].contains(value)));
+        assert!([0.25, 0.5, 0.75].iter().all(|step| values.contains(step)));
     }
 
     #[test]
