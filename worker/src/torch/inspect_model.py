@@ -289,22 +289,24 @@ def version(tensor):
         return None
 
 
-class Origins(TorchFunctionMode):
-    """Remembers by which factory each tensor was made, and what became of it. Whatever is written to afterwards is not known any
-    more."""
+class Known:
+    """How tensors were drawn, until somebody writes to them. They are kept: else another one may get the place of one that is gone."""
 
     def __init__(self):
         super().__init__()
         self.known, self.keep = {}, []
 
-    def note(self, tensor, kind, text):
-        if isinstance(tensor, torch.Tensor):
-            self.known[id(tensor)] = (kind, text, version(tensor))
-            self.keep.append(tensor)
+    def note(self, tensor, kind, text, written):
+        self.known[id(tensor)] = (kind, text, written)
+        self.keep.append(tensor)
 
     def of(self, tensor):
         kind, text, written = self.known.get(id(tensor), (None, None, None))
         return (kind, text) if written is not None and written == version(tensor) else None
+
+
+class Origins(Known, TorchFunctionMode):
+    """Remembers by which factory each tensor was made, and what became of it."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -323,7 +325,7 @@ class Origins(TorchFunctionMode):
             if isinstance(result, torch.Tensor):
                 found = self.made(name, result, args, kwargs) or (known and self.changed(name, result, args, kwargs, known))
                 if found:
-                    self.note(result, *found)
+                    self.note(result, *found, version(result))
         except Exception:
             pass
         return result
@@ -404,33 +406,26 @@ def whole(kind):
     return kind if kind["kind"] == "steps" else None
 
 
-class Drawn(TorchDispatchMode):
+class Drawn(Known, TorchDispatchMode):
     """Remembers how a model without storage draws its weights."""
-
-    def __init__(self):
-        super().__init__()
-        self.known = {}
-
-    def of(self, tensor):
-        kind, text, written = self.known.get(id(tensor), (None, None, None))
-        return (kind, text) if written is not None and written == version(tensor) else None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
-        kind = None
+        found = None
         if name in ("uniform_", "normal_"):
             numbers = [value for value in args[1:3] if isinstance(value, NUMBERS)]
             if not kwargs and len(numbers) in (0, 2):
-                make, usual = (uniform, (0.0, 1.0)) if name == "uniform_" else (normal, (0.0, 1.0))
-                kind = make(*(numbers or usual)), f"Tensor.{name}"
+                make = uniform if name == "uniform_" else normal
+                found = make(*(numbers or (0.0, 1.0))), f"Tensor.{name}"
         elif name in ("fill_", "zero_"):
             value = args[1] if name == "fill_" else 0.0
             if isinstance(value, NUMBERS) and math.isfinite(value):
-                kind = around(value), f"constant {value:g}, drawn around it"
-        if kind is not None:
+                found = around(value), f"constant {value:g}, drawn around it"
+        written = version(args[0]) if found is not None else None
+        if written is not None:
             # It is counted as written when this is over.
-            self.known[id(args[0])] = (*kind, version(args[0]) + 1)
+            self.note(args[0], *found, written + 1)
         return result
 
 
