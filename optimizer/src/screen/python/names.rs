@@ -118,6 +118,12 @@ const MODULES: &[Rule] = &[
 /// Dotted paths, each with what is below it.
 const PATHS: &[Rule] = &[
     (
+        "dynamic_code",
+        Violation,
+        "runs the texts of annotations",
+        &["typing.get_type_hints", "typing.ForwardRef", "functools.singledispatch", "functools.singledispatchmethod"],
+    ),
+    (
         "hands_over",
         Violation,
         "hands the reference's operators to a compiler instead of writing kernels",
