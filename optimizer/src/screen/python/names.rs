@@ -233,6 +233,9 @@ const PATHS: &[Rule] = &[
     ),
 ];
 
+/// Modules that others import, by whose names they are reached then.
+const REACHED: [&str; 8] = ["os", "sys", "builtins", "importlib", "inspect", "ctypes", "subprocess", "gc"];
+
 /// Functions that everybody has.
 const BUILT_IN: &[Rule] = &[
     ("dynamic_code", Violation, "makes code from text", &["exec", "eval", "compile", "__import__"]),
@@ -303,7 +306,15 @@ pub(super) fn of_import(path: &str) -> Option<Meaning> {
 /// Of a dotted path.
 pub(super) fn of_path(path: &str) -> Option<Meaning> {
     let is_below = |name: &&str| path == *name || path.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.'));
-    PATHS.iter().find(|(.., names)| names.iter().any(&is_below)).map(meaning)
+    PATHS.iter().find(|(.., names)| names.iter().any(&is_below)).map(meaning).or_else(|| through_another(path))
+}
+
+/// Of a module that another one has imported: `torch.os` is `os`.
+fn through_another(path: &str) -> Option<Meaning> {
+    let mut parts = path.split('.');
+    let is_module = parts.next().is_some_and(|root| ALLOWED_MODULES.contains(&root));
+    let reached = parts.find(|part| REACHED.contains(part)).filter(|_| is_module)?;
+    MODULES.iter().find(|(.., names)| names.contains(&reached)).map(meaning)
 }
 
 /// Of a function that everybody has.
