@@ -51,7 +51,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> std::process::ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     // A sandboxed child of a worker: it has to be alone in its process, before any thread starts.
-    if let Some(status) = nightshift_worker::process::child_main(&args) {
+    if let Some(status) = nightshift_worker::child_main(&args) {
         std::process::exit(status);
     }
     memory::keep_little();

@@ -56,7 +56,12 @@ fn dependencies_point_one_way() {
             "nightshift-server",
             &["nightshift-engine", "nightshift-store", "nightshift-optimizer", "nightshift-protocol"][..],
         ),
-        ("nightshift-worker", &["nightshift-client", "nightshift-protocol"][..]),
+        ("nightshift-sandbox", &["nightshift-protocol"][..]),
+        ("nightshift-toolchain", &["nightshift-protocol", "nightshift-sandbox"][..]),
+        (
+            "nightshift-worker",
+            &["nightshift-client", "nightshift-protocol", "nightshift-sandbox", "nightshift-toolchain"][..],
+        ),
         ("nightshift-dashboard", &["nightshift-client", "nightshift-protocol"][..]),
         ("nightshift-testbed", &[][..]),
         // For measurements only: it drives everything else.
@@ -67,6 +72,7 @@ fn dependencies_point_one_way() {
                 "nightshift-engine",
                 "nightshift-optimizer",
                 "nightshift-protocol",
+                "nightshift-sandbox",
                 "nightshift-server",
                 "nightshift-store",
                 "nightshift-worker",
@@ -80,6 +86,7 @@ fn dependencies_point_one_way() {
                 "nightshift-engine",
                 "nightshift-optimizer",
                 "nightshift-protocol",
+                "nightshift-sandbox",
                 "nightshift-server",
                 "nightshift-store",
                 "nightshift-testbed",
@@ -146,7 +153,7 @@ fn the_pure_crates_name_no_clock_environment_file_or_process() {
 
 #[test]
 fn unsafe_code_lives_where_the_system_is_called() {
-    let allowed = ["worker/src/sandbox", "worker/src/runner", "worker/src/process", "worker/src/gpu", "src/memory.rs"];
+    let allowed = ["worker/sandbox/src", "worker/src/runner", "worker/src/gpu", "src/memory.rs"];
     for folder in SHIPPED {
         for (path, text) in sources(&root().join(folder)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
@@ -162,13 +169,14 @@ fn unsafe_code_lives_where_the_system_is_called() {
 
 #[test]
 fn only_the_workers_process_module_and_the_command_model_start_processes() {
-    for folder in ["src", "store/src", "optimizer/src", "client/src", "server/src", "worker/src", "dashboard/src"] {
+    for folder in SHIPPED {
         for (path, text) in sources(&root().join(folder)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             // Inside the jail a process becomes the program (`exec`): that starts no further one.
-            let becomes = ["worker/src/sandbox/supervise.rs", "worker/src/runner/python.rs"].contains(&name.as_str());
+            let becomes =
+                ["worker/sandbox/src/isolation/supervise.rs", "worker/src/runner/python.rs"].contains(&name.as_str());
             // A local agent's command answers for a model: it runs beside the agents, where the keys are, not on a worker.
-            if name.starts_with("worker/src/process") || name.starts_with("optimizer/src/model/command") {
+            if name.starts_with("worker/sandbox/src/process") || name.starts_with("optimizer/src/model/command") {
                 continue;
             }
             assert!(becomes || !text.contains("process::Command"), "{name} names std::process::Command");

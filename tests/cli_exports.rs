@@ -103,8 +103,8 @@ fn exported_programs_are_built_with_the_flags_of_workers() {
     // Of these one only leaves lines for profilers, one is CMake's own business, and one names the architecture.
     let counts = |flag: &String| flag != "-g1" && flag != "-nodlink" && !flag.starts_with("-gencode=");
     let of_workers = [
-        (Target::Cpu, nightshift_worker::toolchain::flags()),
-        (Target::Cuda, nightshift_worker::nvcc::flags(nightshift_worker::nvcc::DEFAULT_ARCH)),
+        (Target::Cpu, nightshift_toolchain::toolchain::flags()),
+        (Target::Cuda, nightshift_toolchain::nvcc::flags(nightshift_toolchain::nvcc::DEFAULT_ARCH)),
     ];
     for (target, flags) in of_workers {
         let flags: Vec<String> = flags.into_iter().filter(counts).collect();

@@ -30,11 +30,11 @@ use nightshift_protocol::campaign::{CAMPAIGN_SCHEMA, CampaignSpec, CampaignTask,
 use nightshift_protocol::run::RunStatus;
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskGoal;
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_server::{Parts, Server, ServerConfig};
 use nightshift_store::fault::{Fault, FaultyStore};
 use nightshift_store::{OpenOptions, SqlStore};
 use nightshift_worker::lease::{self, Work};
-use nightshift_worker::process::CancelFlag;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

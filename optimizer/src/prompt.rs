@@ -27,7 +27,7 @@ pub(crate) use self::task::TaskView;
 pub(crate) use self::view::{AttemptView, MachineView, PlanView, SubtaskView};
 
 /// Text of the native contract, which every author of such a program is shown.
-pub const CONTRACT: &str = include_str!("../../worker/include/nightshift.h");
+pub const CONTRACT: &str = include_str!("../../worker/toolchain/include/nightshift.h");
 /// Text of the contract of a program in Python.
 pub const TORCH_CONTRACT: &str = include_str!("../include/model_new.py");
 

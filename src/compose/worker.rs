@@ -8,10 +8,10 @@ use std::time::Duration;
 use nightshift_engine::clock::Clock as _;
 use nightshift_protocol::needs::Label;
 use nightshift_server::{SpanExporter, SystemClock};
+use nightshift_toolchain::nvcc::NvccChoice;
 use nightshift_worker::Spans;
 use nightshift_worker::gpu::{DeviceChoice, Gpus};
 use nightshift_worker::lease::{self, Stop, WorkerConfig};
-use nightshift_worker::nvcc::NvccChoice;
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -166,7 +166,7 @@ fn default_cpu_slots() -> u32 {
 
 /// Name of this machine.
 pub(super) fn host_name() -> String {
-    nightshift_worker::machine::this_hardware().host
+    nightshift_toolchain::machine::this_hardware().host
 }
 
 /// Works until it is stopped, or until it cannot go on. With `otlp_endpoint`, it sends its part of each run's trace there.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::task::PYTHON_EXTENSION;
-use nightshift_worker::process::run_trusted;
+use nightshift_sandbox::process::run_trusted;
 use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Folders of the crates that ship, below the root.
-pub(crate) const SHIPPED: [&str; 9] = [
+pub(crate) const SHIPPED: [&str; 11] = [
     "src",
     "protocol/src",
     "engine/src",
@@ -12,6 +12,8 @@ pub(crate) const SHIPPED: [&str; 9] = [
     "client/src",
     "server/src",
     "worker/src",
+    "worker/sandbox/src",
+    "worker/toolchain/src",
     "dashboard/src",
 ];
 

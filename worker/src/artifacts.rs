@@ -13,7 +13,7 @@ use nightshift_protocol::step::StepFailure;
 
 pub use self::cache::{ArtifactCache, MAX_CACHE_BYTES};
 pub use self::server::ServerArtifacts;
-use crate::process::CancelFlag;
+use nightshift_sandbox::process::CancelFlag;
 
 /// For whom a transfer is made.
 #[derive(Debug, Clone, Copy)]
@@ -118,5 +118,11 @@ impl From<ArtifactError> for StepFailure {
             ArtifactError::TooLarge { .. } => Self::fatal("artifact.too_large", message),
             ArtifactError::Io { source, .. } => Self::retriable("worker.disk", format!("{message}: {source}")),
         }
+    }
+}
+
+impl nightshift_toolchain::build::ArtifactSink for StepArtifacts<'_> {
+    fn put(&self, bytes: &[u8]) -> Result<ArtifactHash, StepFailure> {
+        Ok(StepArtifacts::put(self, bytes)?)
     }
 }

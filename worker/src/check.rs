@@ -14,6 +14,7 @@ use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, LARGE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd, Severity};
+use nightshift_toolchain::Host;
 
 use self::examination::{Examination, Stop};
 pub(crate) use self::examination::{allowed_error, reachable};
@@ -23,10 +24,10 @@ pub(crate) use self::question::MAX_PERTURBED_TENSORS;
 use crate::cost::Cost;
 use crate::golden::{Recorded, Recording};
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::process::{CancelFlag, JailHost};
 use crate::runner::{Grounds, Session, SessionOptions, Stay};
-use crate::sandbox::Queues;
 use crate::stock::Stock;
+use nightshift_sandbox::Queues;
+use nightshift_sandbox::process::CancelFlag;
 
 /// The three built programs of a check.
 #[derive(Debug, Clone)]
@@ -42,7 +43,7 @@ pub struct Libraries {
 /// Checks a program. That it is wrong, crashes or hangs is a report; a failure is a broken machine or reference.
 /// Blocks: call it from a dedicated thread.
 pub fn check(
-    host: &JailHost,
+    host: &Host,
     spec: &TaskSpec,
     libraries: &Libraries,
     require_sandbox: bool,

@@ -26,27 +26,27 @@ pub use self::cuda::find_profilers;
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
-use crate::build::{Builder, Compiler, PythonBuilder, Role, build, build_python, disk_failure};
-use crate::build_cache::BuildCache;
 use crate::check::Libraries;
 use crate::cost::Cost;
 use crate::inputs::{InUse, SecretSeeds, keep_at_most};
 use crate::lease::{Work, WorkerConfig};
-use crate::machine;
-use crate::nvcc::CudaCompiler;
 use crate::offers::fewer_contexts_by_memory;
-use crate::origin::Origin;
 use crate::prepare::{Examined, ReferenceLibraries, prepare_on};
-use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed};
 use crate::profile::{Peaks, faster_than_roofline, measure_peaks, profile};
 use crate::profilers::Checks;
 use crate::reference_cache::{KnownReference, ReferenceCache};
 use crate::room::{Part, Room};
 use crate::runner::Withheld;
-use crate::sandbox;
 use crate::scratch::Scratch;
-use crate::torch::python::PythonSearch;
 use crate::trace::Telling;
+use nightshift_sandbox::process::{CancelFlag, JailedCommand, run_jailed};
+use nightshift_toolchain::BuildProvenance;
+use nightshift_toolchain::Host;
+use nightshift_toolchain::build::{Builder, Compiler, PythonBuilder, Role, build, build_python, disk_failure};
+use nightshift_toolchain::build_cache::BuildCache;
+use nightshift_toolchain::machine;
+use nightshift_toolchain::nvcc::CudaCompiler;
+use nightshift_toolchain::python::PythonSearch;
 
 /// Most messages of the compiler that a rejected task repeats.
 const MAX_QUOTED_MESSAGES: usize = 3;
@@ -58,7 +58,7 @@ const NATIVE_BYTES: u64 = 1 << 29;
 /// Everything that steps need.
 #[derive(Debug)]
 pub struct Workbench {
-    jail: JailHost,
+    host: Host,
     machine: MachineFacts,
     toolchain: Toolchain,
     artifacts: ArtifactCache,
@@ -88,25 +88,26 @@ impl Workbench {
             .with_models(config.hf_home.clone())
             .with_scratch(scratch.folder().to_path_buf())
             .with_bytecode(config.cache_dir.join("bytecode"));
-        let jail = JailHost { python: Some(Arc::new(python)), ..jail_host(&config.executable) };
+        let host = Host { jail: jail_host(&config.executable), python: Some(Arc::new(python)) };
+        let jail = &host.jail;
         let hardware = machine::this_hardware();
         let room = Room::new("this machine's memory", hardware.memory_bytes);
         if hardware.memory_bytes > 0 {
             keep_at_most(usize::try_from(hardware.memory_bytes / IDLE_MEMORY).unwrap_or(usize::MAX));
         }
-        let toolchain = find_toolchain(&jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
-        let sandbox = sandbox::probe(&jail)?;
+        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
+        let sandbox = nightshift_sandbox::probe(jail)?;
         let [artifacts, builds, references, prepared] =
             ["artifacts", "builds", "references", "prepared"].map(|name| config.cache_dir.join(name));
         let cuda = {
             // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
-            let host = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
+            let host_compiler = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
             let cuda = cuda::find(
-                &jail,
+                jail,
                 &config.gpus,
                 &config.nvcc,
                 &config.search_path,
-                host,
+                host_compiler,
                 &hardware.os,
                 scratch.folder(),
             );
@@ -123,7 +124,7 @@ impl Workbench {
             }
             let cuda = cuda.map(|cuda| {
                 cuda.with_sites(
-                    &jail,
+                    &host,
                     scratch.folder(),
                     config.gpu_contexts,
                     (&room, memory_bytes),
@@ -144,7 +145,7 @@ impl Workbench {
             builds: BuildCache::open(&builds).map_err(unusable(&builds))?,
             references: ReferenceCache::open(&references).map_err(unusable(&references))?,
             prepared: ReferenceCache::open(&prepared).map_err(unusable(&prepared))?,
-            jail,
+            host,
             toolchain,
             scratch,
             peaks: Mutex::new(None),
@@ -380,20 +381,20 @@ impl Step<'_> {
         if role.is_python(&task.spec) {
             let cuda = self.bench.cuda.as_ref().ok().filter(|_| task.spec.target == Target::Cuda);
             let builder = PythonBuilder {
-                jail: &self.bench.jail,
+                host: &self.bench.host,
                 nvcc: cuda.map(|cuda| &cuda.nvcc),
                 cache: &self.bench.builds,
-                artifacts: self.artifacts,
+                artifacts: &self.artifacts,
                 scratch: self.folder,
                 cancel: self.cancel,
             };
             return build_python(&builder, source, role, task.spec.limits.build_timeout_ms);
         }
         let builder = Builder {
-            jail: &self.bench.jail,
+            jail: &self.bench.host.jail,
             compiler: self.compiler(&task.spec)?,
             cache: &self.bench.builds,
-            artifacts: self.artifacts,
+            artifacts: &self.artifacts,
             scratch: self.folder,
             cancel: self.cancel,
         };
@@ -451,7 +452,7 @@ impl Step<'_> {
     fn peaks_again(&self) -> Result<Peaks, StepFailure> {
         // Held while measuring: two measurements at once would disturb each other.
         let mut known = self.bench.peaks.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = |command: &JailedCommand| run_jailed(&self.bench.jail, command, self.cancel);
+        let run = |command: &JailedCommand| run_jailed(&self.bench.host.jail, command, self.cancel);
         let mut peaks = measure_peaks(&self.bench.toolchain, &self.bench.machine, self.folder, &run)?;
         if let Some(before) = *known {
             peaks.flops_per_s = peaks.flops_per_s.max(before.flops_per_s);
@@ -475,7 +476,7 @@ impl Step<'_> {
             return Ok(path);
         }
         let file = File::open(&path).map_err(|error| disk_failure(&path, &error))?;
-        match Origin::read(&ReadCache::new(file)) {
+        match BuildProvenance::read(&ReadCache::new(file)) {
             Some(origin) if origin.toolchain != self.compiler(&task.spec)?.toolchain().fingerprint => {
                 tracing::info!(artifact.hash = %hash, "a library of another machine is built again for this one");
                 self.build_again(role, &origin.source, task)

@@ -22,6 +22,9 @@ mod ward;
 mod watch;
 mod xid;
 
+/// First argument of a process that probes a GPU.
+pub(crate) const PROBE_ARGUMENT: &str = "__probe_gpu";
+
 pub use self::choice::{DeviceChoice, InvalidChoice};
 pub use self::discovery::{Absence, FIRST_DEVICE, Gpu, Gpus, Hidden};
 pub use self::health::{ChildProber, Health, Illness, LOST, PROBE_LIMIT, Prober, UNPROBED, WEDGED};

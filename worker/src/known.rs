@@ -227,7 +227,7 @@ impl KnownQuestions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::CancelFlag;
+    use nightshift_sandbox::process::CancelFlag;
 
     fn kept(known: &KnownQuestions, of: f64, bytes: u64) -> bool {
         known.reserve(&[], bytes).map(|reserved| known.keep(Subject::for_tests(of), "questions", reserved)).is_some()

@@ -34,10 +34,10 @@ use self::life::{End, Life};
 use crate::artifacts::ServerArtifacts;
 use crate::execute::{Workbench, WorkbenchError};
 use crate::gpu::{ChildProber, Gpus, Ward};
-use crate::nvcc::NvccChoice;
 use crate::offers::{InvalidOffer, offers};
 use crate::port::{Port, PortError};
-use crate::process::CancelFlag;
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_toolchain::nvcc::NvccChoice;
 
 /// How long the server may hold a claim.
 pub const CLAIM_WAIT: Duration = Duration::from_secs(10);

@@ -19,6 +19,7 @@ use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{Finding, Severity};
+use nightshift_toolchain::Host;
 
 pub(crate) use self::conditions::{CacheSweep, OneCore};
 pub(crate) use self::device::stage_sets;
@@ -28,10 +29,10 @@ use self::judge::Judge;
 use self::outcome::Outcome;
 use self::samples::Samples;
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
-use crate::process::{CancelFlag, JailHost};
 use crate::runner::{Call, CallTime, Session, SessionError, SessionOptions, note};
-use crate::sandbox::Queues;
 use crate::statistics::bootstrap_median;
+use nightshift_sandbox::Queues;
+use nightshift_sandbox::process::CancelFlag;
 
 /// Confidence level of the interval.
 const CONFIDENCE: f64 = 0.95;
@@ -88,7 +89,7 @@ impl Default for MeasureOptions {
 /// not survive. Blocks, and keeps to one core: call it from a dedicated thread.
 #[expect(clippy::too_many_arguments, reason = "each is a fact of its own that the caller has at hand")]
 pub fn measure(
-    host: &JailHost,
+    host: &Host,
     spec: &TaskSpec,
     candidate: &Path,
     reference: &Path,

@@ -9,7 +9,7 @@ use nightshift_protocol::task::Target;
 
 use crate::gpu::{Gpu, Gpus};
 use crate::lease::WorkerConfig;
-use crate::toolchain::{is_program, system_folders};
+use nightshift_toolchain::toolchain::{is_program, system_folders};
 
 /// Number of the machine itself as a device of the `cpu` target.
 pub const CPU_DEVICE: u32 = 0;
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::gpu::Absence;
     use crate::gpu::fake::{FakeDriver, instance, whole};
-    use crate::machine::{facts, read_hardware};
+    use nightshift_toolchain::machine::{facts, read_hardware};
 
     fn config(gpus: Gpus, gpu_contexts: Option<u32>) -> WorkerConfig {
         WorkerConfig {
@@ -205,7 +205,7 @@ mod tests {
             cache_dir: PathBuf::new(),
             executable: PathBuf::new(),
             cpp_compiler: None,
-            nvcc: crate::nvcc::NvccChoice::default(),
+            nvcc: nightshift_toolchain::nvcc::NvccChoice::default(),
             python: None,
             hf_home: None,
             cpu_slots: 3,

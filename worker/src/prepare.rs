@@ -9,16 +9,17 @@ use nightshift_protocol::measurement::CostPart;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_toolchain::Host;
 
 use crate::check::{Expected, LaunchedOracle, Oracle, OracleError, same_bits, smallest_first};
 use crate::compare::differ_noticeably;
 use crate::cost::Cost;
 use crate::inputs::{InputKind, SecretSeeds, TensorData, generate, generate_all};
 use crate::measure::{CacheSweep, OneCore, stage_sets};
-use crate::process::{CancelFlag, JailHost};
 use crate::runner::{CallTime, Draw, Grounds, Session, SessionError, SessionOptions};
-use crate::sandbox::Queues;
 use crate::statistics::median;
+use nightshift_sandbox::Queues;
+use nightshift_sandbox::process::CancelFlag;
 
 /// Timed calls of the baseline.
 const MAX_TIMED_CALLS: usize = 21;
@@ -79,7 +80,7 @@ pub enum Examined {
 /// Examines a built reference at every shape. Blocks, and keeps to one core while it measures: call it from a dedicated
 /// thread.
 pub fn prepare(
-    host: &JailHost,
+    host: &Host,
     spec: &TaskSpec,
     libraries: &ReferenceLibraries,
     machine: &MachineFacts,

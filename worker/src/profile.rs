@@ -10,9 +10,9 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use crate::build::disk_failure;
-use crate::process::{JailedCommand, Limits};
-use crate::toolchain::{self, Run};
+use nightshift_sandbox::process::{JailedCommand, Limits};
+use nightshift_toolchain::build::disk_failure;
+use nightshift_toolchain::toolchain::{self, Run};
 
 /// The tier of this profile.
 pub const TIER: &str = "compiler_report+analytic_roofline";
@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn measurement(candidate_median_ns: f64) -> Measurement {
-        let hardware = crate::machine::read_hardware(Path::new("/nowhere"), None);
+        let hardware = nightshift_toolchain::machine::read_hardware(Path::new("/nowhere"), None);
         Measurement {
             speedup: Interval { estimate: 2.0, low: 1.9, high: 2.1 },
             confidence: 0.95,
@@ -219,7 +219,7 @@ mod tests {
             precise: true,
             baseline: String::new(),
             sandbox: SandboxReport::default(),
-            machine: crate::machine::facts(hardware, None, SandboxReport::default()),
+            machine: nightshift_toolchain::machine::facts(hardware, None, SandboxReport::default()),
             device: None,
             cost: Vec::new(),
         }

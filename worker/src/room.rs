@@ -8,7 +8,7 @@ use std::time::Duration;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::usable_memory;
 
-use crate::process::{CancelFlag, ProcessError};
+use nightshift_sandbox::process::{CancelFlag, ProcessError};
 
 /// How often one who waits looks whether somebody wants the step to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -4,4 +4,3 @@
 
 pub mod inspect;
 pub(crate) mod provenance;
-pub mod python;

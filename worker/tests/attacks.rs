@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::process::{CancelFlag, JailedCommand, Limits, ProcessResult, SandboxChoice, run_jailed};
 use nightshift_worker::check::{Libraries, check};
 use nightshift_worker::inputs::SecretSeeds;
-use nightshift_worker::process::{CancelFlag, JailedCommand, Limits, ProcessResult, SandboxChoice, run_jailed};
 use workshop::{REFERENCE, ROADS, Workshop, host, limits, program, task};
 
 /// Reference and truth, built once.
@@ -172,7 +172,7 @@ fn compile_hostile(source: &str) -> (ProcessResult, Duration) {
         limits: Limits { wall_ms: 6_000, cpu_s: 7, memory_bytes: 512 << 20, ..limits() },
     };
     let started = Instant::now();
-    (run_jailed(&host(SandboxChoice::Best), &command, &CancelFlag::default()).unwrap(), started.elapsed())
+    (run_jailed(&host(SandboxChoice::Best).jail, &command, &CancelFlag::default()).unwrap(), started.elapsed())
 }
 
 #[test]

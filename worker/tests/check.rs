@@ -12,9 +12,9 @@ use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::{FailureClass, StepFailure};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{ProcessEnd, Severity};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_worker::check::{Libraries, check};
 use nightshift_worker::inputs::SecretSeeds;
-use nightshift_worker::process::{CancelFlag, SandboxChoice};
 use workshop::{REFERENCE, ROADS, Workshop, host, program, task};
 
 /// Reference and truth, built once.

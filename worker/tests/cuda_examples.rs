@@ -16,9 +16,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::task::{CudaLibrary, Target, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::build::Role;
-use nightshift_worker::nvcc::Nvcc;
-use nightshift_worker::process::SandboxChoice;
+use nightshift_sandbox::process::SandboxChoice;
+use nightshift_toolchain::build::Role;
+use nightshift_toolchain::nvcc::Nvcc;
 
 use support::Bench;
 

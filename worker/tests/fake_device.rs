@@ -18,16 +18,16 @@ use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::{DType, TaskSpec, TorchSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_sandbox::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_on_device};
+use nightshift_sandbox::{DeviceAccess, Queues};
 use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::check::{Libraries, check_on};
 use nightshift_worker::inputs::{InputKind, SecretSeeds, generate_all};
 use nightshift_worker::known::KnownQuestions;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
-use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_on_device};
 use nightshift_worker::profilers::{MissingTool, Profilers, Replay, Subject, profile};
 use nightshift_worker::runner::{DeviceUse, Gate, Grounds, Standby, write_replay};
-use nightshift_worker::sandbox::{DeviceAccess, Queues};
 use tempfile::TempDir;
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
 
@@ -614,7 +614,7 @@ fn profiled(refused: &str) -> Profile {
     let inputs = generate_all(&shapes.inputs, 1, InputKind::Declared);
     let params = generate_all(&shapes.params, 2, InputKind::Declared);
     let plan = write_replay(&folder, &honest, &GROUND.device, &shapes, &params, &inputs).unwrap();
-    let (host, access) = (host(SandboxChoice::Best), &GROUND.device.access);
+    let (host, access) = (host(SandboxChoice::Best).jail, &GROUND.device.access);
     let run = |command: &JailedCommand| run_jailed_on_device(&host, command, access, &CancelFlag::default());
     let keep = |bytes: &[u8]| -> Result<ArtifactHash, ArtifactError> { Ok(ArtifactHash::of(bytes)) };
     let replay = Replay {

@@ -14,12 +14,13 @@ use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
+use nightshift_toolchain::Host;
 use nightshift_worker::check::{Libraries, check_on};
 use nightshift_worker::inputs::SecretSeeds;
 use nightshift_worker::known::KnownQuestions;
 use nightshift_worker::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare_on};
-use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
 use nightshift_worker::runner::{Gate, Grounds, Standby};
 use tempfile::TempDir;
 
@@ -69,7 +70,7 @@ struct Bench {
     workshop: Workshop,
     reference: PathBuf,
     truth: PathBuf,
-    host: JailHost,
+    host: Host,
     cancel: CancelFlag,
     /// Programs that are timed would time each other.
     _alone: MutexGuard<'static, ()>,
@@ -111,7 +112,7 @@ impl Bench {
     fn grounds(&self) -> Grounds<'_> {
         let (standby, gate, _) = &*STANDBY;
         // What is on standby is isolated as every worker's steps are.
-        let (gate, standby) = (Some(&**gate), Some(standby).filter(|_| self.host.means == SandboxChoice::Best));
+        let (gate, standby) = (Some(&**gate), Some(standby).filter(|_| self.host.jail.means == SandboxChoice::Best));
         Grounds { host: &self.host, device: Some(&self.gpu.device), cancel: &self.cancel, gate, standby }
     }
 

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         // `ChildProber` starts its own executable: here that is this file.
         Some("__probe_gpu") => {
             let args: Vec<_> = std::env::args_os().collect();
-            let status = nightshift_worker::process::child_main(&args).unwrap_or(2);
+            let status = nightshift_worker::child_main(&args).unwrap_or(2);
             return ExitCode::from(u8::try_from(status).unwrap_or(2));
         }
         Some(HOLD) => return hold(),

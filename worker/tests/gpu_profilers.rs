@@ -14,10 +14,10 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
 use nightshift_protocol::verdict::Answer;
+use nightshift_sandbox::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_as_tool, run_jailed_on_device};
 use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::gpu::Gpus;
 use nightshift_worker::inputs::{InputKind, generate_all};
-use nightshift_worker::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_as_tool, run_jailed_on_device};
 use nightshift_worker::profilers::{Checks, MissingTool, Profilers, Replay, Subject, profile, sanitize};
 use nightshift_worker::runner::write_replay;
 
@@ -66,8 +66,9 @@ impl<'a> Place<'a> {
             std::env::split_paths(&std::env::var_os(name).unwrap_or_default()).collect()
         };
         let folder = tempfile::tempdir().unwrap();
-        let run =
-            |command: &JailedCommand| run_jailed_as_tool(&host(SandboxChoice::Best), command, &CancelFlag::default());
+        let run = |command: &JailedCommand| {
+            run_jailed_as_tool(&host(SandboxChoice::Best).jail, command, &CancelFlag::default())
+        };
         let tools = Profilers::find(&split("PATH"), &split("LD_LIBRARY_PATH"), folder.path(), &run);
         Self { gpu, shop: Workshop::new(gpu), folder, tools }
     }
@@ -80,7 +81,7 @@ impl<'a> Place<'a> {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
         let plan = write_replay(folder.path(), &library, &self.gpu.device, &shapes, &params, &inputs).unwrap();
         let access = &self.gpu.device.access;
-        let host = host(SandboxChoice::Best);
+        let host = host(SandboxChoice::Best).jail;
         let run = |command: &JailedCommand| run_jailed_on_device(&host, command, access, &CancelFlag::default());
         let kept = |bytes: &[u8]| -> Result<ArtifactHash, ArtifactError> { Ok(ArtifactHash::of(bytes)) };
         work(&Replay {
@@ -191,7 +192,8 @@ fn a_sound_program_is_clean_and_an_unsound_one_is_not() {
 
 fn the_paths_of_the_tools_are_told() {
     let scratch = tempfile::tempdir().unwrap();
-    let run = |command: &JailedCommand| run_jailed_as_tool(&host(SandboxChoice::Best), command, &CancelFlag::default());
+    let run =
+        |command: &JailedCommand| run_jailed_as_tool(&host(SandboxChoice::Best).jail, command, &CancelFlag::default());
     let found = Profilers::find(&[], &[], scratch.path(), &run);
     for tool in [&found.nsys, &found.ncu, &found.compute_sanitizer] {
         match tool {

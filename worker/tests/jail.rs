@@ -10,10 +10,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::process::{
+use nightshift_sandbox::probe;
+use nightshift_sandbox::process::{
     CancelFlag, JailedCommand, Limits, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
 };
-use nightshift_worker::sandbox::probe;
 use workshop::{ROADS, compile, host, limits};
 
 fn shell(scratch: &Path, script: &str, limits: Limits) -> JailedCommand {
@@ -29,7 +29,7 @@ fn shell(scratch: &Path, script: &str, limits: Limits) -> JailedCommand {
 
 fn run(means: SandboxChoice, script: &str, limits: Limits) -> ProcessResult {
     let scratch = tempfile::tempdir().unwrap();
-    run_jailed(&host(means), &shell(scratch.path(), script, limits), &CancelFlag::default()).unwrap()
+    run_jailed(&host(means).jail, &shell(scratch.path(), script, limits), &CancelFlag::default()).unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -106,11 +106,11 @@ fn a_source_cannot_include_what_the_jail_hides() {
 #[test]
 fn the_probe_finds_each_road_sufficient_and_no_road_not() {
     for means in ROADS {
-        let report = probe(&host(means)).unwrap();
+        let report = probe(&host(means).jail).unwrap();
         assert!(report.is_sufficient(), "{means:?}: {report:?}");
         assert!(report.means.iter().any(|tried| tried.name == "probe_connect" && tried.in_force), "{means:?}");
     }
-    let report = probe(&host(SandboxChoice::None)).unwrap();
+    let report = probe(&host(SandboxChoice::None).jail).unwrap();
     assert!(!report.isolates_files && !report.isolates_network, "{report:?}");
     assert!(report.means.iter().any(|tried| tried.name == "probe_read_outside" && !tried.in_force));
 }
@@ -150,11 +150,11 @@ fn a_status_and_a_signal_are_told_apart() {
 fn a_program_that_does_not_exist_is_an_error_of_the_caller() {
     let scratch = tempfile::tempdir().unwrap();
     let command = JailedCommand { program: "/usr/bin/no-such-thing".into(), ..shell(scratch.path(), "", limits()) };
-    let error = run_jailed(&host(SandboxChoice::Best), &command, &CancelFlag::default()).unwrap_err();
+    let error = run_jailed(&host(SandboxChoice::Best).jail, &command, &CancelFlag::default()).unwrap_err();
     assert!(matches!(&error, ProcessError::Setup(message) if message.contains("no-such-thing")), "{error}");
     let command = JailedCommand { read_only: vec!["/no/such/path".into()], ..shell(scratch.path(), "true", limits()) };
     for means in ROADS {
-        let error = run_jailed(&host(means), &command, &CancelFlag::default()).unwrap_err();
+        let error = run_jailed(&host(means).jail, &command, &CancelFlag::default()).unwrap_err();
         assert!(matches!(&error, ProcessError::Setup(message) if message.contains("/no/such/path")), "{error}");
     }
 }
@@ -177,7 +177,7 @@ fn a_tool_may_begin_sessions_where_none_of_them_outlives_it() {
         let session = format!("setsid sh -c 'echo began; sleep {marker}' 2>/dev/null || echo refused");
         let script = format!("({session}) & sleep {marker}");
         let command = shell(scratch.path(), &script, Limits { wall_ms: 400, ..limits() });
-        let result = run_jailed_as_tool(&host(means), &command, &CancelFlag::default()).unwrap();
+        let result = run_jailed_as_tool(&host(means).jail, &command, &CancelFlag::default()).unwrap();
         assert_eq!(result.end, ProcessEnd::TimedOut { limit_ms: 400 }, "{means:?}");
         let ends_together = result.sandbox.means.iter().any(|tried| tried.name == "pid_namespace" && tried.in_force);
         assert_eq!(text(&result.stdout), if ends_together { "began\n" } else { "refused\n" }, "{means:?}");
@@ -196,7 +196,7 @@ fn a_tool_has_the_system_s_folders_for_short_lived_files_to_itself() {
             scratch.path().display()
         );
         let command = shell(scratch.path(), &script, limits());
-        let result = run_jailed_as_tool(&host(means), &command, &CancelFlag::default()).unwrap();
+        let result = run_jailed_as_tool(&host(means).jail, &command, &CancelFlag::default()).unwrap();
         let own_root = result.sandbox.means.iter().any(|tried| tried.name == "mount_namespace" && tried.in_force);
         let expected = if own_root { "secret\nsecret\nkept\n" } else { "kept\n" };
         assert_eq!(text(&result.stdout), expected, "{means:?}: {}", text(&result.stderr));
@@ -248,7 +248,7 @@ fn a_cancelled_command_ends_at_once() {
     let command = shell(scratch.path(), &format!("sleep {marker}"), limits());
     let started = Instant::now();
     let outcome = std::thread::scope(|scope| {
-        let running = scope.spawn(|| run_jailed(&host(SandboxChoice::Best), &command, &cancel));
+        let running = scope.spawn(|| run_jailed(&host(SandboxChoice::Best).jail, &command, &cancel));
         assert!(within(Duration::from_secs(5), || is_running(&marker)));
         cancel.cancel();
         running.join().unwrap()

@@ -12,10 +12,10 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_worker::inputs::SecretSeeds;
 use nightshift_worker::measure::{MeasureOptions, measure};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare};
-use nightshift_worker::process::{CancelFlag, SandboxChoice};
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
 
 /// The small task with more work in a call: large enough for a clock.

@@ -13,9 +13,9 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, OccupancyLimiter};
 use nightshift_protocol::task::CudaLibrary;
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::build::Role;
-use nightshift_worker::nvcc::Nvcc;
-use nightshift_worker::process::SandboxChoice;
+use nightshift_sandbox::process::SandboxChoice;
+use nightshift_toolchain::build::Role;
+use nightshift_toolchain::nvcc::Nvcc;
 use support::Bench;
 
 /// Two kernels: one bounded, with vectors, shared memory, an atomic; one on tensor cores.

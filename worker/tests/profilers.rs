@@ -13,10 +13,10 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizerOutcome, SanitizerTool};
 use nightshift_protocol::verdict::Answer;
-use nightshift_worker::artifacts::ArtifactError;
-use nightshift_worker::process::{
+use nightshift_sandbox::process::{
     CancelFlag, JailedCommand, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
 };
+use nightshift_worker::artifacts::ArtifactError;
 use nightshift_worker::profilers::{Checks, Profilers, Replay, Subject, TimeLimits, profile, sanitize};
 use tempfile::TempDir;
 use workshop::{ROADS, host};
@@ -52,7 +52,7 @@ impl Tools {
     }
 
     fn run(&self, command: &JailedCommand) -> Result<ProcessResult, ProcessError> {
-        run_jailed(&host(self.means), command, &CancelFlag::default())
+        run_jailed(&host(self.means).jail, command, &CancelFlag::default())
     }
 
     fn found(&self, limit_ms: u64) -> Profilers {
@@ -133,11 +133,11 @@ fn a_tool_is_asked_for_its_version_where_it_has_what_it_needs() {
         }
         let scratch = tempfile::tempdir().unwrap();
         let search_path = [folder.join("bin")];
-        let as_tool = |command: &JailedCommand| run_jailed_as_tool(&host(means), command, &CancelFlag::default());
+        let as_tool = |command: &JailedCommand| run_jailed_as_tool(&host(means).jail, command, &CancelFlag::default());
         let found = Profilers::find(&search_path, &[], scratch.path(), &as_tool);
         assert_eq!(found.nsys.map(|tool| tool.version), Ok("2025.3.2.474".to_owned()), "{means:?}");
         // A compiler has no such view, and what the tool said there is told.
-        let as_compiler = |command: &JailedCommand| run_jailed(&host(means), command, &CancelFlag::default());
+        let as_compiler = |command: &JailedCommand| run_jailed(&host(means).jail, command, &CancelFlag::default());
         let missing = Profilers::find(&search_path, &[], scratch.path(), &as_compiler).nsys.unwrap_err();
         assert!(missing.reason.contains("/proc/self"), "{means:?}: {}", missing.reason);
     }

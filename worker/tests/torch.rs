@@ -21,13 +21,13 @@ use nightshift_protocol::attempt::{BuildReport, CheckReport};
 use nightshift_protocol::step::{PreparedTask, StepInput, StepOutput};
 use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskGoal, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::check::{Libraries, check};
 use nightshift_worker::execute::Workbench;
 use nightshift_worker::inputs::SecretSeeds;
 use nightshift_worker::lease::WorkerConfig;
 use nightshift_worker::measure::{MeasureOptions, measure};
 use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare};
-use nightshift_worker::process::CancelFlag;
 
 use crate::programs::{LINEAR, MODEL_NEW, native, task};
 use crate::torch::{Bench, run_all};

@@ -11,9 +11,9 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::step::{FailureClass, StepInput, StepOutput};
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::build::{Compiler, Role, build_key};
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_toolchain::build::{Compiler, Role, build_key};
 use nightshift_worker::execute::{examine, find_cpp_toolchain};
-use nightshift_worker::process::CancelFlag;
 
 use self::bench::{Bench, CHILD};
 
@@ -76,7 +76,7 @@ fn the_compilers_report_tells_of_loops_instructions_and_mathematics() {
     assert!(missed_loops.iter().any(|note| note.line == 8), "{missed_loops:?}");
     assert_eq!(scalar_math_calls, ["expf"]);
     assert!(instructions > 20 && instructions < 2_000, "{instructions}");
-    let is_wide_machine = nightshift_worker::machine::this_hardware().features.iter().any(|name| name == "avx2");
+    let is_wide_machine = nightshift_toolchain::machine::this_hardware().features.iter().any(|name| name == "avx2");
     assert_eq!(wide_vector_instructions > 0, is_wide_machine);
     assert!(library_bytes > 1_000);
 }

@@ -16,9 +16,9 @@ use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::id::RunId;
 use nightshift_protocol::machine::Needs;
 use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_server::AgentExecutor;
 use nightshift_worker::lease::{self, Work};
-use nightshift_worker::process::CancelFlag;
 use tokio_util::sync::CancellationToken;
 
 use crate::idle::Counted;

@@ -13,9 +13,9 @@ use nightshift_protocol::api::{LeasedStep, RegisterWorker};
 use nightshift_protocol::machine::{DeviceUse, MachineFacts, Needs, Offers, SandboxReport};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::Target;
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_server::{AgentExecutor, DEFAULT_PULSE_MS, OsRandom, Parts, Running, Server, ServerConfig, SystemClock};
 use nightshift_worker::lease::Work;
-use nightshift_worker::process::CancelFlag;
 use secrecy::SecretString;
 
 use crate::trivial::{self, Trivial};

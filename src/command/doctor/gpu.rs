@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use nightshift_sandbox::process::{JailHost, SandboxChoice};
+use nightshift_toolchain::nvcc::Nvcc;
 use nightshift_worker::execute::find_profilers;
 use nightshift_worker::gpu::{ChildProber, Prober};
 use nightshift_worker::lease::WorkerConfig;
-use nightshift_worker::nvcc::Nvcc;
-use nightshift_worker::process::{JailHost, SandboxChoice};
 use nightshift_worker::profilers::{MissingTool, Tool};
 
 use super::{Check, gpu_devices, nvcc};
@@ -46,7 +46,7 @@ fn tool_checks(config: &WorkerConfig, compiler: Option<&Nvcc>) -> Vec<Check> {
             return vec![Check::warning("profilers", found, "set TMPDIR to a folder that can be written")];
         }
     };
-    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best, python: None };
+    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
     let found = find_profilers(&jail, compiler, &config.search_path, &scratch.1);
     vec![
         tool_check("nsys", "records timelines", &found.nsys),

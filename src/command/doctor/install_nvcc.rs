@@ -1,8 +1,8 @@
 //! `nightshift doctor --install-nvcc`: the CUDA compiler for a machine that has no toolkit.
 
 use nightshift_protocol::error::ExitCode;
-use nightshift_worker::nvcc::install::{Installation, Installed, install};
-use nightshift_worker::nvcc::pins::LEAST_DRIVER;
+use nightshift_toolchain::nvcc::install::{Installation, Installed, install};
+use nightshift_toolchain::nvcc::pins::LEAST_DRIVER;
 use serde_json::json;
 
 use super::nvcc;

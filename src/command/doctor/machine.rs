@@ -1,10 +1,10 @@
 //! Processor, compiler, sandbox, PyTorch.
 
 use nightshift_protocol::machine::SandboxReport;
+use nightshift_sandbox::process::{JailHost, SandboxChoice};
+use nightshift_toolchain::{machine, python, toolchain};
 use nightshift_worker::execute::find_cpp_toolchain;
 use nightshift_worker::lease::WorkerConfig;
-use nightshift_worker::process::{JailHost, SandboxChoice};
-use nightshift_worker::{machine, sandbox, toolchain, torch};
 
 use super::Check;
 use crate::compose;
@@ -51,8 +51,8 @@ fn compiler(config: &WorkerConfig) -> Check {
 }
 
 fn jail(config: &WorkerConfig) -> Check {
-    let host = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best, python: None };
-    match sandbox::probe(&host) {
+    let host = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    match nightshift_sandbox::probe(&host) {
         Ok(report) if report.is_sufficient() => Check::ok("sandbox", describe(&report)),
         Ok(report) => Check::warning("sandbox", describe(&report), MEANS_ADVICE),
         Err(error) => Check::problem(
@@ -81,7 +81,7 @@ fn describe(report: &SandboxReport) -> String {
 }
 
 fn python(config: &WorkerConfig) -> Check {
-    let found = torch::python::find(config.python.as_deref(), &config.search_path)
+    let found = python::find(config.python.as_deref(), &config.search_path)
         .and_then(|found| config.hf_home.iter().try_fold(found, |found, folder| found.with_models(folder)));
     match found {
         Ok(found) => {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use nightshift_protocol::task::CudaLibrary;
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, SandboxChoice, run_jailed};
+use nightshift_toolchain::machine;
+use nightshift_toolchain::nvcc::{Nvcc, NvccError, Search, title};
 use nightshift_worker::lease::WorkerConfig;
-use nightshift_worker::machine;
-use nightshift_worker::nvcc::{Nvcc, NvccError, Search, title};
-use nightshift_worker::process::{CancelFlag, JailHost, JailedCommand, SandboxChoice, run_jailed};
 
 use super::Check;
 use crate::compose;
@@ -45,7 +45,7 @@ pub(super) fn find(config: &WorkerConfig) -> Result<Nvcc, NvccError> {
         host_compiler: None,
         os: &machine::this_hardware().os,
     };
-    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best, python: None };
+    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
     let never = CancelFlag::default();
     Nvcc::find(&search, &scratch.1, &|command: &JailedCommand| run_jailed(&jail, command, &never))
 }

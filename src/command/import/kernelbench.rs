@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, TaskProblem};
-use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_toolchain::python::{self, Python};
 use nightshift_worker::torch::inspect::{InspectOptions, inspect};
-use nightshift_worker::torch::python::{self, Python};
 use serde::Serialize;
 
 use crate::args::{ImportKernelbench, Precision};
@@ -40,7 +40,7 @@ pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<Ex
         let python = python::find(configured, &config.search_path)
             .and_then(|python| models.into_iter().try_fold(python, Python::with_models))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
-        let host = JailHost { executable: config.executable, means: SandboxChoice::Best, python: None };
+        let host = JailHost { executable: config.executable, means: SandboxChoice::Best };
         let found = files::find(&args.source, &args.levels, &args.tasks)?;
         let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output, cancel };
         let rows = importer.import_all(&found.files);

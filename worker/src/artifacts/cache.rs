@@ -234,7 +234,7 @@ mod tests {
     use nightshift_protocol::step::StepFailure;
 
     use super::*;
-    use crate::process::CancelFlag;
+    use nightshift_sandbox::process::CancelFlag;
 
     /// A cache on behalf of a step that nobody cancels.
     struct Cache(ArtifactCache, CancelFlag);

@@ -9,7 +9,7 @@ use nightshift_protocol::artifact::ArtifactHash;
 use tokio::runtime::Handle;
 
 use super::{ArtifactError, ArtifactStore, Transfer};
-use crate::process::CancelFlag;
+use nightshift_sandbox::process::CancelFlag;
 
 /// How often it is looked whether the step was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(20);

@@ -4,7 +4,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use nightshift_worker::process::{CancelFlag, JailHost, JailedCommand, Limits, SandboxChoice, child_main, run_jailed};
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, Limits, SandboxChoice, run_jailed};
+use nightshift_worker::child_main;
 
 fn main() {
     let args: Vec<OsString> = std::env::args_os().collect();
@@ -21,7 +22,7 @@ fn parent_main(args: &[OsString]) -> i32 {
         Some("none") => SandboxChoice::None,
         _ => return 2,
     };
-    let host = JailHost { executable: PathBuf::from(executable), means, python: None };
+    let host = JailHost { executable: PathBuf::from(executable), means };
     let command = JailedCommand {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".into(), script.clone()],

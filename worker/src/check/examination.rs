@@ -15,8 +15,8 @@ use super::same_bits;
 use crate::compare::{compare, differ_noticeably};
 use crate::golden::Recorded;
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::process::side_by_side;
 use crate::runner::{Call, Grounds, Session, SessionError, note};
+use nightshift_sandbox::process::side_by_side;
 
 /// Questions of a shape that are asked even when the first answer is wrong: they tell stale results from wrong ones.
 const QUESTIONS_BEFORE_STOPPING: usize = 3;

@@ -9,9 +9,9 @@ use nightshift_protocol::verdict::ProcessEnd;
 use crate::compare::largest_error;
 use crate::golden::Recorded;
 use crate::inputs::TensorData;
-use crate::process::side_by_side;
 use crate::runner::{Beside, Breach, Call, Enter, Grounds, Launched, Session, SessionError, SessionOptions};
-use crate::sandbox::Queues;
+use nightshift_sandbox::Queues;
+use nightshift_sandbox::process::side_by_side;
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.

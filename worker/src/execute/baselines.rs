@@ -13,14 +13,14 @@ use serde_json::json;
 use super::Step;
 use super::cuda::StepDevice;
 use super::golden::is_recorded;
-use crate::build::{Role, disk_failure};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::measure::{DeviceMeasureOptions, Programs, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
-use crate::process::side_by_side;
 use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
 use crate::runner::{Grounds, SessionOptions};
-use crate::sandbox::Queues;
+use nightshift_sandbox::Queues;
+use nightshift_sandbox::process::side_by_side;
+use nightshift_toolchain::build::{Role, disk_failure};
 
 /// What the baseline is called.
 const COMPILED: &str = "torch.compile";
@@ -104,7 +104,7 @@ impl Step<'_> {
         if !Role::Reference.is_python(&task.spec) {
             return None;
         }
-        let python = self.bench.jail.python().ok()?;
+        let python = self.bench.host.python().ok()?;
         let cuda = self.bench.cuda.as_ref().ok();
         let nsys = cuda.and_then(|cuda| cuda.profilers.nsys.as_ref().ok().map(|tool| &tool.version));
         // Of the form of programs nothing depends on but whether answers are recorded for them.
@@ -121,7 +121,7 @@ impl Step<'_> {
         if !Role::Reference.is_python(&task.spec) {
             return None;
         }
-        let python = self.bench.jail.python().ok()?;
+        let python = self.bench.host.python().ok()?;
         let profilers = &self.cuda().ok()?.profilers;
         Some(key(&json!({
             "release": env!("CARGO_PKG_VERSION"), "source": task.reference_source, "torch": task.spec.torch,

@@ -7,17 +7,18 @@ use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, MemoryDemand, PYTHON_EXTENSION, TaskSpec};
 
-use crate::build::disk_failure;
 use crate::gpu::{Gpu, Gpus, Watch};
 use crate::inputs::{InputKind, SecretSeeds, generate_all};
 use crate::known::KnownQuestions;
-use crate::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 use crate::offers::contexts_of_each;
-use crate::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use crate::profilers::Profilers;
 use crate::room::{Part, Room};
 use crate::runner::{DeviceUse, Gate, SHARE_BYTES, SHARES_PER_CONTEXT, Standby, TorchPlan, Withheld, write_any_replay};
-use crate::sandbox::{DeviceAccess, DeviceMissing};
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
+use nightshift_sandbox::{DeviceAccess, DeviceMissing};
+use nightshift_toolchain::Host;
+use nightshift_toolchain::build::disk_failure;
+use nightshift_toolchain::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 
 /// Memory for questions whose answers are known, as a part of that of the machine: one in so many, as long as no step needs
 /// it.
@@ -104,7 +105,7 @@ impl CudaBench {
     /// many bytes, is good for. `scratch` is an existing folder. Questions are kept only where programs cannot hand them on.
     pub(super) fn with_sites(
         mut self,
-        jail: &JailHost,
+        host: &Host,
         scratch: &Path,
         contexts: Option<u32>,
         (memory, memory_bytes): (&Arc<Room>, u64),
@@ -118,7 +119,7 @@ impl CudaBench {
             let room = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(SHARES_PER_CONTEXT);
             let known = KnownQuestions::new(known_bytes / devices).within(Arc::clone(memory));
             let of_gpu = Room::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes);
-            let standby = Standby::new(jail.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known)
+            let standby = Standby::new(host.clone(), scratch.to_path_buf(), Arc::clone(&gate), room, known)
                 .within(Arc::clone(memory), Arc::clone(&of_gpu));
             Site { gate, standby, room: of_gpu }
         };

@@ -11,14 +11,14 @@ use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
 
 use super::cuda::{StepDevice, write_replay_plan};
 use super::{Step, secret_seeds};
-use crate::build::{Role, disk_failure};
 use crate::check::{Libraries, check_on};
 use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, add_floor, floor_ns, measure, measure_on_device};
 use crate::prepare::{ReferenceFacts, ReferenceLibraries};
-use crate::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use crate::profilers::{self, Checks, Profilers, Replay, Subject};
 use crate::runner::{Grounds, Quiet, REPLAY_FILE, Stay, is_python, python_folders, replay_torch_plan};
 use crate::torch::provenance::mark_own;
+use nightshift_sandbox::process::{JailedCommand, ProcessError, run_jailed_on_device};
+use nightshift_toolchain::build::{Role, disk_failure};
 
 impl Step<'_> {
     /// The device of this step; none on the host.
@@ -33,7 +33,7 @@ impl Step<'_> {
     pub(super) fn grounds<'b>(&'b self, device: Option<&'b StepDevice<'_>>) -> Grounds<'b> {
         let (gate, standby) = device.map(|device| (device.gate, device.standby)).unzip();
         let device = device.map(|device| &device.device);
-        Grounds { host: &self.bench.jail, device, cancel: self.cancel, gate, standby }
+        Grounds { host: &self.bench.host, device, cancel: self.cancel, gate, standby }
     }
 
     pub(super) fn check(
@@ -59,7 +59,7 @@ impl Step<'_> {
         let label = self.baseline_label(task);
         let Some(device) = self.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])? else {
             let output = measure(
-                &self.bench.jail,
+                &self.bench.host,
                 &task.spec,
                 &libraries.candidate,
                 &libraries.reference,
@@ -95,7 +95,7 @@ impl Step<'_> {
     /// What the baseline is, for people.
     pub(super) fn baseline_label(&self, task: &TaskBundle) -> String {
         let reference = &task.spec.reference;
-        match (Role::Reference.is_python(&task.spec), self.bench.jail.python()) {
+        match (Role::Reference.is_python(&task.spec), self.bench.host.python()) {
             (true, Ok(python)) => format!("{reference}, eager PyTorch {}", python.torch),
             (true, Err(_)) => format!("{reference}, eager PyTorch"),
             (false, _) => format!("{reference}, built with the flags of the candidate"),
@@ -198,11 +198,11 @@ impl Step<'_> {
             .prefix("replay-")
             .tempdir_in(self.folder)
             .map_err(|error| disk_failure(self.folder, &error))?;
-        let jail = &self.bench.jail;
-        let torch = replay_torch_plan(jail, library, task.spec.torch.as_ref()).map_err(|error| {
+        let host = &self.bench.host;
+        let torch = replay_torch_plan(host, library, task.spec.torch.as_ref()).map_err(|error| {
             error.into_end().map_or_else(|failure| failure, |end| StepFailure::fatal("worker.internal", end.describe()))
         })?;
-        let python = python_folders(jail, torch.as_ref());
+        let python = python_folders(host, torch.as_ref());
         let in_python = torch.is_some();
         let plan = folder.path().join(REPLAY_FILE);
         // Only when a tool is there for it: with large tensors that takes longer than all else.
@@ -228,12 +228,12 @@ impl Step<'_> {
                 Company::Others => (grounds.beside_others(Stay::Long), None),
             };
             let _place = device.standby.place(in_python);
-            run_jailed_on_device(&self.bench.jail, command, access, self.cancel)
+            run_jailed_on_device(&self.bench.host.jail, command, access, self.cancel)
         };
         let readable: Vec<_> = [folder.path().to_path_buf(), library.to_path_buf()].into_iter().chain(python).collect();
         let replay = Replay {
             run: &run,
-            executable: &self.bench.jail.executable,
+            executable: &self.bench.host.jail.executable,
             plan: &plan,
             readable: &readable,
             in_python,

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
 
-use crate::machine::{self, Hardware};
-use crate::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
-use crate::sandbox;
 use crate::scratch::Scratch;
-use crate::toolchain::{self, ToolchainError};
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
+use nightshift_toolchain::machine::{self, Hardware};
+use nightshift_toolchain::toolchain::{self, ToolchainError};
 
 /// Why a machine cannot carry out steps.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +47,7 @@ impl WorkbenchError {
 pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) -> MachineFacts {
     let hardware = machine::this_hardware();
     let jail = jail_host(executable);
-    let sandbox = sandbox::probe(&jail).unwrap_or_else(|error| {
+    let sandbox = nightshift_sandbox::probe(&jail).unwrap_or_else(|error| {
         tracing::warn!(error = %error, "the sandbox could not be examined");
         SandboxReport::default()
     });
@@ -82,5 +81,5 @@ pub(super) fn find_toolchain(
 }
 
 pub(super) fn jail_host(executable: &Path) -> JailHost {
-    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best, python: None }
+    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best }
 }

@@ -7,12 +7,12 @@ use nightshift_protocol::step::{GoldenData, StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, ConcreteShapes, ConcreteTensor, TaskBundle, TaskSpec};
 
 use super::{Step, secret_seeds};
-use crate::build::Role;
 use crate::check::{MAX_PERTURBED_TENSORS, check_recorded, record};
 use crate::golden;
 use crate::inputs::SecretSeeds;
 use crate::prepare::ReferenceLibraries;
 use crate::runner::Grounds;
+use nightshift_toolchain::build::Role;
 
 /// Questions of a check beside those about single tensors.
 const COMMON_QUESTIONS: usize = 6;
@@ -23,7 +23,7 @@ const ANSWER_FACTOR: u64 = 3;
 impl Step<'_> {
     /// Whether this machine cannot run the reference of a task.
     pub(super) fn lacks_python(&self, task: &TaskBundle) -> bool {
-        Role::Reference.is_python(&task.spec) && self.bench.jail.python().is_err()
+        Role::Reference.is_python(&task.spec) && self.bench.host.python().is_err()
     }
 
     /// Answers to the questions of some checks, for tasks whose programs need no Python themselves and whose answers are
@@ -53,7 +53,7 @@ impl Step<'_> {
             tracing::info!(task.name = task.spec.name, "the answers of a task are too large to be kept");
             return Ok(None);
         }
-        let torch = self.bench.jail.python().map(|python| python.torch.clone()).unwrap_or_default();
+        let torch = self.bench.host.python().map(|python| python.torch.clone()).unwrap_or_default();
         let (bytes, given_stored) = golden::write(&task.spec, &shapes, &torch, &recordings)?;
         Ok(Some(GoldenData {
             artifact: self.artifacts.put(&bytes)?,

@@ -15,10 +15,10 @@ use nightshift_protocol::tune::{TuneBudget, TuneReport, TunedProgram};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
 use super::{Step, secret_seeds};
-use crate::build::{Role, disk_failure};
 use crate::check::{Libraries, check_on};
 use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, measure, measure_on_device};
 use crate::tune::{Timed, Trials, search};
+use nightshift_toolchain::build::{Role, disk_failure};
 
 /// Samples of the first round on the host; each further round takes twice as many.
 const HOST_SAMPLES: usize = 5;
@@ -130,7 +130,7 @@ impl Bench<'_> {
                 max_wall_ms,
             };
             return measure(
-                &step.bench.jail,
+                &step.bench.host,
                 &task.spec,
                 candidate,
                 &self.reference,

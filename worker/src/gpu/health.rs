@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::discovery::Gpu;
 use super::probe::{CudaFacts, Line, Stage};
-use crate::process::{PROBE_ARGUMENT, TwinEnd, run_twin};
-use crate::sandbox::DeviceAccess;
+use nightshift_sandbox::DeviceAccess;
+use nightshift_sandbox::process::{HelperEnd, run_helper_process};
 
 /// How long a probe may take. A busy GPU lets a new context wait; a wedged one for ever.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ pub struct ChildProber {
 }
 
 impl ChildProber {
-    /// `executable` is our own binary: its `main` calls [`crate::process::child_main`] first.
+    /// `executable` is our own binary: its `main` calls [`nightshift_sandbox::process::child_main`] first.
     #[must_use]
     pub fn new(executable: PathBuf) -> Self {
         Self { executable, limit: PROBE_LIMIT }
@@ -78,7 +78,7 @@ impl Prober for ChildProber {
         // As steps reach it; where they cannot, the probe says what is missing.
         let access = DeviceAccess::find(&gpu.facts.uuid).map(|access| access.environment());
         let environment = access.unwrap_or_else(|_| gpu.environment());
-        match run_twin(&self.executable, PROBE_ARGUMENT, &environment, self.limit) {
+        match run_helper_process(&self.executable, super::PROBE_ARGUMENT, &environment, self.limit) {
             Ok(end) => judge(&end, self.limit),
             Err(error) => Health::Unclear(format!("the probe could not be started: {error}")),
         }
@@ -86,7 +86,7 @@ impl Prober for ChildProber {
 }
 
 /// What the end of a probe says about its device.
-fn judge(end: &TwinEnd, limit: Duration) -> Health {
+fn judge(end: &HelperEnd, limit: Duration) -> Health {
     let text = String::from_utf8_lossy(&end.stdout);
     let lines: Vec<Line> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let at = lines.iter().rev().find_map(|line| match line {
@@ -127,9 +127,9 @@ fn failed(stage: Stage, code: u32, name: &str) -> Health {
 mod tests {
     use super::*;
 
-    fn end(lines: &[&str]) -> TwinEnd {
+    fn end(lines: &[&str]) -> HelperEnd {
         let stdout = lines.join("\n").into_bytes();
-        TwinEnd { stdout, status: Some(1), timed_out: false, outlives: false }
+        HelperEnd { stdout, status: Some(1), timed_out: false, outlives: false }
     }
 
     fn code(health: &Health) -> &str {

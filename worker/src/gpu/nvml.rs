@@ -13,7 +13,7 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 
 use super::management::{FoundGpu, GpuEvent, GpuEventKind, Management, ManagementError, Reading, Unreadable, Versions};
-use crate::sandbox::DRIVER_FOLDERS;
+use nightshift_sandbox::DRIVER_FOLDERS;
 
 /// The library's file.
 const LIBRARY: &str = "libnvidia-ml.so.1";

@@ -18,7 +18,7 @@ use super::discovery::{Gpu, Gpus};
 use super::health::{Health, Illness, LOST, Prober, UNPROBED, WEDGED};
 use super::management::{GpuEvent, GpuEventKind, Management};
 use super::xid::{self, Meaning};
-use crate::process::Survivor;
+use nightshift_sandbox::process::Survivor;
 
 /// How long a killed process may be kept by its device before that counts as wedged.
 pub const SURVIVOR_LIMIT: Duration = Duration::from_secs(10);

@@ -16,8 +16,8 @@ use super::life::Life;
 use super::slots::{Place, Slot, Statement};
 use super::{KILL_GRACE, Work};
 use crate::port::Port;
-use crate::process::{Survivor, take_survivors};
 use crate::trace::step_span;
+use nightshift_sandbox::process::{Survivor, take_survivors};
 
 /// How long a worker that ends tries to say that it gives a step back.
 const FAREWELL: Duration = Duration::from_secs(2);

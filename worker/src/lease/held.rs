@@ -11,7 +11,7 @@ use nightshift_protocol::api::HeartbeatReply;
 use nightshift_protocol::id::StepId;
 use tokio_util::sync::CancellationToken;
 
-use crate::process::CancelFlag;
+use nightshift_sandbox::process::CancelFlag;
 
 /// Why a step has to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,10 +30,10 @@ use crate::cost::Cost;
 use crate::gpu::Watch;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::known::Subject;
-use crate::process::side_by_side;
 use crate::runner::{Call, CallTime, Draw, Grounds, Quiet, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
 use crate::stock::Stock;
+use nightshift_sandbox::process::side_by_side;
 
 /// Share of the samples that is left out at either end.
 const TRIMMED: f64 = 0.1;

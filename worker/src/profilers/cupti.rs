@@ -12,9 +12,9 @@ use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{MissingTool, Profilers, Tool};
 use super::traced::{CALLS, Traced, WARMUPS, caution};
-use crate::nvcc::readable;
-use crate::process::Limits;
 use crate::runner::DeviceTrace;
+use nightshift_sandbox::process::Limits;
+use nightshift_toolchain::nvcc::readable;
 
 /// Limits of a trace, beside that of its time.
 const LIMITS: Limits = Limits {

@@ -17,7 +17,7 @@ use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::Profilers;
 use super::traced::Traced;
-use crate::process::{Limits, ProcessResult};
+use nightshift_sandbox::process::{Limits, ProcessResult};
 
 /// Calls of the program before the one whose kernels are profiled.
 const WARMUPS: u32 = 1;

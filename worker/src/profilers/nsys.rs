@@ -12,7 +12,7 @@ use super::replay::{Replay, is_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{Profilers, missing_library};
 use super::traced::{CALLS, Traced, WARMUPS, caution};
-use crate::process::{Limits, ProcessResult};
+use nightshift_sandbox::process::{Limits, ProcessResult};
 
 /// Limits of a trace, beside that of its time.
 const LIMITS: Limits = Limits {

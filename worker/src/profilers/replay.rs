@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::tools::Tool;
 use crate::artifacts::ArtifactError;
-use crate::build::disk_failure;
-use crate::process::{JailedCommand, Limits, ProcessError, ProcessResult};
-use crate::toolchain::Run;
+use nightshift_sandbox::process::{JailedCommand, Limits, ProcessError, ProcessResult};
+use nightshift_toolchain::build::disk_failure;
+use nightshift_toolchain::toolchain::Run;
 
 /// First argument of our own binary that makes it a replay.
 pub const REPLAY_ARGUMENT: &str = "__replay";

@@ -15,7 +15,7 @@ use super::Checks;
 use super::replay::{Replay, read_plain_file};
 use super::tier::{self, Trouble};
 use super::tools::{MissingTool, Profilers, Tool};
-use crate::process::{Limits, ProcessResult};
+use nightshift_sandbox::process::{Limits, ProcessResult};
 
 /// Status with which the tool ends when it found something, and the program nothing wrong with itself.
 const FOUND_STATUS: i32 = 77;

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::artifacts::ArtifactError;
-use crate::process::{JailedCommand, ProcessError, ProcessResult};
-use crate::toolchain::Run;
+use nightshift_sandbox::process::{JailedCommand, ProcessError, ProcessResult};
+use nightshift_toolchain::toolchain::Run;
 
 /// Everything that the sanitizers look for.
 const ALL: Checks<'static> = Checks { thorough: true, without: &[], shared_memory_call_ns: None };

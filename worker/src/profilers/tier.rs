@@ -4,7 +4,7 @@ use nightshift_protocol::profile::{TierPurpose, TierReport};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::tools::MissingTool;
-use crate::process::ProcessResult;
+use nightshift_sandbox::process::ProcessResult;
 
 /// Longest line of a tool that is repeated, in characters.
 const MAX_QUOTED_CHARS: usize = 600;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::cupti;
-use crate::process::{JailedCommand, Limits};
-use crate::toolchain::{Run, is_program, readable_folders};
+use nightshift_sandbox::process::{JailedCommand, Limits};
+use nightshift_toolchain::toolchain::{Run, is_program, readable_folders};
 
 /// Most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 256;
@@ -126,7 +126,7 @@ impl Profilers {
     /// Looks for the tools in the folders of a search path and where their installers put them, and asks each for its
     /// version. `library_path` holds folders of libraries that the system does not know. Starts processes; `scratch` is an
     /// existing folder, and `run` gives a command the surroundings that it has when it profiles:
-    /// [`run_jailed_as_tool`](crate::process::run_jailed_as_tool).
+    /// [`run_jailed_as_tool`](nightshift_sandbox::process::run_jailed_as_tool).
     #[must_use]
     pub fn find(search_path: &[PathBuf], library_path: &[PathBuf], scratch: &Path, run: &Run<'_>) -> Self {
         Self::find_below(Path::new("/"), search_path, library_path, scratch, run)

@@ -6,7 +6,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 use super::activity::Activity;
 use super::chrome;
 use super::timeline::{Calls, sum_up};
-use crate::process::ProcessResult;
+use nightshift_sandbox::process::ProcessResult;
 
 /// Calls of the program before those that are traced, so that loading its kernels is not among them.
 pub(super) const WARMUPS: u32 = 2;

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, TorchSpec};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 /// Bytes around every buffer in which a write is noticed.
@@ -161,15 +160,6 @@ impl RunnerPlan {
     /// Size of the arena in bytes.
     pub(crate) fn arena_bytes(&self) -> u64 {
         u64::try_from(self.total_bytes).unwrap_or(u64::MAX)
-    }
-
-    /// Keeps this process on its core. Timing on a core that cannot be had is still timing.
-    pub(crate) fn pin(&self) {
-        if let Some(core) = self.core {
-            let mut cores = CpuSet::new();
-            cores.set(core);
-            let _ = sched_setaffinity(None, &cores);
-        }
     }
 }
 

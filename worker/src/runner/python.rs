@@ -13,9 +13,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Value, json};
 
 use super::plan::RunnerPlan;
-use crate::sandbox::filter_for_python;
-use crate::torch::inspect::environment;
-use crate::torch::python::flags;
+use nightshift_sandbox::filter_for_python;
+use nightshift_toolchain::python::environment;
+use nightshift_toolchain::python::flags;
 
 /// Answers the parent's messages, in Python.
 const EVALUATOR: &str = include_str!("../torch/evaluator.py");
@@ -23,19 +23,32 @@ const EVALUATOR: &str = include_str!("../torch/evaluator.py");
 const NO_MODEL: &str = "the plan has no model of PyTorch";
 
 /// What is executed.
-pub(crate) struct PythonCall {
+struct PythonCall {
     /// The Python.
-    pub(crate) program: PathBuf,
+    program: PathBuf,
     /// Its arguments.
-    pub(crate) args: Vec<OsString>,
+    args: Vec<OsString>,
     /// Its environment, beside what this process has.
-    pub(crate) env: Vec<(String, String)>,
+    env: Vec<(String, String)>,
     /// The plan, in a file without a name that stays open.
     _plan: File,
 }
 
+/// Executes a Python in the place of this process. Returns only when that fails, with the reason.
+pub(crate) fn become_python(plan: &str, descriptors: &[OwnedFd]) -> String {
+    let plan = serde_json::from_str::<RunnerPlan>(plan).map_err(|error| format!("the plan cannot be read: {error}"));
+    match plan.and_then(|mut plan| python_call(&mut plan, descriptors)) {
+        Err(message) => message,
+        Ok(PythonCall { program, args, env, _plan }) => {
+            #[expect(clippy::disallowed_methods, reason = "replaces this process and starts no other")]
+            let error = std::process::Command::new(&program).args(args).envs(env).exec();
+            format!("executing {}: {error}", program.display())
+        }
+    }
+}
+
 /// Gets everything ready for Python: the plan in a file, and the descriptors such that they stay open.
-pub(crate) fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Result<PythonCall, String> {
+fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Result<PythonCall, String> {
     let [memory, channel] = descriptors else { return Err("the runner was given no descriptors".to_owned()) };
     let (filtered, on_device) = (plan.filtered, plan.on_device);
     let torch = plan.torch.as_mut().ok_or(NO_MODEL)?;

@@ -13,8 +13,8 @@ use super::device::{Addresses, Arena as DeviceArena, Device, DeviceTime};
 use super::driver::fault_of_status;
 use super::message::{Fault, Mix, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
-use crate::process::{receive_from_parent, send};
-use crate::sandbox::refuse_after_start;
+use nightshift_sandbox::process::{receive_from_parent, send};
+use nightshift_sandbox::refuse_after_start;
 
 /// Exit status of a runner that was given something it cannot work with.
 const UNUSABLE: i32 = 126;
@@ -84,7 +84,9 @@ impl Described {
 }
 
 /// Answers requests until the parent is gone. Returns the exit status.
-pub(crate) fn serve(plan: &RunnerPlan, descriptors: Vec<OwnedFd>) -> i32 {
+pub(crate) fn serve(plan: &str, descriptors: Vec<OwnedFd>) -> i32 {
+    let Ok(plan) = serde_json::from_str::<RunnerPlan>(plan) else { return UNUSABLE };
+    let plan = &plan;
     let mut work = Work { plan, descriptors, status: UNUSABLE };
     // SAFETY: the function takes the pointer for what it is, and nobody else uses the work meanwhile.
     unsafe { bottom_of_the_stack(answer_all, (&raw mut work).cast()) };

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_toolchain::Host;
 use tempfile::TempDir;
 
 pub use self::error::SessionError;
@@ -29,8 +30,8 @@ use super::gate::Stay;
 use super::message::{Reply, Request};
 use super::plan::{Doubled, Layout, RunnerPlan};
 use crate::inputs::{SecretSeeds, TensorData};
-use crate::process::{CancelFlag, Jail, JailHost, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
-use crate::sandbox::{JailPlan, Work};
+use nightshift_sandbox::process::{CancelFlag, Jail, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
+use nightshift_sandbox::{HostedKind, HostedProcess, JailPlan, Work};
 
 /// How long a runner may take to restrict itself.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -185,16 +186,12 @@ pub struct Session {
 
 impl Session {
     /// Starts the process and waits until it is restricted. Nothing of the library runs yet.
-    pub fn start(host: &JailHost, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Self, SessionError> {
+    pub fn start(host: &Host, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Self, SessionError> {
         Self::launch(host, options, cancel)?.wait()
     }
 
     /// Starts the process, and lets it get ready by itself: what takes its time, on a device, can be done side by side.
-    pub fn launch(
-        host: &JailHost,
-        options: &SessionOptions<'_>,
-        cancel: &CancelFlag,
-    ) -> Result<Launched, SessionError> {
+    pub fn launch(host: &Host, options: &SessionOptions<'_>, cancel: &CancelFlag) -> Result<Launched, SessionError> {
         let library = options.library.canonicalize().map_err(os("finding the library"))?;
         let plan = plan_of(host, library.clone(), options)?;
         let mut session = Self::begin(host, plan, library, options, cancel)?;
@@ -205,7 +202,7 @@ impl Session {
 
     /// Starts a process that reads nothing but this path, beside the system's.
     fn begin(
-        host: &JailHost,
+        host: &Host,
         mut plan: RunnerPlan,
         readable: PathBuf,
         options: &SessionOptions<'_>,
@@ -223,7 +220,7 @@ impl Session {
             _ => None,
         };
         let jail_plan = JailPlan {
-            work: Work::Runner(Box::new(plan.clone())),
+            work: Work::Hosted(hosted(&plan)?),
             scratch: plan.torch.as_ref().and_then(|torch| torch.scratch.clone()),
             read_only: [readable].into_iter().chain(python_folders(host, plan.torch.as_ref())).collect(),
             limits: Limits {
@@ -234,12 +231,12 @@ impl Session {
                 processes: if plan.torch.is_some() { PYTHON_THREADS } else { 1 },
                 output_bytes: OUTPUT_BYTES,
             },
-            means: host.means,
+            means: host.jail.means,
             device: options.device.map(|device| device.access.clone().with_queues(options.queues)),
             // Python looks at the processor and at itself, and its address space says nothing about its memory.
             as_tool: plan.torch.is_some(),
         };
-        let jail = Jail::start(host, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
+        let jail = Jail::start(&host.jail, &jail_plan, &[arena.descriptor(), theirs.as_fd()])?;
         let library = plan.library.clone();
         Ok(Self {
             base_private_bytes: 0,
@@ -560,19 +557,26 @@ impl Session {
     }
 }
 
+/// The process that runs a plan.
+fn hosted(plan: &RunnerPlan) -> Result<HostedProcess, ProcessError> {
+    let payload = serde_json::to_string(plan).map_err(|error| ProcessError::Setup(error.to_string()))?;
+    let kind = if plan.torch.is_some() { HostedKind::Python } else { HostedKind::Native };
+    Ok(HostedProcess { kind, core: plan.core, shared_bytes: plan.arena_bytes(), payload })
+}
+
 fn os(what: &'static str) -> impl Fn(std::io::Error) -> ProcessError {
     move |source| ProcessError::Os { what: what.to_owned(), source }
 }
 
 /// What the process of these options is to do.
-fn plan_of(host: &JailHost, library: PathBuf, options: &SessionOptions<'_>) -> Result<RunnerPlan, SessionError> {
+fn plan_of(host: &Host, library: PathBuf, options: &SessionOptions<'_>) -> Result<RunnerPlan, SessionError> {
     let torch = torch_plan(host, &library, options)?;
     let mut plan = RunnerPlan::new(library, options.shapes, doubled(options), options.core);
     plan.torch = torch;
-    plan.filtered = plan.torch.is_some() && host.means != SandboxChoice::None;
+    plan.filtered = plan.torch.is_some() && host.jail.means != SandboxChoice::None;
     if let Some(device) = options.device {
         plan.on_device = true;
-        plan.filtered = host.means != SandboxChoice::None;
+        plan.filtered = host.jail.means != SandboxChoice::None;
         plan.libraries.clone_from(&device.libraries);
     }
     Ok(plan)

@@ -9,10 +9,10 @@ use nightshift_protocol::verdict::ProcessEnd;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::python::Python;
-use crate::process::{
-    CancelFlag, JailHost, JailedCommand, Limits, ProcessError, ProcessResult, SEARCH_PATH, run_jailed,
+use nightshift_sandbox::process::{
+    CancelFlag, JailHost, JailedCommand, Limits, ProcessError, ProcessResult, run_jailed,
 };
+use nightshift_toolchain::python::{Python, environment};
 
 /// Does the work, in Python.
 const SCRIPT: &str = include_str!("inspect_model.py");
@@ -174,35 +174,6 @@ pub fn inspect(
         },
     };
     Ok(outcome(&run_jailed(host, &command, cancel)?))
-}
-
-/// What every Python in a jail is given: libraries that keep files do so in its own folder, and one thread is enough.
-/// What was fetched of models before is looked for in `models`.
-pub(crate) fn environment(scratch: &Path, models: Option<&Path>) -> Vec<(String, String)> {
-    let folder = scratch.to_string_lossy().into_owned();
-    let models = models.map(|models| ("HF_HUB_CACHE", models.to_string_lossy().into_owned()));
-    let given = [
-        ("HOME", folder.as_str()),
-        // What compiles at the first call looks for compilers, and those for what links.
-        ("PATH", SEARCH_PATH),
-        ("XDG_CACHE_HOME", &folder),
-        ("TORCHINDUCTOR_CACHE_DIR", &folder),
-        ("TRITON_CACHE_DIR", &folder),
-        // What compiles does so in its own process: others would need shared memory, and find none.
-        ("TORCHINDUCTOR_COMPILE_THREADS", "1"),
-        ("OMP_NUM_THREADS", "1"),
-        ("MKL_NUM_THREADS", "1"),
-        ("HF_HUB_OFFLINE", "1"),
-        // Models are loaded by the thread that asks for them: on the processor there are no others.
-        ("HF_DEACTIVATE_ASYNC_LOAD", "1"),
-        // Kernels are loaded when they are first called, as PyTorch has it where nobody says otherwise: all that its libraries
-        // have take a second of the driver's and gigabytes of memory. What is timed was called before.
-        ("CUDA_MODULE_LOADING", "LAZY"),
-        // Who asks for the user's name would look for it in a file that is not shown.
-        ("USER", "nightshift"),
-    ]
-    .map(|(name, value)| (name, value.to_owned()));
-    given.into_iter().chain(models).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn outcome(result: &ProcessResult) -> Result<Inspection, ModelError> {

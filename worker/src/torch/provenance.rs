@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use nightshift_protocol::profile::{KernelTime, Profile};
 
-use crate::build::EXTENSION_MARKER;
+use nightshift_toolchain::build::EXTENSION_MARKER;
 
 /// How kernels of libraries and of compilers begin whose names a function of Python could have.
 const OTHERS: [&str; 12] = [

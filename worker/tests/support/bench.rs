@@ -11,12 +11,12 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::step::{StepFailure, StepInput, StepOutput};
 use nightshift_protocol::task::TaskBundle;
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_toolchain::nvcc::NvccChoice;
 use nightshift_worker::artifacts::{ArtifactError, ArtifactStore, Transfer};
 use nightshift_worker::execute::Workbench;
 use nightshift_worker::gpu::{Absence, Gpus};
 use nightshift_worker::lease::WorkerConfig;
-use nightshift_worker::nvcc::NvccChoice;
-use nightshift_worker::process::CancelFlag;
 
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_nightshift_child");
 

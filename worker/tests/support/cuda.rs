@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 use libtest_mimic::{Arguments, Trial};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::task::TaskSpec;
-use nightshift_worker::process::{JailHost, SandboxChoice};
+use nightshift_sandbox::DeviceAccess;
+use nightshift_sandbox::process::{JailHost, SandboxChoice};
+use nightshift_toolchain::Host;
 use nightshift_worker::runner::DeviceUse;
-use nightshift_worker::sandbox::DeviceAccess;
 
 /// A machine on which these tests can run.
 pub struct Gpu {
@@ -58,8 +59,8 @@ fn nvcc() -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join("nvcc")).find(|path| path.exists())
 }
 
-pub fn host(means: SandboxChoice) -> JailHost {
-    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means, python: None }
+pub fn host(means: SandboxChoice) -> Host {
+    Host::without_python(JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means })
 }
 
 /// A folder with programs.
@@ -79,7 +80,7 @@ impl Workshop {
         let (input, output) =
             (self.folder.path().join(format!("{name}.cu")), self.folder.path().join(format!("{name}.so")));
         std::fs::write(&input, source).unwrap();
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolchain/include");
         let built = std::process::Command::new(&self.nvcc)
             .args(["-O3", "-std=c++20", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-I"])
             .arg(include)

@@ -10,11 +10,11 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::CudaLibrary;
+use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, SandboxChoice, run_jailed};
+use nightshift_toolchain::build::{Builder, Compiler, Role, build};
+use nightshift_toolchain::build_cache::BuildCache;
+use nightshift_toolchain::nvcc::{CudaCompiler, DEFAULT_ARCH, Nvcc, NvccError, Search};
 use nightshift_worker::artifacts::{ArtifactCache, ArtifactError, ArtifactStore, StepArtifacts, Transfer};
-use nightshift_worker::build::{Builder, Compiler, Role, build};
-use nightshift_worker::build_cache::BuildCache;
-use nightshift_worker::nvcc::{CudaCompiler, DEFAULT_ARCH, Nvcc, NvccError, Search};
-use nightshift_worker::process::{CancelFlag, JailHost, JailedCommand, SandboxChoice, run_jailed};
 
 const BUILD_TIMEOUT_MS: u64 = 120_000;
 
@@ -25,7 +25,7 @@ pub(crate) fn install_folder() -> PathBuf {
 
 /// A jail made of the test's own child.
 pub(crate) fn jail(means: SandboxChoice) -> JailHost {
-    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means, python: None }
+    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means }
 }
 
 /// The compiler, for the architecture that is built for where there is no GPU.
@@ -99,7 +99,7 @@ impl Bench {
             jail: &jail(self.means),
             compiler: Compiler::Cuda(CudaCompiler { nvcc: &self.nvcc, libraries: &libraries }),
             cache: &self.builds,
-            artifacts: StepArtifacts::new(&self.artifacts, Transfer { cancel: &cancel, traceparent: None }),
+            artifacts: &StepArtifacts::new(&self.artifacts, Transfer { cancel: &cancel, traceparent: None }),
             scratch: scratch.path(),
             cancel: &cancel,
         };

@@ -6,9 +6,10 @@ use std::sync::{Arc, LazyLock};
 
 use libtest_mimic::{Arguments, Trial};
 use nightshift_protocol::task::MAX_TENSOR_BYTES;
-use nightshift_worker::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
+use nightshift_toolchain::Host;
+use nightshift_toolchain::python::{Python, find};
 use nightshift_worker::torch::inspect::{InspectOptions, Inspection, ModelError, inspect};
-use nightshift_worker::torch::python::{Python, find};
 
 use crate::workshop::{self, Workshop};
 
@@ -21,7 +22,7 @@ static PYTHON: LazyLock<Result<Python, String>> = LazyLock::new(|| {
 
 /// A folder with programs, and where they run.
 pub(crate) struct Bench {
-    pub(crate) host: JailHost,
+    pub(crate) host: Host,
     pub(crate) shop: Workshop,
     pub(crate) python: Python,
     folder: tempfile::TempDir,
@@ -29,7 +30,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     fn new(python: &Python) -> Self {
-        let host = JailHost { python: Some(Arc::new(python.clone().into())), ..workshop::host(SandboxChoice::Best) };
+        let host = Host { python: Some(Arc::new(python.clone().into())), ..workshop::host(SandboxChoice::Best) };
         Self { host, shop: Workshop::new(), python: python.clone(), folder: tempfile::tempdir().unwrap() }
     }
 
@@ -54,7 +55,7 @@ impl Bench {
             InspectOptions { precision: "fp32".to_owned(), training: true, max_bytes: MAX_TENSOR_BYTES, wall_ms };
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path().canonicalize().unwrap();
-        inspect(&self.host, &self.python, source, &options, &scratch, &CancelFlag::default()).unwrap()
+        inspect(&self.host.jail, &self.python, source, &options, &scratch, &CancelFlag::default()).unwrap()
     }
 }
 

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_worker::process::{
+use nightshift_sandbox::process::{
     CancelFlag, JailHost, JailedCommand, Limits, ProcessResult, SandboxChoice, run_jailed,
 };
+use nightshift_toolchain::Host;
 
 /// Every way to isolate that is expected to hold.
 pub const ROADS: [SandboxChoice; 3] = [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::Namespaces];
 
-pub fn host(means: SandboxChoice) -> JailHost {
-    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means, python: None }
+pub fn host(means: SandboxChoice) -> Host {
+    Host::without_python(JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means })
 }
 
 pub fn limits() -> Limits {
@@ -29,7 +30,7 @@ pub fn limits() -> Limits {
 
 /// The folder of the native contract's header.
 pub fn include_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("toolchain/include")
 }
 
 /// Runs the system compiler in the jail.
@@ -50,7 +51,7 @@ pub fn compile(means: SandboxChoice, folder: &Path, source: &str, name: &str, fl
         env: Vec::new(),
         limits: limits(),
     };
-    run_jailed(&host(means), &command, &CancelFlag::default()).unwrap()
+    run_jailed(&host(means).jail, &command, &CancelFlag::default()).unwrap()
 }
 
 /// A folder with programs.

@@ -7,8 +7,8 @@ use nightshift_protocol::api::LeasedStep;
 use nightshift_protocol::machine::{DeviceOffer, DeviceUse, Needs, Offers};
 use nightshift_protocol::step::{StepFailure, StepOutput};
 use nightshift_protocol::task::Target;
+use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::lease::Work;
-use nightshift_worker::process::CancelFlag;
 
 use super::log::{Line, Log, What};
 use super::values::{output, seed_in, value_of};

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::gpu::Ward;
 use crate::lease::{Stop, Work, WorkerError, work};
 use crate::port::{Port, PortError, UNKNOWN_WORKER};
-use crate::process::CancelFlag;
+use nightshift_sandbox::process::CancelFlag;
 
 /// Longest time that a test waits for what has to happen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);

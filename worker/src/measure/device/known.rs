@@ -12,9 +12,9 @@ use crate::inputs::{SecretSeeds, TensorData};
 use crate::known::{Held, KnownQuestions, Reserved, Subject};
 use crate::measure::judge::{mutual, wrong_elements};
 use crate::measure::witness::too_far;
-use crate::process::side_by_side;
 use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, note};
 use crate::stock::Stock;
+use nightshift_sandbox::process::side_by_side;
 
 /// Weights and inputs of first measurements, with draws from them.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use crate::measure::rows::make_room;
 use crate::measure::sample_plan::calls_per_sample;
 use crate::measure::samples::inside;
 use crate::measure::{PATIENCE, Side};
-use crate::process::{ProcessError, side_by_side};
 use crate::runner::{Call, Draw, Enter, Grounds, RowSlots, Session, SessionError, SessionOptions, Stay};
-use crate::sandbox::Queues;
 use crate::statistics::median;
 use crate::stock::Stock;
+use nightshift_sandbox::Queues;
+use nightshift_sandbox::process::{ProcessError, side_by_side};
 
 /// Lone calls of each program that tell how many calls a sample is to have.
 const PILOTS: usize = 5;

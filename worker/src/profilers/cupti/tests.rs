@@ -1,8 +1,8 @@
 //! What becomes of a trace that a program took of itself.
 
 use super::*;
-use crate::process::JailedCommand;
 use crate::profilers::tests::{Setup, tools};
+use nightshift_sandbox::process::JailedCommand;
 
 /// Two calls, each with one kernel and a copy, between their marks.
 const TRACE_OF_TWO: &str = r#"{

@@ -6,9 +6,9 @@ use nightshift_protocol::attempt::Bound;
 use nightshift_protocol::profile::{KernelTime, Timeline};
 
 use super::*;
-use crate::process::JailedCommand;
 use crate::profilers::MissingTool;
 use crate::profilers::tests::{Setup, ended, tools};
+use nightshift_sandbox::process::JailedCommand;
 
 const REAL: &str = include_str!("../../../tests/fixtures/h200/ncu_raw.csv");
 
@@ -31,7 +31,7 @@ fn traced(kernels: &[(&str, f64)], launched: &[&str]) -> Traced {
 }
 
 /// A tool that writes this as its log.
-fn writes(log: &str) -> impl Fn(&JailedCommand) -> Result<ProcessResult, crate::process::ProcessError> {
+fn writes(log: &str) -> impl Fn(&JailedCommand) -> Result<ProcessResult, nightshift_sandbox::process::ProcessError> {
     move |command| {
         std::fs::write(command.scratch.join(LOG), log).unwrap();
         Ok(ended(ProcessEnd::Finished, "", ""))
@@ -162,7 +162,9 @@ fn another_chip_is_asked_for_what_every_chip_has() {
 #[test]
 fn a_program_without_kernels_costs_no_run_of_the_tool() {
     let setup = Setup::new();
-    let run = |_: &JailedCommand| -> Result<ProcessResult, crate::process::ProcessError> { panic!("it was run") };
+    let run = |_: &JailedCommand| -> Result<ProcessResult, nightshift_sandbox::process::ProcessError> {
+        panic!("it was run")
+    };
     let (tier, _) = count(&tools(), &setup.replay(&run), Some(&traced(&[], &[])), None).unwrap();
     assert!(!tier.used);
 }

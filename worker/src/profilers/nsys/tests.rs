@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::*;
-use crate::process::{JailedCommand, ProcessError};
 use crate::profilers::tests::{Setup, ended, no_tools, tools};
+use nightshift_sandbox::process::{JailedCommand, ProcessError};
 
 const REAL: &[u8] = include_bytes!("../../../tests/fixtures/h200/nsys_saxpy_matmul.sqlite");
 

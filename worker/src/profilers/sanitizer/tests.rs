@@ -3,8 +3,8 @@
 use nightshift_protocol::profile::SanitizerTool::{Initcheck, Memcheck, Racecheck};
 
 use super::*;
-use crate::process::JailedCommand;
 use crate::profilers::tests::{Setup, ended, no_tools, tools};
+use nightshift_sandbox::process::JailedCommand;
 
 const CLEAN: &str = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n";
 
@@ -114,7 +114,9 @@ fn errors_that_are_counted_and_not_described_are_a_finding_too() {
 #[test]
 fn a_missing_tool_is_no_clean_bill_of_health() {
     let setup = Setup::new();
-    let run = |_: &JailedCommand| -> Result<ProcessResult, crate::process::ProcessError> { panic!("it was run") };
+    let run = |_: &JailedCommand| -> Result<ProcessResult, nightshift_sandbox::process::ProcessError> {
+        panic!("it was run")
+    };
     let report = sanitize(&no_tools(), &setup.replay(&run), &FIRST).unwrap();
     assert!(report.tools.iter().all(|run| run.outcome == SanitizerOutcome::Unavailable));
     assert!(report.findings.is_empty() && report.log.is_none());

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::process::{ProcessError, ProcessResult};
 use crate::profilers::tests::ended;
+use nightshift_sandbox::process::{ProcessError, ProcessResult};
 
 /// A system in which these programs and libraries exist.
 fn system(programs: &[&str], libraries: &[&str]) -> TempDir {

@@ -4,7 +4,7 @@ use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
 
-use crate::process::ProcessError;
+use nightshift_sandbox::process::ProcessError;
 
 /// Why a session is over.
 #[derive(Debug, thiserror::Error)]

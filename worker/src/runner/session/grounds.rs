@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
+use nightshift_toolchain::Host;
 
 use super::{Launched, Session, SessionError, Standby, Turn, is_python};
 use crate::known::{KnownQuestions, Reserved, Subject};
-use crate::process::{CancelFlag, JailHost};
 use crate::runner::gate::{Alone, Gate, PlaceBeside, Quiet, Stay};
-use crate::sandbox::{DeviceAccess, Queues};
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_sandbox::{DeviceAccess, Queues};
 
 /// What a session is made of.
 #[derive(Debug, Clone)]
@@ -47,7 +48,7 @@ pub(crate) type Enter<'e, 'a> = &'e (dyn Fn(Stay) -> Beside<'a> + Sync);
 #[derive(Debug, Clone, Copy)]
 pub struct Grounds<'a> {
     /// The binary of the children, and how they are isolated.
-    pub host: &'a JailHost,
+    pub host: &'a Host,
     /// The GPU that programs run on; none for the host.
     pub device: Option<&'a DeviceUse>,
     /// Ends everything.

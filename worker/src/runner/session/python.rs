@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::task::{PYTHON_EXTENSION, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_toolchain::Host;
 use tempfile::TempDir;
 
 use super::{Session, SessionError, SessionOptions, os};
-use crate::process::JailHost;
 use crate::runner::message::Request;
 use crate::runner::plan::TorchPlan;
 
@@ -64,14 +64,14 @@ impl Session {
 }
 
 /// A folder for one process that may compile at its first call, and its path without links.
-pub(super) fn own_folder(host: &JailHost) -> Result<(TempDir, PathBuf), SessionError> {
+pub(super) fn own_folder(host: &Host) -> Result<(TempDir, PathBuf), SessionError> {
     let missing = || SessionError::Python { reason: "no Python is looked for here".to_owned() };
     let search = host.python.as_ref().ok_or_else(missing)?;
     Ok(search.own_folder().map_err(os("making a folder"))?)
 }
 
 /// What a jail has to show to the Python of a plan.
-pub(crate) fn python_folders(host: &JailHost, torch: Option<&TorchPlan>) -> Vec<PathBuf> {
+pub(crate) fn python_folders(host: &Host, torch: Option<&TorchPlan>) -> Vec<PathBuf> {
     let python = torch.and_then(|_| host.python().ok());
     python.map(|python| python.folders.clone()).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ pub(crate) fn is_python(library: &Path) -> bool {
 
 /// How a file of Python is run; none for a library.
 pub(super) fn torch_plan(
-    host: &JailHost,
+    host: &Host,
     library: &Path,
     options: &SessionOptions<'_>,
 ) -> Result<Option<TorchPlan>, SessionError> {
@@ -93,7 +93,7 @@ pub(super) fn torch_plan(
 
 /// The same for a call that is repeated for profilers.
 pub(crate) fn replay_torch_plan(
-    host: &JailHost,
+    host: &Host,
     library: &Path,
     spec: Option<&TorchSpec>,
 ) -> Result<Option<TorchPlan>, SessionError> {

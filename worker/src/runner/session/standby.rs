@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::{ConcreteShapes, TorchSpec};
+use nightshift_toolchain::Host;
 
 pub use self::shares::Place;
 pub(crate) use self::shares::{SHARE_BYTES, SHARES_PER_CONTEXT};
@@ -29,11 +30,11 @@ pub(crate) use self::turns::Turn;
 use self::turns::Turns;
 use super::{DeviceUse, Launched, Session, SessionError, SessionOptions, Stage, doubled, is_python, os};
 use crate::known::{KnownQuestions, Reserved, Subject};
-use crate::process::{CancelFlag, JailHost, Survivor, adopt, take_survivors};
 use crate::room::{Part, Room};
 use crate::runner::gate::{Gate, Stay};
 use crate::runner::plan::RunnerPlan;
-use crate::sandbox::{DeviceAccess, Queues};
+use nightshift_sandbox::process::{CancelFlag, Survivor, adopt, take_survivors};
+use nightshift_sandbox::{DeviceAccess, Queues};
 
 /// How long a process is kept that nobody asks for: it holds memory of the device.
 const KEPT_FOR: Duration = Duration::from_mins(2);
@@ -180,7 +181,7 @@ struct Memory {
 
 #[derive(Debug)]
 struct Shared {
-    host: JailHost,
+    host: Host,
     /// Where the folders of spare processes are made.
     scratch: PathBuf,
     gate: Arc<Gate>,
@@ -203,7 +204,7 @@ impl Standby {
     /// For a device with room for contexts of so many shares, on which this gate keeps steps apart. `scratch` is an existing folder
     /// without links in its path.
     #[must_use]
-    pub fn new(host: JailHost, scratch: PathBuf, gate: Arc<Gate>, room: usize, known: KnownQuestions) -> Self {
+    pub fn new(host: Host, scratch: PathBuf, gate: Arc<Gate>, room: usize, known: KnownQuestions) -> Self {
         let (chores, for_later) = channel();
         let (in_use, table, survivors) = (Arc::default(), Mutex::default(), Mutex::default());
         let (withheld, turns, memory) = (AtomicUsize::new(0), Turns::default(), OnceLock::new());

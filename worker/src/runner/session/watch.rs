@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::{CPU_LIMIT_S, Session, SessionError};
-use crate::process::{EndLimits, ProcessError, WATCH_INTERVAL, classify, receive, send};
 use crate::runner::message::{Fault, Reply, Request};
+use nightshift_sandbox::process::{EndLimits, ProcessError, WATCH_INTERVAL, classify, receive, send};
 
 /// Captured output of a runner in bytes; more ends it.
 pub(super) const OUTPUT_BYTES: usize = 256 * 1024;

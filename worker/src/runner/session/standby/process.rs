@@ -4,14 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use nightshift_protocol::task::TorchSpec;
+use nightshift_toolchain::Host;
 
 use super::{Grant, Kind, OF_SPARE, OwnMemory};
-use crate::process::{CancelFlag, JailHost};
 use crate::runner::message::Request;
 use crate::runner::plan::RunnerPlan;
 use crate::runner::session::{
     Arena, DeviceUse, LOAD_EXTRA_MS, Launched, Session, SessionError, SessionOptions, Stage, os, plan_of,
 };
+use nightshift_sandbox::process::CancelFlag;
 
 /// How long a library may stay loaded, however often it is asked for.
 const MAX_AGE: Duration = Duration::from_mins(15);
@@ -32,7 +33,7 @@ impl Session {
     /// A process that takes hold of the device and knows of no library; it can read a folder of its own below `scratch`. Its
     /// arena is good for tensors of so many bytes.
     pub(super) fn launch_empty(
-        host: &JailHost,
+        host: &Host,
         scratch: &Path,
         kind: &Kind,
         arena_bytes: u64,
@@ -66,7 +67,7 @@ impl Session {
     /// Gives an empty process its library and its shapes.
     pub(super) fn take(
         &mut self,
-        host: &JailHost,
+        host: &Host,
         options: &SessionOptions<'_>,
         cancel: &CancelFlag,
     ) -> Result<(), SessionError> {

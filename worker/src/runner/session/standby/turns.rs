@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::known::Subject;
-use crate::process::CancelFlag;
+use nightshift_sandbox::process::CancelFlag;
 
 /// How long anybody waits for his turn: about as long as another process takes to be there while the machine is busy. Then he
 /// starts one.

@@ -1,0 +1,35 @@
+//! What this binary becomes when it is executed again by a worker.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+
+use nightshift_sandbox::HostedMain;
+
+use crate::gpu;
+use crate::profilers::REPLAY_ARGUMENT;
+use crate::runner;
+
+/// Entry points of hosted processes.
+const HOSTED: HostedMain = HostedMain { native, python };
+
+/// Carries out the work of a child process and returns its exit status; returns nothing when the arguments are those of no
+/// child. Has to be called first in `main`, before any thread starts.
+#[must_use]
+pub fn child_main(args: &[OsString]) -> Option<i32> {
+    let name = args.get(1)?;
+    if name == gpu::PROBE_ARGUMENT {
+        return Some(gpu::probe_main());
+    }
+    if name == REPLAY_ARGUMENT {
+        return Some(runner::replay(args));
+    }
+    nightshift_sandbox::process::child_main(args, &HOSTED)
+}
+
+fn native(payload: &str, descriptors: Vec<OwnedFd>) -> i32 {
+    runner::serve(payload, descriptors)
+}
+
+fn python(payload: &str, descriptors: &[OwnedFd]) -> String {
+    runner::become_python(payload, descriptors)
+}

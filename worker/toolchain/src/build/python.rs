@@ -1,0 +1,329 @@
+//! A file of Python is read by Python's parser, in the jail; the extensions that it compiles when it is imported are built
+//! there, once for each content, and kept behind the file. So the process that runs it compiles nothing.
+//!
+//! Of a program only what is no comment is built and run: whatever a text says in its comments, to whomever reads it in
+//! whichever encoding, is no part of what is verified, and texts that differ in them alone are the same program.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::attempt::BuildReport;
+use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::PYTHON_EXTENSION;
+use nightshift_protocol::verdict::ProcessEnd;
+use serde::Deserialize;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{ArtifactSink, Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limits};
+use crate::Host;
+use crate::build_cache::{BuildCache, CachedBuild};
+use crate::compiler_output;
+use crate::nvcc::Nvcc;
+use crate::python::Python;
+use crate::python::environment;
+use nightshift_sandbox::process::{CancelFlag, JailedCommand, Limits, ProcessResult, SEARCH_PATH, run_jailed_as_tool};
+
+/// Reads and builds, in Python.
+const SCRIPT: &str = include_str!("build_program.py");
+
+/// How that is called in the jail.
+const SCRIPT_FILE: &str = "build_program.py";
+
+/// How a line begins that holds a built extension. The evaluator looks for the same.
+pub const EXTENSION_MARKER: &str = "#nightshift-extension ";
+
+/// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
+const BUILD_VERSION: u32 = 3;
+
+/// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
+const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
+
+/// What a build of a file of Python works with.
+#[derive(Debug)]
+pub struct PythonBuilder<'a> {
+    /// Runs Python.
+    pub host: &'a Host,
+    /// Compiles extensions for a GPU, on the `cuda` target.
+    pub nvcc: Option<&'a Nvcc>,
+    /// Earlier builds.
+    pub cache: &'a BuildCache,
+    /// Takes the file and what was said.
+    pub artifacts: &'a dyn ArtifactSink,
+    /// A folder of this step alone.
+    pub scratch: &'a Path,
+    /// Stops it.
+    pub cancel: &'a CancelFlag,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Said {
+    Wrong { line: u32, column: u32, message: String, log: String },
+    Built(Vec<Extension>),
+    Stripped(String),
+}
+
+#[derive(Deserialize)]
+struct Extension {
+    name: String,
+    path: PathBuf,
+}
+
+/// Builds a file, or answers from the cache. What can be run lies at the given path in `scratch`.
+pub fn build_python(
+    builder: &PythonBuilder<'_>,
+    source: &str,
+    role: Role,
+    timeout_ms: u64,
+) -> Result<(BuildReport, Option<PathBuf>), StepFailure> {
+    let python = builder.host.python().map_err(|reason| StepFailure::retriable("worker.no_torch", reason))?;
+    let key = build_key(builder, python, source, role);
+    let delivery = Delivery { cache: builder.cache, artifacts: builder.artifacts, scratch: builder.scratch };
+    let file = format!("{}.{PYTHON_EXTENSION}", role.name());
+    delivery.of(&key, &file, || {
+        if role != Role::Candidate {
+            return compile(builder, python, source, role, &key, timeout_ms);
+        }
+        let folder = Folder::new(builder, source, role)?;
+        let result = folder.run(builder, python, role, true, timeout_ms)?;
+        let text = match said(&result) {
+            Some(Said::Stripped(text)) if result.end == ProcessEnd::Finished => text,
+            _ => return Ok(build_of(python, result, &folder, source, &key)),
+        };
+        // Extensions take most of a minute: those of the same program in other words serve again.
+        let same = build_key(builder, python, &format!("without comments\n{text}"), role);
+        if let Some(known) = builder.cache.get(&same) {
+            let report = BuildReport { build_key: key.clone(), cached: true, ..known.report };
+            return Ok(CachedBuild { report, ..known });
+        }
+        let built = compile(builder, python, &text, role, &key, timeout_ms)?;
+        if built.library.is_some() {
+            let mut kept = built.clone();
+            kept.report.build_key.clone_from(&same);
+            if let Err(error) = builder.cache.put(&same, &kept) {
+                tracing::warn!(build.key = %same, error = %error, "a build could not be kept");
+            }
+        }
+        Ok(built)
+    })
+}
+
+/// The address of a build: blake3 over source, Python, compiler and role.
+fn build_key(builder: &PythonBuilder<'_>, python: &Python, source: &str, role: Role) -> String {
+    let toolchain = python.toolchain().fingerprint;
+    let nvcc = builder.nvcc.map(|nvcc| nvcc.toolchain().fingerprint.as_str()).unwrap_or_default();
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&BUILD_VERSION.to_le_bytes());
+    for part in [source, SCRIPT, role.name(), &toolchain, nvcc] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn compile(
+    builder: &PythonBuilder<'_>,
+    python: &Python,
+    source: &str,
+    role: Role,
+    key: &str,
+    timeout_ms: u64,
+) -> Result<CachedBuild, StepFailure> {
+    let folder = Folder::new(builder, source, role)?;
+    let result = folder.run(builder, python, role, false, timeout_ms)?;
+    Ok(build_of(python, result, &folder, source, key))
+}
+
+/// What came of a run of the script.
+fn build_of(python: &Python, result: ProcessResult, folder: &Folder, source: &str, key: &str) -> CachedBuild {
+    let (library, messages, log) = match outcome(&result, source, folder.path()) {
+        Ok(library) => (Some(library), Vec::new(), Vec::new()),
+        Err((messages, log)) => (None, messages_of(messages, &folder.file), log.into_bytes()),
+    };
+    let end = match (&library, result.end) {
+        (None, ProcessEnd::Finished) => ProcessEnd::Exited { status: 1 },
+        (_, end) => end,
+    };
+    CachedBuild {
+        report: BuildReport {
+            library: library.as_deref().map(ArtifactHash::of),
+            end,
+            messages,
+            log: ArtifactHash::of(&log),
+            toolchain: python.toolchain(),
+            build_key: key.to_owned(),
+            cached: false,
+            duration_ms: result.wall_ms,
+            report: CompilerReport::default(),
+            cuda: None,
+            sandbox: result.sandbox,
+        },
+        library,
+        log,
+    }
+}
+
+/// A folder with a program and the script that reads it.
+struct Folder {
+    folder: TempDir,
+    /// The program's name there.
+    file: String,
+}
+
+impl Folder {
+    fn new(builder: &PythonBuilder<'_>, source: &str, role: Role) -> Result<Self, StepFailure> {
+        let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
+        let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
+        let file = format!("{}.{PYTHON_EXTENSION}", role.name());
+        for (name, text) in [(file.as_str(), source), (SCRIPT_FILE, SCRIPT)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
+        }
+        Ok(Self { folder, file })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs the script in the jail; to strip the program of its comments, or to build it.
+    fn run(
+        &self,
+        builder: &PythonBuilder<'_>,
+        python: &Python,
+        role: Role,
+        strip: bool,
+        timeout_ms: u64,
+    ) -> Result<ProcessResult, StepFailure> {
+        let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
+        let path = self.path();
+        let asked = json!({
+            "file": path.join(&self.file), "wanted": wanted, "folder": path.join("extensions"), "marker": EXTENSION_MARKER,
+            "strip": strip,
+        });
+        let script = self.path().join(SCRIPT_FILE);
+        let command = JailedCommand {
+            program: python.program.clone(),
+            args: python.flags().into_iter().chain([script.into(), asked.to_string().into()]).collect(),
+            read_only: python.folders.clone(),
+            scratch: self.path().to_path_buf(),
+            env: compiling(builder, python, self.path()),
+            limits: Limits { file_bytes: MAX_OUTPUT_FILE_BYTES, ..limits(timeout_ms) },
+        };
+        // As a tool: its address space says nothing about its memory.
+        Ok(run_jailed_as_tool(&builder.host.jail, &command, builder.cancel)?)
+    }
+}
+
+/// What the script says in its last line.
+fn said(result: &ProcessResult) -> Option<Said> {
+    let text = String::from_utf8_lossy(&result.stdout);
+    text.lines().rev().find_map(|line| serde_json::from_str::<Said>(line).ok())
+}
+
+/// What the compilers of an extension find by themselves otherwise.
+fn compiling(builder: &PythonBuilder<'_>, python: &Python, folder: &Path) -> Vec<(String, String)> {
+    let mut env = environment(folder, python.models.as_deref());
+    // The folder of Python's programs has `ninja`, where it was installed with it.
+    let mut path: Vec<String> =
+        python.program.parent().map(|folder| folder.display().to_string()).into_iter().collect();
+    if let Some(nvcc) = builder.nvcc {
+        path.push(nvcc.program_folder().display().to_string());
+        let home = nvcc.program_folder().parent().unwrap_or(nvcc.program_folder());
+        env.push(("CUDA_HOME".to_owned(), home.display().to_string()));
+        env.push(("TORCH_CUDA_ARCH_LIST".to_owned(), capability(&nvcc.arch().to_string())));
+    }
+    path.push(SEARCH_PATH.to_owned());
+    env.push(("PATH".to_owned(), path.join(":")));
+    env.push(("MAX_JOBS".to_owned(), "4".to_owned()));
+    env
+}
+
+/// `9.0a` for `sm_90a`.
+fn capability(arch: &str) -> String {
+    let digits = arch.trim_start_matches("sm_");
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (major, minor) = digits.split_at(end.saturating_sub(1));
+    format!("{major}.{minor}")
+}
+
+/// Messages, and all that was said.
+type Wrong = (Vec<CompilerMessage>, String);
+
+/// The file with its extensions behind it, or what is wrong.
+fn outcome(result: &ProcessResult, source: &str, folder: &Path) -> Result<Vec<u8>, Wrong> {
+    match said(result) {
+        Some(Said::Built(extensions)) if result.end == ProcessEnd::Finished => {
+            with_extensions(source, &extensions, folder).map_err(|message| (vec![told(0, 0, message.clone())], message))
+        }
+        Some(Said::Wrong { line, column, message, log }) => {
+            let scratch = folder.display().to_string();
+            let mut messages = compiler_output::messages(&log, &scratch);
+            messages.retain(|message| message.severity == "error");
+            messages.insert(0, told(line, column, message));
+            messages.truncate(compiler_output::MAX_MESSAGES);
+            Err((messages, log.replace(&format!("{scratch}/"), "")))
+        }
+        _ => {
+            let printed = String::from_utf8_lossy(&result.stderr).into_owned();
+            let message = format!("building it did not come to its end: {}", result.end.describe());
+            Err((vec![told(0, 0, message)], printed))
+        }
+    }
+}
+
+fn told(line: u32, column: u32, message: String) -> CompilerMessage {
+    CompilerMessage { file: String::new(), line, column, severity: "error".to_owned(), message }
+}
+
+fn messages_of(mut messages: Vec<CompilerMessage>, file: &str) -> Vec<CompilerMessage> {
+    for message in messages.iter_mut().filter(|message| message.file.is_empty()) {
+        file.clone_into(&mut message.file);
+    }
+    messages
+}
+
+fn with_extensions(source: &str, extensions: &[Extension], folder: &Path) -> Result<Vec<u8>, String> {
+    if extensions.is_empty() {
+        return Ok(source.as_bytes().to_vec());
+    }
+    let mut text = source.trim_end().to_owned();
+    text.push('\n');
+    for Extension { name, path } in extensions {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let data = std::fs::symlink_metadata(path);
+        let data = data.map_err(|error| format!("the extension `{name}` was not written: {error}"))?;
+        // Never through a link: what the program names may lie outside of its folder.
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        if !plain || !data.is_file() || !parent.is_some_and(|parent| parent.starts_with(folder)) {
+            return Err(format!("the extension `{name}` is no library in the folder of the build"));
+        }
+        if data.len() > MAX_LIBRARY_BYTES {
+            let size_bytes = data.len();
+            return Err(format!(
+                "the extension `{name}` has {size_bytes} bytes, more than the limit of {MAX_LIBRARY_BYTES}"
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(|error| format!("the extension `{name}` cannot be read: {error}"))?;
+        text.push_str(EXTENSION_MARKER);
+        text.push_str(name);
+        text.push(' ');
+        BASE64_STANDARD.encode_string(&bytes, &mut text);
+        text.push('\n');
+    }
+    Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_architecture_is_named_as_pytorch_names_it() {
+        assert_eq!((capability("sm_90a").as_str(), capability("sm_120").as_str()), ("9.0a", "12.0"));
+    }
+}

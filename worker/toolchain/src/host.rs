@@ -1,0 +1,30 @@
+//! What programs are built and run with on this machine.
+
+use std::sync::Arc;
+
+use nightshift_sandbox::process::JailHost;
+
+use crate::python::{Python, PythonSearch};
+
+/// The binary of sandboxed processes, and the Python of this machine.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Starts sandboxed processes.
+    pub jail: JailHost,
+    /// Finds the Python that runs models of `PyTorch`; none where none is looked for.
+    pub python: Option<Arc<PythonSearch>>,
+}
+
+impl Host {
+    /// A host without a Python.
+    #[must_use]
+    pub fn without_python(jail: JailHost) -> Self {
+        Self { jail, python: None }
+    }
+
+    /// Returns the Python that runs models of `PyTorch`, or the reason why there is none. Blocks the first time.
+    pub fn python(&self) -> Result<&Python, String> {
+        let Some(search) = &self.python else { return Err("no Python with PyTorch was searched for here".to_owned()) };
+        search.python().map_err(ToString::to_string)
+    }
+}

@@ -1,0 +1,18 @@
+//! Compilers, disassemblers and Python: finds them on this machine, and builds programs with them.
+//!
+//! A build is addressed by everything that goes into it, and runs in the sandbox. This crate never runs what it builds.
+
+pub mod build;
+pub mod build_cache;
+mod build_provenance;
+pub mod compiler_output;
+pub mod disassembly;
+mod host;
+pub mod machine;
+pub mod nvcc;
+pub mod python;
+pub mod symbols;
+pub mod toolchain;
+
+pub use build_provenance::BuildProvenance;
+pub use host::Host;
