@@ -560,6 +560,7 @@ mod tests {
                 sandbox: SandboxReport::default(),
             },
             device: None,
+            verification: None,
             cost: Vec::new(),
         }
     }

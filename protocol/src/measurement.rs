@@ -66,9 +66,25 @@ pub struct Measurement {
     /// What only a measurement on a device tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Box<DeviceMeasurement>>,
+    /// Which timed calls were verified. None in measurements from before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
     /// Where the time of the step went, in the order of its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostPart>,
+}
+
+/// Which timed calls of a candidate were verified.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Verification {
+    /// Timed calls.
+    pub timed_calls: u64,
+    /// Timed calls whose outputs were compared with the baseline's to the same inputs. A program that is wrong in a share `f` of
+    /// its timed calls is found with a probability of at least `1 - (1 - f)^n`, where `n` is this number.
+    pub verified_calls: u64,
+    /// Share of each output that was compared.
+    pub compared_share: f64,
 }
 
 /// The time that one part of a step took.
@@ -94,6 +110,12 @@ pub struct DeviceMeasurement {
     /// Times of one call in long rows of calls, by the parent's clock alone, which no program can reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<TimePair>,
+    /// Times of one call by itself, where a sample has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lone: Option<TimePair>,
+    /// Times of one call between the device's events, as the programs' own processes tell: evidence only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_time: Option<TimePair>,
     /// Times of one launch of each program's calls as a recorded graph, in a row, without what the host takes to launch
     /// them; none when a program cannot be recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

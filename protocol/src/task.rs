@@ -8,12 +8,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::memory::{LARGE_CALL_BYTES, MAX_ROTATED_BYTES, MemoryDemand, usable_memory};
+pub use self::memory::{
+    LARGE_CALL_BYTES, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, MemoryDemand, ONE_AT_A_TIME_BYTES, usable_memory,
+};
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
 use crate::needs::ComputeCapability;
 
 /// Largest number of bytes that the tensors of one shape may take together.
-pub const MAX_TENSOR_BYTES: u64 = 10 << 30;
+pub const MAX_TENSOR_BYTES: u64 = 16 << 30;
 
 /// Schema version of [`TaskSpec`] and [`TaskBundle`].
 pub const TASK_SCHEMA: u32 = 1;

@@ -9,7 +9,7 @@ use nightshift_protocol::task::{
     CandidateForm, Dim, Distribution, OperatorSpec, TASK_SCHEMA, Target, TaskGoal, TaskLimits, TaskSpec, TensorSpec,
     Tolerance, TorchSpec,
 };
-use nightshift_worker::torch::inspect::{FoundTensor, Inspection};
+use nightshift_toolchain::inspect::{FoundTensor, Inspection};
 use serde_json::{Value, json};
 
 use super::files::ModelFile;

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
+use nightshift_evaluator::runner;
+use nightshift_profilers::{REPLAY_ARGUMENT, replay_main};
 use nightshift_sandbox::HostedMain;
 
 use crate::gpu;
-use crate::profilers::REPLAY_ARGUMENT;
-use crate::runner;
 
 /// Entry points of hosted processes.
 const HOSTED: HostedMain = HostedMain { native, python };
@@ -21,7 +21,7 @@ pub fn child_main(args: &[OsString]) -> Option<i32> {
         return Some(gpu::probe_main());
     }
     if name == REPLAY_ARGUMENT {
-        return Some(runner::replay(args));
+        return Some(replay_main(args));
     }
     nightshift_sandbox::process::child_main(args, &HOSTED)
 }

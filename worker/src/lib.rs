@@ -5,30 +5,15 @@
 //! in the worker's own process: the same binary is executed again as `__jail` (compilers) and `__runner` (programs).
 
 pub mod artifacts;
-pub mod check;
 mod child;
-pub mod compare;
-mod cost;
 pub mod execute;
-mod golden;
 pub mod gpu;
-pub mod inputs;
-pub mod known;
 pub mod lease;
-pub mod measure;
+mod memory_budget;
 pub mod offers;
-mod parts;
 pub mod port;
-pub mod prepare;
-pub mod profile;
-pub mod profilers;
 mod reference_cache;
-mod room;
-pub mod runner;
 pub mod scratch;
-pub mod statistics;
-mod stock;
-pub mod torch;
 mod trace;
 mod tune;
 

@@ -9,15 +9,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nightshift_profilers::{Checks, Profilers, Replay, Subject, TimeLimits, profile, sanitize};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizerOutcome, SanitizerTool};
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::Answer;
 use nightshift_sandbox::process::{
     CancelFlag, JailedCommand, ProcessError, ProcessResult, SandboxChoice, run_jailed, run_jailed_as_tool,
 };
-use nightshift_worker::artifacts::ArtifactError;
-use nightshift_worker::profilers::{Checks, Profilers, Replay, Subject, TimeLimits, profile, sanitize};
 use tempfile::TempDir;
 use workshop::{ROADS, host};
 
@@ -27,7 +27,7 @@ const ALL: Checks<'static> = Checks { thorough: true, without: &[], shared_memor
 const FIRST: Checks<'static> = Checks { thorough: false, without: &[], shared_memory_call_ns: None };
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/h200")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("profilers/tests/fixtures/h200")
 }
 
 /// A folder of tools, each a script that answers `--version` and else does this.
@@ -64,7 +64,7 @@ impl Tools {
 
     fn with_replay<T>(&self, work: impl FnOnce(&Replay<'_>) -> T) -> T {
         let run = |command: &JailedCommand| self.run(command);
-        let keep = |bytes: &[u8]| -> Result<ArtifactHash, ArtifactError> { Ok(ArtifactHash::of(bytes)) };
+        let keep = |bytes: &[u8]| -> Result<ArtifactHash, StepFailure> { Ok(ArtifactHash::of(bytes)) };
         let readable = [self.folder.path().to_path_buf(), fixtures()];
         work(&Replay {
             run: &run,

@@ -16,18 +16,17 @@ mod workshop;
 
 use std::process::ExitCode;
 
+use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
+use nightshift_evaluator::prepare::{Examined, ReferenceLibraries, prepare};
+use nightshift_evaluator::seeds::SecretSeeds;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{BuildReport, CheckReport};
 use nightshift_protocol::step::{PreparedTask, StepInput, StepOutput};
 use nightshift_protocol::task::{CandidateForm, TaskBundle, TaskGoal, TaskSpec, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_sandbox::process::CancelFlag;
-use nightshift_worker::check::{Libraries, check};
+use nightshift_toolchain::inspect::FoundTensor;
 use nightshift_worker::execute::Workbench;
-use nightshift_worker::inputs::SecretSeeds;
 use nightshift_worker::lease::WorkerConfig;
-use nightshift_worker::measure::{MeasureOptions, measure};
-use nightshift_worker::prepare::{Examined, ReferenceLibraries, prepare};
 
 use crate::programs::{LINEAR, MODEL_NEW, native, task};
 use crate::torch::{Bench, run_all};
@@ -74,9 +73,7 @@ fn main() -> ExitCode {
 }
 
 fn checked(bench: &Bench, candidate: &std::path::Path, spec: &TaskSpec) -> CheckReport {
-    let reference = bench.file("reference.py", LINEAR);
-    let libraries = Libraries { candidate: candidate.to_path_buf(), truth: reference.clone(), reference };
-    check(&bench.host, spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap()
+    bench.check(candidate, &bench.file("reference.py", LINEAR), spec)
 }
 
 fn passed(report: &CheckReport) -> bool {
@@ -85,7 +82,7 @@ fn passed(report: &CheckReport) -> bool {
 
 fn a_file_says_what_it_needs(bench: &Bench) {
     let found = bench.inspect(LINEAR).unwrap();
-    let listed = |tensors: &[nightshift_worker::torch::inspect::FoundTensor]| -> Vec<(String, Vec<u64>)> {
+    let listed = |tensors: &[FoundTensor]| -> Vec<(String, Vec<u64>)> {
         tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
     };
     let named = |name: &str, shape: &[u64]| (name.to_owned(), shape.to_vec());
@@ -171,10 +168,7 @@ fn objects_reach_the_model_and_what_was_fetched_before_is_there(bench: &Bench) {
     let right = programs::configured("ModelNew");
     let wrong = right.replace("extents.file)).read())", "extents.file)).read()) + 1.0");
     for (program, passes) in [(right.as_str(), true), (&wrong, false), (MODEL_NEW, true)] {
-        let (candidate, truth) = (bench.file("candidate.py", program), reference.clone());
-        let libraries = Libraries { candidate, truth, reference: reference.clone() };
-        let report =
-            check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();
+        let report = bench.check(&bench.file("candidate.py", program), &reference, &spec);
         assert_eq!(passed(&report), passes, "{program}\n{report:?}");
     }
 }
@@ -189,10 +183,7 @@ fn a_model_may_have_many_weights(bench: &Bench) {
     let right = programs::deep("ModelNew");
     let wrong = right.replace("list(self.layers)).sum()", "list(self.layers)).sum() * 2.0");
     for (program, passes) in [(right.as_str(), true), (&wrong, false)] {
-        let (candidate, truth) = (bench.file("candidate.py", program), reference.clone());
-        let libraries = Libraries { candidate, truth, reference: reference.clone() };
-        let report =
-            check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();
+        let report = bench.check(&bench.file("candidate.py", program), &reference, &spec);
         assert_eq!(passed(&report), passes, "{:?} {:?}", report.end, report.findings);
     }
 }
@@ -220,10 +211,7 @@ fn a_weight_of_two_layers_is_handed_to_both(bench: &Bench) {
     let wrong = as_built
         .replace("self.b(torch.sin", "torch.nn.functional.linear(bias=self.b.bias, weight=self.c, input=torch.sin");
     for (program, passes) in [(right, true), (as_built, true), (wrong, false)] {
-        let (candidate, truth) = (bench.file("candidate.py", &program), reference.clone());
-        let libraries = Libraries { candidate, truth, reference: reference.clone() };
-        let report =
-            check(&bench.host, &spec, &libraries, false, &mut SecretSeeds::fixed(7), &CancelFlag::default()).unwrap();
+        let report = bench.check(&bench.file("candidate.py", &program), &reference, &spec);
         assert_eq!(passed(&report), passes, "{program}\n{report:?}");
     }
 }
@@ -321,8 +309,7 @@ fn an_endless_file_and_a_giant_one_are_ended(bench: &Bench) {
 fn examined(bench: &Bench, source: &str) -> Examined {
     let reference = bench.file("examined.py", source);
     let libraries = ReferenceLibraries { truth: reference.clone(), reference };
-    let (spec, machine) = (task(), workshop::machine());
-    prepare(&bench.host, &spec, &libraries, &machine, &mut SecretSeeds::fixed(3), &CancelFlag::default()).unwrap()
+    bench.evaluate(|context| prepare(context, &task(), &libraries, &mut SecretSeeds::fixed(3))).unwrap()
 }
 
 fn a_model_is_a_usable_reference(bench: &Bench) {
@@ -411,19 +398,10 @@ fn the_reference_wrapped_as_a_program_is_as_fast_as_itself(bench: &Bench) {
     let spec = programs::larger_task();
     let reference = bench.file("reference.py", &programs::larger());
     let wrapped = bench.file("wrapped.py", &programs::larger().replace("class Model(", "class ModelNew("));
-    let options = MeasureOptions { max_samples: 41, ..MeasureOptions::default() };
-    let output = measure(
-        &bench.host,
-        &spec,
-        &wrapped,
-        &reference,
-        &reference,
-        &workshop::machine(),
-        "eager",
-        false,
-        &options,
-        &CancelFlag::default(),
-    );
+    let options = MeasureOptions { max_pairs: 41, ..MeasureOptions::on_host(false) };
+    let programs = Programs { candidate: &wrapped, baseline: &reference, truth: &reference, baseline_label: "eager" };
+    let machine = workshop::machine();
+    let output = bench.evaluate(|context| measure(context, &spec, &programs, &machine, false, &options));
     let Ok(StepOutput::Measured { measurement, findings }) = output else { panic!("{output:?}") };
     // On a machine where others work, the same program is measured as the same within some tens of a percent.
     let speedup = measurement.speedup;

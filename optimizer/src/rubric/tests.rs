@@ -86,6 +86,7 @@ fn measurement(speedup: f64) -> Measurement {
             sandbox: SandboxReport::default(),
         },
         device: None,
+        verification: None,
         cost: Vec::new(),
     }
 }

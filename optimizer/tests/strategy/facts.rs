@@ -296,6 +296,7 @@ pub(crate) fn measurement(speedup: f64) -> Measurement {
         sandbox: SandboxReport::default(),
         machine: machine(),
         device: None,
+        verification: None,
         cost: Vec::new(),
     }
 }

@@ -11,34 +11,38 @@ const LARGE_BYTES: u64 = 8 << 30;
 /// In such steps: equal needs of many tasks are one queue.
 const STEP_BYTES: u64 = 1 << 30;
 
-/// Inputs and outputs of one call from which on a measurement keeps only what it cannot do without, in bytes.
+/// Most calls of one timed window.
+pub const MAX_CALLS_OF_A_WINDOW: u64 = 64;
+
+/// Inputs and outputs of one call from which on a measurement has few pairs, in bytes.
 pub const LARGE_CALL_BYTES: u64 = 1 << 30;
 
-/// Most that a sample of several calls has for the inputs and outputs of those beyond the first, in bytes.
+/// Inputs and outputs that the calls of one timed window have together, where one call does not have more, in bytes.
 pub const MAX_ROTATED_BYTES: u64 = 512 << 20;
 
-/// What a program has at most beyond what is counted for all, where calls are short or small: 47 further calls of a sample, and six
-/// more that are kept.
-const MORE_BYTES: u64 = MAX_ROTATED_BYTES + (64 << 20);
-const MORE_CALLS: u64 = 53;
+/// Tensors of a task from which on only one program has its memory at a time while it is checked, in bytes.
+pub const ONE_AT_A_TIME_BYTES: u64 = 4 << 30;
+
+/// What every program has beside its tensors, in bytes: a workspace, and the evaluator's own buffers.
+const FIXED_BYTES: u64 = 512 << 20;
 
 /// Memory that judging programs of a task takes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryDemand {
     target: Target,
+    tensors: u64,
     on_host: u64,
-    on_gpu: u64,
 }
 
 impl MemoryDemand {
-    /// What a task's steps work on: the most that one of its shapes takes.
+    /// Returns what a task's steps work on: the most that one of its shapes takes.
     ///
     /// # Errors
     /// When a shape cannot be used.
     pub fn of(spec: &TaskSpec) -> Result<Self, ShapeError> {
         let sum = |tensors: &[ConcreteTensor]| tensors.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
         let all = spec.all_shapes()?;
-        let nothing = Self { target: spec.target, on_host: 0, on_gpu: 0 };
+        let nothing = Self { target: spec.target, tensors: 0, on_host: 0 };
         let of_shapes = |shapes: &ConcreteShapes| {
             Self::of_call(spec.target, sum(&shapes.inputs), sum(&shapes.params), sum(&shapes.outputs))
         };
@@ -47,38 +51,39 @@ impl MemoryDemand {
 
     /// What is enough for both.
     fn and(self, other: Self) -> Self {
-        Self { on_host: self.on_host.max(other.on_host), on_gpu: self.on_gpu.max(other.on_gpu), ..self }
+        Self { on_host: self.on_host.max(other.on_host), tensors: self.tensors.max(other.tensors), ..self }
     }
 
     fn of_call(target: Target, inputs: u64, params: u64, outputs: u64) -> Self {
-        let on_host = match target {
-            Target::Cuda => inputs * 7 + params * 6 + outputs * 15,
-            Target::Cpu => inputs * 9 + params * 8 + outputs * 21,
-        };
         let call = inputs + outputs;
-        let of_calls = if call >= LARGE_CALL_BYTES {
-            inputs * 13 + outputs * 12
-        } else {
-            inputs * 23 + outputs * 20 + 2 * MORE_BYTES.min(call * MORE_CALLS)
+        // Candidate, reference and the truth in double precision, each with results that are not in place yet, and with a model's
+        // own weights; and outputs that are kept.
+        let together = inputs * 4 + params * 8 + outputs * 10;
+        // The truth, results of the candidate, and the truth's outputs, which are kept.
+        let one_at_a_time = inputs * 2 + params * 8 + outputs * 9;
+        let check = if call + params >= ONE_AT_A_TIME_BYTES { one_at_a_time } else { together };
+        // Candidate and baseline with the calls of a window; before that the truth with the baseline.
+        let window = call.max(MAX_ROTATED_BYTES.min(call.saturating_mul(MAX_CALLS_OF_A_WINDOW)));
+        let timed = (2 * window + 2 * outputs + params * 4).max(window + outputs + 2 * call + 2 * outputs + params * 6);
+        let tensors = check.max(timed) + FIXED_BYTES;
+        let on_host = match target {
+            // A call that is written down for profilers.
+            Target::Cuda => inputs + params + inputs.max(params),
+            Target::Cpu => tensors,
         };
-        Self { target, on_host, on_gpu: of_calls + params * 6 }
+        Self { target, tensors, on_host }
     }
 
-    /// Memory of the machine in bytes, beside that of the processes themselves. Inputs: two or three sets, another one in the
-    /// making, and where three processes share them. Outputs: of reference and program in single precision and of the
-    /// truth in double, where they are shared, once more while they are compared, and of the first question, with which
-    /// others are. Where there is no GPU, what the processes compute with is there, too.
+    /// Memory of the machine in bytes, beside that of the processes themselves.
     #[must_use]
     pub fn on_host(self) -> u64 {
         self.on_host
     }
 
-    /// Memory of the GPU in bytes. Each of two programs: inputs in place and as two or three sets, inputs and outputs of the calls
-    /// that are kept (two, or six where calls are not large, and more where they are small), and of the calls of a sample, outputs of the
-    /// call that is made. The truth: its inputs and outputs, in double precision, and what it computes with.
+    /// Memory of the GPU in bytes.
     #[must_use]
     pub fn on_gpu(self) -> u64 {
-        self.on_gpu
+        self.tensors
     }
 
     /// Memory that a device needs for it, where not every device has as much: that of a GPU, or for the `cpu` target that of the
@@ -121,18 +126,26 @@ mod tests {
     }
 
     #[test]
-    fn of_calls_that_are_not_large_more_is_kept() {
-        let (below, from) = (demand(Target::Cuda, GIB / 2, GIB / 2 - 1), demand(Target::Cuda, GIB / 2, GIB / 2));
-        assert!(below.on_gpu() > 22 * GIB && from.on_gpu() < 13 * GIB);
-        assert_eq!(demand(Target::Cuda, 1000, 0).on_gpu(), 1000 * (23 + 2 * MORE_CALLS));
+    fn tensors_of_twelve_gibibytes_fit_a_gpu_of_eighty() {
+        for (inputs, outputs) in [(6 * GIB, 6 * GIB), (12 * GIB, 0), (8 * GIB, 4 * GIB)] {
+            let demand = demand(Target::Cuda, inputs, outputs);
+            assert!(demand.on_gpu() <= usable_memory(79 * GIB), "{demand:?}");
+            assert!(demand.on_host() <= 2 * inputs, "{demand:?}");
+        }
     }
 
     #[test]
-    fn a_smaller_shape_may_take_more_of_the_gpu() {
-        let (smaller, larger) = (demand(Target::Cuda, GIB / 2 - 1, GIB / 2), demand(Target::Cuda, GIB / 2, GIB / 2));
-        assert!(smaller.on_gpu() > larger.on_gpu() && smaller.on_host() < larger.on_host());
-        for both in [smaller.and(larger), larger.and(smaller)] {
-            assert_eq!((both.on_gpu(), both.on_host()), (smaller.on_gpu(), larger.on_host()));
+    fn short_calls_take_a_window_of_many() {
+        assert_eq!(demand(Target::Cuda, 1000, 0).on_gpu(), FIXED_BYTES + 2 * 64 * 1000);
+        assert_eq!(demand(Target::Cuda, 100 << 20, 0).on_gpu(), FIXED_BYTES + 2 * MAX_ROTATED_BYTES);
+    }
+
+    #[test]
+    fn what_is_enough_for_two_shapes_is_enough_for_each() {
+        let (left, right) = (demand(Target::Cuda, GIB, 3 * GIB), demand(Target::Cuda, 3 * GIB, GIB / 2));
+        for both in [left.and(right), right.and(left)] {
+            assert!(both.on_gpu() >= left.on_gpu().max(right.on_gpu()));
+            assert!(both.on_host() >= left.on_host().max(right.on_host()));
         }
     }
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use nightshift_profilers::{MissingTool, Tool};
 use nightshift_sandbox::process::{JailHost, SandboxChoice};
 use nightshift_toolchain::nvcc::Nvcc;
 use nightshift_worker::execute::find_profilers;
 use nightshift_worker::gpu::{ChildProber, Prober};
 use nightshift_worker::lease::WorkerConfig;
-use nightshift_worker::profilers::{MissingTool, Tool};
 
 use super::{Check, gpu_devices, nvcc};
 use crate::compose;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nightshift_protocol::error::ExitCode;
 use nightshift_protocol::task::{CandidateForm, MAX_TENSOR_BYTES, TaskProblem};
 use nightshift_sandbox::process::{CancelFlag, JailHost, SandboxChoice};
+use nightshift_toolchain::inspect::{InspectOptions, inspect};
 use nightshift_toolchain::python::{self, Python};
-use nightshift_worker::torch::inspect::{InspectOptions, inspect};
 use serde::Serialize;
 
 use crate::args::{ImportKernelbench, Precision};

@@ -3,6 +3,7 @@
 
 mod capture;
 mod ending;
+mod freeze;
 mod helper_process;
 mod jail;
 mod survivors;

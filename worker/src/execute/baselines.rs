@@ -3,24 +3,23 @@
 
 use std::path::Path;
 
+use nightshift_evaluator::context::ExecutionContext;
+use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
+use nightshift_evaluator::prepare::{ReferenceFacts, ReferenceLibraries};
+use nightshift_evaluator::trial::try_call;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::step::{FurtherBaseline, PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
-use serde_json::json;
-
-use super::Step;
-use super::cuda::StepDevice;
-use super::golden::is_recorded;
-use crate::inputs::{InputKind, SecretSeeds, generate_all};
-use crate::measure::{DeviceMeasureOptions, Programs, measure_on_device};
-use crate::prepare::{ReferenceFacts, ReferenceLibraries};
-use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
-use crate::runner::{Grounds, SessionOptions};
-use nightshift_sandbox::Queues;
 use nightshift_sandbox::process::side_by_side;
 use nightshift_toolchain::build::{Role, disk_failure};
+use serde_json::json;
+
+use super::devices::StepDevice;
+use super::golden::is_recorded;
+use super::step::{Step, secret_seeds};
+use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
 
 /// What the baseline is called.
 const COMPILED: &str = "torch.compile";
@@ -41,7 +40,7 @@ impl Step<'_> {
         &self,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
-        grounds: &Grounds<'_>,
+        context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
         (build, facts): (&BuildReport, &ReferenceFacts),
     ) -> Result<KnownReference, StepFailure> {
@@ -52,7 +51,7 @@ impl Step<'_> {
         // Most of either is loading and compiling, on the host; on the device they take turns.
         let (profile, compiled) = side_by_side(
             || self.profile_reference(task, libraries, device, build, facts),
-            || self.compiled_baseline(task, libraries, grounds, device),
+            || self.compiled_baseline(task, libraries, context, device),
         );
         let known = KnownReference { profile: Some(Box::new(profile?)), baselines: compiled?.into_iter().collect() };
         if is_whole(known.profile.as_deref(), &known.baselines) {
@@ -138,7 +137,7 @@ impl Step<'_> {
         &self,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
-        grounds: &Grounds<'_>,
+        context: &ExecutionContext<'_>,
         device: &StepDevice<'_>,
     ) -> Result<Option<FurtherBaseline>, StepFailure> {
         if !Role::Reference.is_python(&task.spec) || !self.cuda()?.profiles {
@@ -156,11 +155,10 @@ impl Step<'_> {
             baseline: &libraries.reference,
             truth: &libraries.truth,
             baseline_label: &label,
-            confirms: false,
         };
         let machine = device.machine(&self.bench.machine);
-        let options = DeviceMeasureOptions { graphs: false, ..DeviceMeasureOptions::default() };
-        let measured = measure_on_device(grounds, &spec, &programs, &machine, device.watch.as_ref(), false, &options);
+        let options = MeasureOptions { confirms: false, ..MeasureOptions::confirmation() };
+        let measured = measure(context, &spec, &programs, &machine, false, &options);
         let (measurement, reason) = match measured {
             Ok(StepOutput::Measured { measurement, findings }) if findings.is_empty() => (Some(measurement), None),
             Ok(StepOutput::Measured { findings, .. } | StepOutput::MeasureFailed { findings, .. })
@@ -169,7 +167,7 @@ impl Step<'_> {
                 (None, Some(findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; ")))
             }
             Ok(StepOutput::MeasureFailed { end, .. }) => {
-                let said = first_call(grounds, &spec, &program).unwrap_or_default();
+                let said = said_by(context, &spec, &program).unwrap_or_default();
                 (None, Some(format!("{}{said}", end.describe())))
             }
             Ok(_) => return Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
@@ -186,29 +184,9 @@ fn key(named: &serde_json::Value) -> String {
 }
 
 /// The error that a program prints when its first call fails: the measurement says that it did, and not why.
-fn first_call(grounds: &Grounds<'_>, spec: &TaskSpec, program: &Path) -> Option<String> {
-    let shapes = spec.default_shapes().ok()?;
-    let options = SessionOptions {
-        library: program,
-        torch: spec.torch.as_ref(),
-        shapes: std::slice::from_ref(&shapes),
-        double: false,
-        memory_bytes: spec.limits.memory_bytes,
-        call_timeout_ms: spec.limits.call_timeout_ms,
-        core: None,
-        require_sandbox: false,
-        device: grounds.device,
-        queues: Queues::Usual,
-        stock_bytes: 0,
-    };
-    let mut seeds = SecretSeeds::from_os().ok()?;
-    let mut session = grounds.launch(&options).ok()?.wait().ok()?;
-    let params = generate_all(&shapes.params, seeds.draw(), InputKind::Declared);
-    let inputs = generate_all(&shapes.inputs, seeds.draw(), InputKind::Declared);
-    let failed = session.init(&params).and_then(|()| session.run(&inputs).map(drop)).is_err();
-    let printed = session.printed();
-    let said = what_went_wrong(&printed);
-    said.filter(|_| failed).map(|line| format!(": {line}"))
+fn said_by(context: &ExecutionContext<'_>, spec: &TaskSpec, program: &Path) -> Option<String> {
+    let printed = try_call(context, spec, program, &mut secret_seeds().ok()?).ok()??;
+    what_went_wrong(&printed).map(|line| format!(": {line}"))
 }
 
 /// The line of a Python's last words that says most: what a compiler or a linker complains about, else its exception.

@@ -2,20 +2,17 @@
 
 use std::path::Path;
 
+use nightshift_evaluator::check::{check_recorded, record, recorded_answers};
+use nightshift_evaluator::context::ExecutionContext;
+use nightshift_evaluator::golden;
+use nightshift_evaluator::prepare::ReferenceLibraries;
+use nightshift_evaluator::seeds::SecretSeeds;
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::step::{GoldenData, StepFailure, StepOutput};
 use nightshift_protocol::task::{CandidateForm, ConcreteShapes, ConcreteTensor, TaskBundle, TaskSpec};
-
-use super::{Step, secret_seeds};
-use crate::check::{MAX_PERTURBED_TENSORS, check_recorded, record};
-use crate::golden;
-use crate::inputs::SecretSeeds;
-use crate::prepare::ReferenceLibraries;
-use crate::runner::Grounds;
 use nightshift_toolchain::build::Role;
 
-/// Questions of a check beside those about single tensors.
-const COMMON_QUESTIONS: usize = 6;
+use super::step::{Step, secret_seeds};
 
 /// Bytes of an answer for each byte of 32-bit outputs: those, and the truth in twice as many.
 const ANSWER_FACTOR: u64 = 3;
@@ -26,13 +23,13 @@ impl Step<'_> {
         Role::Reference.is_python(&task.spec) && self.bench.host.python().is_err()
     }
 
-    /// Answers to the questions of some checks, for tasks whose programs need no Python themselves and whose answers are
+    /// The answers of some checks, for tasks whose programs need no Python themselves and whose answers are
     /// small enough.
     pub(super) fn golden_data(
         &self,
         task: &TaskBundle,
         libraries: &ReferenceLibraries,
-        grounds: &Grounds<'_>,
+        context: &ExecutionContext<'_>,
         seeds: &mut SecretSeeds,
     ) -> Result<Option<GoldenData>, StepFailure> {
         if !Role::Reference.is_python(&task.spec) || task.spec.form != CandidateForm::Native {
@@ -43,7 +40,7 @@ impl Step<'_> {
         let mut recordings = Vec::new();
         for _ in 0..wanted {
             let seed = seeds.draw();
-            match record(grounds, &task.spec, &libraries.reference, &libraries.truth, seed)? {
+            match record(context, &task.spec, &libraries.reference, &libraries.truth, seed)? {
                 Some(recording) => recordings.push(recording),
                 // What the reference itself does not pass decides nothing about programs.
                 None => return Ok(None),
@@ -77,8 +74,8 @@ impl Step<'_> {
         let chosen = usize::try_from(secret_seeds()?.draw() % count).unwrap_or(0);
         let recording = recordings.swap_remove(chosen);
         let device = self.device(task, &[library])?;
-        let grounds = self.grounds(device.as_ref());
-        let report = check_recorded(&grounds, &task.spec, library, recording, sandbox_required)?;
+        let place = self.place(device.as_ref());
+        let report = check_recorded(&self.context(&place), &task.spec, library, recording, sandbox_required)?;
         Ok(StepOutput::Checked { report: Box::new(report) })
     }
 }
@@ -95,9 +92,8 @@ pub(super) fn is_recorded(spec: &TaskSpec) -> bool {
 
 /// How many recordings fit into a file.
 fn recordings_that_fit(shapes: &ConcreteShapes) -> usize {
-    let perturbed = |tensors: &[ConcreteTensor]| tensors.len().min(MAX_PERTURBED_TENSORS);
-    let questions = COMMON_QUESTIONS + perturbed(&shapes.inputs) + perturbed(&shapes.params);
+    let answers = u64::try_from(recorded_answers(shapes)).unwrap_or(u64::MAX);
     let outputs = shapes.outputs.iter().map(ConcreteTensor::size_bytes).sum::<u64>();
-    let answer = outputs.saturating_mul(ANSWER_FACTOR).saturating_mul(u64::try_from(questions).unwrap_or(u64::MAX));
+    let answer = outputs.saturating_mul(ANSWER_FACTOR).saturating_mul(answers);
     usize::try_from(golden::MAX_BYTES / answer.max(1)).unwrap_or(usize::MAX).min(golden::RECORDINGS)
 }

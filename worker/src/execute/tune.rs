@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use nightshift_evaluator::check::{Libraries, check};
+use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::{BuildReport, CheckReport};
 use nightshift_protocol::step::{StepFailure, StepOutput};
@@ -14,22 +16,18 @@ use nightshift_protocol::tunable::{self, BadTunables};
 use nightshift_protocol::tune::{TuneBudget, TuneReport, TunedProgram};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
-use super::{Step, secret_seeds};
-use crate::check::{Libraries, check_on};
-use crate::measure::{DeviceMeasureOptions, MeasureOptions, Programs, measure, measure_on_device};
+use super::step::{Step, secret_seeds};
 use crate::tune::{Timed, Trials, search};
 use nightshift_toolchain::build::{Role, disk_failure};
 
-/// Samples of the first round on the host; each further round takes twice as many.
-const HOST_SAMPLES: usize = 5;
+/// Pairs of the first round on the host; each further round takes twice as many.
+const HOST_PAIRS: usize = 5;
 /// The same on a device, where calls are short.
-const DEVICE_SAMPLES: usize = 20;
+const DEVICE_PAIRS: usize = 10;
 /// Time of the first round, in milliseconds; each further round may take twice as long.
 const ROUND_WALL_MS: u64 = 100;
 /// Half the width of an interval at which a timing ends early.
 const WANTED_RELATIVE_HALF_WIDTH: f64 = 0.005;
-/// Warming up on a device, in milliseconds: the others of the round keep its clocks up.
-const WARM_UP_MS: u64 = 10;
 
 impl Step<'_> {
     /// Searches the tunables of a program.
@@ -121,47 +119,19 @@ impl Bench<'_> {
         let candidate = &self.variant(number)?.library;
         let longer = 1_usize << (round - 1).min(16);
         let max_wall_ms = ROUND_WALL_MS << (round - 1).min(16);
-        let Some(device) = step.device(task, &[candidate, &self.reference, &self.truth])? else {
-            let samples = HOST_SAMPLES * longer;
-            let options = MeasureOptions {
-                min_samples: samples,
-                max_samples: samples,
-                wanted_relative_half_width: WANTED_RELATIVE_HALF_WIDTH,
-                max_wall_ms,
-            };
-            return measure(
-                &step.bench.host,
-                &task.spec,
-                candidate,
-                &self.reference,
-                &self.truth,
-                &step.bench.machine,
-                "",
-                self.sandbox_required,
-                &options,
-                step.cancel,
-            );
-        };
-        let programs =
-            Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "", confirms: false };
-        let options = DeviceMeasureOptions {
-            warm_up_ms: WARM_UP_MS,
-            min_samples: DEVICE_SAMPLES * longer,
-            max_samples: DEVICE_SAMPLES * longer,
+        let device = step.device(task, &[candidate, &self.reference, &self.truth])?;
+        let place = step.place(device.as_ref());
+        let pairs = if device.is_some() { DEVICE_PAIRS } else { HOST_PAIRS } * longer;
+        let options = MeasureOptions {
+            min_pairs: pairs,
+            max_pairs: pairs,
             wanted_relative_half_width: WANTED_RELATIVE_HALF_WIDTH,
             max_wall_ms,
-            graphs: false,
-            ..DeviceMeasureOptions::default()
+            ..MeasureOptions::first()
         };
-        measure_on_device(
-            &step.grounds(Some(&device)),
-            &task.spec,
-            &programs,
-            &step.bench.machine,
-            device.watch.as_ref(),
-            self.sandbox_required,
-            &options,
-        )
+        let programs = Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "" };
+        let machine = &step.bench.machine;
+        measure(&step.context(&place), &task.spec, &programs, machine, self.sandbox_required, &options)
     }
 }
 
@@ -201,8 +171,9 @@ impl Trials for Bench<'_> {
             truth: self.truth.clone(),
         };
         let device = self.step.device(self.task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
-        let grounds = self.step.grounds(device.as_ref());
-        let report = check_on(&grounds, &self.task.spec, &libraries, self.sandbox_required, &mut secret_seeds()?)?;
+        let place = self.step.place(device.as_ref());
+        let context = self.step.context(&place);
+        let report = check(&context, &self.task.spec, &libraries, self.sandbox_required, &mut secret_seeds()?)?;
         let why = why_not_passed(&report);
         self.checked = Some(report);
         Ok(why)

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nightshift_evaluator::context::DeviceMonitor as _;
 use nightshift_protocol::machine::{ComputeMode, Mig};
 use tokio_util::sync::CancellationToken;
 
@@ -155,9 +156,9 @@ fn moved_from(before: Reading, after: Reading) -> Option<String> {
     let gpus = driver.gpus();
     let watch = gpus.watch_among(&gpus.usable()[0], Arc::new(Table)).unwrap();
     driver.reads("GPU-0000", Ok(before));
-    let before = watch.sample().unwrap();
+    let before = watch.observe().unwrap();
     driver.reads("GPU-0000", Ok(after));
-    watch.sample().unwrap().moved_since(&before)
+    watch.observe().unwrap().changed_since(&before)
 }
 
 #[test]
@@ -202,6 +203,7 @@ fn what_a_driver_does_not_tell_moves_nothing_and_a_lost_gpu_is_an_error() {
     let watch = gpus.watch(&gpus.usable()[0]).unwrap();
     driver.reads("GPU-0000", Err(ManagementError::Lost));
     assert_eq!(watch.sample(), Err(ManagementError::Lost));
+    assert_eq!(watch.observe(), None);
 }
 
 #[test]

@@ -1,14 +1,12 @@
-//! How a GPU is while something is timed on it, and whether that changed so much that a sample does not count.
+//! The state of a GPU while programs are timed on it.
 
 use std::sync::Arc;
 
+use nightshift_evaluator::context::{DeviceMonitor, ObservedConditions};
+use nightshift_protocol::measurement::DeviceConditions;
+
 use super::management::{Management, ManagementError};
 use super::processes::{Kin, Processes};
-
-/// Largest change of the multiprocessors' clock that two samples may differ by, in hundredths.
-const MAX_CLOCK_CHANGE_PERCENT: u32 = 3;
-/// Largest change of temperature that two samples may differ by, in degrees.
-const MAX_TEMPERATURE_CHANGE_C: u32 = 15;
 
 /// Watches one device.
 #[derive(Debug, Clone)]
@@ -69,36 +67,21 @@ impl Watch {
     }
 }
 
-impl Conditions {
-    /// Why a sample that began under `before` and ended under these conditions does not count; none when it does.
-    ///
-    /// Power as such is no reason: each program draws its own. That it made the GPU slower is one.
-    #[must_use]
-    pub fn moved_since(&self, before: &Self) -> Option<String> {
-        if let Some((was, is)) = before.sm_clock_mhz.zip(self.sm_clock_mhz)
-            && was.abs_diff(is) * 100 > was.max(is) * MAX_CLOCK_CHANGE_PERCENT
-        {
-            return Some(format!("the clock of the multiprocessors went from {was} to {is} MHz"));
-        }
-        if let Some((was, is)) = before.memory_clock_mhz.zip(self.memory_clock_mhz)
-            && was != is
-        {
-            return Some(format!("the clock of the memory went from {was} to {is} MHz"));
-        }
-        if let Some(new) = self.throttle.iter().find(|reason| !before.throttle.contains(reason)) {
-            return Some(format!("the GPU became slower by itself ({new})"));
-        }
-        if let Some(gone) = before.throttle.iter().find(|reason| !self.throttle.contains(reason)) {
-            return Some(format!("the GPU had been slower by itself and is no longer ({gone})"));
-        }
-        if let Some((was, is)) = before.temperature_c.zip(self.temperature_c)
-            && was.abs_diff(is) > MAX_TEMPERATURE_CHANGE_C
-        {
-            return Some(format!("the temperature went from {was} to {is} degrees"));
-        }
-        if let Some(pid) = self.strangers.iter().find(|pid| !before.strangers.contains(pid)) {
-            return Some(format!("another process ({pid}) came to the GPU"));
-        }
-        (self.foreign_processes > 0).then(|| format!("{} processes of others are on the GPU", self.foreign_processes))
+impl DeviceMonitor for Watch {
+    fn observe(&self) -> Option<ObservedConditions> {
+        let found =
+            self.sample().map_err(|error| tracing::debug!(error = %error, "a GPU could not be observed")).ok()?;
+        let throttled = found.throttle.iter().map(|reason| format!("the GPU is slower by itself ({reason})"));
+        let strangers = found.strangers.iter().map(|pid| format!("another process ({pid}) is on the GPU"));
+        Some(ObservedConditions {
+            disturbances: throttled.chain(strangers).collect(),
+            foreign_processes: found.foreign_processes,
+            conditions: DeviceConditions {
+                sm_clock_mhz: found.sm_clock_mhz,
+                memory_clock_mhz: found.memory_clock_mhz,
+                temperature_c: found.temperature_c,
+                power_w: found.power_w,
+            },
+        })
     }
 }

@@ -5,11 +5,16 @@ use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 
 use libtest_mimic::{Arguments, Trial};
-use nightshift_protocol::task::MAX_TENSOR_BYTES;
+use nightshift_evaluator::check::{Libraries, check};
+use nightshift_evaluator::context::{ExecutionContext, Place};
+use nightshift_evaluator::memory::HostMemory;
+use nightshift_evaluator::seeds::SecretSeeds;
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::task::{MAX_TENSOR_BYTES, TaskSpec};
 use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_toolchain::Host;
+use nightshift_toolchain::inspect::{InspectOptions, Inspection, ModelError, inspect};
 use nightshift_toolchain::python::{Python, find};
-use nightshift_worker::torch::inspect::{InspectOptions, Inspection, ModelError, inspect};
 
 use crate::workshop::{self, Workshop};
 
@@ -44,6 +49,19 @@ impl Bench {
         let path = self.folder.path().canonicalize().unwrap().join(name);
         std::fs::write(&path, text).unwrap();
         path
+    }
+
+    /// Evaluates something on the host.
+    pub(crate) fn evaluate<T>(&self, work: impl FnOnce(&ExecutionContext<'_>) -> T) -> T {
+        let (cancel, memory) = (CancelFlag::default(), HostMemory::new(workshop::machine().last_level_cache_bytes));
+        work(&ExecutionContext { host: &self.host, cancel: &cancel, place: Place::Host(&memory) })
+    }
+
+    /// Checks a program against a model, which is the truth as well.
+    pub(crate) fn check(&self, candidate: &Path, reference: &Path, spec: &TaskSpec) -> CheckReport {
+        let (reference, truth) = (reference.to_owned(), reference.to_owned());
+        let libraries = Libraries { candidate: candidate.to_owned(), reference, truth };
+        self.evaluate(|context| check(context, spec, &libraries, false, &mut SecretSeeds::fixed(7))).unwrap()
     }
 
     pub(crate) fn inspect(&self, source: &str) -> Result<Inspection, ModelError> {

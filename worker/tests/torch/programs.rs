@@ -1,7 +1,7 @@
 //! Files with models, and what is wrong with some of them.
 
 use nightshift_protocol::task::{Dim, Distribution, TaskSpec, TensorSpec};
-use nightshift_worker::torch::inspect::FoundTensor;
+use nightshift_toolchain::inspect::FoundTensor;
 
 /// A file of the form that a task needs.
 pub(crate) const LINEAR: &str = "\

@@ -1,6 +1,6 @@
 //! Compilers, disassemblers and Python: finds them on this machine, and builds programs with them.
 //!
-//! A build is addressed by everything that goes into it, and runs in the sandbox. This crate never runs what it builds.
+//! A build is addressed by everything that goes into it, and runs in the sandbox, as does the inspection of a model's file.
 
 pub mod build;
 pub mod build_cache;
@@ -8,6 +8,7 @@ mod build_provenance;
 pub mod compiler_output;
 pub mod disassembly;
 mod host;
+pub mod inspect;
 pub mod machine;
 pub mod nvcc;
 pub mod python;

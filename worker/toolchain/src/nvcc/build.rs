@@ -159,7 +159,6 @@ fn examine(nvcc: &Nvcc, job: &Job<'_>, output: &str, libraries: Vec<String>, cou
 
 /// One run of nvcc in a folder that holds the source, `nightshift.h` and the folder [`KEPT`].
 pub(super) fn command(nvcc: &Nvcc, file: &str, folder: &Path, timeout_ms: u64, extra: Vec<OsString>) -> JailedCommand {
-    let program = PathBuf::from(&nvcc.toolchain.path);
     let mut args: Vec<OsString> = nvcc.toolchain.flags.iter().map(OsString::from).collect();
     args.extend(extra);
     // From here on nothing changes the code: where things lie, messages for the Coder, notes for the Verifier, and a
@@ -181,6 +180,12 @@ pub(super) fn command(nvcc: &Nvcc, file: &str, folder: &Path, timeout_ms: u64, e
     // The front end makes the names of hidden kernels from the path of the source.
     args.push(format!("-Xcudafe=--orig_src_path_name={file}").into());
     args.extend([file, "-o", LIBRARY].map(OsString::from));
+    jailed_nvcc(nvcc, folder, timeout_ms, args)
+}
+
+/// A run of nvcc with these arguments in a folder that it may write to.
+pub(super) fn jailed_nvcc(nvcc: &Nvcc, folder: &Path, timeout_ms: u64, args: Vec<OsString>) -> JailedCommand {
+    let program = PathBuf::from(&nvcc.toolchain.path);
     let mut read_only = readable_folders(&program);
     for folder in readable_folders(&nvcc.host_compiler) {
         if !read_only.contains(&folder) {

@@ -1,0 +1,186 @@
+//! Is a program right? It is called on inputs that it has not seen, and its outputs are compared with the reference in double
+//! precision.
+//!
+//! Smaller shapes come first, and a shape that fails is the last one: most wrong programs are found within a few calls.
+
+mod cases;
+mod judge;
+mod oracle;
+
+use std::path::{Path, PathBuf};
+
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
+use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
+
+use self::cases::{Answers, Check, Stop};
+pub(crate) use self::judge::{Limits, SMALLEST_REFERENCE_ERROR};
+pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError};
+use crate::context::{ExecutionContext, Place};
+use crate::golden::Recording;
+use crate::memory::{DeviceMemory, Memory, MemoryError};
+use crate::phases::PhaseTimer;
+use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
+use crate::seeds::SecretSeeds;
+
+/// The three built programs of a check.
+#[derive(Debug, Clone)]
+pub struct Libraries {
+    /// The program in question.
+    pub candidate: PathBuf,
+    /// The reference, as it is timed.
+    pub reference: PathBuf,
+    /// The reference in double precision.
+    pub truth: PathBuf,
+}
+
+/// Checks a program. A wrong answer, a crash or a hang is a report; a failure concerns the machine or the reference. Blocks: call it
+/// from a thread of its own.
+pub fn check(
+    context: &ExecutionContext<'_>,
+    spec: &TaskSpec,
+    libraries: &Libraries,
+    require_sandbox: bool,
+    seeds: &mut SecretSeeds,
+) -> Result<CheckReport, StepFailure> {
+    let mut answers = Answers::Live { reference: &libraries.reference, truth: &libraries.truth, recorded: None };
+    check_in_place(context, spec, &libraries.candidate, &mut answers, require_sandbox, seeds)
+}
+
+/// Checks a program against recorded answers, without reference and truth.
+pub fn check_recorded(
+    context: &ExecutionContext<'_>,
+    spec: &TaskSpec,
+    candidate: &Path,
+    recording: Recording,
+    require_sandbox: bool,
+) -> Result<CheckReport, StepFailure> {
+    let mut seeds = SecretSeeds::fixed(recording.seed);
+    let mut answers = Answers::Recorded(Some(recording));
+    check_in_place(context, spec, candidate, &mut answers, require_sandbox, &mut seeds)
+}
+
+/// Returns how many answers a recording has for a task with these shapes.
+#[must_use]
+pub fn recorded_answers(shapes: &ConcreteShapes) -> usize {
+    cases::TestCase::with_truth(shapes).len()
+}
+
+/// Checks the reference against itself, and records the answers. Returns nothing when the reference does not pass.
+pub fn record(
+    context: &ExecutionContext<'_>,
+    spec: &TaskSpec,
+    reference: &Path,
+    truth: &Path,
+    seed: u64,
+) -> Result<Option<Recording>, StepFailure> {
+    let mut answers = Answers::Live { reference, truth, recorded: Some(Vec::new()) };
+    let report = check_in_place(context, spec, reference, &mut answers, false, &mut SecretSeeds::fixed(seed))?;
+    let passed = report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed);
+    let Answers::Live { recorded: Some(answers), .. } = answers else { return Ok(None) };
+    Ok((passed && !answers.is_empty()).then_some(Recording { seed, answers }))
+}
+
+fn check_in_place(
+    context: &ExecutionContext<'_>,
+    spec: &TaskSpec,
+    candidate: &Path,
+    answers: &mut Answers<'_>,
+    require_sandbox: bool,
+    seeds: &mut SecretSeeds,
+) -> Result<CheckReport, StepFailure> {
+    let file = ProgramFile { path: candidate, trusted: false, double: false };
+    match context.place {
+        Place::Host(memory) => check_with(context, memory, spec, &file, answers, require_sandbox, seeds),
+        Place::Device(device) => {
+            let memory = DeviceMemory::new(std::sync::Arc::clone(&device.gpu)).map_err(MemoryError::from)?;
+            check_with(context, &memory, spec, &file, answers, require_sandbox, seeds)
+        }
+    }
+}
+
+fn check_with<M: Memory>(
+    context: &ExecutionContext<'_>,
+    memory: &M,
+    spec: &TaskSpec,
+    file: &ProgramFile<'_>,
+    answers: &mut Answers<'_>,
+    require_sandbox: bool,
+    seeds: &mut SecretSeeds,
+) -> Result<CheckReport, StepFailure> {
+    let shapes = smallest_first(spec)?;
+    let mut report = CheckReport {
+        end: ProcessEnd::Finished,
+        cases: Vec::new(),
+        error_histogram: vec![0; ERROR_HISTOGRAM_BOUNDS.len() + 1],
+        deterministic: None,
+        findings: Vec::new(),
+        printed: String::new(),
+        cost: Vec::new(),
+    };
+    let mut timer = PhaseTimer::start();
+    // On the host a process is cheap, and each shape gets a new one; on a device opening it takes longer than most checks.
+    let groups: Vec<&[ConcreteShapes]> =
+        if context.device().is_some() { vec![&shapes] } else { shapes.chunks(1).collect() };
+    for (group, together) in groups.into_iter().enumerate() {
+        let options =
+            ProgramOptions { spec, shapes: together, calls: 1, core: None, require_sandbox, may_be_resident: true };
+        let mut check = Check {
+            context,
+            memory,
+            spec,
+            file,
+            options,
+            is_first: group == 0,
+            seeds: &mut *seeds,
+            report: &mut report,
+            timer: &mut timer,
+        };
+        match check.run(answers) {
+            Ok(()) => {}
+            Err(Stop::Wrong) => break,
+            Err(Stop::Candidate(error)) => {
+                report.end = error.into_end()?;
+                break;
+            }
+            Err(Stop::Failure(failure)) => return Err(failure),
+        }
+    }
+    report.cost = timer.phases();
+    Ok(report)
+}
+
+/// Returns the shapes of a task, the smallest first.
+pub(crate) fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, StepFailure> {
+    let shapes = spec.all_shapes();
+    let mut shapes = shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    shapes.sort_by_key(total_bytes);
+    Ok(shapes)
+}
+
+fn total_bytes(shapes: &ConcreteShapes) -> u64 {
+    shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs).map(ConcreteTensor::size_bytes).sum()
+}
+
+/// Starts the process of a program.
+pub(crate) fn launch(
+    context: &ExecutionContext<'_>,
+    file: &ProgramFile<'_>,
+    options: &ProgramOptions<'_>,
+) -> Result<Launched, crate::program::ProgramError> {
+    Launched::start(context, file, options, shared_bytes(file, options))
+}
+
+/// Gives the process of a program its memory, and loads the program.
+pub(crate) fn open<M: Memory>(
+    context: &ExecutionContext<'_>,
+    memory: &M,
+    launched: Launched,
+    file: &ProgramFile<'_>,
+    options: &ProgramOptions<'_>,
+) -> Result<Program<M>, crate::program::ProgramError> {
+    let mut program = Program::attach(memory, launched, file, options)?;
+    program.load(context, file, options.spec.torch.as_ref())?;
+    Ok(program)
+}

@@ -1,0 +1,618 @@
+//! The calls of a check, one after the other.
+
+use std::path::Path;
+
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
+use nightshift_protocol::verdict::CheckCase;
+
+use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
+use super::oracle::{LaunchedOracle, Oracle, OracleError};
+use super::{launch, open};
+use crate::breach::{note, violation, warning};
+use crate::compare::Comparison;
+use crate::context::ExecutionContext;
+use crate::draw::{Draw, InputKind, draw_on_host};
+use crate::golden::{Recorded, Recording};
+use crate::lock::DeviceMode;
+use crate::memory::{Memory, MemoryError, Operand};
+use crate::phases::PhaseTimer;
+use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
+use crate::seeds::SecretSeeds;
+use crate::tensor::HostTensor;
+
+/// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
+const MAX_CHANGED_TENSORS: usize = 16;
+
+/// Cases of a shape after which a wrong program may be given up: they tell results of earlier calls from wrong ones.
+const CASES_BEFORE_STOPPING: usize = 3;
+
+/// Factors by which weights are scaled, until the reference's outputs change by [`MATTERS`] tolerances.
+const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
+
+/// A weight matters when the outputs change by so many tolerances.
+const MATTERS: f64 = 32.0;
+
+/// Errors in tolerances that pass where a weight was scaled: large weights cost digits that the tolerance of the task does not
+/// know of, and a program that ignores the weight is off by [`MATTERS`].
+const PASSES_WHEN_SCALED: f64 = 8.0;
+
+/// Why a check ends early.
+pub(super) enum Stop {
+    /// The program is wrong at this shape: others say no more.
+    Wrong,
+    /// The program's process ended.
+    Candidate(ProgramError),
+    /// The machine or the reference failed.
+    Failure(StepFailure),
+}
+
+impl From<ProgramError> for Stop {
+    fn from(error: ProgramError) -> Self {
+        Self::Candidate(error)
+    }
+}
+
+impl From<MemoryError> for Stop {
+    fn from(error: MemoryError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl From<StepFailure> for Stop {
+    fn from(failure: StepFailure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<OracleError> for Stop {
+    fn from(error: OracleError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+/// Where expected values come from.
+pub(super) enum Answers<'a> {
+    /// From reference and truth; they are recorded where that is wanted.
+    Live { reference: &'a Path, truth: &'a Path, recorded: Option<Vec<Option<Recorded>>> },
+    /// From a recording, of which there is one for a check.
+    Recorded(Option<Recording>),
+}
+
+/// What one call of a check is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TestCase {
+    /// Inputs as the task declares them.
+    Declared,
+    /// The same inputs once more.
+    Repeat,
+    /// Other inputs at the same addresses.
+    SamePointers,
+    /// Inputs of another size or sign.
+    Scaled(InputKind, &'static str),
+    /// Other weights.
+    ChangedWeights,
+    /// The first inputs but for one.
+    ChangedInput(usize),
+    /// The first weights but for one, which is as large as it takes to matter.
+    ScaledWeight(usize),
+}
+
+impl TestCase {
+    /// The cases that are compared with the truth, in their order.
+    pub(super) fn with_truth(shapes: &ConcreteShapes) -> Vec<Self> {
+        let changed = (!shapes.params.is_empty()).then_some(Self::ChangedWeights);
+        [
+            Self::Declared,
+            Self::Repeat,
+            Self::SamePointers,
+            Self::Scaled(InputKind::ScaledUp, "scaled_up"),
+            Self::Scaled(InputKind::ScaledDown, "scaled_down"),
+            Self::Scaled(InputKind::SignsFlipped, "signs_flipped"),
+        ]
+        .into_iter()
+        .chain(changed)
+        .collect()
+    }
+
+    fn name(self, shapes: &ConcreteShapes) -> String {
+        match self {
+            Self::Declared => "declared".to_owned(),
+            Self::Repeat => "repeat".to_owned(),
+            Self::SamePointers => "same_pointers".to_owned(),
+            Self::Scaled(_, name) => name.to_owned(),
+            Self::ChangedWeights => "changed_weights".to_owned(),
+            Self::ChangedInput(number) => format!("changed:{}", shapes.inputs[number].name),
+            Self::ScaledWeight(number) => format!("scaled:{}", shapes.params[number].name),
+        }
+    }
+}
+
+/// What a call is given: as draws, and where answers are recorded as values of the host.
+struct Material {
+    draws: Vec<Draw>,
+    values: Option<Vec<HostTensor>>,
+}
+
+impl Material {
+    fn new(tensors: &[ConcreteTensor], draws: Vec<Draw>, on_host: bool) -> Self {
+        let values =
+            on_host.then(|| tensors.iter().zip(&draws).map(|(tensor, draw)| draw_on_host(tensor, *draw)).collect());
+        Self { draws, values }
+    }
+
+    fn given(&self) -> Given<'_> {
+        self.values.as_ref().map_or(Given::Drawn(&self.draws), |values| Given::Written(values))
+    }
+}
+
+/// A check of one program at some shapes.
+pub(super) struct Check<'a, M: Memory> {
+    pub(super) context: &'a ExecutionContext<'a>,
+    pub(super) memory: &'a M,
+    pub(super) spec: &'a TaskSpec,
+    pub(super) file: &'a ProgramFile<'a>,
+    pub(super) options: ProgramOptions<'a>,
+    /// Whether these are the first shapes: single tensors are changed there.
+    pub(super) is_first: bool,
+    pub(super) seeds: &'a mut SecretSeeds,
+    pub(super) report: &'a mut CheckReport,
+    pub(super) timer: &'a mut PhaseTimer,
+}
+
+/// What is compared with a program's outputs.
+enum Expected<'a, M: Memory> {
+    /// Reference and truth.
+    Live(&'a mut Oracle<M>),
+    /// Recorded answers, in their order.
+    Recorded(std::vec::IntoIter<Option<Recorded>>),
+}
+
+/// What is remembered of a shape while its cases are gone through.
+#[derive(Default)]
+struct Seen {
+    /// Fingerprint of the program's outputs to the declared inputs.
+    first: Option<u64>,
+    /// The same of the call before.
+    previous: Option<u64>,
+    /// Whether the outputs to the declared inputs were wrong, and those to the same inputs under other weights.
+    kept_weights: bool,
+    /// The reference's largest error so far.
+    reference_error: f64,
+}
+
+impl<M: Memory> Check<'_, M> {
+    pub(super) fn run(&mut self, answers: &mut Answers<'_>) -> Result<(), Stop> {
+        let (context, memory) = (self.context, self.memory);
+        let (mut candidate, mut oracle) = self.processes(answers)?;
+        let recorded = match answers {
+            Answers::Live { .. } => Vec::new(),
+            Answers::Recorded(recording) => recording.take().ok_or_else(one_shape_only)?.answers,
+        };
+        let mut expected = match &mut oracle {
+            Some(oracle) => Expected::Live(oracle),
+            None => Expected::Recorded(recorded.into_iter()),
+        };
+        let mut record = match answers {
+            Answers::Live { recorded, .. } => recorded.as_mut(),
+            Answers::Recorded(_) => None,
+        };
+        let outcome = (0..self.options.shapes.len())
+            .try_for_each(|number| self.at_shape(number, &mut candidate, &mut expected, record.as_deref_mut()));
+        self.timer.end("calls");
+        let printed = candidate.printed();
+        if !printed.is_empty() {
+            self.report.printed = printed;
+        }
+        candidate.finish(context, memory);
+        if let Some(oracle) = oracle {
+            oracle.finish(context, memory);
+        }
+        self.timer.end("ends");
+        outcome
+    }
+
+    /// Starts the processes and loads the programs. The candidate's comes last: where the reference cannot be loaded either, the
+    /// machine lacks something, and the program is not blamed for it.
+    fn processes(&mut self, answers: &Answers<'_>) -> Result<(Program<M>, Option<Oracle<M>>), Stop> {
+        let (context, memory, options) = (self.context, self.memory, self.options);
+        let guard = context.lock(DeviceMode::Driver);
+        let mut candidate = launch(context, self.file, &options)?;
+        let mut oracle = match answers {
+            Answers::Live { reference, truth, .. } => Some(LaunchedOracle::start(context, reference, truth, &options)?),
+            Answers::Recorded(_) => None,
+        };
+        let mut trusted: Vec<&mut Launched> = oracle.iter_mut().flat_map(LaunchedOracle::processes).collect();
+        // Pythons load for seconds, and use no device meanwhile.
+        let are_ready = candidate.is_ready() && trusted.iter().all(|process| process.is_ready());
+        let guard = if are_ready {
+            guard
+        } else {
+            for process in &mut trusted {
+                process.load_runtime().map_err(OracleError::from)?;
+            }
+            candidate.load_runtime()?;
+            drop(guard);
+            context.lock(DeviceMode::Driver)
+        };
+        for process in trusted {
+            process.make_ready().map_err(OracleError::from)?;
+        }
+        candidate.make_ready()?;
+        self.timer.end("processes");
+        let oracle = oracle.map(|oracle| oracle.open(context, memory, &options)).transpose()?;
+        let candidate = open(context, memory, candidate, self.file, &options)?;
+        drop(guard);
+        self.timer.end("programs");
+        Ok((candidate, oracle))
+    }
+
+    fn at_shape(
+        &mut self,
+        number: usize,
+        candidate: &mut Program<M>,
+        expected: &mut Expected<'_, M>,
+        mut record: Option<&mut Vec<Option<Recorded>>>,
+    ) -> Result<(), Stop> {
+        let shapes = &self.options.shapes[number];
+        let on_host = record.is_some() || matches!(expected, Expected::Recorded(_));
+        let first_case = self.report.cases.len();
+        {
+            let _guard = self.context.lock(DeviceMode::Work);
+            candidate.select(number)?;
+            if let Expected::Live(oracle) = expected {
+                oracle.select(number)?;
+            }
+        }
+        // Recordings rely on this order.
+        let weights = Material::new(
+            &shapes.params,
+            Draw::all(shapes.params.len(), self.seeds.draw(), InputKind::Declared),
+            on_host,
+        );
+        let inputs = Material::new(
+            &shapes.inputs,
+            Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared),
+            on_host,
+        );
+        let thorough = self.is_first && number == 0 && !on_host;
+        let mut seen = Seen::default();
+        let mut scaled = if thorough { self.chosen(shapes.params.len()) } else { Vec::new() };
+        // The weights of a program's first call have sizes that it cannot expect.
+        let after_first = scaled.split_off(scaled.len().min(1));
+        if let Expected::Live(oracle) = &mut *expected {
+            self.scaled_weights(shapes, candidate, oracle, (&weights, &inputs), &scaled, &mut seen)?;
+        }
+        self.init(candidate, expected, &weights)?;
+        for case in TestCase::with_truth(shapes) {
+            let (mut case_inputs, mut case_weights) = (None, None);
+            let mut draw = |tensors: &[ConcreteTensor], kind| {
+                Material::new(tensors, Draw::all(tensors.len(), self.seeds.draw(), kind), on_host)
+            };
+            match case {
+                TestCase::SamePointers => case_inputs = Some(draw(&shapes.inputs, InputKind::Declared)),
+                TestCase::Scaled(kind, _) => case_inputs = Some(draw(&shapes.inputs, kind)),
+                TestCase::ChangedWeights => case_weights = Some(draw(&shapes.params, InputKind::Declared)),
+                _ => {}
+            }
+            if let Some(weights) = &case_weights {
+                self.init(candidate, expected, weights)?;
+            }
+            let inputs = case_inputs.as_ref().unwrap_or(&inputs);
+            self.case(case, shapes, candidate, expected, inputs, &mut seen, record.as_deref_mut())?;
+            let asked = self.report.cases.get(first_case..).unwrap_or_default();
+            let is_settled = !matches!(case, TestCase::Declared | TestCase::Repeat);
+            if is_settled && asked.len() >= CASES_BEFORE_STOPPING && asked.iter().any(|case| !case.passed) {
+                return Err(Stop::Wrong);
+            }
+        }
+        if let (true, Expected::Live(oracle)) = (thorough, expected) {
+            self.changed_inputs(shapes, candidate, oracle, (&weights, &inputs), &seen)?;
+            self.scaled_weights(shapes, candidate, oracle, (&weights, &inputs), &after_first, &mut seen)?;
+        }
+        if self.report.cases.iter().any(|case| !case.passed) { Err(Stop::Wrong) } else { Ok(()) }
+    }
+
+    /// Hands everything its weights.
+    fn init(&self, candidate: &mut Program<M>, expected: &mut Expected<'_, M>, weights: &Material) -> Result<(), Stop> {
+        let _guard = self.context.lock(DeviceMode::Work);
+        if let Expected::Live(oracle) = expected {
+            oracle.init(self.memory, weights.given())?;
+        }
+        Ok(candidate.init(self.memory, weights.given())?)
+    }
+
+    /// Calls the candidate, which is stopped afterwards so that nothing changes while its outputs are read.
+    fn call(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
+        candidate.renew_poison(self.memory)?;
+        candidate.prepare(self.memory, 0, inputs)?;
+        self.memory.null_operation()?;
+        candidate.call(1)?;
+        candidate.process.freeze()?;
+        for breach in candidate.breaches(self.memory, 1)? {
+            note(&mut self.report.findings, breach.finding());
+        }
+        Ok(())
+    }
+
+    /// One case that is compared with the truth.
+    #[expect(clippy::too_many_arguments, reason = "a case needs all of them")]
+    fn case(
+        &mut self,
+        case: TestCase,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        expected: &mut Expected<'_, M>,
+        inputs: &Material,
+        seen: &mut Seen,
+        record: Option<&mut Vec<Option<Recorded>>>,
+    ) -> Result<(), Stop> {
+        let (memory, tolerance) = (self.memory, &self.spec.tolerance);
+        let _guard = self.context.lock(DeviceMode::Work);
+        let (answer, copied) = match expected {
+            Expected::Live(oracle) => {
+                let answer = oracle.ask(memory, shapes, inputs.given(), tolerance, false)?;
+                (answer.map(|answer| answer.reference_error), None)
+            }
+            Expected::Recorded(answers) => {
+                let answer = answers.next().ok_or_else(too_few_answers)?;
+                let truth =
+                    answer.as_ref().map(|answer| answer.truth.iter().map(|tensor| memory.import(tensor)).collect());
+                (answer.map(|answer| answer.reference_error), truth.transpose().map_err(Stop::from)?)
+            }
+        };
+        if let Some(record) = record {
+            record.push(recorded(memory, expected, answer)?);
+        }
+        // What the program makes of inputs without an answer does not count, but it has to survive them.
+        self.call(candidate, inputs.given())?;
+        let Some(reference_error) = answer else {
+            candidate.process.thaw()?;
+            if case == TestCase::Declared {
+                let message = "the reference gives values that are not finite for its declared inputs";
+                return Err(StepFailure::fatal("task.reference_not_finite", message).into());
+            }
+            return Ok(());
+        };
+        seen.reference_error = seen.reference_error.max(reference_error);
+        let limits = Limits::against_truth(tolerance, reference_error);
+        let copied: Option<Vec<M::Copied>> = copied;
+        let truth: Vec<Operand<'_, M>> = match (&copied, &*expected) {
+            (Some(copied), _) => copied.iter().map(Operand::Copied).collect(),
+            (None, Expected::Live(oracle)) => oracle.truth_outputs(),
+            (None, Expected::Recorded(_)) => Vec::new(),
+        };
+        let outputs = candidate.outputs(0);
+        let found = compare_outputs(memory, &outputs, &truth, &shapes.outputs, &limits.tolerance)?;
+        let print = fingerprint(memory, &outputs)?;
+        drop((outputs, truth));
+        candidate.process.thaw()?;
+        let passed = found.wrong_elements == 0 && limits.pass(&found);
+        if found.wrong_elements == 0 && !passed {
+            let message = format!(
+                "the error is within tolerance, but {:.0} times the reference's own: more than the {} times that are allowed",
+                found.largest_error * limits.widened / reference_error,
+                tolerance.reference_error_factor
+            );
+            note(&mut self.report.findings, warning("less_precise_than_reference", message));
+        }
+        for (total, count) in self.report.error_histogram.iter_mut().zip(found.histogram) {
+            *total += count;
+        }
+        self.push(case, shapes, passed, found, reference_error);
+        self.explain(case, (print, passed), seen);
+        Ok(())
+    }
+
+    /// Says what it means when outputs are those of an earlier call.
+    fn explain(&mut self, case: TestCase, (print, passed): (u64, bool), seen: &mut Seen) {
+        let like_previous = seen.previous == Some(print) && !passed;
+        match case {
+            TestCase::Declared => {
+                seen.first = Some(print);
+                seen.kept_weights = like_previous;
+            }
+            TestCase::Repeat => {
+                let same = seen.first == Some(print);
+                self.report.deterministic = Some(same && self.report.deterministic.unwrap_or(true));
+                if !same {
+                    let message =
+                        "two calls with equal inputs gave different bits: it may read memory that it did not write";
+                    note(&mut self.report.findings, warning("not_deterministic", message.to_owned()));
+                }
+            }
+            TestCase::SamePointers if like_previous => {
+                let message = "new contents at the same addresses gave the results of the old ones";
+                note(&mut self.report.findings, violation("stale_output", message.to_owned()));
+            }
+            TestCase::SamePointers if seen.kept_weights && !passed => self.note_stale_weights(),
+            TestCase::ChangedWeights if like_previous || (seen.first == Some(print) && !passed) => {
+                self.note_stale_weights()
+            }
+            _ => {}
+        }
+        seen.previous = Some(print);
+    }
+
+    fn note_stale_weights(&mut self) {
+        let message = "new weights gave the results of earlier ones: what follows from weights has to be prepared anew when they change";
+        note(&mut self.report.findings, violation("stale_weights", message.to_owned()));
+    }
+
+    fn push(&mut self, case: TestCase, shapes: &ConcreteShapes, passed: bool, found: Comparison, reference_error: f64) {
+        self.report.cases.push(CheckCase {
+            shape: shapes.name.clone(),
+            inputs: case.name(shapes),
+            passed,
+            wrong_elements: found.wrong_elements,
+            elements: found.elements,
+            worst: found.worst,
+            reference_normalized_error: reference_error,
+        });
+    }
+
+    /// Which of so many tensors are changed one at a time, in a secret order.
+    fn chosen(&mut self, count: usize) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..count).collect();
+        for place in (1..numbers.len()).rev() {
+            numbers.swap(place, self.seeds.below(place + 1));
+        }
+        numbers.truncate(MAX_CHANGED_TENSORS);
+        numbers
+    }
+
+    /// Changes single inputs, and compares with the reference.
+    fn changed_inputs(
+        &mut self,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        oracle: &mut Oracle<M>,
+        (weights, inputs): (&Material, &Material),
+        seen: &Seen,
+    ) -> Result<(), Stop> {
+        if shapes.inputs.len() < 2 {
+            return Ok(());
+        }
+        let _guard = self.context.lock(DeviceMode::Work);
+        let (memory, limits) = (self.memory, Limits::against_reference(&self.spec.tolerance, seen.reference_error));
+        oracle.reference.init(memory, weights.given()).map_err(OracleError::from)?;
+        candidate.init(memory, weights.given())?;
+        for number in self.chosen(shapes.inputs.len()) {
+            let mut draws = inputs.draws.clone();
+            draws[number] = Draw::declared(self.seeds.draw());
+            if !call_reference(memory, &mut oracle.reference, &draws)? {
+                continue;
+            }
+            self.call(candidate, Given::Drawn(&draws))?;
+            let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
+            let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+            let same = seen.first == Some(fingerprint(memory, &outputs)?);
+            drop((outputs, expected));
+            candidate.process.thaw()?;
+            let passed = limits.pass(&found);
+            self.push(TestCase::ChangedInput(number), shapes, passed, found, seen.reference_error);
+            if same && !passed {
+                let message =
+                    format!("the result does not depend on the input `{}`, as it has to", shapes.inputs[number].name);
+                note(&mut self.report.findings, violation("ignores_input", message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Scales the weights of these numbers, one at a time, until they matter, and compares with the reference.
+    fn scaled_weights(
+        &mut self,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        oracle: &mut Oracle<M>,
+        (weights, inputs): (&Material, &Material),
+        numbers: &[usize],
+        seen: &mut Seen,
+    ) -> Result<(), Stop> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let _guard = self.context.lock(DeviceMode::Work);
+        let memory = self.memory;
+        let reference = &mut oracle.reference;
+        reference.init(memory, weights.given()).map_err(OracleError::from)?;
+        if !call_reference(memory, reference, &inputs.draws)? {
+            return Ok(());
+        }
+        let usual = reference.keep_outputs(memory, 0).map_err(OracleError::from)?;
+        for &number in numbers {
+            let Some(draws) =
+                self.scale_that_matters(shapes, reference, (&weights.draws, &inputs.draws), &usual, number)?
+            else {
+                continue;
+            };
+            candidate.init(memory, Given::Drawn(&draws))?;
+            self.call(candidate, inputs.given())?;
+            let (outputs, expected) = (candidate.outputs(0), reference.outputs(0));
+            let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &self.spec.tolerance)?;
+            let usual: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
+            let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, &self.spec.tolerance)?;
+            seen.previous = Some(fingerprint(memory, &outputs)?);
+            drop((outputs, expected));
+            candidate.process.thaw()?;
+            let passed = found.largest_error <= PASSES_WHEN_SCALED;
+            let ignored = !passed && like_usual.largest_error <= PASSES_WHEN_SCALED;
+            self.push(TestCase::ScaledWeight(number), shapes, passed, found, 0.0);
+            if ignored {
+                let name = &shapes.params[number].name;
+                let message = format!("the result does not depend on the weights `{name}`, as it has to");
+                note(&mut self.report.findings, violation("ignores_parameter", message));
+            }
+            if !passed {
+                return Err(Stop::Wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns weights of which the one of this number matters, which the reference was called with last; nothing where it
+    /// never does.
+    fn scale_that_matters(
+        &mut self,
+        shapes: &ConcreteShapes,
+        reference: &mut Program<M>,
+        (weights, inputs): (&[Draw], &[Draw]),
+        usual: &[M::Copied],
+        number: usize,
+    ) -> Result<Option<Vec<Draw>>, Stop> {
+        let (memory, seed) = (self.memory, self.seeds.draw());
+        for scale in SCALES {
+            let mut draws = weights.to_vec();
+            draws[number] = Draw { seed, kind: InputKind::Declared, scale };
+            reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
+            if !call_reference(memory, reference, inputs)? {
+                return Ok(None);
+            }
+            let places = reference.layout().call(0).outputs.clone();
+            let outputs = reference.outputs(0);
+            for ((output, usual), place) in outputs.iter().zip(usual).zip(&places) {
+                let pair = (*output, Operand::Copied(usual));
+                if memory.differ(pair, place, &self.spec.tolerance, MATTERS)? {
+                    return Ok(Some(draws));
+                }
+            }
+            if shapes.params[number].dtype == nightshift_protocol::task::DType::I32 {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Calls a reference. Returns whether its outputs are finite.
+fn call_reference<M: Memory>(memory: &M, reference: &mut Program<M>, inputs: &[Draw]) -> Result<bool, OracleError> {
+    reference.renew_poison(memory)?;
+    reference.prepare(memory, 0, Given::Drawn(inputs))?;
+    memory.null_operation()?;
+    reference.call(1)?;
+    Ok(all_finite(memory, &reference.outputs(0))?)
+}
+
+/// Brings an answer to the host, where answers are recorded.
+fn recorded<M: Memory>(
+    memory: &M,
+    expected: &Expected<'_, M>,
+    reference_error: Option<f64>,
+) -> Result<Option<Recorded>, Stop> {
+    let (Expected::Live(oracle), Some(reference_error)) = (expected, reference_error) else { return Ok(None) };
+    let read = |operands: Vec<Operand<'_, M>>| -> Result<Vec<HostTensor>, MemoryError> {
+        operands.into_iter().map(|operand| memory.read(operand)).collect()
+    };
+    let (truth, reference) = (read(oracle.truth_outputs())?, read(oracle.reference.outputs(0))?);
+    Ok(Some(Recorded { truth, reference, reference_error }))
+}
+
+fn one_shape_only() -> StepFailure {
+    StepFailure::fatal("task.golden_unusable", "golden data are of one shape, and the task has several")
+}
+
+fn too_few_answers() -> StepFailure {
+    StepFailure::fatal("task.golden_unusable", "the golden data of the task hold fewer answers than a check has cases")
+}

@@ -1,0 +1,170 @@
+//! The expected values: the reference in double precision, and how far the reference itself is from it.
+
+use std::path::Path;
+
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::verdict::ProcessEnd;
+
+use super::judge::{all_finite, compare_outputs};
+use super::{launch, open};
+use crate::breach::Breach;
+use crate::context::ExecutionContext;
+use crate::memory::{Memory, MemoryError, Operand};
+use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
+
+/// Which of the two broke down, and how.
+#[derive(Debug)]
+pub(crate) enum OracleError {
+    /// The process of the reference or the truth ended.
+    Ended(ProcessEnd),
+    /// It could not be run at all.
+    Failure(StepFailure),
+}
+
+impl From<ProgramError> for OracleError {
+    fn from(error: ProgramError) -> Self {
+        match error.into_end() {
+            Ok(end) => Self::Ended(end),
+            Err(failure) => Self::Failure(failure),
+        }
+    }
+}
+
+impl From<MemoryError> for OracleError {
+    fn from(error: MemoryError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl From<OracleError> for StepFailure {
+    fn from(error: OracleError) -> Self {
+        match error {
+            OracleError::Ended(end) => {
+                Self::retriable("reference.failed", format!("the reference broke down: {}", end.describe()))
+            }
+            OracleError::Failure(failure) => failure,
+        }
+    }
+}
+
+/// What the two said to one set of inputs. Their outputs lie in their own memory until the next call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    /// The reference's largest normalized error.
+    pub(crate) reference_error: f64,
+    /// Rules that reference or truth broke.
+    pub(crate) breaches: Vec<Breach>,
+}
+
+/// Reference and truth, at one shape at a time.
+#[derive(Debug)]
+pub(crate) struct Oracle<M: Memory> {
+    pub(crate) reference: Program<M>,
+    pub(crate) truth: Program<M>,
+}
+
+/// Reference and truth whose processes may still be starting.
+#[derive(Debug)]
+pub(crate) struct LaunchedOracle<'a> {
+    reference: (ProgramFile<'a>, Launched),
+    truth: (ProgramFile<'a>, Launched),
+}
+
+impl<'a> LaunchedOracle<'a> {
+    /// Starts both processes, or takes those in which they are loaded.
+    pub(crate) fn start(
+        context: &ExecutionContext<'_>,
+        reference: &'a Path,
+        truth: &'a Path,
+        options: &ProgramOptions<'_>,
+    ) -> Result<Self, OracleError> {
+        let reference = ProgramFile { path: reference, trusted: true, double: false };
+        let truth = ProgramFile { path: truth, trusted: true, double: true };
+        Ok(Self {
+            reference: (reference, launch(context, &reference, options)?),
+            truth: (truth, launch(context, &truth, options)?),
+        })
+    }
+
+    /// The processes, to be made ready.
+    pub(crate) fn processes(&mut self) -> [&mut Launched; 2] {
+        [&mut self.reference.1, &mut self.truth.1]
+    }
+
+    /// Loads both programs. Their processes have to be ready.
+    pub(crate) fn open<M: Memory>(
+        self,
+        context: &ExecutionContext<'_>,
+        memory: &M,
+        options: &ProgramOptions<'_>,
+    ) -> Result<Oracle<M>, OracleError> {
+        let options = ProgramOptions { require_sandbox: false, ..*options };
+        let ((reference, first), (truth, second)) = (self.reference, self.truth);
+        Ok(Oracle {
+            reference: open(context, memory, first, &reference, &options)?,
+            truth: open(context, memory, second, &truth, &options)?,
+        })
+    }
+}
+
+impl<M: Memory> Oracle<M> {
+    /// Uses the shape of this number from now on.
+    pub(crate) fn select(&mut self, number: usize) -> Result<(), OracleError> {
+        self.reference.select(number)?;
+        Ok(self.truth.select(number)?)
+    }
+
+    /// Hands both the weights.
+    pub(crate) fn init(&mut self, memory: &M, params: Given<'_>) -> Result<(), OracleError> {
+        self.reference.init(memory, params)?;
+        Ok(self.truth.init(memory, params)?)
+    }
+
+    /// Calls both. Returns nothing when an output is not finite: such inputs ask nothing that could be answered.
+    pub(crate) fn ask(
+        &mut self,
+        memory: &M,
+        shapes: &ConcreteShapes,
+        inputs: Given<'_>,
+        tolerance: &nightshift_protocol::task::Tolerance,
+        look_for_breaches: bool,
+    ) -> Result<Option<Answer>, OracleError> {
+        let mut breaches = Vec::new();
+        for program in [&mut self.reference, &mut self.truth] {
+            program.renew_poison(memory)?;
+            program.prepare(memory, 0, inputs)?;
+            memory.null_operation()?;
+            program.call(1)?;
+            if look_for_breaches {
+                breaches.extend(program.breaches(memory, 1)?);
+            }
+        }
+        if !all_finite(memory, &self.reference.outputs(0))? || !all_finite(memory, &self.truth.outputs(0))? {
+            return Ok(None);
+        }
+        let (reference, truth) = (self.reference.outputs(0), self.truth.outputs(0));
+        let found = compare_outputs(memory, &reference, &truth, &shapes.outputs, tolerance)?;
+        Ok(Some(Answer { reference_error: found.largest_error.min(f64::MAX), breaches }))
+    }
+
+    /// The truth's outputs to the last inputs.
+    pub(crate) fn truth_outputs(&self) -> Vec<Operand<'_, M>> {
+        self.truth.outputs(0)
+    }
+
+    /// Ends both, or keeps them loaded.
+    pub(crate) fn finish(self, context: &ExecutionContext<'_>, memory: &M) {
+        self.reference.finish(context, memory);
+        self.truth.finish(context, memory);
+    }
+
+    /// What the reference printed, and in double precision where that differs: either may be the one that broke down.
+    pub(crate) fn printed(&self) -> String {
+        let (mut printed, of_truth) = (self.reference.printed(), self.truth.printed());
+        if of_truth != printed {
+            printed.push_str(&of_truth);
+        }
+        printed
+    }
+}

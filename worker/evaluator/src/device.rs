@@ -1,0 +1,10 @@
+//! A device: the driver, and the evaluator's own context with its kernels.
+
+#[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
+pub(crate) mod driver;
+#[expect(unsafe_code, reason = "launches kernels on memory that it holds")]
+mod gpu;
+
+pub use self::driver::DeviceError;
+pub(crate) use self::gpu::{BytesArgs, CompareArgs, DrawArgs, FOUND_WORDS};
+pub use self::gpu::{Gpu, KERNELS_SOURCE};

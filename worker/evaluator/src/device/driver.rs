@@ -1,0 +1,524 @@
+//! The CUDA driver, as far as evaluator and runner need it, with every error as a value.
+
+use std::ffi::{CStr, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUfunction,
+    CUlimit, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
+    CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation,
+    CUmemLocationType, CUmodule, CUresult, CUstream, CUstream_flags,
+};
+use serde::{Deserialize, Serialize};
+
+/// An error of the device's driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("the GPU reported {error} ({during})")]
+pub struct DeviceError {
+    /// The driver's name of the error, for example `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    pub error: String,
+    /// What was being done.
+    pub during: String,
+}
+
+/// Result of a call of the driver.
+pub(crate) type Outcome<T> = Result<T, DeviceError>;
+
+fn checked(result: CUresult, during: &str) -> Outcome<()> {
+    if result == CUresult::CUDA_SUCCESS {
+        Ok(())
+    } else {
+        Err(DeviceError { during: during.to_owned(), error: name(result) })
+    }
+}
+
+fn name(result: CUresult) -> String {
+    let mut text = std::ptr::null();
+    // SAFETY: the driver gives a string that lives as long as it does, or an error.
+    unsafe {
+        if sys::cuGetErrorName(result, &raw mut text) != CUresult::CUDA_SUCCESS || text.is_null() {
+            return format!("{result:?}");
+        }
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+/// Returns the error behind the status of an entry point. Most programs return an error of the CUDA runtime, whose numbers are
+/// the driver's from 100 on, and 2 for memory that ran out.
+pub(crate) fn error_of_status(status: i32, entry_point: &str) -> Option<DeviceError> {
+    let error = match status {
+        2 => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+        100.. => KNOWN_ERRORS.into_iter().find(|error| *error as i32 == status)?,
+        _ => return None,
+    };
+    Some(DeviceError { during: format!("`{entry_point}` returned it"), error: name(error) })
+}
+
+/// Errors that programs meet in addition to a lack of memory.
+const KNOWN_ERRORS: [CUresult; 12] = [
+    CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
+    CUresult::CUDA_ERROR_OPERATING_SYSTEM,
+    CUresult::CUDA_ERROR_INVALID_HANDLE,
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_NOT_SUPPORTED,
+];
+
+/// A device's primary context, current in the threads that entered it.
+#[derive(Debug)]
+pub(crate) struct Context {
+    device: CUdevice,
+    context: CUcontext,
+}
+
+// SAFETY: the driver allows every thread to enter a context.
+unsafe impl Send for Context {}
+// SAFETY: as above; the handles never change.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Retains the primary context of a device. `uuid` names it as NVML does (`GPU-...`); without it, or where no device of the
+    /// process has that name, the first one is taken.
+    pub(crate) fn open(uuid: Option<&str>) -> Outcome<Self> {
+        // SAFETY: only looks for the library.
+        if !unsafe { sys::is_culib_present() } {
+            let during = "looking for the driver's library".to_owned();
+            return Err(DeviceError { during, error: "CUDA_ERROR_STUB_LIBRARY".to_owned() });
+        }
+        let mut context: CUcontext = std::ptr::null_mut();
+        // SAFETY: every pointer is valid for its call. The context is released when this is dropped.
+        let device = unsafe {
+            checked(sys::cuInit(0), "starting the driver")?;
+            let device = find_device(uuid)?;
+            // A waiting thread has nothing else to do, and every microsecond of its waking up would be measured.
+            let spin = CUctx_flags::CU_CTX_SCHED_SPIN as u32;
+            checked(sys::cuDevicePrimaryCtxSetFlags_v2(device, spin), "preparing the context")?;
+            checked(sys::cuDevicePrimaryCtxRetain(&raw mut context, device), "making the context")?;
+            device
+        };
+        let opened = Self { device, context };
+        opened.enter()?;
+        Ok(opened)
+    }
+
+    /// Makes the context that of this thread.
+    pub(crate) fn enter(&self) -> Outcome<()> {
+        // SAFETY: the context lives as long as this.
+        checked(unsafe { sys::cuCtxSetCurrent(self.context) }, "entering the context")
+    }
+
+    /// Size of the last cache in bytes.
+    pub(crate) fn l2_bytes(&self) -> Outcome<usize> {
+        self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
+    }
+
+    /// Number of multiprocessors.
+    pub(crate) fn multiprocessors(&self) -> Outcome<usize> {
+        self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
+    fn attribute(&self, which: CUdevice_attribute) -> Outcome<usize> {
+        let mut value = 0;
+        // SAFETY: the pointer is valid for the call.
+        checked(unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, self.device) }, "asking the device")?;
+        Ok(usize::try_from(value).unwrap_or(0))
+    }
+
+    /// Free memory of the device in bytes. The context has to be current.
+    #[expect(clippy::unused_self, reason = "a context has to be open")]
+    pub(crate) fn free_bytes(&self) -> Outcome<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both pointers are valid for the call.
+        checked(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) }, "asking for free memory")?;
+        Ok(u64::try_from(free).unwrap_or(u64::MAX))
+    }
+
+    /// Waits until nothing of this context runs on the device.
+    #[expect(clippy::unused_self, reason = "a context has to be open")]
+    pub(crate) fn synchronize(&self, during: &str) -> Outcome<()> {
+        // SAFETY: a context is current.
+        checked(unsafe { sys::cuCtxSynchronize() }, during)
+    }
+
+    /// Makes the driver start the thread that it calls functions of the host from: once system calls are filtered it cannot.
+    #[expect(clippy::unused_self, reason = "a context has to be open")]
+    pub(crate) fn start_callbacks(&self, on: &Stream) -> Outcome<()> {
+        unsafe extern "C" fn nothing(_: *mut c_void) {}
+        // SAFETY: the function uses nothing, and the stream is ours.
+        checked(unsafe { sys::cuLaunchHostFunc(on.0, Some(nothing), std::ptr::null_mut()) }, "starting callbacks")
+    }
+
+    /// Lets no line of the last cache persist. Not every device has such lines.
+    #[expect(clippy::unused_self, reason = "a context has to be open")]
+    pub(crate) fn reset_persisting_lines(&self) {
+        // SAFETY: a context is current.
+        unsafe {
+            let _ = sys::cuCtxSetLimit(CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
+            let _ = sys::cuCtxResetPersistingL2Cache();
+        }
+    }
+
+    /// Marks the range that profilers are asked to look at.
+    #[expect(clippy::unused_self, reason = "a context has to be open")]
+    pub(crate) fn mark_profiled(&self, on: bool) {
+        // SAFETY: a context is current. Without a profiler both do nothing.
+        unsafe {
+            let _ = if on { sys::cuProfilerStart() } else { sys::cuProfilerStop() };
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once, released once.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// Finds a device by its name.
+///
+/// # Safety
+/// The driver has to be started.
+unsafe fn find_device(uuid: Option<&str>) -> Outcome<CUdevice> {
+    let (mut device, mut count) = (0, 0);
+    // SAFETY: every pointer is valid for its call.
+    unsafe {
+        checked(sys::cuDeviceGetCount(&raw mut count), "counting the devices")?;
+        for number in 0..if uuid.is_some() { count } else { 0 } {
+            checked(sys::cuDeviceGet(&raw mut device, number), "finding the device")?;
+            let mut found = sys::CUuuid { bytes: [0; 16] };
+            if sys::cuDeviceGetUuid_v2(&raw mut found, device) == CUresult::CUDA_SUCCESS
+                && uuid.is_some_and(|uuid| same_uuid(uuid, found.bytes.map(i8::cast_unsigned)))
+            {
+                return Ok(device);
+            }
+        }
+        checked(sys::cuDeviceGet(&raw mut device, 0), "finding the device")?;
+    }
+    Ok(device)
+}
+
+fn same_uuid(name: &str, bytes: [u8; 16]) -> bool {
+    let digits = name.trim_start_matches("GPU-").trim_start_matches("MIG-").replace('-', "");
+    digits.eq_ignore_ascii_case(&bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
+fn wide(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+/// Memory of a device that several processes map.
+#[derive(Debug)]
+pub struct SharedMemory {
+    handle: CUmemGenericAllocationHandle,
+    /// Where this process maps it.
+    pub(crate) address: CUdeviceptr,
+    /// Size of the mapping in bytes: at least what was asked for.
+    pub(crate) size: usize,
+}
+
+impl SharedMemory {
+    /// Allocates memory that can be exported, and maps it.
+    pub(crate) fn new(context: &Context, size: usize) -> Outcome<Self> {
+        let properties = CUmemAllocationProp {
+            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+            location: location(context.device),
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        };
+        let size = size.max(1).next_multiple_of(GRANULARITY_BYTES);
+        let mut handle = 0;
+        // SAFETY: a context is current, and every pointer is valid for its call.
+        let created = unsafe { sys::cuMemCreate(&raw mut handle, size, &raw const properties, 0) };
+        checked(created, "allocating memory of the device")?;
+        Self::map(context, handle, size)
+    }
+
+    /// Maps memory that another process exported.
+    pub(crate) fn import(context: &Context, exported: &OwnedFd, size: usize) -> Outcome<Self> {
+        let size = size.max(1).next_multiple_of(GRANULARITY_BYTES);
+        let kind = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        let descriptor = std::ptr::without_provenance_mut(usize::try_from(exported.as_raw_fd()).unwrap_or(0));
+        let mut handle = 0;
+        // SAFETY: a context is current; the driver takes the descriptor's number in the place of the pointer.
+        let imported = unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, descriptor, kind) };
+        checked(imported, "importing memory of the device")?;
+        Self::map(context, handle, size)
+    }
+
+    fn map(context: &Context, handle: CUmemGenericAllocationHandle, size: usize) -> Outcome<Self> {
+        let mut address = 0;
+        let access = CUmemAccessDesc {
+            location: location(context.device),
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        // SAFETY: a context is current, and every pointer is valid for its call. What was done is undone when this is dropped,
+        // or here when a later step fails.
+        unsafe {
+            if let Err(error) =
+                checked(sys::cuMemAddressReserve(&raw mut address, size, 0, 0, 0), "reserving addresses")
+            {
+                let _ = sys::cuMemRelease(handle);
+                return Err(error);
+            }
+            let mapped = Self { handle, address, size };
+            checked(sys::cuMemMap(address, size, 0, handle, 0), "mapping memory of the device")?;
+            checked(sys::cuMemSetAccess(address, size, &raw const access, 1), "opening memory of the device")?;
+            Ok(mapped)
+        }
+    }
+
+    /// Returns a descriptor by which another process can map it.
+    pub(crate) fn export(&self) -> Outcome<OwnedFd> {
+        let mut descriptor = -1_i32;
+        let kind = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        // SAFETY: the pointer is valid for the call, and the driver writes a descriptor to it.
+        unsafe {
+            let place = (&raw mut descriptor).cast::<c_void>();
+            checked(sys::cuMemExportToShareableHandle(place, self.handle, kind, 0), "exporting memory of the device")?;
+            Ok(OwnedFd::from_raw_fd(descriptor))
+        }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped and reserved once; the memory stays valid in processes that imported it.
+        unsafe {
+            let _ = sys::cuMemUnmap(self.address, self.size);
+            let _ = sys::cuMemAddressFree(self.address, self.size);
+            let _ = sys::cuMemRelease(self.handle);
+        }
+    }
+}
+
+/// Granularity of memory that can be exported, on every device so far.
+const GRANULARITY_BYTES: usize = 2 << 20;
+
+fn location(device: CUdevice) -> CUmemLocation {
+    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
+}
+
+/// Memory of a device that this process alone uses.
+#[derive(Debug)]
+pub(crate) struct DeviceBuffer {
+    /// Its address.
+    pub(crate) address: CUdeviceptr,
+    /// Its size in bytes.
+    pub(crate) size: usize,
+}
+
+impl DeviceBuffer {
+    /// Allocates memory.
+    pub(crate) fn new(size: usize) -> Outcome<Self> {
+        let mut address = 0;
+        // SAFETY: a context is current, and the pointer is valid for the call.
+        checked(unsafe { sys::cuMemAlloc_v2(&raw mut address, size.max(1)) }, "allocating memory of the device")?;
+        Ok(Self { address, size })
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        // SAFETY: freed once.
+        let _ = unsafe { sys::cuMemFree_v2(self.address) };
+    }
+}
+
+/// Fills memory with a repeated word, in the order of the stream. Bytes beyond the last whole word get those of the pattern.
+pub(crate) fn fill(address: CUdeviceptr, size: usize, pattern: u32, on: &Stream) -> Outcome<()> {
+    let during = "filling memory of the device";
+    let words = size / 4;
+    // SAFETY: callers pass memory of that size.
+    unsafe {
+        if words > 0 {
+            checked(sys::cuMemsetD32Async(address, pattern, words, on.0), during)?;
+        }
+        for (position, byte) in pattern.to_le_bytes().into_iter().take(size % 4).enumerate() {
+            checked(sys::cuMemsetD8Async(address + wide(words * 4 + position), byte, 1, on.0), during)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies within the device, in the order of the stream.
+pub(crate) fn copy(to: CUdeviceptr, from: CUdeviceptr, size: usize, on: &Stream) -> Outcome<()> {
+    if size == 0 {
+        return Ok(());
+    }
+    // SAFETY: callers pass memory of that size.
+    checked(unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, size, on.0) }, "copying on the device")
+}
+
+/// Copies to the device.
+pub(crate) fn upload(to: CUdeviceptr, bytes: &[u8]) -> Outcome<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the bytes are valid for the call, and callers pass memory of that size.
+    checked(unsafe { sys::cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), bytes.len()) }, "copying to the device")
+}
+
+/// Copies from the device.
+pub(crate) fn download(bytes: &mut [u8], from: CUdeviceptr) -> Outcome<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the bytes are valid for the call, and callers pass memory of that size.
+    checked(unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), from, bytes.len()) }, "copying from the device")
+}
+
+/// A stream, which is not the default one.
+#[derive(Debug)]
+pub(crate) struct Stream(CUstream);
+
+// SAFETY: the driver allows every thread to use a stream of a context that it entered.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the handle never changes.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub(crate) fn new() -> Outcome<Self> {
+        let mut stream = std::ptr::null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: a context is current, and the pointer is valid for the call.
+        checked(unsafe { sys::cuStreamCreate(&raw mut stream, flags) }, "making a stream")?;
+        Ok(Self(stream))
+    }
+
+    /// Its handle, as the native contract passes it on.
+    pub(crate) fn handle(&self) -> *mut c_void {
+        self.0.cast()
+    }
+
+    /// Waits for everything that was queued.
+    pub(crate) fn synchronize(&self, during: &str) -> Outcome<()> {
+        // SAFETY: the stream is ours.
+        checked(unsafe { sys::cuStreamSynchronize(self.0) }, during)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: destroyed once.
+        let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
+/// A point in the order of a stream, with its time.
+#[derive(Debug)]
+pub(crate) struct Event(CUevent);
+
+impl Event {
+    pub(crate) fn new() -> Outcome<Self> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a context is current, and the pointer is valid for the call.
+        let made = unsafe { sys::cuEventCreate(&raw mut event, CUevent_flags::CU_EVENT_DEFAULT as u32) };
+        checked(made, "making an event")?;
+        Ok(Self(event))
+    }
+
+    pub(crate) fn record(&self, on: &Stream) -> Outcome<()> {
+        // SAFETY: event and stream are ours.
+        checked(unsafe { sys::cuEventRecord(self.0, on.0) }, "recording an event")
+    }
+
+    /// Nanoseconds from this event to a later one. Both have to be over.
+    pub(crate) fn until_ns(&self, later: &Self) -> Outcome<u64> {
+        let mut elapsed_ms = 0.0_f32;
+        // SAFETY: both events are ours, and the pointer is valid for the call.
+        let read = unsafe { sys::cuEventElapsedTime_v2(&raw mut elapsed_ms, self.0, later.0) };
+        checked(read, "reading the time of events")?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+        Ok((f64::from(elapsed_ms) * 1e6).round().max(0.0) as u64)
+    }
+}
+
+/// A loaded module of kernels.
+#[derive(Debug)]
+pub(crate) struct Module(CUmodule);
+
+// SAFETY: the driver allows every thread to use a module of a context that it entered.
+unsafe impl Send for Module {}
+// SAFETY: as above; the handle never changes.
+unsafe impl Sync for Module {}
+
+/// A kernel of a module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kernel(CUfunction);
+
+// SAFETY: as for modules.
+unsafe impl Send for Kernel {}
+// SAFETY: as for modules.
+unsafe impl Sync for Kernel {}
+
+impl Module {
+    /// Loads compiled kernels.
+    pub(crate) fn load(image: &[u8]) -> Outcome<Self> {
+        // The driver reads text up to its end, and binaries as long as they say.
+        let mut image = image.to_vec();
+        image.push(0);
+        let mut module = std::ptr::null_mut();
+        // SAFETY: a context is current, and both pointers are valid for the call.
+        checked(
+            unsafe { sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) },
+            "loading the evaluator's kernels",
+        )?;
+        Ok(Self(module))
+    }
+
+    /// Finds a kernel by its name.
+    pub(crate) fn kernel(&self, name: &CStr) -> Outcome<Kernel> {
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the pointers are valid for the call.
+        let found = unsafe { sys::cuModuleGetFunction(&raw mut function, self.0, name.as_ptr()) };
+        checked(found, "finding a kernel of the evaluator")?;
+        Ok(Kernel(function))
+    }
+}
+
+impl Kernel {
+    /// Launches the kernel with its one argument, in the order of the stream.
+    ///
+    /// # Safety
+    /// The argument has to be the structure that the kernel takes, and what it points to has to be valid on the device until
+    /// the stream was synchronized.
+    pub(crate) unsafe fn launch<T: Copy>(self, mut argument: T, blocks: u32, threads: u32, on: &Stream) -> Outcome<()> {
+        let mut parameters = [(&raw mut argument).cast::<c_void>()];
+        let (list, nothing) = (parameters.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: as the caller promises; the driver copies the argument before it returns.
+        let launched = unsafe { sys::cuLaunchKernel(self.0, blocks, 1, 1, threads, 1, 1, 0, on.0, list, nothing) };
+        checked(launched, "launching a kernel of the evaluator")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_by_the_name_that_its_management_gives_it() {
+        let bytes = [0x40, 0x7c, 0xd5, 0x10, 0xe2, 0x31, 0x96, 0xfc, 0xfb, 0x41, 0xf3, 0x9b, 0xd0, 0x2d, 0xd0, 0x64];
+        assert!(same_uuid("GPU-407cd510-e231-96fc-fb41-f39bd02dd064", bytes));
+        assert!(!same_uuid("GPU-407cd510-e231-96fc-fb41-f39bd02dd065", bytes));
+        assert!(!same_uuid("0", bytes));
+    }
+
+    #[test]
+    fn errors_of_the_runtime_are_told_from_other_statuses() {
+        assert_eq!(error_of_status(1, "ns_run"), None);
+        assert_eq!(error_of_status(12345, "ns_run"), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! Values of inputs and weights, drawn from secret seeds.
+//!
+//! Equal seeds give equal bits, in every process and representation. This module draws on the host; a device draws with its own
+//! kernels (`device/kernels.cu`), from other numbers of the same distributions.
+
+use nightshift_protocol::task::{ConcreteTensor, DType, Distribution};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution as _, Normal, StandardNormal, Uniform};
+use rayon::prelude::*;
+
+use crate::element::Element;
+use crate::seeds::SecretSeeds;
+use crate::tensor::{HostTensor, PART};
+
+/// What is done to the declared distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InputKind {
+    /// Nothing.
+    Declared,
+    /// Values are three times as large.
+    ScaledUp,
+    /// Values are a hundredth as large.
+    ScaledDown,
+    /// Each sign is drawn anew.
+    SignsFlipped,
+}
+
+impl InputKind {
+    /// The factor of the values.
+    pub(crate) fn factor(self) -> f32 {
+        match self {
+            Self::Declared | Self::SignsFlipped => 1.0,
+            Self::ScaledUp => 3.0,
+            Self::ScaledDown => 0.01,
+        }
+    }
+}
+
+/// How one tensor is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Draw {
+    /// What its values follow from.
+    pub seed: u64,
+    /// What is done to the distribution.
+    pub kind: InputKind,
+    /// A further factor of the values.
+    pub scale: f32,
+}
+
+impl Draw {
+    /// Draws as the task declares it.
+    #[must_use]
+    pub fn declared(seed: u64) -> Self {
+        Self { seed, kind: InputKind::Declared, scale: 1.0 }
+    }
+
+    /// Returns one draw for each of so many tensors.
+    #[must_use]
+    pub fn all(count: usize, seed: u64, kind: InputKind) -> Vec<Self> {
+        let mut seeds = SecretSeeds::fixed(seed);
+        (0..count).map(|_| Self { seed: seeds.draw(), kind, scale: 1.0 }).collect()
+    }
+
+    /// The factor of the values.
+    pub(crate) fn factor(self) -> f32 {
+        self.kind.factor() * self.scale
+    }
+}
+
+/// Draws a tensor in the representation of the contract.
+#[must_use]
+pub fn draw_on_host(tensor: &ConcreteTensor, draw: Draw) -> HostTensor {
+    let element = Element::of(tensor.dtype);
+    let (width, count) = (element.size_bytes(), usize::try_from(tensor.elements()).unwrap_or(usize::MAX));
+    let mut bytes = vec![0_u8; count.saturating_mul(width)];
+    // Each part has a stream of its own, so that the values do not depend on the number of threads.
+    bytes.par_chunks_mut(PART * width).enumerate().for_each(|(number, place)| {
+        let mut random = ChaCha8Rng::seed_from_u64(draw.seed);
+        random.set_stream(u64::try_from(number).unwrap_or(0));
+        let mut values = vec![0.0; place.len() / width];
+        if tensor.dtype == DType::I32 {
+            // Integers are counts or indices: a scaled index would point outside.
+            integers(&mut random, &tensor.distribution, &mut values);
+        } else {
+            floats(&mut random, &tensor.distribution, draw, &mut values);
+        }
+        element.narrow(&values, place);
+    });
+    HostTensor::new(element, bytes)
+}
+
+fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, draw: Draw, values: &mut [f64]) {
+    let factor = draw.factor();
+    match *distribution {
+        #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
+        Distribution::Normal { mean, std } => {
+            let (mean, std) = (mean as f32, std as f32);
+            values.fill_with(|| {
+                let standard: f32 = StandardNormal.sample(random);
+                f64::from((mean + std * standard) * factor)
+            });
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
+        Distribution::Uniform { low, high } => {
+            let (low, width) = (low as f32, (high - low) as f32);
+            values.fill_with(|| f64::from((low + width * random.random::<f32>()) * factor));
+        }
+        // Labels and truth values keep their meaning only as they are.
+        Distribution::Steps { low, high, step } => return steps(random, (low, high, step), values),
+    }
+    if draw.kind == InputKind::SignsFlipped {
+        for value in values {
+            if random.random::<bool>() {
+                *value = -*value;
+            }
+        }
+    }
+}
+
+fn integers(random: &mut ChaCha8Rng, distribution: &Distribution, values: &mut [f64]) {
+    match *distribution {
+        Distribution::Normal { mean, std } => match Normal::new(mean, std) {
+            Ok(normal) => values.fill_with(|| normal.sample(random).round()),
+            Err(_) => values.fill(mean.round()),
+        },
+        #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
+        Distribution::Uniform { low, high } => match Uniform::new(low.ceil() as i32, high.ceil() as i32) {
+            Ok(uniform) => values.fill_with(|| f64::from(uniform.sample(random))),
+            Err(_) => values.fill(low.ceil()),
+        },
+        Distribution::Steps { low, high, step } => steps(random, (low, high, step), values),
+    }
+}
+
+/// Draws values at equal distances, each with equal probability.
+fn steps(random: &mut ChaCha8Rng, (low, high, step): (f64, f64, f64), values: &mut [f64]) {
+    let count = Distribution::steps(low, high, step);
+    #[expect(clippy::cast_precision_loss, reason = "a task has far fewer than 2^53 steps")]
+    values.fill_with(|| low + step * random.random_range(0..count) as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(dtype: DType, distribution: Distribution) -> ConcreteTensor {
+        ConcreteTensor { name: "x".to_owned(), dtype, shape: vec![100, 200], distribution }
+    }
+
+    fn drawn(dtype: DType, distribution: Distribution, kind: InputKind) -> Vec<f64> {
+        draw_on_host(&tensor(dtype, distribution), Draw { seed: 7, kind, scale: 1.0 }).view().to_f64()
+    }
+
+    fn mean(values: &[f64]) -> f64 {
+        values.iter().sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_bits_and_other_seeds_do_not() {
+        let tensor = tensor(DType::F32, Distribution::default());
+        let first = draw_on_host(&tensor, Draw::declared(7));
+        assert_eq!(first, draw_on_host(&tensor, Draw::declared(7)));
+        assert_ne!(first, draw_on_host(&tensor, Draw::declared(8)));
+        assert_eq!(first.view().elements(), 20_000);
+        let large = ConcreteTensor { shape: vec![3, PART as u64], ..tensor };
+        assert_eq!(draw_on_host(&large, Draw::declared(1)), draw_on_host(&large, Draw::declared(1)));
+    }
+
+    #[test]
+    fn values_follow_the_declared_distribution() {
+        let normal = drawn(DType::F32, Distribution::Normal { mean: 2.0, std: 0.5 }, InputKind::Declared);
+        assert!((mean(&normal) - 2.0).abs() < 0.02);
+        let variance = normal.iter().map(|value| (value - 2.0).powi(2)).sum::<f64>() / 20_000.0;
+        assert!((variance - 0.25).abs() < 0.02);
+        let uniform = drawn(DType::F64, Distribution::Uniform { low: -1.0, high: 3.0 }, InputKind::Declared);
+        assert!((mean(&uniform) - 1.0).abs() < 0.05);
+        assert!(uniform.iter().all(|value| (-1.0..3.0).contains(value)));
+    }
+
+    #[test]
+    fn integers_stay_in_their_range_whatever_the_kind() {
+        for kind in [InputKind::Declared, InputKind::ScaledUp, InputKind::SignsFlipped] {
+            let values = drawn(DType::I32, Distribution::Uniform { low: 0.0, high: 10.0 }, kind);
+            assert!(values.iter().all(|value| (0.0..10.0).contains(value)));
+            assert!(values.iter().any(|value| *value > 8.5));
+        }
+    }
+
+    #[test]
+    fn steps_are_all_drawn_and_nothing_else_whatever_the_kind() {
+        let labels = Distribution::Steps { low: -1.0, high: 3.0, step: 2.0 };
+        for dtype in [DType::F32, DType::I32, DType::Bf16, DType::F64] {
+            for kind in [InputKind::Declared, InputKind::ScaledUp, InputKind::ScaledDown, InputKind::SignsFlipped] {
+                let values = drawn(dtype, labels.clone(), kind);
+                assert!(values.iter().all(|value| [-1.0, 1.0].contains(value)), "{dtype:?} {kind:?}");
+                assert!(mean(&values).abs() < 0.05, "{dtype:?} {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_kinds_change_what_they_say() {
+        let uniform = Distribution::Uniform { low: 1.0, high: 2.0 };
+        let up = drawn(DType::F32, uniform.clone(), InputKind::ScaledUp);
+        assert!(up.iter().all(|value| (3.0..=6.0).contains(value)));
+        let down = drawn(DType::F32, uniform.clone(), InputKind::ScaledDown);
+        assert!(down.iter().all(|value| (0.0099..=0.0201).contains(value)));
+        let flipped = drawn(DType::F32, uniform.clone(), InputKind::SignsFlipped);
+        assert!(flipped.iter().any(|value| *value < 0.0) && flipped.iter().any(|value| *value > 0.0));
+        let scaled = Draw { seed: 7, kind: InputKind::Declared, scale: 10.0 };
+        let scaled = draw_on_host(&tensor(DType::F32, uniform), scaled).view().to_f64();
+        assert!(scaled.iter().all(|value| (10.0..=20.0).contains(value)));
+    }
+
+    #[test]
+    fn short_floats_are_long_ones_rounded() {
+        let exact = drawn(DType::F32, Distribution::default(), InputKind::Declared);
+        for (dtype, relative) in [(DType::F16, 1.0 / 2048.0), (DType::Bf16, 1.0 / 256.0)] {
+            let short = drawn(dtype, Distribution::default(), InputKind::Declared);
+            let near = |(short, exact): (&f64, &f64)| (short - exact).abs() <= exact.abs() * relative + 1e-7;
+            assert!(short.iter().zip(&exact).all(near), "{dtype:?}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Decides whether a program is right, and how fast it is.
+
+mod breach;
+pub mod check;
+pub mod compare;
+pub mod context;
+pub mod device;
+pub mod draw;
+pub mod element;
+pub mod golden;
+pub mod layout;
+pub mod lock;
+pub mod measure;
+pub mod memory;
+pub mod phases;
+pub mod prepare;
+pub mod program;
+pub mod runner;
+pub mod seeds;
+pub mod statistics;
+pub mod tensor;
+pub mod trial;

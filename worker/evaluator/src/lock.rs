@@ -1,0 +1,209 @@
+//! Who may use a device at the same time.
+//!
+//! Measurements need the device alone. A confirmation, on which a published number rests, also needs a driver that is idle: while
+//! other contexts begin, end or free memory, the driver delays calls. Requests are served in FIFO order.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How a device is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceMode {
+    /// A call of a program, or kernels of the evaluator, next to others.
+    Work,
+    /// The run of a tool, which takes seconds, next to others.
+    Tool,
+    /// The start or the end of a process on the device: the driver is busy, and hardly the device.
+    Driver,
+    /// Nothing else computes.
+    Exclusive,
+    /// Nothing else computes, and the driver is idle.
+    Quiet,
+}
+
+impl DeviceMode {
+    fn is_alone(self) -> bool {
+        matches!(self, Self::Exclusive | Self::Quiet)
+    }
+
+    fn conflicts_with(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Driver, mode) | (mode, Self::Driver) => mode == Self::Quiet,
+            (left, right) => left.is_alone() || right.is_alone(),
+        }
+    }
+}
+
+/// Keeps uses of one device apart that would disturb each other.
+#[derive(Debug, Default)]
+pub struct DeviceLock {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_ticket: u64,
+    waiting: VecDeque<(u64, DeviceMode)>,
+    active: Vec<DeviceMode>,
+}
+
+impl State {
+    fn may_enter(&self, ticket: u64, mode: DeviceMode) -> bool {
+        let is_free = !self.active.iter().any(|active| active.conflicts_with(mode));
+        // While a tool runs for seconds, what is over in a moment does not wait behind those that wait for the tool's end.
+        let passes = mode == DeviceMode::Work && self.active.contains(&DeviceMode::Tool);
+        let earlier = self.waiting.iter().take_while(|(other, _)| *other != ticket);
+        is_free && (passes || !earlier.into_iter().any(|(_, other)| other.conflicts_with(mode)))
+    }
+}
+
+/// A use of the device, until it is dropped.
+#[derive(Debug)]
+pub struct DeviceGuard<'a> {
+    lock: &'a DeviceLock,
+    mode: DeviceMode,
+}
+
+impl DeviceLock {
+    /// Waits until the device may be used in this mode. A thread that holds a guard must not ask for another one.
+    #[must_use]
+    pub fn lock(&self, mode: DeviceMode) -> DeviceGuard<'_> {
+        let mut state = self.state();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back((ticket, mode));
+        let mut state = self
+            .changed
+            .wait_while(state, |state| !state.may_enter(ticket, mode))
+            .unwrap_or_else(PoisonError::into_inner);
+        state.waiting.retain(|(other, _)| *other != ticket);
+        state.active.push(mode);
+        drop(state);
+        // One that leaves the queue may let others pass.
+        self.changed.notify_all();
+        DeviceGuard { lock: self, mode }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for DeviceGuard<'_> {
+    fn drop(&mut self) {
+        let mut state = self.lock.state();
+        if let Some(position) = state.active.iter().position(|active| *active == self.mode) {
+            state.active.swap_remove(position);
+        }
+        drop(state);
+        self.lock.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Long enough for a thread that may go on, on any machine.
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// Starts a thread that locks the device, says so, and keeps it until the sender is dropped. Returns once it waits or has it.
+    fn locks<'s, 'e>(
+        scope: &'s std::thread::Scope<'s, 'e>,
+        lock: &'e DeviceLock,
+        mode: DeviceMode,
+    ) -> (Receiver<()>, Sender<()>) {
+        let (entered, has_entered) = channel();
+        let (leave, left) = channel::<()>();
+        let before = lock.state().next_ticket;
+        scope.spawn(move || {
+            let _guard = lock.lock(mode);
+            entered.send(()).ok();
+            left.recv().ok();
+        });
+        while lock.state().next_ticket == before {
+            std::thread::yield_now();
+        }
+        (has_entered, leave)
+    }
+
+    fn waiting(lock: &DeviceLock) -> usize {
+        lock.state().waiting.len()
+    }
+
+    #[test]
+    fn modes_conflict_as_they_say() {
+        use DeviceMode::{Driver, Exclusive, Quiet, Tool, Work};
+        for (left, right, conflict) in [
+            (Work, Work, false),
+            (Work, Tool, false),
+            (Work, Driver, false),
+            (Work, Exclusive, true),
+            (Tool, Quiet, true),
+            (Driver, Exclusive, false),
+            (Driver, Quiet, true),
+            (Exclusive, Quiet, true),
+            (Exclusive, Exclusive, true),
+        ] {
+            assert_eq!(left.conflicts_with(right), conflict, "{left:?} {right:?}");
+            assert_eq!(right.conflicts_with(left), conflict, "{right:?} {left:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_alone_waits_for_others_and_later_ones_wait_for_it() {
+        let lock = DeviceLock::default();
+        std::thread::scope(|scope| {
+            let first = lock.lock(DeviceMode::Work);
+            let (alone, leave) = locks(scope, &lock, DeviceMode::Exclusive);
+            let (late, late_leaves) = locks(scope, &lock, DeviceMode::Work);
+            assert_eq!(waiting(&lock), 2);
+            drop(first);
+            assert!(alone.recv_timeout(LIMIT).is_ok());
+            assert_eq!(waiting(&lock), 1);
+            drop(leave);
+            assert!(late.recv_timeout(LIMIT).is_ok());
+            drop(late_leaves);
+        });
+    }
+
+    #[test]
+    fn processes_start_next_to_a_first_measurement_and_not_next_to_a_confirmation() {
+        let lock = DeviceLock::default();
+        std::thread::scope(|scope| {
+            let exclusive = lock.lock(DeviceMode::Exclusive);
+            let driver = lock.lock(DeviceMode::Driver);
+            drop(exclusive);
+            let (quiet, leave) = locks(scope, &lock, DeviceMode::Quiet);
+            let (late, late_leaves) = locks(scope, &lock, DeviceMode::Driver);
+            assert_eq!(waiting(&lock), 2);
+            drop(driver);
+            assert!(quiet.recv_timeout(LIMIT).is_ok());
+            assert_eq!(waiting(&lock), 1);
+            drop(leave);
+            assert!(late.recv_timeout(LIMIT).is_ok());
+            drop(late_leaves);
+        });
+    }
+
+    #[test]
+    fn short_work_passes_those_that_wait_for_a_tool() {
+        let lock = DeviceLock::default();
+        std::thread::scope(|scope| {
+            let tool = lock.lock(DeviceMode::Tool);
+            let (alone, leave) = locks(scope, &lock, DeviceMode::Exclusive);
+            drop(lock.lock(DeviceMode::Work));
+            let (second_tool, second_leaves) = locks(scope, &lock, DeviceMode::Tool);
+            assert_eq!(waiting(&lock), 2);
+            drop(tool);
+            assert!(alone.recv_timeout(LIMIT).is_ok());
+            drop(leave);
+            assert!(second_tool.recv_timeout(LIMIT).is_ok());
+            drop(second_leaves);
+        });
+    }
+}

@@ -1,0 +1,232 @@
+//! How fast is a program? Candidate and baseline are called in turn on the same fresh inputs, and the outputs of all timed calls are
+//! compared.
+//!
+//! `docs/explanation/measurement.md` is the specification of this module.
+
+mod cores;
+mod floor;
+mod pairs;
+mod report;
+mod setup;
+mod verify;
+mod windows;
+
+use std::path::Path;
+use std::time::Instant;
+
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::{LARGE_CALL_BYTES, TaskSpec};
+use nightshift_protocol::verdict::Finding;
+
+pub use self::cores::OneCore;
+pub use self::floor::{add_floor, floor_ns};
+use self::pairs::{PairTimes, time_pairs};
+use self::report::Report;
+use self::setup::Setup;
+pub(crate) use self::windows::median_call_ns;
+use crate::context::{ExecutionContext, Place};
+use crate::lock::DeviceMode;
+use crate::memory::{DeviceMemory, Memory, MemoryError};
+use crate::phases::PhaseTimer;
+use crate::program::ProgramError;
+use crate::seeds::SecretSeeds;
+
+/// Confidence level of the interval.
+const CONFIDENCE: f64 = 0.95;
+
+/// The programs of a measurement.
+#[derive(Debug, Clone, Copy)]
+pub struct Programs<'a> {
+    /// The program in question.
+    pub candidate: &'a Path,
+    /// What it is compared with.
+    pub baseline: &'a Path,
+    /// The reference in double precision.
+    pub truth: &'a Path,
+    /// What the baseline is and how it was built, for people.
+    pub baseline_label: &'a str,
+}
+
+/// How long and how precisely to measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasureOptions {
+    /// Whether a published number rests on it: then the driver is idle, and the baseline has a new process.
+    pub confirms: bool,
+    /// Pairs that are timed even when the precision is reached before.
+    pub min_pairs: usize,
+    /// Most pairs.
+    pub max_pairs: usize,
+    /// Half the width of the interval by the estimate at which the measurement is precise.
+    pub wanted_relative_half_width: f64,
+    /// Wall time of the pairs in milliseconds; the smallest number of pairs may overrun it threefold.
+    pub max_wall_ms: u64,
+    /// Bytes of inputs and outputs of one call from which on a measurement has few pairs.
+    pub large_bytes: u64,
+}
+
+impl MeasureOptions {
+    /// Returns the options of a first measurement, which decides whether a confirmation is worth its time.
+    #[must_use]
+    pub fn first() -> Self {
+        Self { confirms: false, min_pairs: 12, max_pairs: 60, max_wall_ms: 100, ..Self::confirmation() }
+    }
+
+    /// Returns the options of a measurement on which a published number rests.
+    #[must_use]
+    pub fn confirmation() -> Self {
+        Self {
+            confirms: true,
+            min_pairs: 30,
+            max_pairs: 300,
+            wanted_relative_half_width: 0.005,
+            max_wall_ms: 400,
+            large_bytes: LARGE_CALL_BYTES,
+        }
+    }
+
+    /// Returns the options of measurements on the host, whose calls vary more.
+    #[must_use]
+    pub fn on_host(confirms: bool) -> Self {
+        Self {
+            confirms,
+            min_pairs: 11,
+            max_pairs: 151,
+            wanted_relative_half_width: 0.02,
+            max_wall_ms: 1_800,
+            ..Self::confirmation()
+        }
+    }
+}
+
+/// Whose process ended.
+pub(crate) enum Side {
+    Candidate(ProgramError),
+    Baseline(ProgramError),
+}
+
+impl From<MemoryError> for Side {
+    fn from(error: MemoryError) -> Self {
+        Self::Baseline(error.into())
+    }
+}
+
+/// Times a program against a baseline, at the default shape. Gives `Measured`, or `MeasureFailed` when the program does not survive.
+/// Blocks: call it from a thread of its own.
+pub fn measure(
+    context: &ExecutionContext<'_>,
+    spec: &TaskSpec,
+    programs: &Programs<'_>,
+    machine: &MachineFacts,
+    require_sandbox: bool,
+    options: &MeasureOptions,
+) -> Result<StepOutput, StepFailure> {
+    match context.place {
+        Place::Host(memory) => measure_with(context, memory, spec, programs, machine, require_sandbox, options),
+        Place::Device(device) => {
+            let memory = DeviceMemory::new(std::sync::Arc::clone(&device.gpu)).map_err(MemoryError::from)?;
+            measure_with(context, &memory, spec, programs, machine, require_sandbox, options)
+        }
+    }
+}
+
+fn measure_with<M: Memory>(
+    context: &ExecutionContext<'_>,
+    memory: &M,
+    spec: &TaskSpec,
+    programs: &Programs<'_>,
+    machine: &MachineFacts,
+    require_sandbox: bool,
+    options: &MeasureOptions,
+) -> Result<StepOutput, StepFailure> {
+    let shapes =
+        spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    let seeds = SecretSeeds::from_os()
+        .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
+    let mut timer = PhaseTimer::start();
+    // Measuring and measured processes share one core of the host: they never run at the same time, and no wake-up crosses cores.
+    let core = context.device().is_none().then(OneCore::take).flatten();
+    let core = core.as_ref().map(OneCore::number);
+    let mode = if options.confirms { DeviceMode::Quiet } else { DeviceMode::Exclusive };
+    let mut setup = match Setup::open(
+        context,
+        memory,
+        spec,
+        &shapes,
+        programs,
+        seeds,
+        (core, require_sandbox),
+        options,
+        &mut timer,
+    ) {
+        Ok(setup) => setup,
+        Err(side) => return failed(side, Vec::new()),
+    };
+    let mut findings: Vec<Finding> = std::mem::take(&mut setup.findings);
+    let timed =
+        setup.solo(mode, &mut timer).and_then(|()| setup.load_candidate(&mut findings, &mut timer)).and_then(|()| {
+            let times = time_alone(&mut setup, mode, options, &mut findings, &mut timer)?;
+            // An accusation that rests on time alone is repeated while the driver is idle before it is made.
+            if mode == DeviceMode::Quiet || context.device().is_none() || times.accusations().is_empty() {
+                return Ok(times);
+            }
+            let mut again = time_alone(&mut setup, DeviceMode::Quiet, options, &mut findings, &mut timer)?;
+            again.replaces(
+                &times,
+                "calls seemed to take more time than they showed while other processes began or ended",
+            );
+            Ok(again)
+        });
+    let times = match timed {
+        Ok(times) => times,
+        Err(side) => {
+            setup.finish();
+            return failed(side, findings);
+        }
+    };
+    for accusation in times.accusations() {
+        crate::breach::note(&mut findings, accusation);
+    }
+    let report = Report {
+        spec,
+        machine,
+        baseline_label: programs.baseline_label,
+        sandbox: setup.candidate_sandbox(),
+        times: &times,
+        options,
+        on_device: context.device().is_some(),
+    };
+    let mut measurement = report.measurement();
+    timer.end("statistics");
+    setup.finish();
+    timer.end("ends");
+    measurement.cost = timer.phases();
+    Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
+}
+
+/// The part during which nothing else may use the device.
+fn time_alone<M: Memory>(
+    setup: &mut Setup<'_, M>,
+    mode: DeviceMode,
+    options: &MeasureOptions,
+    findings: &mut Vec<Finding>,
+    timer: &mut PhaseTimer,
+) -> Result<PairTimes, Side> {
+    let guard = setup.context.lock(mode);
+    timer.end("waiting");
+    let started = Instant::now();
+    let mut times = time_pairs(setup, options, findings, timer)?;
+    times.alone = started.elapsed();
+    drop(guard);
+    Ok(times)
+}
+
+fn failed(side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure> {
+    match side {
+        Side::Candidate(error) => Ok(StepOutput::MeasureFailed { end: error.into_end()?, findings }),
+        Side::Baseline(error) => {
+            let end = error.into_end()?;
+            Err(StepFailure::retriable("reference.failed", format!("the baseline broke down: {}", end.describe())))
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The processor core of measurements on the host.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Keeps this thread on one core while it lives.
+#[derive(Debug)]
+pub struct OneCore {
+    before: CpuSet,
+    core: usize,
+}
+
+impl OneCore {
+    /// Takes the last core that this thread may use. Returns nothing when there is only one, or the system does not tell.
+    #[must_use]
+    pub fn take() -> Option<Self> {
+        let before = sched_getaffinity(None).ok()?;
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core));
+        let (_, last) = (cores.next()?, cores.next_back()?);
+        let mut only = CpuSet::new();
+        only.set(last);
+        sched_setaffinity(None, &only).ok()?;
+        Some(Self { before, core: last })
+    }
+
+    /// The core.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.core
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_gets_its_cores_back() {
+        let cores = |set: &CpuSet| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).count();
+        let Ok(before) = sched_getaffinity(None) else { panic!("the cores of this thread") };
+        if let Some(one) = OneCore::take() {
+            let Ok(during) = sched_getaffinity(None) else { panic!("the cores of this thread") };
+            assert_eq!(cores(&during), 1);
+            assert!(during.is_set(one.number()));
+        } else {
+            assert_eq!(cores(&before), 1);
+        }
+        let Ok(after) = sched_getaffinity(None) else { panic!("the cores of this thread") };
+        assert_eq!(cores(&after), cores(&before));
+    }
+}

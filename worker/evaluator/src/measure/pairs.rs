@@ -1,0 +1,379 @@
+//! Timed pairs: one window of each program on the same inputs, in random order, while the other program is stopped.
+
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::measurement::DeviceConditions;
+use nightshift_protocol::verdict::Finding;
+
+use super::setup::Setup;
+use super::verify::OutputVerifier;
+use super::windows::{Usual, WindowTimes, draws_of, per_call, time_window};
+use super::{CONFIDENCE, MeasureOptions, Side};
+use crate::breach::{note, violation, warning};
+use crate::memory::Memory;
+use crate::phases::PhaseTimer;
+use crate::runner::control::WindowKind;
+use crate::statistics::{bootstrap_median, median};
+
+/// Pairs before those that count.
+const WARM_UP_PAIRS: usize = 3;
+
+/// Pairs between two lone calls of each program, where windows have several calls.
+const PAIRS_PER_LONE: usize = 3;
+
+/// Pairs that are judged by the device's conditions together.
+const BLOCK: usize = 6;
+
+/// Blocks that may be rejected; then pairs count as they are, and the measurement does not count as precise.
+const MAX_REJECTED_BLOCKS: usize = 6;
+
+/// Below this, pairs are timed whatever the time limit says.
+const FEWEST_PAIRS: usize = 3;
+
+/// Past this many times the time limit, even the wanted smallest number of pairs is given up.
+const OVERTIME: u32 = 3;
+
+/// Resamples of the interval that decides whether to go on.
+const INTERIM_RESAMPLES: usize = 200;
+
+/// One window of so many is searched for broken rules.
+const SEARCHED_WINDOWS: usize = 4;
+
+/// A lone call may take this share of a call in a row more than the call in the row, and what the baseline's lone calls take more, and
+/// so many nanoseconds: what is beyond was computed for several calls at once, or at the same time.
+const OVERLAP_SHARE: f64 = 0.25;
+const OVERLAP_NS: f64 = 5_000.0;
+
+/// Hidden time that is worth an accusation: a share of the call, and nanoseconds.
+const ACCUSED_SHARE: f64 = 0.05;
+const ACCUSED_NS: f64 = 5_000.0;
+
+/// A baseline may be this share slower next to the candidate than alone.
+const DISTURBED_SHARE: f64 = 0.05;
+
+/// Times of a measurement.
+pub(super) struct PairTimes {
+    /// Calls of a window.
+    pub(super) calls: usize,
+    /// Time of one call of each program in each pair, in nanoseconds.
+    pub(super) candidate_ns: Vec<f64>,
+    pub(super) baseline_ns: Vec<f64>,
+    /// The same of lone calls, where windows have several.
+    pub(super) lone_candidate_ns: Vec<f64>,
+    pub(super) lone_baseline_ns: Vec<f64>,
+    /// Device time of one call by events, as the processes tell.
+    pub(super) events_candidate_ns: Vec<f64>,
+    pub(super) events_baseline_ns: Vec<f64>,
+    /// Time of one call that the candidate computed outside of its calls.
+    hidden_ns: Vec<f64>,
+    /// The baseline's time of one call while the candidate was not loaded.
+    solo_ns: Option<f64>,
+    pub(super) timed_calls: u64,
+    pub(super) verified_calls: u64,
+    turned_wrong: bool,
+    pub(super) conditions: Option<DeviceConditions>,
+    pub(super) rejected: u32,
+    pub(super) rejected_because: Vec<String>,
+    pub(super) steady: bool,
+    pub(super) alone: Duration,
+}
+
+impl PairTimes {
+    /// What one call of the candidate takes more when calls do not follow each other, beyond the same for the baseline.
+    fn overlap_ns(&self) -> Option<f64> {
+        if self.lone_candidate_ns.is_empty() {
+            return None;
+        }
+        let (row, lone) = (median(&self.candidate_ns), median(&self.lone_candidate_ns));
+        let of_baseline = (median(&self.lone_baseline_ns) - median(&self.baseline_ns)).max(0.0);
+        let beyond = lone - row - of_baseline * 1.5;
+        (beyond > OVERLAP_SHARE * row + OVERLAP_NS).then_some(beyond)
+    }
+
+    /// Times of one call of the candidate that count: with what it computed outside of its calls, and as lone calls where calls in a
+    /// row share work.
+    pub(super) fn counted_candidate_ns(&self) -> Vec<f64> {
+        let overlap = self.overlap_ns().unwrap_or(0.0);
+        self.candidate_ns.iter().map(|time| time + overlap).collect()
+    }
+
+    /// Times of one call of the baseline that count: no slower than it was alone.
+    pub(super) fn counted_baseline_ns(&self) -> Vec<f64> {
+        let factor = match self.disturbed() {
+            Some(share) => 1.0 / (1.0 + share),
+            None => 1.0,
+        };
+        self.baseline_ns.iter().map(|time| time * factor).collect()
+    }
+
+    /// How much slower the baseline is next to the candidate, where that is more than noise.
+    fn disturbed(&self) -> Option<f64> {
+        let solo = self.solo_ns.filter(|solo| *solo > 0.0)?;
+        let share = median(&self.baseline_ns) / solo - 1.0;
+        (share > DISTURBED_SHARE).then_some(share)
+    }
+
+    /// Returns the ratios of the pairs.
+    pub(super) fn ratios(&self) -> Vec<f64> {
+        let pairs = self.counted_baseline_ns().into_iter().zip(self.counted_candidate_ns());
+        pairs.map(|(baseline, candidate)| baseline / candidate).collect()
+    }
+
+    /// Findings that rest on time alone.
+    pub(super) fn accusations(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let call_ns = median(&self.candidate_ns);
+        let hidden = median(&self.hidden_ns);
+        if hidden > ACCUSED_NS.max(call_ns * ACCUSED_SHARE) {
+            let message = format!(
+                "the program computes outside of its calls: {:.1} microseconds for each call, which takes {:.1} with them",
+                hidden / 1e3,
+                call_ns / 1e3
+            );
+            found.push(violation("work_outside_call", message));
+        }
+        if let Some(overlap) = self.overlap_ns() {
+            let message = format!(
+                "a call by itself takes {:.1} microseconds more than one of several in a row: calls share work or overlap, and the \
+                 time of a call by itself counts",
+                overlap / 1e3
+            );
+            found.push(warning("calls_overlap", message));
+        }
+        if let Some(share) = self.disturbed() {
+            let message = format!(
+                "the reference was {:.0} % slower next to the program than before it was loaded: its earlier time counts",
+                share * 100.0
+            );
+            found.push(warning("baseline_disturbed", message));
+        }
+        if self.turned_wrong {
+            let message = "the program was right in its first timed calls and wrong in all later ones";
+            found.push(violation("late_skipping", message.to_owned()));
+        }
+        found
+    }
+
+    /// Counts in the place of earlier times, none of which counts for this reason.
+    pub(super) fn replaces(&mut self, earlier: &Self, because: &str) {
+        let pairs = u32::try_from(earlier.candidate_ns.len()).unwrap_or(u32::MAX);
+        self.rejected = self.rejected.saturating_add(earlier.rejected).saturating_add(pairs);
+        for reason in earlier.rejected_because.iter().cloned().chain([because.to_owned()]) {
+            if !self.rejected_because.contains(&reason) {
+                self.rejected_because.push(reason);
+            }
+        }
+        self.timed_calls += earlier.timed_calls;
+        self.verified_calls += earlier.verified_calls;
+        self.turned_wrong |= earlier.turned_wrong;
+        self.alone += earlier.alone;
+    }
+}
+
+/// Times pairs until the ratio is precise or the time is over.
+pub(super) fn time_pairs<M: Memory>(
+    setup: &mut Setup<'_, M>,
+    options: &MeasureOptions,
+    findings: &mut Vec<Finding>,
+    timer: &mut PhaseTimer,
+) -> Result<PairTimes, Side> {
+    let candidate_ns = setup.pilot(true)?;
+    let calls = setup.choose_calls(candidate_ns);
+    let usual = setup.usual(calls)?;
+    let usual_lone = if calls > 1 { Some(setup.usual(1)?) } else { None };
+    timer.end("usual times");
+    let monitor = setup.context.device().and_then(|device| device.monitor);
+    let observe = || monitor.and_then(|monitor| monitor.observe());
+    let mut before = observe();
+    let mut pairs = Pairs { setup, verifier: None, windows: 0 };
+    pairs.verifier = Some(OutputVerifier::new(pairs.setup.limits));
+    let mut times = PairTimes {
+        calls,
+        candidate_ns: Vec::new(),
+        baseline_ns: Vec::new(),
+        lone_candidate_ns: Vec::new(),
+        lone_baseline_ns: Vec::new(),
+        events_candidate_ns: Vec::new(),
+        events_baseline_ns: Vec::new(),
+        hidden_ns: Vec::new(),
+        solo_ns: pairs.setup.solo_ns(calls),
+        timed_calls: 0,
+        verified_calls: 0,
+        turned_wrong: false,
+        conditions: before.as_ref().map(|observed| observed.conditions.clone()),
+        rejected: 0,
+        rejected_because: Vec::new(),
+        steady: true,
+        alone: Duration::ZERO,
+    };
+    for _ in 0..WARM_UP_PAIRS {
+        pairs.pair(calls, findings)?;
+    }
+    let (limit, started) = (Duration::from_millis(options.max_wall_ms), Instant::now());
+    let mut rejected_blocks = 0;
+    while !pairs.is_over() {
+        let mut block = Vec::with_capacity(BLOCK);
+        for position in 0..BLOCK {
+            block.push(pairs.pair(calls, findings)?);
+            if let (0, Some(usual)) = (position % PAIRS_PER_LONE, &usual_lone) {
+                let (candidate, baseline) = pairs.pair(1, findings)?;
+                times.lone_candidate_ns.push(candidate.net_ns(&usual.0));
+                times.lone_baseline_ns.push(baseline.net_ns(&usual.1));
+            }
+            if pairs.is_over() {
+                break;
+            }
+        }
+        let after = observe();
+        let changed = after.as_ref().zip(before.as_ref()).and_then(|(after, before)| after.changed_since(before));
+        before = after;
+        if let Some(reason) = changed.filter(|_| rejected_blocks < MAX_REJECTED_BLOCKS) {
+            rejected_blocks += 1;
+            times.steady = rejected_blocks < MAX_REJECTED_BLOCKS;
+            times.rejected += u32::try_from(block.len()).unwrap_or(u32::MAX);
+            if !times.rejected_because.contains(&reason) {
+                times.rejected_because.push(reason);
+            }
+            continue;
+        }
+        times.take(&block, &usual);
+        let (count, elapsed) = (times.candidate_ns.len(), started.elapsed());
+        let enough = count >= options.min_pairs;
+        if count >= options.max_pairs.max(FEWEST_PAIRS)
+            || (count >= FEWEST_PAIRS && ((enough && elapsed > limit) || elapsed > limit * OVERTIME))
+        {
+            break;
+        }
+        if enough {
+            let interim = bootstrap_median(&times.ratios(), CONFIDENCE, INTERIM_RESAMPLES);
+            if interim.relative_half_width() <= options.wanted_relative_half_width {
+                break;
+            }
+        }
+    }
+    if times.candidate_ns.is_empty() {
+        // Sampling ended because of wrong outputs: one pair tells what there is to tell.
+        let pair = pairs.pair(calls, findings)?;
+        times.take(&[pair], &usual);
+    }
+    if let Some(verifier) = &pairs.verifier {
+        (times.timed_calls, times.verified_calls) = (verifier.timed, verifier.verified);
+        times.turned_wrong = verifier.turned_wrong();
+    }
+    timer.end("pairs");
+    Ok(times)
+}
+
+impl PairTimes {
+    /// Takes the pairs of a block.
+    fn take(&mut self, block: &[(WindowTimes, WindowTimes)], (candidate, baseline): &(Usual, Usual)) {
+        for (of_candidate, of_baseline) in block {
+            self.candidate_ns.push(per_call(of_candidate.net_ns(candidate), self.calls));
+            self.baseline_ns.push(per_call(of_baseline.net_ns(baseline), self.calls));
+            self.hidden_ns.push(per_call(of_candidate.hidden_ns(candidate), self.calls));
+            self.events_candidate_ns.push(per_call(of_candidate.events_ns, self.calls));
+            self.events_baseline_ns.push(per_call(of_baseline.events_ns, self.calls));
+        }
+    }
+}
+
+/// Pairs in progress.
+struct Pairs<'s, 'a, M: Memory> {
+    setup: &'s mut Setup<'a, M>,
+    verifier: Option<OutputVerifier>,
+    windows: usize,
+}
+
+impl<M: Memory> Pairs<'_, '_, M> {
+    /// Whether enough timed calls were wrong.
+    fn is_over(&self) -> bool {
+        self.verifier.as_ref().is_some_and(OutputVerifier::is_over)
+    }
+
+    /// One window of each program on the same inputs, in random order. Compares what came out.
+    fn pair(&mut self, calls: usize, findings: &mut Vec<Finding>) -> Result<(WindowTimes, WindowTimes), Side> {
+        let on_device = self.setup.on_device();
+        let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *self.setup;
+        let memory = *memory;
+        let draws = draws_of(calls, shapes.inputs.len(), seeds);
+        let mut of_candidate =
+            || time_window(memory, candidate, WindowKind::Calls, (&draws, calls), on_device).map_err(Side::Candidate);
+        let mut of_baseline =
+            || time_window(memory, baseline, WindowKind::Calls, (&draws, calls), on_device).map_err(Side::Baseline);
+        let (candidate_times, baseline_times) = if seeds.flip() {
+            let first = of_candidate()?;
+            (first, of_baseline()?)
+        } else {
+            let first = of_baseline()?;
+            (of_candidate()?, first)
+        };
+        if let Some(verifier) = &mut self.verifier {
+            verifier.verify(memory, (candidate, baseline), calls, shapes, findings)?;
+        }
+        self.windows += 1;
+        if self.windows % SEARCHED_WINDOWS == 1 {
+            for breach in candidate.breaches(memory, calls).map_err(Side::Candidate)? {
+                note(findings, breach.finding());
+            }
+        }
+        Ok((candidate_times, baseline_times))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> PairTimes {
+        PairTimes {
+            calls: 4,
+            candidate_ns: vec![candidate; 5],
+            baseline_ns: vec![baseline; 5],
+            lone_candidate_ns: vec![lone; 3],
+            lone_baseline_ns: vec![baseline + 9_000.0; 3],
+            events_candidate_ns: Vec::new(),
+            events_baseline_ns: Vec::new(),
+            hidden_ns: vec![hidden; 5],
+            solo_ns: Some(solo),
+            timed_calls: 20,
+            verified_calls: 20,
+            turned_wrong: false,
+            conditions: None,
+            rejected: 0,
+            rejected_because: Vec::new(),
+            steady: true,
+            alone: Duration::ZERO,
+        }
+    }
+
+    fn codes(times: &PairTimes) -> Vec<String> {
+        times.accusations().into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn honest_times_accuse_of_nothing() {
+        let honest = times(10_000.0, 22_000.0, 0.0, 40_000.0, 40_500.0);
+        assert!(codes(&honest).is_empty());
+        assert!(honest.ratios().iter().all(|ratio| (ratio - 4.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn calls_that_share_work_count_as_calls_by_themselves() {
+        let batched = times(1_000.0, 60_000.0, 0.0, 40_000.0, 40_000.0);
+        assert_eq!(codes(&batched), ["calls_overlap"]);
+        assert!(batched.ratios().iter().all(|ratio| *ratio < 1.0), "{:?}", batched.ratios());
+    }
+
+    #[test]
+    fn work_outside_of_calls_is_an_accusation() {
+        assert_eq!(codes(&times(600_000.0, 609_000.0, 500_000.0, 700_000.0, 700_000.0)), ["work_outside_call"]);
+        assert!(codes(&times(600_000.0, 609_000.0, 20_000.0, 700_000.0, 700_000.0)).is_empty());
+    }
+
+    #[test]
+    fn a_baseline_that_is_slower_next_to_the_candidate_counts_as_before() {
+        let slowed = times(10_000.0, 20_000.0, 0.0, 60_000.0, 40_000.0);
+        assert_eq!(codes(&slowed), ["baseline_disturbed"]);
+        assert!(slowed.ratios().iter().all(|ratio| (ratio - 4.0).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,496 @@
+//! Everything before the first timed pair: processes, programs, weights, and the baseline's times while the candidate is not
+//! loaded.
+
+use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, TaskSpec};
+use nightshift_protocol::verdict::Finding;
+
+use super::windows::{Usual, draws_of, per_call, time_window, usual_times};
+use super::{MeasureOptions, Programs, Side};
+use crate::breach::note;
+use crate::check::{Limits, SMALLEST_REFERENCE_ERROR};
+use crate::context::ExecutionContext;
+use crate::draw::{Draw, InputKind};
+use crate::lock::DeviceMode;
+use crate::memory::{Memory, Operand};
+use crate::phases::PhaseTimer;
+use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions, shared_bytes};
+use crate::runner::control::WindowKind;
+use crate::seeds::SecretSeeds;
+use crate::statistics::median;
+
+/// Time that the calls of one window are to take, in nanoseconds: long next to what it costs to begin and to end a window.
+const WINDOW_NS: f64 = 1e6;
+
+/// Shortest window of the faster program, in nanoseconds; else there are as many calls as fit.
+const SHORTEST_WINDOW_NS: f64 = 3e5;
+
+/// Longest window of the baseline, in nanoseconds.
+const LONGEST_WINDOW_NS: f64 = 5e6;
+
+/// Most calls of a window.
+#[expect(clippy::cast_possible_truncation, reason = "a small number")]
+const MAX_CALLS: usize = MAX_CALLS_OF_A_WINDOW as usize;
+
+/// Lone calls that tell how long a call takes.
+const PILOTS: usize = 4;
+
+/// Windows of the baseline alone, for each number of calls.
+const SOLO_WINDOWS: usize = 6;
+
+/// Sets of inputs by which the reference's own error is found.
+const ERROR_SETS: usize = 2;
+
+/// Weights that are scaled until they matter.
+const SCALED_WEIGHTS: usize = 4;
+
+/// Factors by which they are scaled.
+const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
+
+/// A weight matters when the outputs change by so many tolerances.
+const MATTERS: f64 = 8.0;
+
+/// First calls of the candidate, which find out what every first call has to.
+const FIRST_CALLS: usize = 3;
+
+/// The numbers of calls of a window that a measurement chooses from, the smallest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// As many as the baseline needs.
+    usual: usize,
+    /// As many as fit.
+    most: usize,
+}
+
+impl Calls {
+    fn new(baseline_ns: f64, call_bytes: u64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a cast saturates, and no number is 0"
+        )]
+        let within = |time_ns: f64| (time_ns / baseline_ns.max(1.0)).floor() as usize;
+        let by_room = usize::try_from(MAX_ROTATED_BYTES / call_bytes.max(1)).unwrap_or(MAX_CALLS);
+        let most = within(LONGEST_WINDOW_NS).min(by_room).clamp(1, MAX_CALLS);
+        // Calls that take a third of a window or more are timed one by one.
+        let usual = if baseline_ns * 3.0 > WINDOW_NS { 1 } else { within(WINDOW_NS) };
+        Self { usual: usual.clamp(1, most), most }
+    }
+
+    /// Returns the number of calls for programs whose calls take this long.
+    fn choose(self, candidate_ns: f64, baseline_ns: f64) -> usize {
+        let shorter_ns = candidate_ns.min(baseline_ns);
+        #[expect(clippy::cast_precision_loss, reason = "a few calls")]
+        let window_ns = shorter_ns * self.usual as f64;
+        if window_ns >= SHORTEST_WINDOW_NS { self.usual } else { self.most }
+    }
+}
+
+/// The baseline's time of one call in windows of so many calls, while the candidate is not loaded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Solo {
+    calls: usize,
+    call_ns: f64,
+}
+
+/// Everything that a measurement works with.
+pub(super) struct Setup<'a, M: Memory> {
+    pub(super) context: &'a ExecutionContext<'a>,
+    pub(super) memory: &'a M,
+    pub(super) spec: &'a TaskSpec,
+    pub(super) shapes: &'a ConcreteShapes,
+    pub(super) seeds: SecretSeeds,
+    pub(super) findings: Vec<Finding>,
+    pub(super) candidate: Program<M>,
+    pub(super) baseline: Program<M>,
+    /// A process of the candidate's kind without a program, where the baseline is of another kind.
+    control: Option<Program<M>>,
+    candidate_file: ProgramFile<'a>,
+    baseline_file: ProgramFile<'a>,
+    options: ProgramOptions<'a>,
+    weights: Vec<Draw>,
+    pub(super) limits: Limits,
+    pub(super) calls: Calls,
+    solo: Vec<Solo>,
+    /// The baseline's time of a lone call.
+    baseline_ns: f64,
+}
+
+impl<'a, M: Memory> Setup<'a, M> {
+    /// Starts the processes, loads the trusted programs and chooses the weights. Nothing of the candidate runs yet.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of its own that the caller has at hand")]
+    pub(super) fn open(
+        context: &'a ExecutionContext<'a>,
+        memory: &'a M,
+        spec: &'a TaskSpec,
+        shapes: &'a ConcreteShapes,
+        programs: &Programs<'a>,
+        mut seeds: SecretSeeds,
+        (core, require_sandbox): (Option<usize>, bool),
+        options: &MeasureOptions,
+        timer: &mut PhaseTimer,
+    ) -> Result<Self, Side> {
+        let all = std::slice::from_ref(shapes);
+        let candidate_file = ProgramFile { path: programs.candidate, trusted: false, double: false };
+        let baseline_file = ProgramFile { path: programs.baseline, trusted: true, double: false };
+        let truth_file = ProgramFile { path: programs.truth, trusted: true, double: true };
+        let of_candidate =
+            ProgramOptions { spec, shapes: all, calls: 1, core, require_sandbox, may_be_resident: false };
+        // A Python is slow to start, and the process of a first measurement's baseline may have served before: a number is
+        // published only after a confirmation.
+        let may_be_resident = !options.confirms && baseline_file.is_python();
+        let of_baseline = ProgramOptions { require_sandbox: false, may_be_resident, ..of_candidate };
+        let of_truth = ProgramOptions { may_be_resident: true, ..of_baseline };
+        let needs_control = candidate_file.is_python() != baseline_file.is_python();
+        let guard = context.lock(DeviceMode::Driver);
+        let start = |file: &ProgramFile<'_>, options: &ProgramOptions<'_>| {
+            // Memory for as many calls as a window may have: on the host its size limits the process.
+            let most = ProgramOptions { calls: most_calls(shapes), ..*options };
+            Launched::start(context, file, options, shared_bytes(file, &most))
+        };
+        let mut candidate = start(&candidate_file, &of_candidate).map_err(Side::Candidate)?;
+        let mut baseline = start(&baseline_file, &of_baseline).map_err(Side::Baseline)?;
+        let mut truth = start(&truth_file, &of_truth).map_err(Side::Baseline)?;
+        let mut control =
+            if needs_control { Some(start(&candidate_file, &of_candidate).map_err(Side::Baseline)?) } else { None };
+        let are_ready = [&candidate, &baseline, &truth].into_iter().chain(&control).all(Launched::is_ready);
+        let guard = if are_ready {
+            guard
+        } else {
+            for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
+                process.load_runtime().map_err(Side::Baseline)?;
+            }
+            candidate.load_runtime().map_err(Side::Candidate)?;
+            drop(guard);
+            context.lock(DeviceMode::Driver)
+        };
+        for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
+            process.make_ready().map_err(Side::Baseline)?;
+        }
+        candidate.make_ready().map_err(Side::Candidate)?;
+        timer.end("processes");
+        let mut baseline = Program::attach(memory, baseline, &baseline_file, &of_baseline).map_err(Side::Baseline)?;
+        let mut truth = Program::attach(memory, truth, &truth_file, &of_truth).map_err(Side::Baseline)?;
+        let control = control.map(|control| Program::attach(memory, control, &candidate_file, &of_baseline));
+        let control = control.transpose().map_err(Side::Baseline)?;
+        let candidate = Program::attach(memory, candidate, &candidate_file, &of_candidate).map_err(Side::Candidate)?;
+        baseline.load(context, &baseline_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
+        truth.load(context, &truth_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
+        drop(guard);
+        timer.end("programs");
+        let guard = context.lock(DeviceMode::Work);
+        let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
+        let error = reference_error(memory, spec, shapes, (&mut baseline, &mut truth), &weights, &mut seeds)?;
+        drop(guard);
+        truth.finish(context, memory);
+        timer.end("first_calls");
+        let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
+        let mut setup = Self {
+            context,
+            memory,
+            spec,
+            shapes,
+            seeds,
+            findings: Vec::new(),
+            candidate,
+            baseline,
+            control,
+            candidate_file,
+            baseline_file,
+            options: of_candidate,
+            weights,
+            limits: Limits::against_reference(&spec.tolerance, error.max(SMALLEST_REFERENCE_ERROR)),
+            calls: Calls { usual: 1, most: 1 },
+            solo: Vec::new(),
+            baseline_ns: 0.0,
+        };
+        let guard = context.lock(DeviceMode::Work);
+        setup.baseline_ns = setup.pilot(false)?;
+        drop(guard);
+        setup.calls = Calls::new(setup.baseline_ns, call_bytes);
+        Ok(setup)
+    }
+
+    /// Whether programs compute on a device.
+    pub(super) fn on_device(&self) -> bool {
+        self.context.device().is_some()
+    }
+
+    /// Isolation of the candidate's process.
+    pub(super) fn candidate_sandbox(&self) -> &SandboxReport {
+        self.candidate.sandbox()
+    }
+
+    /// The median time of a lone call of a program, in nanoseconds.
+    pub(super) fn pilot(&mut self, of_candidate: bool) -> Result<f64, Side> {
+        let inputs = self.shapes.inputs.len();
+        let on_device = self.on_device();
+        let (memory, seeds) = (self.memory, &mut self.seeds);
+        if of_candidate {
+            let usual = {
+                let trusted = self.control.as_mut().unwrap_or(&mut self.baseline);
+                usual_times(memory, trusted, (1, inputs), seeds, on_device)?
+            };
+            let mut times = Vec::new();
+            for _ in 0..PILOTS {
+                let draws = draws_of(1, inputs, seeds);
+                let window = time_window(memory, &mut self.candidate, WindowKind::Calls, (&draws, 1), on_device);
+                times.push(window.map_err(Side::Candidate)?.net_ns(&usual));
+            }
+            return Ok(median(&times));
+        }
+        super::median_call_ns(memory, &mut self.baseline, inputs, seeds, (on_device, PILOTS)).map_err(Side::Baseline)
+    }
+
+    /// Times the baseline while the candidate is not loaded.
+    pub(super) fn solo(&mut self, mode: DeviceMode, timer: &mut PhaseTimer) -> Result<(), Side> {
+        let on_device = self.on_device();
+        let options = ProgramOptions { calls: self.calls.most, require_sandbox: false, ..self.options };
+        let (memory, inputs) = (self.memory, self.shapes.inputs.len());
+        {
+            let _guard = self.context.lock(DeviceMode::Work);
+            if self.calls.most > 1 {
+                self.baseline.resize(memory, &self.baseline_file, &options).map_err(Side::Baseline)?;
+                self.baseline.init(memory, Given::Drawn(&self.weights)).map_err(Side::Baseline)?;
+                if let Some(control) = &mut self.control {
+                    control.resize(memory, &self.candidate_file, &options).map_err(Side::Baseline)?;
+                }
+            }
+            self.baseline
+                .prepare(memory, 0, Given::Drawn(&draws_of(1, inputs, &mut self.seeds)[0]))
+                .map_err(Side::Baseline)?;
+            memory.null_operation()?;
+            self.baseline.call(1).map_err(Side::Baseline)?;
+        }
+        let _guard = self.context.lock(mode);
+        timer.end("waiting");
+        if on_device {
+            self.baseline.enter_windows().map_err(Side::Baseline)?;
+            if let Some(control) = &mut self.control {
+                control.enter_windows().map_err(Side::Baseline)?;
+            }
+        }
+        if !on_device {
+            // A program that is stopped cannot slow the baseline down on the host.
+            return Ok(());
+        }
+        let mut numbers = vec![1, self.calls.usual, self.calls.most];
+        numbers.dedup();
+        for calls in numbers {
+            let usual = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, on_device)?;
+            let mut times = Vec::with_capacity(SOLO_WINDOWS);
+            for _ in 0..SOLO_WINDOWS {
+                let draws = draws_of(calls, inputs, &mut self.seeds);
+                let window = time_window(memory, &mut self.baseline, WindowKind::Calls, (&draws, calls), on_device);
+                times.push(per_call(window.map_err(Side::Baseline)?.net_ns(&usual), calls));
+            }
+            self.solo.push(Solo { calls, call_ns: median(&times) });
+        }
+        timer.end("baseline alone");
+        Ok(())
+    }
+
+    /// The baseline's time of one call in windows of so many calls, while the candidate was not loaded.
+    pub(super) fn solo_ns(&self, calls: usize) -> Option<f64> {
+        self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.call_ns)
+    }
+
+    /// Loads the candidate, hands it the weights and calls it for the first time.
+    pub(super) fn load_candidate(&mut self, findings: &mut Vec<Finding>, timer: &mut PhaseTimer) -> Result<(), Side> {
+        let (memory, inputs) = (self.memory, self.shapes.inputs.len());
+        let options = ProgramOptions { calls: self.calls.most, ..self.options };
+        let _guard = self.context.lock(DeviceMode::Work);
+        let candidate = &mut self.candidate;
+        candidate.load(self.context, &self.candidate_file, self.spec.torch.as_ref()).map_err(Side::Candidate)?;
+        candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
+        candidate.init(memory, Given::Drawn(&self.weights)).map_err(Side::Candidate)?;
+        for number in 0..FIRST_CALLS {
+            candidate.renew_poison(memory).map_err(Side::Candidate)?;
+            let draws = draws_of(1, inputs, &mut self.seeds);
+            candidate.prepare(memory, 0, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
+            memory.null_operation()?;
+            candidate.call(1).map_err(Side::Candidate)?;
+            if number == 0 {
+                candidate.process.freeze().map_err(Side::Candidate)?;
+                for breach in candidate.breaches(memory, 1).map_err(Side::Candidate)? {
+                    note(findings, breach.finding());
+                }
+                candidate.process.thaw().map_err(Side::Candidate)?;
+            }
+        }
+        if self.context.device().is_some() {
+            candidate.enter_windows().map_err(Side::Candidate)?;
+        }
+        candidate.process.freeze().map_err(Side::Candidate)?;
+        timer.end("candidate");
+        Ok(())
+    }
+
+    /// Chooses how many calls a window has.
+    pub(super) fn choose_calls(&self, candidate_ns: f64) -> usize {
+        self.calls.choose(candidate_ns, self.baseline_ns)
+    }
+
+    /// Finds the usual times of windows of so many calls: for the candidate and for the baseline.
+    pub(super) fn usual(&mut self, calls: usize) -> Result<(Usual, Usual), Side> {
+        let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
+        let memory = self.memory;
+        let baseline = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, on_device)?;
+        let candidate = match &mut self.control {
+            None => baseline,
+            Some(control) => usual_times(memory, control, (calls, inputs), &mut self.seeds, on_device)?,
+        };
+        Ok((candidate, baseline))
+    }
+
+    /// Ends every process, or keeps those of trusted programs loaded.
+    pub(super) fn finish(self) {
+        let (context, memory) = (self.context, self.memory);
+        let Self { candidate, mut baseline, control, .. } = self;
+        // A process that is to be kept has to listen again.
+        let listens = baseline.process.thaw().and_then(|()| baseline.leave_windows());
+        candidate.finish(context, memory);
+        if let Some(control) = control {
+            control.finish(context, memory);
+        }
+        match listens {
+            Ok(()) => baseline.finish(context, memory),
+            Err(_) => drop(baseline),
+        }
+    }
+}
+
+fn bytes_of(tensors: &[ConcreteTensor]) -> u64 {
+    tensors.iter().map(ConcreteTensor::size_bytes).sum()
+}
+
+fn most_calls(shapes: &ConcreteShapes) -> usize {
+    let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
+    usize::try_from(MAX_ROTATED_BYTES / call_bytes.max(1)).unwrap_or(MAX_CALLS).clamp(1, MAX_CALLS)
+}
+
+/// Draws weights of which some matter that otherwise would not: a program that leaves a small weight out while it is timed is
+/// found. Their outputs are finite.
+fn weights<M: Memory>(
+    memory: &M,
+    spec: &TaskSpec,
+    shapes: &ConcreteShapes,
+    baseline: &mut Program<M>,
+    seeds: &mut SecretSeeds,
+) -> Result<Vec<Draw>, ProgramError> {
+    let mut weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
+    let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
+    let call = |baseline: &mut Program<M>, weights: &[Draw]| -> Result<bool, ProgramError> {
+        baseline.init(memory, Given::Drawn(weights))?;
+        baseline.renew_poison(memory)?;
+        baseline.prepare(memory, 0, Given::Drawn(&inputs))?;
+        memory.null_operation()?;
+        baseline.call(1)?;
+        for output in baseline.outputs(0) {
+            if !memory.is_finite(output)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    if !call(baseline, &weights)? || weights.is_empty() {
+        return Ok(weights);
+    }
+    let usual = baseline.keep_outputs(memory, 0)?;
+    for _ in 0..SCALED_WEIGHTS.min(weights.len()) {
+        let number = seeds.below(weights.len());
+        let declared = weights[number];
+        if shapes.params[number].dtype == nightshift_protocol::task::DType::I32 {
+            continue;
+        }
+        let seed = seeds.draw();
+        let mut found = None;
+        for scale in SCALES {
+            let mut tried = weights.clone();
+            tried[number] = Draw { seed, kind: InputKind::Declared, scale };
+            if !call(baseline, &tried)? {
+                break;
+            }
+            let places = baseline.layout().call(0).outputs.clone();
+            let outputs = baseline.outputs(0);
+            let mut matters = false;
+            for ((output, usual), place) in outputs.iter().zip(&usual).zip(&places) {
+                matters |= memory.differ((*output, Operand::Copied(usual)), place, &spec.tolerance, MATTERS)?;
+            }
+            if matters {
+                found = Some(tried[number]);
+                break;
+            }
+        }
+        weights[number] = found.unwrap_or(declared);
+        // Several scaled weights together may overflow.
+        if !call(baseline, &weights)? {
+            weights[number] = declared;
+        }
+    }
+    baseline.init(memory, Given::Drawn(&weights))?;
+    Ok(weights)
+}
+
+/// Finds the reference's own largest normalized error under these weights.
+fn reference_error<M: Memory>(
+    memory: &M,
+    spec: &TaskSpec,
+    shapes: &ConcreteShapes,
+    (baseline, truth): (&mut Program<M>, &mut Program<M>),
+    weights: &[Draw],
+    seeds: &mut SecretSeeds,
+) -> Result<f64, Side> {
+    let mut largest = 0.0_f64;
+    let mut find = || -> Result<(), ProgramError> {
+        truth.init(memory, Given::Drawn(weights))?;
+        for _ in 0..ERROR_SETS {
+            let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
+            for program in [&mut *baseline, &mut *truth] {
+                program.renew_poison(memory)?;
+                program.prepare(memory, 0, Given::Drawn(&inputs))?;
+                memory.null_operation()?;
+                program.call(1)?;
+            }
+            for (output, expected) in baseline.outputs(0).into_iter().zip(truth.outputs(0)) {
+                let error = memory.compare(output, expected, &spec.tolerance)?.largest_error;
+                // Without a finite answer there is no error.
+                largest = if error.is_finite() { largest.max(error) } else { largest };
+            }
+        }
+        Ok(())
+    };
+    find().map_err(Side::Baseline)?;
+    Ok(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn short_calls_share_a_window_and_long_ones_have_their_own() {
+        for (call_ns, usual, most) in
+            [(5_000.0, 64, 64), (50_000.0, 20, 64), (200_000.0, 5, 25), (400_000.0, 1, 12), (5e6, 1, 1)]
+        {
+            assert_eq!(Calls::new(call_ns, MIB), Calls { usual, most }, "{call_ns} ns");
+        }
+    }
+
+    #[test]
+    fn room_bounds_the_calls_of_a_window() {
+        assert_eq!(Calls::new(5_000.0, u64::MAX), Calls { usual: 1, most: 1 });
+        let by_room = usize::try_from(MAX_ROTATED_BYTES / (64 * MIB)).unwrap_or(0).clamp(1, MAX_CALLS);
+        assert_eq!(Calls::new(5_000.0, 64 * MIB).most, by_room);
+        assert_eq!(Calls::new(5_000.0, 0).most, MAX_CALLS);
+    }
+
+    #[test]
+    fn a_much_faster_candidate_gets_more_calls() {
+        let calls = Calls::new(200_000.0, MIB);
+        assert_eq!((calls.choose(100_000.0, 200_000.0), calls.choose(10_000.0, 200_000.0)), (5, 25));
+        assert_eq!(Calls::new(2e6, MIB).choose(1.5e6, 2e6), 1);
+    }
+}

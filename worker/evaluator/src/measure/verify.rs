@@ -1,0 +1,115 @@
+//! Verification of timed calls: the whole outputs of every timed call are compared with the baseline's to the same inputs.
+
+use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::verdict::Finding;
+
+use super::Side;
+use crate::breach::{note, violation};
+use crate::check::Limits;
+use crate::memory::Memory;
+use crate::program::Program;
+
+/// Timed calls with wrong outputs after which a measurement ends.
+pub(super) const MAX_WRONG_CALLS: usize = 3;
+
+/// Compares the outputs of timed calls, and counts.
+#[derive(Debug)]
+pub(super) struct OutputVerifier {
+    limits: Limits,
+    /// Timed calls of the candidate so far.
+    pub(super) timed: u64,
+    /// Timed calls whose outputs were compared.
+    pub(super) verified: u64,
+    /// Calls with wrong outputs, by the number of the timed call.
+    wrong: Vec<u64>,
+}
+
+impl OutputVerifier {
+    /// Knows how far outputs may be from the baseline's.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, timed: 0, verified: 0, wrong: Vec::new() }
+    }
+
+    /// Compares the outputs of so many calls that both programs made on the same inputs. Both are stopped.
+    pub(super) fn verify<M: Memory>(
+        &mut self,
+        memory: &M,
+        (candidate, baseline): (&Program<M>, &Program<M>),
+        calls: usize,
+        shapes: &ConcreteShapes,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), Side> {
+        for call in 0..calls {
+            self.timed += 1;
+            let (outputs, expected) = (candidate.outputs(call), baseline.outputs(call));
+            let (mut wrong_elements, mut largest, mut comparable) = (0, 0.0_f64, true);
+            for (output, expected) in outputs.iter().zip(&expected) {
+                let found = memory.compare(*output, *expected, &self.limits.tolerance)?;
+                if found.largest_error > self.limits.allowed && !memory.is_finite(*expected)? {
+                    comparable = false;
+                }
+                wrong_elements += found.wrong_elements;
+                largest = largest.max(found.largest_error);
+            }
+            // Where the baseline itself has no finite answer, nothing can be verified.
+            if !comparable {
+                continue;
+            }
+            self.verified += 1;
+            debug_assert_eq!(outputs.len(), shapes.outputs.len());
+            if largest > self.limits.allowed {
+                self.wrong.push(self.timed);
+                note(findings, self.finding(wrong_elements, largest));
+            }
+        }
+        Ok(())
+    }
+
+    fn finding(&self, wrong_elements: u64, largest: f64) -> Finding {
+        let number = self.timed;
+        if wrong_elements > 0 {
+            let message = format!(
+                "timed call {number} gave {wrong_elements} wrong elements: the program is right when it is checked, and wrong when it is timed"
+            );
+            return violation("timed_output_wrong", message);
+        }
+        let message = format!(
+            "timed call {number} was {largest:.3} times the tolerance away from the reference, where {:.3} are allowed",
+            self.limits.allowed
+        );
+        violation("timed_output_imprecise", message)
+    }
+
+    /// Whether enough calls were wrong.
+    pub(super) fn is_over(&self) -> bool {
+        self.wrong.len() >= MAX_WRONG_CALLS
+    }
+
+    /// Whether the calls were right up to some call and wrong from then on. A race makes calls wrong here and there.
+    pub(super) fn turned_wrong(&self) -> bool {
+        let (Some(first), count) = (self.wrong.first(), self.wrong.len()) else { return false };
+        count >= MAX_WRONG_CALLS && *first > 1 && self.timed - first + 1 == u64::try_from(count).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nightshift_protocol::task::Tolerance;
+
+    use super::*;
+
+    fn verifier(timed: u64, wrong: &[u64]) -> OutputVerifier {
+        let tolerance = Tolerance { atol: 1e-3, rtol: 1e-3, reference_error_factor: 64.0 };
+        let limits = Limits::against_reference(&tolerance, 0.01);
+        OutputVerifier { limits, timed, verified: timed, wrong: wrong.to_vec() }
+    }
+
+    #[test]
+    fn a_program_that_turns_wrong_is_told_from_one_that_is_wrong_now_and_then() {
+        assert!(verifier(476, &[474, 475, 476]).turned_wrong());
+        assert!(!verifier(476, &[12, 475, 476]).turned_wrong(), "now and then");
+        assert!(!verifier(476, &[475, 476]).turned_wrong(), "too few");
+        assert!(!verifier(3, &[1, 2, 3]).turned_wrong(), "from the beginning");
+        assert!(!verifier(3, &[]).turned_wrong());
+    }
+}

@@ -1,0 +1,250 @@
+//! One timed window: the evaluator puts inputs in place, starts the calls, and sees them end.
+//!
+//! On a device the driver lets one context compute at a time. So the evaluator's own operations, before and after the calls, take
+//! longer when the program computes outside of its window, and show such work without asking the program. Their usual times come
+//! from windows of trusted processes in which no program is called.
+
+use std::time::Instant;
+
+use super::Side;
+use crate::draw::{Draw, InputKind};
+use crate::memory::Memory;
+use crate::program::{Given, Program, ProgramError, Window};
+use crate::runner::control::WindowKind;
+use crate::seeds::SecretSeeds;
+use crate::statistics::{as_float, median, quantile};
+
+/// Excess of the evaluator's operations that counts as noise, in nanoseconds: another context's work costs them the switch of
+/// contexts at least, which takes a hundred microseconds.
+const NOISE_NS: f64 = 5_000.0;
+
+/// The same as a multiple of how much the operations vary in trusted windows.
+const NOISE_SPREADS: f64 = 5.0;
+
+/// Empty windows that tell the usual times.
+const EMPTY_WINDOWS: usize = 6;
+
+/// Times of one window in nanoseconds, by the evaluator's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct WindowTimes {
+    /// From the first operation that puts inputs in place until all of them are done.
+    prepare_ns: f64,
+    /// From the command to the answer. On the host: processor time that the kernel counts for the process while it is not stopped,
+    /// where it tells; it does not depend on what else the machine does, and a program that works before or after its calls pays
+    /// for it.
+    calls_ns: f64,
+    /// The smallest operation right after the answer.
+    after_ns: f64,
+    /// The same once the process was stopped.
+    stopped_ns: f64,
+    /// Between the device's events around the calls, as the process tells: evidence only.
+    pub(super) events_ns: f64,
+}
+
+/// The usual times of windows without a program.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Usual {
+    prepare: Typical,
+    calls: Typical,
+    after: Typical,
+    stopped: Typical,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Typical {
+    median_ns: f64,
+    spread_ns: f64,
+}
+
+impl Typical {
+    fn of(times: impl Iterator<Item = f64>) -> Self {
+        let mut times: Vec<f64> = times.collect();
+        times.sort_unstable_by(f64::total_cmp);
+        if times.is_empty() {
+            return Self::default();
+        }
+        Self { median_ns: median(&times), spread_ns: quantile(&times, 0.9) - quantile(&times, 0.1) }
+    }
+
+    /// Returns what a time is beyond the usual one, and nothing for noise.
+    fn excess_ns(self, time_ns: f64) -> f64 {
+        let excess = time_ns - self.median_ns;
+        if excess > NOISE_NS.max(NOISE_SPREADS * self.spread_ns) { excess } else { 0.0 }
+    }
+}
+
+impl Usual {
+    /// Returns the usual times of these windows.
+    pub(super) fn of(windows: &[WindowTimes]) -> Self {
+        let all = |part: fn(&WindowTimes) -> f64| Typical::of(windows.iter().map(part));
+        Self {
+            prepare: all(|window| window.prepare_ns),
+            calls: all(|window| window.calls_ns),
+            after: all(|window| window.after_ns),
+            stopped: all(|window| window.stopped_ns),
+        }
+    }
+}
+
+impl WindowTimes {
+    /// Returns the time that the program computed outside of its calls.
+    pub(super) fn hidden_ns(&self, usual: &Usual) -> f64 {
+        usual.prepare.excess_ns(self.prepare_ns)
+            + usual.after.excess_ns(self.after_ns)
+            + usual.stopped.excess_ns(self.stopped_ns)
+    }
+
+    /// Returns the time of the calls, with what was computed outside of them.
+    pub(super) fn net_ns(&self, usual: &Usual) -> f64 {
+        (self.calls_ns - usual.calls.median_ns).max(1.0) + self.hidden_ns(usual)
+    }
+}
+
+/// Draws of the inputs of so many calls, which several programs are given.
+pub(super) fn draws_of(calls: usize, inputs: usize, seeds: &mut SecretSeeds) -> Vec<Vec<Draw>> {
+    (0..calls).map(|_| Draw::all(inputs, seeds.draw(), InputKind::Declared)).collect()
+}
+
+/// Carries out one window of so many calls, whose inputs are drawn in turn. The program is stopped before and after.
+pub(super) fn time_window<M: Memory>(
+    memory: &M,
+    program: &mut Program<M>,
+    kind: WindowKind,
+    (draws, count): (&[Vec<Draw>], usize),
+    on_device: bool,
+) -> Result<WindowTimes, ProgramError> {
+    program.renew_poison(memory)?;
+    let before = if on_device { None } else { program.processor_time() };
+    program.process.thaw()?;
+    let started = Instant::now();
+    for (call, draws) in draws.iter().enumerate() {
+        program.prepare(memory, call, Given::Drawn(draws))?;
+    }
+    memory.flush_caches()?;
+    memory.null_operation()?;
+    let prepare_ns = nanoseconds(started.elapsed());
+    let window: Window = match (on_device, kind) {
+        (true, kind) => program.window(kind, count)?,
+        (false, WindowKind::Calls) => program.call(count)?,
+        (false, _) => program.empty(count)?,
+    };
+    let after_ns = nanoseconds(memory.null_operation()?);
+    program.process.freeze()?;
+    let stopped_ns = nanoseconds(memory.null_operation()?);
+    let processor = before.zip(program.processor_time());
+    let calls_ns = processor
+        .map_or_else(|| nanoseconds(window.elapsed), |(before, after)| nanoseconds(after.saturating_sub(before)));
+    #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
+    let events_ns = window.events_ns as f64;
+    Ok(WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns })
+}
+
+/// Finds the usual times of windows of so many calls, in a process that no model's code runs in.
+pub(super) fn usual_times<M: Memory>(
+    memory: &M,
+    trusted: &mut Program<M>,
+    (calls, inputs): (usize, usize),
+    seeds: &mut SecretSeeds,
+    on_device: bool,
+) -> Result<Usual, Side> {
+    let mut windows = Vec::with_capacity(EMPTY_WINDOWS);
+    for _ in 0..=EMPTY_WINDOWS {
+        let draws = draws_of(calls, inputs, seeds);
+        let window =
+            time_window(memory, trusted, WindowKind::Empty, (&draws, calls), on_device).map_err(Side::Baseline)?;
+        windows.push(window);
+    }
+    // The first one finds everything cold.
+    Ok(Usual::of(&windows[1..]))
+}
+
+/// Time that the calls of a window take at least where a trusted program is timed by itself, in nanoseconds, and most calls.
+const TRUSTED_WINDOW_NS: f64 = 2e5;
+const TRUSTED_CALLS: usize = 64;
+
+/// Returns the median time of one call of a trusted program at its shape in use, in nanoseconds. Short calls are timed in a row, on the
+/// same inputs.
+pub(crate) fn median_call_ns<M: Memory>(
+    memory: &M,
+    program: &mut Program<M>,
+    inputs: usize,
+    seeds: &mut SecretSeeds,
+    (on_device, windows): (bool, usize),
+) -> Result<f64, ProgramError> {
+    if on_device {
+        program.enter_windows()?;
+    }
+    let mut time = |calls: usize| -> Result<f64, ProgramError> {
+        let (mut times, mut empties) = (Vec::new(), Vec::new());
+        for _ in 0..windows.max(1) {
+            let draws = draws_of(1, inputs, seeds);
+            empties.push(time_window(memory, program, WindowKind::Empty, (&draws, calls), on_device)?);
+            times.push(time_window(memory, program, WindowKind::Calls, (&draws, calls), on_device)?);
+        }
+        let usual = Usual::of(&empties);
+        let times: Vec<f64> = times.iter().map(|window| per_call(window.net_ns(&usual), calls)).collect();
+        Ok(median(&times))
+    };
+    let mut call_ns = time(1)?;
+    if call_ns < TRUSTED_WINDOW_NS {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a cast saturates, and no number is 0"
+        )]
+        let calls = (TRUSTED_WINDOW_NS / call_ns.max(1.0)).ceil() as usize;
+        call_ns = time(calls.clamp(2, TRUSTED_CALLS))?;
+    }
+    program.process.thaw()?;
+    if on_device {
+        program.leave_windows()?;
+    }
+    Ok(call_ns)
+}
+
+fn nanoseconds(duration: std::time::Duration) -> f64 {
+    duration.as_secs_f64() * 1e9
+}
+
+/// Returns the time of one of so many calls.
+pub(super) fn per_call(time_ns: f64, calls: usize) -> f64 {
+    time_ns / as_float(calls.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(prepare_ns: f64, calls_ns: f64, after_ns: f64, stopped_ns: f64) -> WindowTimes {
+        WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns: 0.0 }
+    }
+
+    fn usual() -> Usual {
+        let times = [0.0, 300.0, 600.0, 900.0, 1200.0];
+        Usual::of(&times.map(|noise| window(200_000.0 + noise, 146_000.0 + noise, 141_000.0 + noise, 6_000.0)))
+    }
+
+    #[test]
+    fn noise_is_no_hidden_time() {
+        let honest = window(203_000.0, 1_146_600.0, 143_000.0, 7_000.0);
+        assert!(honest.hidden_ns(&usual()).abs() < 1.0);
+        assert!((honest.net_ns(&usual()) - 1_000_000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn work_outside_of_the_calls_is_added_in_full() {
+        for (late, expected) in [
+            (window(2_400_600.0, 300_000.0, 141_600.0, 6_000.0), 2_200_000.0),
+            (window(200_600.0, 300_000.0, 2_071_600.0, 6_000.0), 1_930_000.0),
+            (window(200_600.0, 300_000.0, 141_600.0, 156_000.0), 150_000.0),
+        ] {
+            assert!((late.hidden_ns(&usual()) - expected).abs() < 1_000.0, "{late:?}");
+            assert!(late.net_ns(&usual()) > expected);
+        }
+    }
+
+    #[test]
+    fn a_window_shorter_than_an_empty_one_still_takes_time() {
+        assert!(window(200_000.0, 1_000.0, 141_000.0, 6_000.0).net_ns(&usual()) > 0.0);
+    }
+}

@@ -1,0 +1,12 @@
+//! The evaluator's side of one program: its process and the memory that both share.
+
+mod error;
+mod pool;
+mod process;
+mod run;
+mod watch;
+
+pub use self::error::ProgramError;
+pub use self::pool::{ProcessPool, Slot};
+pub(crate) use self::process::Window;
+pub(crate) use self::run::{Given, Launched, Program, ProgramFile, ProgramOptions, shared_bytes};

@@ -1,0 +1,345 @@
+//! Processes that wait for a program, and trusted programs that stay loaded.
+//!
+//! Opening a device takes a process 0.2 s, and loading `PyTorch` 5 to 8 s. So processes that have run nothing yet wait for
+//! programs, and those of a task's reference and truth stay loaded from one step to the next. A process that ran a candidate is
+//! never kept. `docs/explanation/measurement.md` says what this buys.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::artifact::ArtifactHash;
+use nightshift_protocol::task::TorchSpec;
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_toolchain::Host;
+
+use super::process::{Process, ProcessKind, ProcessLimits};
+use crate::lock::{DeviceLock, DeviceMode};
+
+/// How long a process waits for a program, and a trusted program for its next use.
+const KEPT_FOR: Duration = Duration::from_secs(120);
+
+/// How long a trusted program stays loaded, however often it is used.
+const MAX_AGE: Duration = Duration::from_mins(15);
+
+/// Processes of a kind that wait at most.
+const SPARE_NATIVE: usize = 3;
+const SPARE_PYTHON: usize = 2;
+
+/// How often processes that nobody needs are looked for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Parts of the capacity that a process takes: a Python with `PyTorch` takes twice the memory of others.
+fn weight(kind: &ProcessKind) -> usize {
+    if kind.python { 2 } else { 1 }
+}
+
+/// A trusted program, by everything that its process depends on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TrustedProgram {
+    program: ArtifactHash,
+    torch: Option<TorchSpec>,
+    double: bool,
+}
+
+impl TrustedProgram {
+    /// Names a program by its bytes; none where they cannot be read.
+    pub(crate) fn of(program: &Path, torch: Option<&TorchSpec>, double: bool) -> Option<Self> {
+        let program = ArtifactHash::of(&std::fs::read(program).ok()?);
+        Some(Self { program, torch: torch.cloned(), double })
+    }
+}
+
+/// Processes of one device.
+#[derive(Debug)]
+pub struct ProcessPool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    host: Host,
+    lock: Arc<DeviceLock>,
+    capacity: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Processes that have run nothing, the oldest first.
+    spare: Vec<(Process, Instant)>,
+    /// Kinds of the spare processes that are starting.
+    starting: Vec<ProcessKind>,
+    /// Trusted programs that stay loaded, the one that was used last at the end.
+    resident: Vec<Resident>,
+    /// The capacity that processes of steps and tools take.
+    in_use: usize,
+    /// When a process of each kind was asked for last.
+    asked: Vec<(ProcessKind, Instant)>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Resident {
+    process: Process,
+    program: TrustedProgram,
+    loaded: Instant,
+    used: Instant,
+}
+
+/// A part of the capacity, until it is dropped.
+#[derive(Debug)]
+pub struct Slot {
+    shared: Weak<Shared>,
+    weight: usize,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.state().in_use -= self.weight;
+        }
+    }
+}
+
+impl State {
+    fn kept(&self) -> usize {
+        let spare = self.spare.iter().map(|(process, _)| weight(&process.kind));
+        let starting = self.starting.iter().map(weight);
+        spare.chain(starting).chain(self.resident.iter().map(|resident| weight(&resident.process.kind))).sum()
+    }
+
+    /// Takes processes out that are only kept, the longest unused first, until so much capacity is free.
+    fn evict(&mut self, capacity: usize, wanted: usize) -> Vec<Process> {
+        let mut evicted = Vec::new();
+        while self.in_use + self.kept() + wanted > capacity {
+            if !self.spare.is_empty() {
+                evicted.push(self.spare.remove(0).0);
+            } else if !self.resident.is_empty() {
+                evicted.push(self.resident.remove(0).process);
+            } else {
+                break;
+            }
+        }
+        evicted
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends processes; on a device that keeps the driver busy.
+    fn end(&self, processes: Vec<Process>) {
+        if !processes.is_empty() {
+            let _guard = self.lock.lock(DeviceMode::Driver);
+            Process::end_all(processes);
+        }
+    }
+
+    /// Starts spare processes of a kind that was asked for, as many as there is room for.
+    fn replenish(self: &Arc<Self>, kind: &ProcessKind) {
+        let wanted = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
+        loop {
+            {
+                let mut state = self.state();
+                let spare = state.spare.iter().filter(|(process, _)| process.kind == *kind).count();
+                let starting = state.starting.iter().filter(|starting| *starting == kind).count();
+                let has_room = state.in_use + state.kept() + weight(kind) <= self.capacity;
+                if state.closed || spare + starting >= wanted || !has_room {
+                    return;
+                }
+                state.starting.push(kind.clone());
+            }
+            let (shared, kind) = (Arc::clone(self), kind.clone());
+            let start = move || {
+                let started = shared.start(&kind, &CancelFlag::default());
+                let mut state = shared.state();
+                if let Some(position) = state.starting.iter().position(|starting| *starting == kind) {
+                    state.starting.swap_remove(position);
+                }
+                match started {
+                    Ok(process) if !state.closed => state.spare.push((process, Instant::now())),
+                    Ok(process) => {
+                        drop(state);
+                        shared.end(vec![process]);
+                        return;
+                    }
+                    // The step that needs one starts its own, and says what is wrong.
+                    Err(error) => tracing::debug!(error = %error, "no process could be started ahead of time"),
+                }
+                drop(state);
+                shared.changed.notify_all();
+            };
+            if let Err(error) = std::thread::Builder::new().name("spare process".to_owned()).spawn(start) {
+                tracing::warn!(error = %error, "no thread could be started for a spare process");
+                self.state().starting.pop();
+                return;
+            }
+        }
+    }
+
+    fn start(&self, kind: &ProcessKind, cancel: &CancelFlag) -> Result<Process, super::ProgramError> {
+        let limits = ProcessLimits { memory_bytes: u64::MAX, shared_bytes: 0, core: None };
+        let open = |mut process: Process| process.make_ready().map(|()| process);
+        if kind.python {
+            // A Python loads for seconds before it opens the device.
+            let mut process = Process::launch(&self.host, kind.clone(), limits, cancel)?;
+            process.load_runtime()?;
+            let _guard = self.lock.lock(DeviceMode::Driver);
+            open(process)
+        } else {
+            let _guard = self.lock.lock(DeviceMode::Driver);
+            open(Process::launch(&self.host, kind.clone(), limits, cancel)?)
+        }
+    }
+}
+
+impl ProcessPool {
+    /// Keeps processes of one device, with so much capacity: a process of libraries takes one part, a Python two.
+    #[must_use]
+    pub fn new(host: Host, lock: Arc<DeviceLock>, capacity: usize) -> Self {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { host, lock, capacity, state, changed });
+        let weak = Arc::downgrade(&shared);
+        let look = move || {
+            loop {
+                std::thread::sleep(LOOK_INTERVAL);
+                let Some(shared) = weak.upgrade() else { return };
+                let over = {
+                    let mut state = shared.state();
+                    let now = Instant::now();
+                    let is_old = |since: &Instant| now.duration_since(*since) > KEPT_FOR;
+                    let spare = state.spare.extract_if(.., |(_, since)| is_old(since)).map(|(process, _)| process);
+                    let mut over: Vec<Process> = spare.collect();
+                    let unused = state.resident.extract_if(.., |resident| is_old(&resident.used));
+                    over.extend(unused.map(|resident| resident.process));
+                    over
+                };
+                shared.end(over);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("process pool".to_owned()).spawn(look) {
+            tracing::warn!(error = %error, "no thread could be started that ends unused processes");
+        }
+        Self { shared }
+    }
+
+    /// Takes a part of the capacity for a process of a step or of a tool. Processes that are only kept make room for it.
+    #[must_use]
+    pub fn slot(&self, python: bool) -> Slot {
+        let weight = if python { 2 } else { 1 };
+        let evicted = {
+            let mut state = self.shared.state();
+            let evicted = state.evict(self.shared.capacity, weight);
+            state.in_use += weight;
+            evicted
+        };
+        self.shared.end(evicted);
+        Slot { shared: Arc::downgrade(&self.shared), weight }
+    }
+
+    /// Returns a process that has run nothing, or starts one. It may still be starting.
+    pub(crate) fn checkout(
+        &self,
+        kind: &ProcessKind,
+        cancel: &CancelFlag,
+    ) -> Result<(Process, Slot), super::ProgramError> {
+        let taken = {
+            let mut state = self.shared.state();
+            state.asked.retain(|(asked, _)| asked != kind);
+            state.asked.push((kind.clone(), Instant::now()));
+            // One that is starting is ready before a new one would be.
+            let is_coming = |state: &State| {
+                !state.spare.iter().any(|(process, _)| process.kind == *kind) && state.starting.contains(kind)
+            };
+            let mut state =
+                self.shared.changed.wait_while(state, |state| is_coming(state)).unwrap_or_else(PoisonError::into_inner);
+            let found = state.spare.iter().position(|(process, _)| process.kind == *kind);
+            found.map(|position| state.spare.remove(position).0)
+        };
+        let slot = self.slot(kind.python);
+        let process = match taken {
+            Some(process) if !process.is_over() => process,
+            _ => {
+                let limits = ProcessLimits { memory_bytes: u64::MAX, shared_bytes: 0, core: None };
+                Process::launch(&self.shared.host, kind.clone(), limits, cancel)?
+            }
+        };
+        self.shared.replenish(kind);
+        Ok((process, slot))
+    }
+
+    /// Returns the process in which a trusted program is loaded.
+    pub(crate) fn checkout_resident(&self, program: &TrustedProgram) -> Option<(Process, Slot)> {
+        let process = {
+            let mut state = self.shared.state();
+            let found = state.resident.iter().rposition(|resident| resident.program == *program)?;
+            let resident = state.resident.remove(found);
+            (resident.loaded.elapsed() < MAX_AGE && !resident.process.is_over()).then_some(resident.process)
+        }?;
+        let slot = self.slot(process.kind.python);
+        Some((process, slot))
+    }
+
+    /// Keeps the process of a trusted program loaded, where there is room.
+    pub(crate) fn keep_resident(&self, process: Process, program: TrustedProgram, loaded: Instant, slot: Slot) {
+        drop(slot);
+        let mut state = self.shared.state();
+        let has_room = state.in_use + state.kept() + weight(&process.kind) <= self.shared.capacity;
+        let same = state.resident.iter().filter(|resident| resident.program == program).count();
+        // Steps of a task that run at the same time have a process each; more than two of them are not worth their memory.
+        if state.closed || !has_room || same >= 2 {
+            drop(state);
+            return self.shared.end(vec![process]);
+        }
+        state.resident.push(Resident { process, program, loaded, used: Instant::now() });
+    }
+
+    /// Ends every process that is only kept: the device is in doubt.
+    pub fn clear(&self) {
+        let over = {
+            let mut state = self.shared.state();
+            let spare: Vec<Process> = state.spare.drain(..).map(|(process, _)| process).collect();
+            let resident: Vec<Process> = state.resident.drain(..).map(|resident| resident.process).collect();
+            spare.into_iter().chain(resident).collect()
+        };
+        self.shared.end(over);
+    }
+
+    /// Ends processes that are only kept until a step has so many more bytes of the host's memory, by what a process takes.
+    pub fn release_memory(&self, bytes: u64, bytes_per_process: u64) {
+        let count = usize::try_from(bytes.div_ceil(bytes_per_process.max(1))).unwrap_or(usize::MAX);
+        let over = {
+            let mut state = self.shared.state();
+            let (kept, in_use) = (state.kept(), state.in_use);
+            state.evict(in_use + kept.saturating_sub(count), 0)
+        };
+        self.shared.end(over);
+    }
+
+    /// Starts processes ahead of time for programs that will come soon, of the kinds that were asked for lately.
+    pub fn expect_programs(&self) {
+        let kinds: Vec<ProcessKind> = {
+            let state = self.shared.state();
+            let lately = state.asked.iter().filter(|(_, asked)| asked.elapsed() < KEPT_FOR);
+            lately.map(|(kind, _)| kind.clone()).collect()
+        };
+        for kind in kinds {
+            self.shared.replenish(&kind);
+        }
+    }
+}
+
+impl Drop for ProcessPool {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.closed = true;
+        let spare: Vec<Process> = state.spare.drain(..).map(|(process, _)| process).collect();
+        let resident: Vec<Process> = state.resident.drain(..).map(|resident| resident.process).collect();
+        drop(state);
+        Process::end_all(spare.into_iter().chain(resident));
+    }
+}

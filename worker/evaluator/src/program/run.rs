@@ -1,0 +1,497 @@
+//! One program with its memory: what it is given, its calls, and what it left behind.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, PYTHON_EXTENSION, TaskSpec, TorchSpec};
+use nightshift_protocol::verdict::ProcessEnd;
+
+use super::ProgramError;
+use super::pool::{Slot, TrustedProgram};
+use super::process::{Process, ProcessKind, ProcessLimits, Window};
+use crate::breach::Breach;
+use crate::context::ExecutionContext;
+use crate::draw::Draw;
+use crate::layout::{CallBuffers, Layout, Placed, Representation};
+use crate::lock::DeviceMode;
+use crate::memory::{Memory, Operand};
+use crate::runner::control::WindowKind;
+use crate::runner::message::{ProgramPlan, Request};
+use crate::seeds::SecretSeeds;
+use crate::tensor::HostTensor;
+
+/// Added to the time limit of a call for building a model, in milliseconds.
+const BUILD_MODEL_EXTRA_MS: u64 = 60_000;
+
+/// Added to the time limit of a call for everything that surrounds it, in milliseconds.
+const EXTRA_MS: u64 = 2_000;
+
+/// A reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and the truth is
+/// twice as wide.
+const TRUSTED_FACTOR: u64 = 4;
+
+/// A built program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProgramFile<'a> {
+    /// The library, or the file of Python.
+    pub(crate) path: &'a Path,
+    /// Whether the program is the task's own; else a model wrote it.
+    pub(crate) trusted: bool,
+    /// Whether it computes in double precision.
+    pub(crate) double: bool,
+}
+
+impl ProgramFile<'_> {
+    /// Whether Python runs it.
+    pub(crate) fn is_python(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION)
+    }
+}
+
+/// How a program is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProgramOptions<'a> {
+    /// The task.
+    pub(crate) spec: &'a TaskSpec,
+    /// The shapes that the program is called with, the first one first.
+    pub(crate) shapes: &'a [ConcreteShapes],
+    /// Calls that may be queued at once.
+    pub(crate) calls: usize,
+    /// Processor core to stay on.
+    pub(crate) core: Option<usize>,
+    /// Load nothing unless files and network are out of reach.
+    pub(crate) require_sandbox: bool,
+    /// Whether the process of a trusted program may have served before.
+    pub(crate) may_be_resident: bool,
+}
+
+/// What a call is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Given<'a> {
+    /// Values that are drawn where the program computes.
+    Drawn(&'a [Draw]),
+    /// Values of the host.
+    Written(&'a [HostTensor]),
+}
+
+/// What was put in place.
+#[derive(Debug, Clone)]
+enum Contents {
+    Drawn(Vec<Draw>),
+    Written(Vec<HostTensor>),
+}
+
+/// One program with its memory.
+#[derive(Debug)]
+pub(crate) struct Program<M: Memory> {
+    pub(crate) process: Process,
+    shared: M::Shared,
+    layouts: Vec<Layout>,
+    shapes: Vec<ConcreteShapes>,
+    shape: usize,
+    /// What the weights are.
+    params: Option<Contents>,
+    /// What the inputs of each call are.
+    inputs: Vec<Option<Contents>>,
+    guard_seed: u64,
+    poison: u32,
+    nonces: SecretSeeds,
+    call_timeout_ms: u64,
+    /// Whether the program was called before: what `PyTorch` and its compilers do at a first call takes seconds.
+    called: bool,
+    resident: Option<(TrustedProgram, Instant)>,
+    slot: Option<Slot>,
+}
+
+/// A program whose process may still be starting.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    process: Process,
+    slot: Option<Slot>,
+    /// Whether the program is loaded already.
+    is_loaded: bool,
+    resident: Option<(TrustedProgram, Instant)>,
+}
+
+impl Launched {
+    /// Starts the process of a program, or takes one that waits.
+    pub(crate) fn start(
+        context: &ExecutionContext<'_>,
+        file: &ProgramFile<'_>,
+        options: &ProgramOptions<'_>,
+        shared_bytes: usize,
+    ) -> Result<Self, ProgramError> {
+        let device = context.device();
+        let kind = ProcessKind { python: file.is_python(), device: device.map(|device| device.access.clone()) };
+        let factor = if file.trusted { TRUSTED_FACTOR } else { 1 };
+        let limits = ProcessLimits {
+            memory_bytes: options.spec.limits.memory_bytes.saturating_mul(factor),
+            shared_bytes: u64::try_from(shared_bytes).unwrap_or(u64::MAX),
+            core: options.core,
+        };
+        let Some(pool) = context.pool() else {
+            let process = Process::launch(context.host, kind, limits, context.cancel)?;
+            return Ok(Self { process, slot: None, is_loaded: false, resident: None });
+        };
+        let torch = options.spec.torch.as_ref().filter(|_| file.is_python());
+        let trusted = if file.trusted && options.may_be_resident {
+            TrustedProgram::of(file.path, torch, file.double)
+        } else {
+            None
+        };
+        if let Some((mut process, slot)) = trusted.as_ref().and_then(|program| pool.checkout_resident(program)) {
+            process.adopt(limits, context.cancel);
+            let resident = trusted.map(|program| (program, Instant::now()));
+            return Ok(Self { process, slot: Some(slot), is_loaded: true, resident });
+        }
+        let (mut process, slot) = pool.checkout(&kind, context.cancel)?;
+        process.adopt(limits, context.cancel);
+        let resident = trusted.map(|program| (program, Instant::now()));
+        Ok(Self { process, slot: Some(slot), is_loaded: false, resident })
+    }
+
+    /// Waits until a Python has loaded `PyTorch`, which concerns no device.
+    pub(crate) fn load_runtime(&mut self) -> Result<(), ProgramError> {
+        if self.process.kind.python { self.process.load_runtime() } else { Ok(()) }
+    }
+
+    /// Waits until the process can load a program.
+    pub(crate) fn make_ready(&mut self) -> Result<(), ProgramError> {
+        self.process.make_ready()
+    }
+
+    /// Whether the process can load a program.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.process.is_ready()
+    }
+}
+
+impl<M: Memory> Program<M> {
+    /// Gives a process its memory. The program is not loaded yet, unless it was before.
+    pub(crate) fn attach(
+        memory: &M,
+        launched: Launched,
+        file: &ProgramFile<'_>,
+        options: &ProgramOptions<'_>,
+    ) -> Result<Self, ProgramError> {
+        let Launched { mut process, slot, is_loaded, resident } = launched;
+        if options.require_sandbox && !process.sandbox().is_sufficient() {
+            return Err(ProgramError::Insufficient(Box::new(process.sandbox().clone())));
+        }
+        let layouts = layouts(file, options);
+        let size = layouts.iter().map(|layout| layout.total_bytes).max().unwrap_or(0);
+        let shared = memory.allocate(size)?;
+        let factor = if file.trusted { TRUSTED_FACTOR } else { 1 };
+        let call_timeout_ms = options.spec.limits.call_timeout_ms.saturating_mul(factor);
+        let descriptor = memory.export(&shared)?;
+        process.set_shared_bytes(u64::try_from(size).unwrap_or(u64::MAX));
+        process.ask(Request::Map { size, layouts: layouts.clone() }, Some(&descriptor), call_timeout_ms + EXTRA_MS)?;
+        let nonces = SecretSeeds::from_os().map_err(|source| nightshift_sandbox::process::ProcessError::Os {
+            what: "drawing random numbers".to_owned(),
+            source,
+        })?;
+        let calls = options.calls.max(1);
+        Ok(Self {
+            process,
+            shared,
+            layouts,
+            shapes: options.shapes.to_vec(),
+            shape: 0,
+            params: None,
+            inputs: vec![None; calls],
+            guard_seed: 0,
+            poison: 0,
+            nonces,
+            call_timeout_ms,
+            called: is_loaded,
+            resident,
+            slot,
+        })
+    }
+
+    /// Exchanges the memory for one with buffers of another number of calls. Weights have to be handed over anew.
+    pub(crate) fn resize(
+        &mut self,
+        memory: &M,
+        file: &ProgramFile<'_>,
+        options: &ProgramOptions<'_>,
+    ) -> Result<(), ProgramError> {
+        let layouts = layouts(file, options);
+        let size = layouts.iter().map(|layout| layout.total_bytes).max().unwrap_or(0);
+        let shared = memory.allocate(size)?;
+        let descriptor = memory.export(&shared)?;
+        self.process.set_shared_bytes(u64::try_from(size).unwrap_or(u64::MAX));
+        let limit_ms = self.call_timeout_ms + EXTRA_MS;
+        self.process.ask(Request::Map { size, layouts: layouts.clone() }, Some(&descriptor), limit_ms)?;
+        (self.shared, self.layouts, self.shape) = (shared, layouts, 0);
+        (self.params, self.inputs) = (None, vec![None; options.calls.max(1)]);
+        Ok(())
+    }
+
+    /// Loads the program.
+    pub(crate) fn load(
+        &mut self,
+        context: &ExecutionContext<'_>,
+        file: &ProgramFile<'_>,
+        torch: Option<&TorchSpec>,
+    ) -> Result<(), ProgramError> {
+        if self.called {
+            return Ok(());
+        }
+        let is_python = file.is_python();
+        let program = self.process.receive_program(file.path)?;
+        let libraries: Vec<PathBuf> = context.device().map(|device| device.libraries.clone()).unwrap_or_default();
+        let torch = torch.filter(|_| is_python).map(|torch| TorchSpec { problems: Vec::new(), ..torch.clone() });
+        let plan = ProgramPlan {
+            program,
+            libraries: if is_python { Vec::new() } else { libraries },
+            torch,
+            double: file.double,
+        };
+        let extra_ms = if is_python { BUILD_MODEL_EXTRA_MS } else { EXTRA_MS };
+        let reply = self.process.ask(Request::Load(plan), None, self.call_timeout_ms + extra_ms)?;
+        self.loaded(reply.load_error)
+    }
+
+    fn loaded(&mut self, error: Option<String>) -> Result<(), ProgramError> {
+        let Some(message) = error else { return Ok(()) };
+        let message = self.process.without_path(&message);
+        Err(self.process.give_up(ProcessEnd::LoadFailed { message }))
+    }
+
+    /// The layout in use.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layouts[self.shape]
+    }
+
+    /// Isolation of the process.
+    pub(crate) fn sandbox(&self) -> &SandboxReport {
+        self.process.sandbox()
+    }
+
+    /// Uses another one of the shapes from now on. Weights have to be handed over anew.
+    pub(crate) fn select(&mut self, number: usize) -> Result<(), ProgramError> {
+        if number != self.shape {
+            self.process.ask(Request::Shape { number }, None, self.call_timeout_ms + EXTRA_MS)?;
+            (self.shape, self.params) = (number, None);
+            self.inputs.fill(None);
+        }
+        Ok(())
+    }
+
+    /// Hands the weights over. What the program prepared from earlier ones is freed.
+    pub(crate) fn init(&mut self, memory: &M, params: Given<'_>) -> Result<(), ProgramError> {
+        self.guard_seed = self.nonces.draw();
+        memory.set_guards(&mut self.shared, &self.layouts[self.shape], self.guard_seed)?;
+        let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
+        self.params = Some(give(memory, &mut self.shared, &layout.params, &shapes.params, params)?);
+        memory.null_operation()?;
+        let extra_ms = if self.process.kind.python { BUILD_MODEL_EXTRA_MS } else { EXTRA_MS };
+        let reply = self.process.ask(Request::Init {}, None, self.call_timeout_ms + extra_ms)?;
+        self.loaded(reply.load_error)?;
+        self.process.succeeded("ns_init", reply.status)
+    }
+
+    /// Puts the inputs of a call in place, and fills its outputs with a pattern that no number has.
+    pub(crate) fn prepare(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
+        let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
+        let (buffers, slot) = (layout.call(call), call % layout.calls.len());
+        self.inputs[slot] = Some(give(memory, &mut self.shared, &buffers.inputs, &shapes.inputs, inputs)?);
+        for output in &buffers.outputs {
+            memory.fill(&mut self.shared, output.region, self.poison)?;
+        }
+        Ok(())
+    }
+
+    /// Draws another pattern, and fills the workspace with it, whose content is unspecified.
+    pub(crate) fn renew_poison(&mut self, memory: &M) -> Result<(), ProgramError> {
+        // A quiet NaN in 32 bits and, repeated, in 64; its upper half is one in both formats of 16 bits.
+        let random = self.nonces.draw().to_le_bytes();
+        self.poison = u32::from_le_bytes([random[0], random[1], 0xFC, 0x7F]);
+        memory.fill(&mut self.shared, self.layouts[self.shape].workspace, self.poison)?;
+        Ok(())
+    }
+
+    /// The time limit of so many calls in milliseconds.
+    fn limit_ms(&self, calls: usize) -> u64 {
+        let calls = u64::try_from(calls.max(1)).unwrap_or(u64::MAX);
+        let first_ms = if self.process.kind.python && !self.called { BUILD_MODEL_EXTRA_MS } else { 0 };
+        self.call_timeout_ms.saturating_mul(calls).saturating_add(first_ms)
+    }
+
+    /// Calls the program so many times, and waits for the answer.
+    pub(crate) fn call(&mut self, count: usize) -> Result<Window, ProgramError> {
+        let (limit_ms, started) = (self.limit_ms(count), Instant::now());
+        let reply = self.process.ask(Request::Call { count }, None, limit_ms)?;
+        let elapsed = started.elapsed();
+        self.process.succeeded("ns_run", reply.status)?;
+        self.called = true;
+        Ok(Window { elapsed, events_ns: reply.events_ns })
+    }
+
+    /// Carries out everything that surrounds so many calls, without the program.
+    pub(crate) fn empty(&mut self, count: usize) -> Result<Window, ProgramError> {
+        let (limit_ms, started) = (self.limit_ms(count), Instant::now());
+        self.process.ask(Request::Empty { count }, None, limit_ms)?;
+        Ok(Window { elapsed: started.elapsed(), events_ns: 0 })
+    }
+
+    /// The same through the control page, where the program waits for it.
+    pub(crate) fn window(&mut self, kind: WindowKind, count: usize) -> Result<Window, ProgramError> {
+        let limit_ms = self.limit_ms(count);
+        self.process.window(kind, count, limit_ms)
+    }
+
+    /// Lets the process follow the control page.
+    pub(crate) fn enter_windows(&mut self) -> Result<(), ProgramError> {
+        self.process.enter_windows()
+    }
+
+    /// Lets the process wait for messages again.
+    pub(crate) fn leave_windows(&mut self) -> Result<(), ProgramError> {
+        let limit_ms = self.limit_ms(1);
+        self.process.leave_windows(limit_ms)
+    }
+
+    /// Returns the outputs of a call, in their order.
+    pub(crate) fn outputs(&self, call: usize) -> Vec<Operand<'_, M>> {
+        self.layout().call(call).outputs.iter().map(|place| Operand::Shared(&self.shared, place)).collect()
+    }
+
+    /// Copies the outputs of a call to private memory.
+    pub(crate) fn keep_outputs(&self, memory: &M, call: usize) -> Result<Vec<M::Copied>, ProgramError> {
+        let places = &self.layout().call(call).outputs;
+        Ok(places.iter().map(|place| memory.keep(&self.shared, place)).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Looks for rules of the contract that the last calls broke, on the buffers of so many calls. The program must not run
+    /// meanwhile. Repairs what it changed: later calls are judged by themselves.
+    pub(crate) fn breaches(&mut self, memory: &M, calls: usize) -> Result<Vec<Breach>, ProgramError> {
+        let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
+        let mut breaches = Vec::new();
+        let of_calls = (0..calls.min(layout.calls.len()))
+            .map(|call| (&layout.call(call).inputs, &shapes.inputs, self.inputs[call].as_ref()));
+        let given = std::iter::once((&layout.params, &shapes.params, self.params.as_ref())).chain(of_calls);
+        for (places, tensors, contents) in given {
+            for (number, (place, tensor)) in places.iter().zip(tensors).enumerate() {
+                let holds = match contents {
+                    Some(Contents::Drawn(draws)) => memory.holds(&self.shared, place, tensor, draws[number])?,
+                    Some(Contents::Written(values)) => {
+                        let found = memory.read(Operand::Shared(&self.shared, place))?;
+                        values[number].equals_as(found.view())
+                    }
+                    None => true,
+                };
+                if !holds {
+                    breaches.push(Breach::InputModified { tensor: place.name.clone() });
+                    match contents {
+                        Some(Contents::Drawn(draws)) => memory.draw(&mut self.shared, place, tensor, draws[number])?,
+                        Some(Contents::Written(values)) => memory.write(&mut self.shared, place, &values[number])?,
+                        None => {}
+                    }
+                }
+            }
+        }
+        for buffer in memory.broken_guards(&self.shared, layout, self.guard_seed)? {
+            breaches.push(Breach::GuardOverwritten { buffer });
+        }
+        for call in 0..calls.min(layout.calls.len()) {
+            for place in &layout.call(call).outputs {
+                let elements = memory.unwritten(&self.shared, place, self.poison)?;
+                if elements > 0 {
+                    breaches.push(Breach::OutputNotWritten { tensor: place.name.clone(), elements });
+                }
+            }
+        }
+        if breaches.iter().any(|breach| matches!(breach, Breach::GuardOverwritten { .. })) {
+            self.guard_seed = self.nonces.draw();
+            memory.set_guards(&mut self.shared, &self.layouts[self.shape], self.guard_seed)?;
+        }
+        Ok(breaches)
+    }
+
+    /// Lets a device free what the program does not use. For trusted programs.
+    pub(crate) fn trim(&mut self) -> Result<(), ProgramError> {
+        self.process.ask(Request::Trim {}, None, self.call_timeout_ms + EXTRA_MS)?;
+        Ok(())
+    }
+
+    /// Returns the last lines that the program printed.
+    pub(crate) fn printed(&self) -> String {
+        self.process.printed()
+    }
+
+    /// Ends the program, or keeps the process of a trusted one loaded for its next use.
+    pub(crate) fn finish(mut self, context: &ExecutionContext<'_>, memory: &M) {
+        let kept = self.resident.take().zip(self.slot.take()).zip(context.pool());
+        if let Some((((program, loaded), slot), pool)) = kept
+            && !self.process.is_over()
+            && self.release(memory).is_ok()
+        {
+            pool.keep_resident(self.process, program, loaded, slot);
+            return;
+        }
+        let _guard = context.lock(DeviceMode::Driver);
+        drop(self);
+    }
+
+    /// Exchanges the memory for as little as there can be.
+    fn release(&mut self, memory: &M) -> Result<(), ProgramError> {
+        let calls = vec![CallBuffers { inputs: Vec::new(), outputs: Vec::new() }];
+        let layout = Layout { params: Vec::new(), calls, ..self.layouts[0].clone() };
+        let shared = memory.allocate(1)?;
+        let descriptor = memory.export(&shared)?;
+        self.process.ask(
+            Request::Map { size: 1, layouts: vec![layout] },
+            Some(&descriptor),
+            self.call_timeout_ms + EXTRA_MS,
+        )?;
+        self.shared = shared;
+        self.trim()
+    }
+
+    /// Processor time that the process took so far, where the kernel tells.
+    pub(crate) fn processor_time(&self) -> Option<Duration> {
+        self.process.processor_time()
+    }
+}
+
+/// Where the tensors of a program lie, for each shape.
+fn layouts(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> Vec<Layout> {
+    let representation = Representation {
+        double: file.double,
+        torch: options.spec.torch.as_ref().filter(|_| file.is_python()),
+        workspace: !file.is_python(),
+    };
+    options.shapes.iter().map(|shapes| Layout::new(shapes, representation, options.calls)).collect()
+}
+
+/// Returns the size of the memory that a program will share with the evaluator.
+pub(crate) fn shared_bytes(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> usize {
+    layouts(file, options).iter().map(|layout| layout.total_bytes).max().unwrap_or(0)
+}
+
+/// Puts tensors in place.
+fn give<M: Memory>(
+    memory: &M,
+    shared: &mut M::Shared,
+    places: &[Placed],
+    tensors: &[ConcreteTensor],
+    given: Given<'_>,
+) -> Result<Contents, ProgramError> {
+    match given {
+        Given::Drawn(draws) => {
+            for ((place, tensor), draw) in places.iter().zip(tensors).zip(draws) {
+                memory.draw(shared, place, tensor, *draw)?;
+            }
+            Ok(Contents::Drawn(draws.to_vec()))
+        }
+        Given::Written(values) => {
+            for (place, values) in places.iter().zip(values) {
+                memory.write(shared, place, values)?;
+            }
+            Ok(Contents::Written(values.to_vec()))
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Waiting for a program's answer while its time, memory and output are watched, and finding out how it ended.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::process::{EndLimits, ProcessError, WATCH_INTERVAL, classify, receive, send};
+
+use super::ProgramError;
+use super::process::{CPU_LIMIT_S, Process};
+use crate::runner::message::{Message, Reply, Request};
+
+/// Captured output of a process in bytes; more ends it.
+pub(super) const OUTPUT_BYTES: usize = 256 * 1024;
+
+/// Printed lines that a report keeps.
+const PRINTED_LINES: usize = 20;
+
+/// Printed bytes that a report keeps.
+const PRINTED_BYTES: usize = 4096;
+
+/// How long a process whose socket can be read without a request may take to turn out to have ended.
+const ENDING_LIMIT: Duration = Duration::from_millis(100);
+
+impl Process {
+    /// Returns the last lines that the program printed, errors last.
+    pub(crate) fn printed(&self) -> String {
+        let mut text = String::from_utf8_lossy(self.jail.stdout.kept()).into_owned();
+        text.push_str(&String::from_utf8_lossy(self.jail.stderr.kept()));
+        last_lines(&self.without_path(&text))
+    }
+
+    /// Sends a request, with a descriptor where it needs one, and waits for the answer.
+    pub(crate) fn ask(
+        &mut self,
+        request: Request,
+        descriptor: Option<&std::os::fd::OwnedFd>,
+        limit_ms: u64,
+    ) -> Result<Reply, ProgramError> {
+        let nonce = self.nonces.draw();
+        let name = request.name();
+        let started = Instant::now();
+        self.send(Message { nonce, request }, descriptor)?;
+        let reply = self.receive(nonce, started + Duration::from_millis(limit_ms), limit_ms)?;
+        tracing::trace!(request = name, took_us = started.elapsed().as_micros(), "asked a program's process");
+        if let Some(fault) = reply.fault {
+            let end = ProcessEnd::DeviceFault { error: fault.error, during: fault.during };
+            return Err(self.give_up(end));
+        }
+        Ok(reply)
+    }
+
+    /// Sends a message without waiting for the answer.
+    pub(super) fn send(
+        &mut self,
+        message: Message,
+        descriptor: Option<&std::os::fd::OwnedFd>,
+    ) -> Result<(), ProgramError> {
+        if self.channel_has_something()? {
+            return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
+        }
+        let descriptor = descriptor.map(AsFd::as_fd);
+        if send(&self.channel, &message, descriptor.as_slice()).is_err() {
+            return Err(self.find_end());
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer to a message.
+    pub(super) fn receive(&mut self, nonce: u64, deadline: Instant, limit_ms: u64) -> Result<Reply, ProgramError> {
+        loop {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
+            };
+            if self.jail.pump(left.min(WATCH_INTERVAL), Some(self.channel.as_fd()))? {
+                return match receive::<Reply>(&self.channel) {
+                    Ok(Some(received)) if received.message.nonce == nonce => {
+                        self.watch()?;
+                        Ok(received.message)
+                    }
+                    Ok(Some(_)) => Err(self.give_up_over_protocol("an answer to a question that was not asked")),
+                    Ok(None) => Err(self.find_end()),
+                    Err(error) => Err(self.give_up_over_protocol(&error.to_string())),
+                };
+            }
+            if self.jail.is_over() {
+                return Err(self.find_end());
+            }
+            self.watch()?;
+        }
+    }
+
+    /// Ends the process when it is cancelled, prints too much or uses too much memory.
+    pub(super) fn watch(&mut self) -> Result<(), ProgramError> {
+        if self.cancel.is_cancelled() {
+            self.jail.finish();
+            return Err(ProcessError::Cancelled.into());
+        }
+        if self.jail.output_exceeded() {
+            let limit_bytes = u64::try_from(OUTPUT_BYTES).unwrap_or(u64::MAX);
+            return Err(self.give_up(ProcessEnd::OutputExceeded { limit_bytes }));
+        }
+        if let Some(resident) = self.jail.resident_bytes() {
+            // Memory that is shared with the evaluator does not count; other shared memory does.
+            let total = resident.total.saturating_sub(self.base_total_bytes + self.shared_bytes);
+            let own = resident.private.saturating_sub(self.base_private_bytes);
+            self.peak_bytes = self.peak_bytes.max(own).max(total);
+        }
+        if self.peak_bytes > self.limits.memory_bytes {
+            let (limit_bytes, peak_bytes) = (self.limits.memory_bytes, self.peak_bytes);
+            return Err(self.give_up(ProcessEnd::MemoryExceeded { limit_bytes, peak_bytes }));
+        }
+        Ok(())
+    }
+
+    fn channel_has_something(&mut self) -> Result<bool, ProgramError> {
+        // A closed channel can be read, too: then the process is over, which `send` finds out.
+        if !self.jail.pump(Duration::ZERO, Some(self.channel.as_fd()))? {
+            return Ok(false);
+        }
+        self.jail.last_words_within(ENDING_LIMIT)?;
+        Ok(!self.jail.is_over())
+    }
+
+    /// Finds out how a process ended that is seen to be ending.
+    pub(super) fn find_end(&mut self) -> ProgramError {
+        let raw = match self.jail.last_words() {
+            Ok(raw) => raw,
+            Err(error) => return error.into(),
+        };
+        self.jail.finish();
+        let Some(raw) = raw else {
+            return self.give_up_over_protocol("it closed the runner's socket");
+        };
+        let total = raw.peak_bytes.saturating_sub(self.base_total_bytes + self.shared_bytes);
+        let peak_bytes = self.peak_bytes.max(total);
+        let limits = EndLimits { memory_bytes: self.limits.memory_bytes, cpu_ms: CPU_LIMIT_S * 1000 };
+        let end = match classify(raw, peak_bytes, limits, self.jail.stderr.kept()) {
+            // A runner only ends when the evaluator does: this one was ended from within.
+            ProcessEnd::Finished => ProcessEnd::Exited { status: 0 },
+            end => end,
+        };
+        ProgramError::Ended(end)
+    }
+
+    /// Ends the process, for a reason that is known.
+    pub(crate) fn give_up(&mut self, end: ProcessEnd) -> ProgramError {
+        self.jail.finish();
+        ProgramError::Ended(end)
+    }
+
+    pub(super) fn give_up_over_protocol(&mut self, message: &str) -> ProgramError {
+        self.give_up(ProcessEnd::ProtocolBroken { message: message.to_owned() })
+    }
+
+    /// Paths of this machine say nothing to the program's author.
+    pub(super) fn without_path(&self, text: &str) -> String {
+        text.replace(&*self.program.to_string_lossy(), "the program")
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let kept = lines.get(lines.len().saturating_sub(PRINTED_LINES)..).unwrap_or_default().join("\n");
+    let start = kept.len().saturating_sub(PRINTED_BYTES);
+    let start = (start..kept.len()).find(|index| kept.is_char_boundary(*index)).unwrap_or(0);
+    kept.get(start..).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        let text: String = (0..100).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n");
+        let kept = last_lines(&text);
+        assert!(kept.starts_with("line 80") && kept.ends_with("line 99"));
+        assert!(last_lines(&"é".repeat(PRINTED_BYTES)).len() <= PRINTED_BYTES);
+    }
+}

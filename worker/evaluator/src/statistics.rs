@@ -1,0 +1,221 @@
+//! Robust statistics of few samples.
+
+use nightshift_protocol::measurement::Interval;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// Seed of the bootstrap: the same samples give the same interval.
+const BOOTSTRAP_SEED: u64 = 0x6e69_6768_7473_6866;
+
+/// The median; 0 without samples.
+#[must_use]
+pub fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    median_in_place(&mut sorted)
+}
+
+fn median_in_place(samples: &mut [f64]) -> f64 {
+    let count = samples.len();
+    if count == 0 {
+        return 0.0;
+    }
+    let (below, middle, _) = samples.select_nth_unstable_by(count / 2, f64::total_cmp);
+    let upper = *middle;
+    if count % 2 == 1 {
+        return upper;
+    }
+    let lower = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    f64::midpoint(lower, upper)
+}
+
+/// Standard deviation by mean; 0 with fewer than two samples or a mean of zero.
+#[must_use]
+pub fn coefficient_of_variation(samples: &[f64]) -> f64 {
+    if samples.len() < 2 {
+        return 0.0;
+    }
+    let count = as_float(samples.len());
+    let mean = samples.iter().sum::<f64>() / count;
+    if mean.abs() < f64::MIN_POSITIVE {
+        return 0.0;
+    }
+    let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    variance.sqrt() / mean.abs()
+}
+
+/// The median with its percentile bootstrap interval, for a confidence level such as 0.95.
+#[must_use]
+pub fn bootstrap_median(samples: &[f64], confidence: f64, resamples: usize) -> Interval {
+    let estimate = median(samples);
+    if samples.len() < 2 || resamples == 0 {
+        return Interval { estimate, low: estimate, high: estimate };
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(BOOTSTRAP_SEED);
+    let mut drawn = vec![0.0; samples.len()];
+    let mut medians: Vec<f64> = (0..resamples)
+        .map(|_| {
+            for slot in &mut drawn {
+                *slot = samples[random.random_range(0..samples.len())];
+            }
+            median_in_place(&mut drawn)
+        })
+        .collect();
+    medians.sort_unstable_by(f64::total_cmp);
+    let tail = (1.0 - confidence) / 2.0;
+    Interval { estimate, low: quantile(&medians, tail), high: quantile(&medians, 1.0 - tail) }
+}
+
+/// The mean of what is left when this share of the samples is dropped at either end; 0 without samples. Clocks that tick
+/// coarsely give few different values, between which a median jumps and a mean does not.
+#[must_use]
+pub fn trimmed_mean(samples: &[f64], share: f64) -> f64 {
+    let mut samples = samples.to_vec();
+    trimmed_mean_in_place(&mut samples, share)
+}
+
+fn trimmed_mean_in_place(samples: &mut [f64], share: f64) -> f64 {
+    let count = samples.len();
+    if count == 0 {
+        return 0.0;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than half of the samples")]
+    let dropped = (as_float(count) * share.clamp(0.0, 0.49)) as usize;
+    let mut kept = samples;
+    if dropped > 0 {
+        kept.select_nth_unstable_by(dropped, f64::total_cmp);
+        kept = &mut kept[dropped..];
+        let last = kept.len() - dropped;
+        kept.select_nth_unstable_by(last, f64::total_cmp);
+        kept = &mut kept[..last];
+    }
+    kept.iter().sum::<f64>() / as_float(kept.len())
+}
+
+/// The ratio of two trimmed means with its percentile bootstrap interval. Samples are drawn in pairs, since those of a
+/// pair were taken moments apart.
+#[must_use]
+pub fn bootstrap_ratio(above: &[f64], below: &[f64], share: f64, confidence: f64, resamples: usize) -> Interval {
+    let count = above.len().min(below.len());
+    let ratio = |above: f64, below: f64| if below.abs() > f64::MIN_POSITIVE { above / below } else { 0.0 };
+    let estimate = ratio(trimmed_mean(above, share), trimmed_mean(below, share));
+    if count < 2 || resamples == 0 {
+        return Interval { estimate, low: estimate, high: estimate };
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(BOOTSTRAP_SEED);
+    let (mut drawn_above, mut drawn_below) = (vec![0.0; count], vec![0.0; count]);
+    let mut ratios: Vec<f64> = (0..resamples)
+        .map(|_| {
+            for (slot_above, slot_below) in drawn_above.iter_mut().zip(&mut drawn_below) {
+                let drawn = random.random_range(0..count);
+                (*slot_above, *slot_below) = (above[drawn], below[drawn]);
+            }
+            ratio(trimmed_mean_in_place(&mut drawn_above, share), trimmed_mean_in_place(&mut drawn_below, share))
+        })
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let tail = (1.0 - confidence) / 2.0;
+    Interval { estimate, low: quantile(&ratios, tail), high: quantile(&ratios, 1.0 - tail) }
+}
+
+/// The quantile of sorted values, between neighbours by linear interpolation.
+/// Returns the value below which a share of sorted samples lies.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let position = share.clamp(0.0, 1.0) * as_float(last);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the last index")]
+    let below = position.floor() as usize;
+    let above = (below + 1).min(last);
+    let weight = position - position.floor();
+    sorted[below] * (1.0 - weight) + sorted[above] * weight
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of samples are small")]
+pub(crate) fn as_float(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_distr::{Distribution, Normal};
+
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    #[test]
+    fn medians_of_known_samples() {
+        assert!(close(median(&[]), 0.0));
+        assert!(close(median(&[4.0]), 4.0));
+        assert!(close(median(&[3.0, 1.0, 2.0]), 2.0));
+        assert!(close(median(&[4.0, 1.0, 3.0, 2.0]), 2.5));
+        assert!(close(median(&[1.0, 1.0, 1.0, 1e9]), 1.0));
+    }
+
+    #[test]
+    fn the_coefficient_of_variation_of_known_samples() {
+        // Mean 5, sample variance 32 / 7.
+        let samples = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert!((coefficient_of_variation(&samples) - (32.0_f64 / 7.0).sqrt() / 5.0).abs() < 1e-12);
+        assert!(close(coefficient_of_variation(&[3.0, 3.0]), 0.0));
+        assert!(close(coefficient_of_variation(&[3.0]), 0.0));
+    }
+
+    #[test]
+    fn quantiles_lie_between_neighbours() {
+        assert!(close(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.5), 3.0));
+        assert!(close(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.125), 1.5));
+        assert!(close(quantile(&[7.0], 0.9), 7.0));
+    }
+
+    #[test]
+    fn a_trimmed_mean_forgets_the_ends_and_nothing_else() {
+        assert!(close(trimmed_mean(&[], 0.1), 0.0));
+        assert!(close(trimmed_mean(&[1.0, 2.0, 6.0], 0.0), 3.0));
+        let mut samples: Vec<f64> = (1..=8).map(f64::from).collect();
+        samples.extend([1e9, -1e9]);
+        assert!(close(trimmed_mean(&samples, 0.1), 4.5));
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_covers_it_about_as_often_as_it_says() {
+        let mut random = ChaCha8Rng::seed_from_u64(12);
+        let Ok(normal) = Normal::new(4.0, 0.2) else { panic!("a valid distribution") };
+        let trials = 200;
+        let covered = (0..trials)
+            .filter(|_| {
+                let mut draw = || (0..61).map(|_| normal.sample(&mut random)).collect::<Vec<f64>>();
+                let (above, below) = (draw(), draw());
+                let interval = bootstrap_ratio(&above, &below, 0.1, 0.95, 300);
+                assert!(interval.low <= interval.estimate && interval.estimate <= interval.high);
+                interval.low <= 1.0 && 1.0 <= interval.high
+            })
+            .count();
+        assert!((180..=199).contains(&covered), "{covered} of {trials}");
+    }
+
+    #[test]
+    fn equal_samples_have_no_width_and_the_same_samples_the_same_interval() {
+        let equal = bootstrap_median(&[2.0; 9], 0.95, 500);
+        assert!(close(equal.low, 2.0) && close(equal.high, 2.0));
+        let samples = [1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0];
+        assert_eq!(bootstrap_median(&samples, 0.95, 500), bootstrap_median(&samples, 0.95, 500));
+    }
+
+    #[test]
+    fn the_interval_covers_the_true_median_about_as_often_as_it_says() {
+        let mut random = ChaCha8Rng::seed_from_u64(11);
+        let Ok(normal) = Normal::new(3.0, 0.5) else { panic!("a valid distribution") };
+        let trials = 300;
+        let covered = (0..trials)
+            .filter(|_| {
+                let samples: Vec<f64> = (0..31).map(|_| normal.sample(&mut random)).collect();
+                let interval = bootstrap_median(&samples, 0.95, 400);
+                assert!(interval.low <= interval.estimate && interval.estimate <= interval.high);
+                interval.low <= 3.0 && 3.0 <= interval.high
+            })
+            .count();
+        assert!((270..=299).contains(&covered), "{covered} of {trials}");
+    }
+}

@@ -1,0 +1,77 @@
+//! One call of a program, to hear what it says when it fails.
+
+use std::path::Path;
+
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::TaskSpec;
+
+use crate::check::{launch, open};
+use crate::context::{ExecutionContext, Place};
+use crate::draw::{Draw, InputKind};
+use crate::lock::DeviceMode;
+use crate::memory::{DeviceMemory, Memory, MemoryError};
+use crate::program::{Given, ProgramError, ProgramFile, ProgramOptions};
+use crate::seeds::SecretSeeds;
+
+/// Calls a program once, at the default shape. Returns what it printed when the call failed, and nothing when it went well.
+pub fn try_call(
+    context: &ExecutionContext<'_>,
+    spec: &TaskSpec,
+    program: &Path,
+    seeds: &mut SecretSeeds,
+) -> Result<Option<String>, StepFailure> {
+    match context.place {
+        Place::Host(memory) => try_in(context, memory, spec, program, seeds),
+        Place::Device(device) => {
+            let memory = DeviceMemory::new(std::sync::Arc::clone(&device.gpu)).map_err(MemoryError::from)?;
+            try_in(context, &memory, spec, program, seeds)
+        }
+    }
+}
+
+fn try_in<M: Memory>(
+    context: &ExecutionContext<'_>,
+    memory: &M,
+    spec: &TaskSpec,
+    program: &Path,
+    seeds: &mut SecretSeeds,
+) -> Result<Option<String>, StepFailure> {
+    let shapes =
+        spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
+    let file = ProgramFile { path: program, trusted: false, double: false };
+    let options = ProgramOptions {
+        spec,
+        shapes: std::slice::from_ref(&shapes),
+        calls: 1,
+        core: None,
+        require_sandbox: false,
+        may_be_resident: false,
+    };
+    let started = (|| -> Result<_, ProgramError> {
+        let mut launched = launch(context, &file, &options)?;
+        launched.load_runtime()?;
+        let _guard = context.lock(DeviceMode::Driver);
+        launched.make_ready()?;
+        open(context, memory, launched, &file, &options)
+    })();
+    let mut program = match started {
+        Ok(program) => program,
+        Err(error) => return Ok(Some(error.into_end()?.describe())),
+    };
+    let guard = context.lock(DeviceMode::Work);
+    let mut call = || -> Result<(), ProgramError> {
+        let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
+        let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
+        program.init(memory, Given::Drawn(&weights))?;
+        program.renew_poison(memory)?;
+        program.prepare(memory, 0, Given::Drawn(&inputs))?;
+        memory.null_operation()?;
+        program.call(1)?;
+        Ok(())
+    };
+    let failed = call().is_err();
+    drop(guard);
+    let printed = program.printed();
+    program.finish(context, memory);
+    Ok(failed.then_some(printed))
+}

@@ -1,0 +1,395 @@
+//! Programs that are right, wrong, broken and hostile, and what a check says about each.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/workshop.rs"]
+#[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use nightshift_evaluator::check::{Libraries, check};
+use nightshift_evaluator::context::{ExecutionContext, Place};
+use nightshift_evaluator::memory::HostMemory;
+use nightshift_evaluator::seeds::SecretSeeds;
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::step::{FailureClass, StepFailure};
+use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::verdict::{ProcessEnd, Severity};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
+use workshop::{REFERENCE, ROADS, Workshop, host, program, task};
+
+/// Reference and truth, built once.
+static ORACLE: LazyLock<(Workshop, PathBuf, PathBuf)> = LazyLock::new(|| {
+    let workshop = Workshop::new();
+    let reference = workshop.library("reference", REFERENCE, &[]);
+    let truth = workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]);
+    (workshop, reference, truth)
+});
+
+fn check_library(candidate: &Path, means: SandboxChoice, require: bool) -> Result<CheckReport, StepFailure> {
+    check_library_of(&task(), candidate, means, require)
+}
+
+fn check_library_of(
+    task: &TaskSpec,
+    candidate: &Path,
+    means: SandboxChoice,
+    require: bool,
+) -> Result<CheckReport, StepFailure> {
+    let (_, reference, truth) = &*ORACLE;
+    let libraries = Libraries { candidate: candidate.to_owned(), reference: reference.clone(), truth: truth.clone() };
+    let (host, cancel, memory) = (host(means), CancelFlag::default(), HostMemory::new(None));
+    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+    check(&context, task, &libraries, require, &mut SecretSeeds::from_os().unwrap())
+}
+
+fn check_source(source: &str) -> CheckReport {
+    let workshop = Workshop::new();
+    let library = workshop.library("candidate", source, &[]);
+    check_library(&library, SandboxChoice::Best, true).unwrap()
+}
+
+fn check_body(preamble: &str, body: &str) -> CheckReport {
+    check_source(&program(preamble, body))
+}
+
+fn codes(report: &CheckReport) -> Vec<&str> {
+    report.findings.iter().map(|finding| finding.code.as_str()).collect()
+}
+
+#[test]
+fn a_right_program_passes_every_case_at_every_shape() {
+    let report = check_body("", "HONEST");
+    assert_eq!(report.end, ProcessEnd::Finished);
+    assert!(report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!(report.deterministic, Some(true));
+    for shape in ["default", "odd"] {
+        for inputs in ["declared", "repeat", "same_pointers", "scaled_up", "scaled_down", "signs_flipped"] {
+            assert!(
+                report.cases.iter().any(|case| case.shape == shape && case.inputs == inputs),
+                "{inputs} at {shape} is missing"
+            );
+        }
+    }
+    for tensor in ["scaled:w", "scaled:b"] {
+        assert!(report.cases.iter().any(|case| case.inputs == tensor), "{tensor} is missing");
+    }
+    // What was compared with the truth; the cases that only look for staleness compare bits.
+    let judged = report.cases.iter().filter(|case| !case.inputs.contains(':'));
+    let elements: u64 = judged.map(|case| case.elements).sum();
+    assert_eq!(report.error_histogram.iter().sum::<u64>(), elements);
+}
+
+#[test]
+fn weights_that_were_prepared_once_are_used_and_freed() {
+    let preamble = r"
+#include <cstdlib>
+#include <cstring>
+static int live = 0;
+int ns_init(const ns_tensor *params, int32_t, void **state) {
+    if (live != 0) return 5;
+    live = 1;
+    int64_t columns = params[0].shape[0];
+    float *packed = (float *)malloc(2 * columns * sizeof(float));
+    memcpy(packed, params[0].data, columns * sizeof(float));
+    memcpy(packed + columns, params[1].data, columns * sizeof(float));
+    *state = packed;
+    return 0;
+}
+void ns_free(void *state) { live = 0; free(state); }
+";
+    let report = check_body(preamble, "float *p = (float *)state; EVERY(y[i] = x[i] * p[c] + p[columns + c])");
+    assert_eq!(report.end, ProcessEnd::Finished);
+    assert!(report.cases.iter().all(|case| case.passed) && report.findings.is_empty(), "{report:?}");
+}
+
+#[test]
+fn wrong_values_are_found_with_their_place() {
+    let report = check_body("", "HONEST y[columns + 2] += 1.0f;");
+    assert_eq!(report.end, ProcessEnd::Finished);
+    let case = report.cases.first().unwrap();
+    assert!(!case.passed);
+    assert_eq!(case.wrong_elements, 1);
+    assert_eq!(case.worst.as_ref().unwrap().index, [1, 2]);
+    assert_eq!(case.worst.as_ref().unwrap().tensor, "y");
+    // The smallest shape told enough.
+    assert!(report.cases.len() <= 3 && report.cases.iter().all(|case| case.shape == "odd"));
+}
+
+#[test]
+fn a_program_that_is_only_right_for_one_shape_is_found_out() {
+    let report = check_body("", "if (columns == 13) { HONEST } else { EVERY(y[i] = 0) }");
+    assert!(report.cases.iter().any(|case| case.shape == "odd" && case.passed));
+    assert!(report.cases.iter().any(|case| case.shape == "default" && !case.passed));
+}
+
+#[test]
+fn values_that_are_not_finite_are_wrong() {
+    let report = check_body("", "HONEST y[0] = 0.0f / (x[0] - x[0]);");
+    let case = report.cases.first().unwrap();
+    assert!(!case.passed);
+    assert_eq!(case.worst.as_ref().unwrap().candidate, None);
+}
+
+#[test]
+fn a_write_beside_a_buffer_is_found() {
+    let report = check_body("", "HONEST y[rows * columns] = 1.0f;");
+    assert!(codes(&report).contains(&"canary_overwritten"), "{report:?}");
+    assert!(report.findings.iter().all(|finding| finding.severity == Severity::Violation));
+}
+
+#[test]
+fn changed_inputs_and_weights_are_found() {
+    let report = check_body("", "HONEST x[3] = 0.0f; w[0] += 1.0f;");
+    let messages: String = report.findings.iter().map(|finding| finding.message.clone()).collect();
+    assert!(codes(&report).iter().all(|code| *code == "input_modified"), "{report:?}");
+    assert!(messages.contains("`x`") && messages.contains("`w`"), "{messages}");
+}
+
+#[test]
+fn an_output_that_is_not_written_throughout_is_found() {
+    let report = check_body("", "EVERY(if (i != 4) y[i] = x[i] * w[c] + b[c])");
+    assert!(codes(&report).contains(&"output_not_written"), "{report:?}");
+    assert!(report.cases.iter().any(|case| !case.passed));
+}
+
+#[test]
+fn results_that_are_kept_by_address_are_found() {
+    let preamble = "#include <map>\n#include <vector>\nstatic std::map<void *, std::vector<float>> known;";
+    let body = "auto &kept = known[x]; if (kept.empty()) { HONEST kept.assign(y, y + rows * columns); } \
+                for (size_t i = 0; i < kept.size(); i++) y[i] = kept[i];";
+    let report = check_body(preamble, body);
+    assert!(codes(&report).contains(&"stale_output"), "{report:?}");
+    assert!(report.cases.iter().any(|case| case.inputs == "same_pointers" && !case.passed));
+}
+
+#[test]
+fn weights_that_are_kept_from_before_are_found() {
+    let preamble = "#include <vector>\nstatic std::vector<float> kept;";
+    let body = "if (kept.empty()) kept.assign(w, w + columns); EVERY(y[i] = x[i] * kept[c] + b[c])";
+    let report = check_body(preamble, body);
+    // Which code depends on which weight was scaled first.
+    let told = codes(&report);
+    assert!(told.contains(&"stale_weights") || told.contains(&"ignores_parameter"), "{report:?}");
+    assert!(report.cases.iter().any(|case| !case.passed));
+}
+
+#[test]
+fn weights_that_are_never_looked_at_make_wrong_results() {
+    let report = check_body("", "EVERY(y[i] = x[i] + b[c])");
+    assert!(report.cases.iter().any(|case| !case.passed));
+}
+
+#[test]
+fn lost_precision_within_tolerance_is_told_and_does_not_pass() {
+    let preamble = "#include <cstring>\nstatic float cut(float v) { uint32_t u; memcpy(&u, &v, 4); u &= 0xFFFFFC00u; \
+                    memcpy(&v, &u, 4); return v; }";
+    let report = check_body(preamble, "EVERY(y[i] = cut(x[i] * w[c] + b[c]))");
+    let first = report.cases.iter().find(|case| !case.inputs.contains(':')).unwrap();
+    assert_eq!(first.wrong_elements, 0, "{first:?}");
+    assert!(!first.passed, "{first:?}");
+    assert!(codes(&report).contains(&"less_precise_than_reference"), "{report:?}");
+}
+
+#[test]
+fn different_bits_for_equal_inputs_are_told() {
+    let report = check_body("static int calls = 0;", "calls++; HONEST y[0] += 1e-6f * (calls % 2);");
+    assert_eq!(report.deterministic, Some(false));
+    assert!(codes(&report).contains(&"not_deterministic"));
+}
+
+#[test]
+fn crashes_are_reported_as_what_they_are() {
+    let crash = |body: &str| check_body("#include <cstdlib>\n#include <stdexcept>", body).end;
+    let signal = |signal: i32, name: &str| ProcessEnd::Crashed { signal, signal_name: name.to_owned() };
+    assert_eq!(crash("*(volatile int *)8 = 1;"), signal(libc::SIGSEGV, "SIGSEGV"));
+    assert_eq!(crash("abort();"), signal(libc::SIGABRT, "SIGABRT"));
+    assert_eq!(crash("throw std::runtime_error(\"no\");"), signal(libc::SIGABRT, "SIGABRT"));
+    let thrown = check_body("#include <stdexcept>", "throw std::runtime_error(\"no such row\");");
+    assert!(thrown.printed.contains("no such row"), "{thrown:?}");
+    assert_eq!(crash("exit(0);"), ProcessEnd::Exited { status: 0 });
+    assert_eq!(crash("return 7;"), ProcessEnd::CallFailed { entry_point: "ns_run".to_owned(), status: 7 });
+}
+
+#[test]
+fn what_a_program_prints_is_kept_but_never_believed() {
+    let report = check_body("#include <cstdio>", "printf(\"speedup: 100\\n\"); fflush(stdout); HONEST");
+    assert!(report.printed.contains("speedup: 100"));
+    assert!(report.cases.iter().all(|case| case.passed));
+}
+
+#[test]
+fn a_call_that_hangs_is_ended() {
+    assert_eq!(check_body("", "for (volatile int i = 0;;) i = i;").end, ProcessEnd::TimedOut { limit_ms: 400 });
+    assert_eq!(
+        check_source(&program(
+            "__attribute__((constructor)) static void stay() { for (volatile int i = 0;;) i = i; }",
+            "HONEST"
+        ))
+        .end,
+        ProcessEnd::TimedOut { limit_ms: 2_400 }
+    );
+}
+
+#[test]
+fn memory_is_limited_whether_it_is_eaten_slowly_or_at_once() {
+    // On a busy machine, eating takes its time: what ends it is to be the limit of memory, not the one of time.
+    let mut patient = task();
+    patient.limits.call_timeout_ms = 30_000;
+    let eaten = |body: &str| {
+        let workshop = Workshop::new();
+        let source = program("#include <cstdlib>\n#include <cstring>\n#include <vector>", body);
+        let library = workshop.library("candidate", &source, &[]);
+        check_library_of(&patient, &library, SandboxChoice::Best, true).unwrap().end
+    };
+    let slowly = eaten("for (;;) { char *p = (char *)malloc(1 << 20); memset(p, 1, 1 << 20); }");
+    assert!(matches!(slowly, ProcessEnd::MemoryExceeded { limit_bytes: 67_108_864, .. }), "{slowly:?}");
+    let at_once = eaten("std::vector<char> all(64ull << 30); y[0] = all[columns];");
+    assert!(matches!(at_once, ProcessEnd::MemoryExceeded { .. }), "{at_once:?}");
+}
+
+#[test]
+fn a_flood_of_output_ends_the_program() {
+    let end = check_body("#include <cstdio>", "for (;;) puts(\"more\");").end;
+    assert!(matches!(end, ProcessEnd::OutputExceeded { .. }), "{end:?}");
+}
+
+#[test]
+fn where_the_reference_cannot_be_loaded_either_nobody_blames_the_program() {
+    let (workshop, _, truth) = &*ORACLE;
+    let nothing = workshop.library("nothing", "extern \"C\" int something_else() { return 0; }", &[]);
+    let libraries = Libraries { candidate: nothing.clone(), reference: nothing, truth: truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let (host, cancel, memory) = (host(SandboxChoice::Best), CancelFlag::default(), HostMemory::new(None));
+    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+    let checked = check(&context, &task(), &libraries, true, &mut seeds);
+    let failure = checked.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.class), ("reference.failed", FailureClass::Retriable), "{failure}");
+}
+
+#[test]
+fn a_library_without_the_entry_point_is_not_loaded() {
+    let report = check_source("extern \"C\" int something_else() { return 0; }");
+    assert!(matches!(&report.end, ProcessEnd::LoadFailed { message } if message.contains("ns_run")), "{report:?}");
+}
+
+#[test]
+fn a_forged_answer_breaks_the_protocol() {
+    let preamble = "#include <unistd.h>\n#include <cstring>";
+    let body = r#"
+    const char *forged = "{\"nonce\":1,\"status\":0,\"elapsed_ns\":1,\"load_error\":null}";
+    for (int fd = 3; fd < 64; fd++) { ssize_t n = write(fd, forged, strlen(forged)); (void)n; }
+    HONEST
+"#;
+    let report = check_body(preamble, body);
+    assert!(matches!(report.end, ProcessEnd::ProtocolBroken { .. }), "{:?}", report.end);
+}
+
+#[test]
+fn a_closed_socket_is_noticed() {
+    let report = check_body("#include <unistd.h>", "for (int fd = 3; fd < 64; fd++) close(fd); HONEST");
+    assert_eq!(report.end, ProcessEnd::Exited { status: 0 });
+}
+
+/// Tries everything that is forbidden, and returns the number of the first thing that it could do.
+const BURGLAR: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+static void *nothing(void *) { return nullptr; }
+static int burgle() {
+    pthread_t thread;
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0) return 1;
+    if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) return 2;
+    if (open("/etc/passwd", O_RDONLY) >= 0) return 3;
+    if (open(SECRET, O_RDONLY) >= 0) return 4;
+    if (open(OUTSIDE, O_WRONLY | O_CREAT, 0600) >= 0) return 5;
+    if (open("/tmp/nightshift-burglar", O_WRONLY | O_CREAT, 0600) >= 0) return 6;
+    if (open("/dev/shm/nightshift-burglar", O_WRONLY | O_CREAT, 0600) >= 0) return 7;
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child > 0) return 8;
+    if (pthread_create(&thread, nullptr, nothing, nullptr) == 0) return 9;
+    if (kill(getppid(), SIGKILL) == 0) return 10;
+    if (kill(-1, SIGTERM) == 0) return 11;
+    if (ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0) return 12;
+    if (syscall(SYS_memfd_create, "x", 0) >= 0) return 13;
+    if (open("/proc/self/environ", O_RDONLY) >= 0) return 14;
+    if (prctl(PR_SET_PDEATHSIG, 0) == 0) return 15;
+    if (setsid() > 0) return 16;
+    char *const args[] = {(char *)"/bin/true", nullptr};
+    if (access("/bin/true", X_OK) == 0 && execv("/bin/true", args) == 0) return 17;
+    if (open("/", O_RDONLY | O_DIRECTORY) >= 0 && open("/home", O_RDONLY) >= 0) return 18;
+    if (open(LIBRARY, O_WRONLY) >= 0) return 19;
+    return 0;
+}
+"#;
+
+#[test]
+fn a_burglar_gets_nowhere_on_any_road() {
+    let workshop = Workshop::new();
+    let secret = workshop.path().join("secret");
+    std::fs::write(&secret, "hidden").unwrap();
+    let define = |name: &str, path: &Path| format!("-D{name}=\"{}\"", path.display());
+    let defines = [
+        define("SECRET", &secret),
+        define("OUTSIDE", &workshop.path().join("outside")),
+        define("LIBRARY", &workshop.path().join("burglar.so")),
+    ];
+    let flags: Vec<&str> = defines.iter().map(String::as_str).collect();
+    let source = program(BURGLAR, "if (int found = burgle()) return found; HONEST");
+    let library = workshop.library("burglar", &source, &flags);
+    for means in ROADS {
+        let report = check_library(&library, means, true).unwrap();
+        assert_eq!(report.end, ProcessEnd::Finished, "{means:?}: {}", report.printed);
+        assert!(report.cases.iter().all(|case| case.passed), "{means:?}");
+    }
+    assert!(!workshop.path().join("outside").exists());
+    // Without isolation it succeeds at the first try: the attempts are real.
+    let report = check_library(&library, SandboxChoice::None, false).unwrap();
+    assert_eq!(report.end, ProcessEnd::CallFailed { entry_point: "ns_run".to_owned(), status: 1 });
+}
+
+#[test]
+fn code_of_an_unknown_author_is_not_even_loaded_without_isolation() {
+    let workshop = Workshop::new();
+    let trace = workshop.path().join("trace");
+    let preamble = format!(
+        "#include <cstdio>\n__attribute__((constructor)) static void leave() {{ if (FILE *f = fopen(\"{}\", \"w\")) fclose(f); }}",
+        trace.display()
+    );
+    let library = workshop.library("constructor", &program(&preamble, "HONEST"), &[]);
+    let failure = check_library(&library, SandboxChoice::None, true).unwrap_err();
+    assert_eq!((failure.class, failure.code.as_str()), (FailureClass::Fatal, "sandbox.insufficient"));
+    assert!(failure.message.contains("--allow-unsandboxed") && failure.message.contains("landlock"), "{failure}");
+    assert!(!trace.exists(), "the library was loaded");
+    // With isolation it is loaded, and its constructor is as restricted as the rest of it.
+    let report = check_library(&library, SandboxChoice::Best, true).unwrap();
+    assert!(report.cases.iter().all(|case| case.passed));
+    assert!(!trace.exists(), "the constructor wrote outside");
+    // The owner of the machine may allow it.
+    check_library(&library, SandboxChoice::None, false).unwrap();
+    assert!(trace.exists());
+}
+
+#[test]
+fn a_cancelled_check_ends_as_cancelled() {
+    let (_, reference, truth) = &*ORACLE;
+    let libraries = Libraries { candidate: reference.clone(), reference: reference.clone(), truth: truth.clone() };
+    let cancel = CancelFlag::default();
+    cancel.cancel();
+    let mut seeds = SecretSeeds::fixed(1);
+    let (host, memory) = (host(SandboxChoice::Best), HostMemory::new(None));
+    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+    let failure = check(&context, &task(), &libraries, true, &mut seeds).unwrap_err();
+    assert_eq!(failure.code, "step.cancelled");
+}

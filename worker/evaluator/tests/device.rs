@@ -1,0 +1,295 @@
+//! Checks and measurements on a device, tried without one: a driver that is made of the host's memory and clock takes the place
+//! of the real one, and the evaluator's kernels are built for the host. What a GPU itself does is told by the worker's `gpu.rs`.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/workshop.rs"]
+#[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, LazyLock};
+
+use libtest_mimic::{Arguments, Trial};
+use nightshift_evaluator::check::{Libraries, check};
+use nightshift_evaluator::context::{DevicePlace, ExecutionContext, Place};
+use nightshift_evaluator::device::{Gpu, KERNELS_SOURCE};
+use nightshift_evaluator::lock::DeviceLock;
+use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
+use nightshift_evaluator::prepare::{Examined, ReferenceLibraries, prepare};
+use nightshift_evaluator::program::ProcessPool;
+use nightshift_evaluator::seeds::SecretSeeds;
+use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
+use nightshift_sandbox::{DeviceAccess, Queues};
+use workshop::{REFERENCE, Workshop, host, machine, program, task};
+
+/// Where the driver and the kernels were built, for the process that runs the tests.
+const FOLDER: &str = "NIGHTSHIFT_TEST_DRIVER_FOLDER";
+
+/// Threads of one program beside another one.
+const SIDE_BY_SIDE: usize = 3;
+
+/// Findings that rest on the clock, which a machine with other work moves.
+const BY_TIME: [&str; 3] = ["work_outside_call", "calls_overlap", "baseline_disturbed"];
+
+/// The loader finds libraries by an environment that is read when a process starts: the tests run in a second process.
+fn main() -> ExitCode {
+    if std::env::var_os(FOLDER).is_none() {
+        let workshop = Workshop::new();
+        workshop.library("libcuda", include_str!("fixtures/fake_driver.cpp"), &[]);
+        let folder = workshop.path().canonicalize().unwrap();
+        workshop.library("kernels", KERNELS_SOURCE, &["-ffp-contract=off"]);
+        #[expect(clippy::disallowed_methods, reason = "runs these tests once more")]
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(std::env::args_os().skip(1))
+            .env(FOLDER, &folder)
+            .env("LD_LIBRARY_PATH", &folder)
+            .status()
+            .unwrap();
+        return if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let trials = TESTS.map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+}
+
+const TESTS: [(&str, fn()); 9] = [
+    ("a_right_program_passes_and_is_timed", a_right_program_passes_and_is_timed),
+    ("wrong_programs_are_found_as_on_the_host", wrong_programs_are_found_as_on_the_host),
+    ("wrong_results_of_timed_calls_are_found", wrong_results_of_timed_calls_are_found),
+    ("a_program_that_turns_wrong_late_is_found", a_program_that_turns_wrong_late_is_found),
+    ("processes_that_wait_serve_as_fresh_ones_do", processes_that_wait_serve_as_fresh_ones_do),
+    ("no_process_that_ran_a_candidate_is_kept", no_process_that_ran_a_candidate_is_kept),
+    (
+        "steps_on_one_device_take_turns_and_all_come_to_their_end",
+        steps_on_one_device_take_turns_and_all_come_to_their_end,
+    ),
+    ("a_reference_is_prepared_on_a_device", a_reference_is_prepared_on_a_device),
+    (
+        "on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more",
+        on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more,
+    ),
+];
+
+/// What all tests start from, built once.
+struct Ground {
+    _workshop: Workshop,
+    reference: PathBuf,
+    truth: PathBuf,
+    access: DeviceAccess,
+    gpu: Arc<Gpu>,
+}
+
+static GROUND: LazyLock<Ground> = LazyLock::new(|| {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let workshop = Workshop::new();
+    // The driver takes the path of a library as a module.
+    let kernels = folder.join("kernels.so");
+    let gpu = Gpu::open(None, kernels.to_str().unwrap().as_bytes()).unwrap();
+    Ground {
+        reference: workshop.library("reference", REFERENCE, &[]),
+        truth: workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]),
+        access: DeviceAccess {
+            visible: "0".to_owned(),
+            nodes: Vec::new(),
+            library_folders: vec![folder],
+            queues: Queues::Usual,
+        },
+        gpu: Arc::new(gpu),
+        _workshop: workshop,
+    }
+});
+
+fn spec() -> TaskSpec {
+    let mut spec = task();
+    spec.limits.memory_bytes = 1 << 30;
+    spec.limits.call_timeout_ms = 10_000;
+    spec
+}
+
+/// What steps on the device share.
+struct Shared {
+    lock: Arc<DeviceLock>,
+    pool: ProcessPool,
+}
+
+impl Shared {
+    fn new(capacity: usize) -> Self {
+        let lock: Arc<DeviceLock> = Arc::default();
+        Self { pool: ProcessPool::new(host(SandboxChoice::Best), Arc::clone(&lock), capacity), lock }
+    }
+}
+
+fn on_device<T>(shared: Option<&Shared>, work: impl FnOnce(&ExecutionContext<'_>) -> T) -> T {
+    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    let place = DevicePlace {
+        gpu: Arc::clone(&GROUND.gpu),
+        access: GROUND.access.clone(),
+        libraries: Vec::new(),
+        lock: shared.map(|shared| &*shared.lock),
+        pool: shared.map(|shared| &shared.pool),
+        monitor: None,
+    };
+    work(&ExecutionContext { host: &host, cancel: &cancel, place: Place::Device(&place) })
+}
+
+fn built(name: &str, preamble: &str, body: &str) -> (Workshop, PathBuf) {
+    let workshop = Workshop::new();
+    let library = workshop.library(name, &program(preamble, body), &[]);
+    (workshop, library)
+}
+
+fn checked(shared: Option<&Shared>, candidate: &Path) -> CheckReport {
+    let libraries =
+        Libraries { candidate: candidate.to_owned(), reference: GROUND.reference.clone(), truth: GROUND.truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    on_device(shared, |context| check(context, &spec(), &libraries, true, &mut seeds)).unwrap()
+}
+
+fn raced(shared: Option<&Shared>, candidate: &Path, confirms: bool) -> (Measurement, Vec<Finding>) {
+    let programs =
+        Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label: "the reference" };
+    let options = MeasureOptions { confirms, ..MeasureOptions::first() };
+    let output = on_device(shared, |context| measure(context, &spec(), &programs, &machine(), true, &options));
+    match output.unwrap() {
+        StepOutput::Measured { measurement, findings } => (*measurement, findings),
+        other => panic!("not measured: {other:?}"),
+    }
+}
+
+fn codes(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|finding| finding.code.as_str()).filter(|code| !BY_TIME.contains(code)).collect()
+}
+
+fn a_right_program_passes_and_is_timed() {
+    let (_kept, honest) = built("honest", "", "HONEST");
+    let report = checked(None, &honest);
+    assert_eq!(report.end, ProcessEnd::Finished);
+    assert!(report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!(report.deterministic, Some(true));
+    for inputs in ["declared", "repeat", "same_pointers", "scaled_up", "changed_weights", "scaled:w", "scaled:b"] {
+        assert!(report.cases.iter().any(|case| case.inputs == inputs), "{inputs} is missing");
+    }
+    let (measurement, findings) = raced(None, &honest, false);
+    assert!(codes(&findings).is_empty(), "{findings:?}");
+    let verification = measurement.verification.unwrap();
+    assert_eq!(verification.timed_calls, verification.verified_calls);
+    assert!(verification.timed_calls >= 16, "{verification:?}");
+    assert!(measurement.device.unwrap().calls_per_sample > Some(1));
+}
+
+fn wrong_programs_are_found_as_on_the_host() {
+    for (preamble, body, code) in [
+        ("", "HONEST y[columns + 2] += 1.0f;", None),
+        ("", "HONEST y[rows * columns] = 1.0f;", Some("canary_overwritten")),
+        ("", "HONEST x[3] = 0.0f;", Some("input_modified")),
+        ("", "EVERY(if (i != 4) y[i] = x[i] * w[c] + b[c])", Some("output_not_written")),
+        ("static float first; static int calls;", "HONEST if (calls++ == 0) first = y[0]; y[0] = first;", None),
+    ] {
+        let (_kept, candidate) = built("wrong", preamble, body);
+        let report = checked(None, &candidate);
+        let is_found = report.findings.iter().any(|finding| Some(finding.code.as_str()) == code);
+        assert!(is_found || report.cases.iter().any(|case| !case.passed), "{body}: {report:?}");
+        assert!(code.is_none() || is_found, "{body}: {:?}", report.findings);
+    }
+    let (_kept, ends) = built("ends", "", "return 3;");
+    assert!(matches!(checked(None, &ends).end, ProcessEnd::CallFailed { .. }));
+}
+
+fn wrong_results_of_timed_calls_are_found() {
+    let memo = "static float first; static int calls;";
+    let (_kept, rude) = built("rude", memo, "HONEST if (calls++ == 0) first = y[0]; y[0] = first;");
+    let (_, findings) = raced(None, &rude, false);
+    assert!(codes(&findings).contains(&"timed_output_wrong"), "{findings:?}");
+    let (_also, oversteps) = built("oversteps", "static int calls;", "HONEST if (++calls > 20) y[rows * columns] = 3;");
+    let (_, findings) = raced(None, &oversteps, false);
+    assert!(codes(&findings).contains(&"canary_overwritten"), "{findings:?}");
+}
+
+fn a_program_that_turns_wrong_late_is_found() {
+    let (_kept, late) = built(
+        "late",
+        "static int calls;",
+        "if (++calls < 12) { HONEST } else { EVERY(y[i] = i < 8 ? 0 : x[i] * w[c] + b[c]) }",
+    );
+    let (_, findings) = raced(None, &late, true);
+    assert!(codes(&findings).contains(&"late_skipping"), "{findings:?}");
+}
+
+fn processes_that_wait_serve_as_fresh_ones_do() {
+    let shared = Shared::new(12);
+    let (_kept, honest) = built("honest", "", "HONEST");
+    let memo = "static float first; static int calls;";
+    let (_also, rude) = built("rude", memo, "HONEST if (calls++ == 0) first = y[0]; y[0] = first;");
+    for (candidate, passes) in [(&honest, true), (&rude, false), (&honest, true), (&honest, true)] {
+        let report = checked(Some(&shared), candidate);
+        assert_eq!(report.end, ProcessEnd::Finished);
+        assert_eq!(report.cases.iter().all(|case| case.passed), passes, "{:?}", report.cases);
+        let (_, findings) = raced(Some(&shared), candidate, false);
+        assert_eq!(codes(&findings).is_empty(), passes, "{findings:?}");
+    }
+    shared.pool.clear();
+    assert!(codes(&raced(Some(&shared), &honest, true).1).is_empty());
+}
+
+fn no_process_that_ran_a_candidate_is_kept() {
+    // A process that another candidate ran in has its mark.
+    let (_kept, looks) = built("looks", "#include <cstdlib>", "HONEST if (getenv(\"RAN\")) return 8;");
+    let (_also, marks) = built("marks", "#include <cstdlib>", "HONEST setenv(\"RAN\", \"1\", 1);");
+    let shared = Shared::new(12);
+    for candidate in [&marks, &looks, &marks, &looks] {
+        assert_eq!(checked(Some(&shared), candidate).end, ProcessEnd::Finished);
+    }
+    assert!(codes(&raced(Some(&shared), &marks, false).1).is_empty());
+    assert!(codes(&raced(Some(&shared), &looks, false).1).is_empty());
+    assert!(codes(&raced(Some(&shared), &looks, true).1).is_empty());
+}
+
+fn steps_on_one_device_take_turns_and_all_come_to_their_end() {
+    let shared = Shared::new(12);
+    let (_kept, honest) = built("honest", "", "HONEST");
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| assert_eq!(checked(Some(&shared), &honest).end, ProcessEnd::Finished));
+            scope.spawn(|| assert!(codes(&raced(Some(&shared), &honest, true).1).is_empty()));
+        }
+    });
+}
+
+fn a_reference_is_prepared_on_a_device() {
+    let libraries = ReferenceLibraries { reference: GROUND.reference.clone(), truth: GROUND.truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let examined = on_device(None, |context| prepare(context, &spec(), &libraries, &mut seeds));
+    assert!(matches!(&examined, Ok(Examined::Usable(facts)) if facts.baseline_median_ns > 0.0), "{examined:?}");
+}
+
+/// The reference, moved by a part of the tolerance at every second call.
+fn prepared_with(part_of_tolerance: &str) -> Examined {
+    let drifts = format!(
+        "static int calls = 0; if (++calls % 2) y[0] += (ns_real)(1e-4 * (1 + (y[0] < 0 ? -y[0] : y[0])) * {part_of_tolerance});\n    return 0;\n}}\n"
+    );
+    let (head, _) = REFERENCE.rsplit_once("return 0;").unwrap();
+    let workshop = Workshop::new();
+    let source = format!("{head}{drifts}");
+    let reference = workshop.library("reference", &source, &[]);
+    let libraries = ReferenceLibraries { reference, truth: GROUND.truth.clone() };
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    on_device(None, |context| prepare(context, &spec(), &libraries, &mut seeds)).unwrap()
+}
+
+fn on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more() {
+    let Examined::Usable(facts) = prepared_with("0.2") else { panic!("a small difference is refused") };
+    assert_eq!(codes(&facts.warnings), ["reference_not_bitwise_deterministic"], "{:?}", facts.warnings);
+    let Examined::Rejected { code, .. } = prepared_with("0.9") else { panic!("a large difference is accepted") };
+    assert_eq!(code, "task.reference_not_deterministic");
+}

@@ -1,0 +1,354 @@
+//! Timings on the right side of one, and tasks whose references can or cannot be used.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/workshop.rs"]
+#[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use nightshift_evaluator::context::{ExecutionContext, Place};
+use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
+use nightshift_evaluator::memory::HostMemory;
+use nightshift_evaluator::prepare::{Examined, ReferenceLibraries, prepare};
+use nightshift_evaluator::seeds::SecretSeeds;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
+use workshop::{REFERENCE, Workshop, host, machine, program, task};
+
+/// The small task with more work in a call: large enough for a clock.
+fn timed_task() -> TaskSpec {
+    let mut spec = task();
+    spec.dims.insert("rows".to_owned(), 256);
+    spec.dims.insert("columns".to_owned(), 512);
+    spec.flops = Some(2.0 * 256.0 * 512.0);
+    // No call takes so long; on a machine with other work the slow ones here were ended before their turn came.
+    spec.limits.call_timeout_ms = 10_000;
+    spec
+}
+
+/// The reference in double precision, built once.
+static TRUTH: LazyLock<(Workshop, PathBuf)> = LazyLock::new(|| {
+    let workshop = Workshop::new();
+    let truth = workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]);
+    (workshop, truth)
+});
+
+fn race(candidate: &Path, baseline: &Path) -> Result<StepOutput, StepFailure> {
+    // Measurements keep to the same core: side by side they would measure each other.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = MeasureOptions { max_wall_ms: 800, ..MeasureOptions::on_host(false) };
+    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    let memory = HostMemory::new(machine().last_level_cache_bytes);
+    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+    let (spec, truth) = (timed_task(), &TRUTH.1);
+    let programs = Programs { candidate, baseline, truth, baseline_label: "reference -O2" };
+    measure(&context, &spec, &programs, &machine(), true, &options)
+}
+
+fn measured(output: StepOutput) -> (Measurement, Vec<Finding>) {
+    match output {
+        StepOutput::Measured { measurement, findings } => (*measurement, findings),
+        other => panic!("not measured: {other:?}"),
+    }
+}
+
+/// The work of the task, as often as asked; the compiler cannot leave any of it out.
+fn repeated(times: u32) -> String {
+    program(
+        "",
+        &format!("for (int t = 0; t < {times}; t++) {{ HONEST asm volatile(\"\" : : \"r\"(y) : \"memory\"); }}"),
+    )
+}
+
+#[test]
+fn four_times_the_work_is_more_than_twice_as_slow() {
+    let workshop = Workshop::new();
+    let (fast, slow) = (workshop.library("fast", &repeated(20), &[]), workshop.library("slow", &repeated(80), &[]));
+    let (faster, findings) = measured(race(&fast, &slow).unwrap());
+    assert!(faster.speedup.low > 2.0, "{:?}", faster.speedup);
+    assert!(findings.is_empty(), "{findings:?}");
+    let (slower, _) = measured(race(&slow, &fast).unwrap());
+    assert!(slower.speedup.high < 0.5 && slower.speedup.low > 0.0, "{:?}", slower.speedup);
+
+    assert!(faster.speedup.low <= faster.speedup.estimate && faster.speedup.estimate <= faster.speedup.high);
+    assert_eq!(faster.baseline_samples_ns.len(), faster.candidate_samples_ns.len());
+    assert!(faster.baseline_samples_ns.len() >= 3);
+    assert!(faster.outside_to_inside_time >= 1.0);
+    assert!(faster.achieved_flops_per_s.unwrap() > 1e6 && faster.achieved_bytes_per_s.is_none());
+    assert_eq!(faster.baseline, "reference -O2");
+    assert!(faster.sandbox.is_sufficient());
+}
+
+#[test]
+fn a_program_against_itself_is_neither_faster_nor_slower() {
+    let workshop = Workshop::new();
+    let same = workshop.library("same", &repeated(20), &[]);
+    let races: Vec<Measurement> = (0..3)
+        .map(|_| {
+            let (measurement, findings) = measured(race(&same, &same).unwrap());
+            assert!(findings.is_empty(), "{findings:?}");
+            measurement
+        })
+        .collect();
+    assert!(races.iter().all(|race| (0.75..1.35).contains(&race.speedup.estimate)), "{races:?}");
+}
+
+#[test]
+fn wrong_results_of_timed_calls_are_a_violation() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    // Right for as long as it may believe that it is being checked.
+    let lazy = workshop.library(
+        "lazy",
+        &program("static int calls;", "if (calls++ < 5) { HONEST } else { EVERY(y[i] = 0) }"),
+        &[],
+    );
+    let (_, findings) = measured(race(&lazy, &baseline).unwrap());
+    assert!(
+        findings.iter().any(|finding| finding.code == "timed_output_wrong" && finding.severity == Severity::Violation),
+        "{findings:?}"
+    );
+    let idle = workshop.library("idle", &program("", ""), &[]);
+    let (_, findings) = measured(race(&idle, &baseline).unwrap());
+    assert!(findings.iter().any(|finding| finding.code == "output_not_written"), "{findings:?}");
+}
+
+#[test]
+fn results_that_get_rough_once_they_are_timed_are_a_violation() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    let preamble = "#include <cstring>\nstatic int calls;\nstatic float cut(float v) { uint32_t u; memcpy(&u, &v, 4); \
+                    u &= 0xFFFFFC00u; memcpy(&v, &u, 4); return v; }";
+    // Within tolerance, so that no single element is wrong; a check would not let it pass.
+    let body = "if (calls++ < 2) { HONEST } else { EVERY(y[i] = cut(x[i] * w[c] + b[c])) }";
+    let rough = workshop.library("rough", &program(preamble, body), &[]);
+    let (_, findings) = measured(race(&rough, &baseline).unwrap());
+    let codes: Vec<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+    // The tolerance is small beside what was cut, so that a single element may be wrong besides.
+    assert!(codes.contains(&"timed_output_imprecise"), "{findings:?}");
+    assert!(codes.iter().all(|code| code.starts_with("timed_output_")), "{findings:?}");
+}
+
+/// A program that takes the conversation over: once its first call is done, a timer interrupts the runner's wait for
+/// the next request, and the handler answers from then on. `WORK(times)` is the work of the task, `reply` sends what it
+/// likes as the time of the calls, `request` waits for a request and gives its number.
+const USURPER: &str = r#"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+static const float *x, *w, *b;
+static float *y;
+static int64_t rows, columns;
+#define WORK(times) for (int t = 0; t < times; t++) { \
+    for (int64_t r = 0; r < rows; r++) for (int64_t c = 0; c < columns; c++) y[r * columns + c] = x[r * columns + c] * w[c] + b[c]; \
+    asm volatile("" : : "r"(y) : "memory"); }
+static int channel() {
+    for (int fd = 3; fd < 64; fd++) {
+        int type = 0;
+        socklen_t size = sizeof type;
+        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET) return fd;
+    }
+    return -1;
+}
+static unsigned long long request(int flags) {
+    char text[4096];
+    ssize_t size = recv(channel(), text, sizeof text - 1, flags);
+    if (size == 0) _Exit(0);
+    if (size < 0) return 0;
+    text[size] = 0;
+    const char *digits = strpbrk(text, "0123456789");
+    return digits ? strtoull(digits, nullptr, 10) : 0;
+}
+static void reply(unsigned long long nonce, long long events_ns) {
+    char text[256];
+    int size = snprintf(text, sizeof text, "{\"nonce\":%llu,\"status\":0,\"events_ns\":%lld}", nonce, events_ns);
+    send(channel(), text, size, 0);
+}
+static void take_over(int);
+static void arm() {
+    signal(SIGALRM, take_over);
+    itimerval soon = {{0, 4000}, {0, 4000}};
+    setitimer(ITIMER_REAL, &soon, nullptr);
+}
+NS_EXPORT int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *, void *) {
+    x = (const float *)in[0].data, w = (const float *)in[1].data, b = (const float *)in[2].data, y = (float *)out[0].data;
+    rows = in[0].shape[0], columns = in[0].shape[1];
+    WORK(20)
+    arm();
+    return 0;
+}
+"#;
+
+/// Races until a usurper is lucky enough to come between two calls.
+const TAKE_OVERS: u32 = 8;
+
+/// Races a usurper against the same work done honestly: it may not win.
+fn assert_no_gain(name: &str, handler: &str) {
+    let (measurement, findings) = raced(name, handler);
+    assert!(measurement.speedup.low < 1.15, "{name}: {:?} {findings:?}", measurement.speedup);
+}
+
+/// What came of such a race.
+fn raced(name: &str, handler: &str) -> (Measurement, Vec<Finding>) {
+    let workshop = Workshop::new();
+    let honest = workshop.library("honest", &repeated(20), &[]);
+    let source = format!("#include \"nightshift.h\"\n{USURPER}\n{handler}");
+    let usurper = workshop.library(name, &source, &[]);
+    for _ in 0..TAKE_OVERS {
+        match race(&usurper, &honest).unwrap() {
+            // The signal came in the middle of a call, which then nobody answered. No gain, but no proof either.
+            StepOutput::MeasureFailed { end: ProcessEnd::TimedOut { .. }, .. } => {}
+            other => return measured(other),
+        }
+    }
+    panic!("{name}: no usurper came between two calls in {TAKE_OVERS} races");
+}
+
+#[test]
+fn a_forged_time_is_not_believed() {
+    assert_no_gain(
+        "forger",
+        "static void take_over(int) { for (;;) { auto n = request(0); WORK(20) reply(n, 1000); } }",
+    );
+}
+
+#[test]
+fn work_between_two_calls_counts() {
+    // The inputs lie in shared memory before the request comes: whoever watches them can begin early.
+    let early = r"
+static void take_over(int) {
+    for (;;) {
+        WORK(20)
+        if (auto n = request(MSG_DONTWAIT)) { WORK(1) reply(n, 50000); }
+    }
+}";
+    assert_no_gain("early", early);
+}
+
+#[test]
+fn no_time_is_stolen_from_the_baseline() {
+    // Honest within its calls, it would keep the core busy between them; but it is stopped then.
+    let thief = "static void take_over(int) { WORK(10) }";
+    assert_no_gain("thief", thief);
+}
+
+#[test]
+fn a_program_that_dies_while_it_is_timed_is_reported_as_that() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    let mortal = program("#include <cstdlib>\nstatic int calls;", "if (calls++ == 4) abort(); HONEST");
+    let mortal = workshop.library("mortal", &mortal, &[]);
+    match race(&mortal, &baseline).unwrap() {
+        StepOutput::MeasureFailed { end: ProcessEnd::Crashed { signal, .. }, .. } => assert_eq!(signal, libc::SIGABRT),
+        other => panic!("{other:?}"),
+    }
+    let failure = race(&baseline, &mortal).unwrap_err();
+    assert_eq!(failure.code, "reference.failed");
+}
+
+fn examine(reference: &str) -> Examined {
+    let workshop = Workshop::new();
+    let libraries = ReferenceLibraries {
+        reference: workshop.library("reference", reference, &[]),
+        truth: workshop.library("truth", reference, &["-DNS_REAL=double"]),
+    };
+    examine_libraries(&libraries)
+}
+
+fn examine_libraries(libraries: &ReferenceLibraries) -> Examined {
+    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    let memory = HostMemory::new(machine().last_level_cache_bytes);
+    let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+    prepare(&context, &task(), libraries, &mut SecretSeeds::fixed(3)).unwrap()
+}
+
+fn rejection(examined: Examined) -> String {
+    match examined {
+        Examined::Rejected { code, .. } => code,
+        Examined::Usable(facts) => panic!("usable: {facts:?}"),
+    }
+}
+
+/// A reference in the element type of the build.
+fn reference(preamble: &str, body: &str) -> String {
+    program(preamble, body).replace("float *", "ns_real *")
+}
+
+#[test]
+fn a_good_reference_gives_its_facts() {
+    match examine(REFERENCE) {
+        Examined::Usable(facts) => {
+            assert!(facts.baseline_median_ns > 100.0);
+            assert!(facts.reference_normalized_error > 0.0 && facts.reference_normalized_error < 0.1, "{facts:?}");
+            assert!(facts.warnings.is_empty(), "{facts:?}");
+        }
+        rejected @ Examined::Rejected { .. } => panic!("{rejected:?}"),
+    }
+}
+
+#[test]
+fn a_reference_that_changes_its_mind_is_rejected() {
+    let code = rejection(examine(&reference("static int calls;", "calls++; HONEST y[0] += calls;")));
+    assert_eq!(code, "task.reference_not_deterministic");
+}
+
+#[test]
+fn a_reference_that_breaks_down_is_rejected_for_what_happened() {
+    assert_eq!(rejection(examine(&reference("#include <cstdlib>", "abort();"))), "task.reference_crashes");
+    assert_eq!(rejection(examine(&reference("", "return 3;"))), "task.reference_returns_error");
+    assert_eq!(rejection(examine(&reference("", "for (volatile int i = 0;;) i = i;"))), "task.reference_hangs");
+    assert_eq!(rejection(examine("extern \"C\" int nothing() { return 0; }")), "task.reference_does_not_load");
+}
+
+#[test]
+fn a_reference_that_breaks_down_is_rejected_with_its_last_words() {
+    for body in [
+        r#"fputs("begun\nno room\x1b[2J for it\n", stderr); return 3;"#,
+        r#"if (sizeof(ns_real) == 8) { fputs("no room\x1b[2J for it\n", stderr); return 3; } HONEST"#,
+    ] {
+        let examined = examine(&reference("#include <cstdio>", body));
+        let Examined::Rejected { message, printed, .. } = &examined else { panic!("{examined:?}") };
+        assert!(message.contains("the error status 3: no room\u{fffd}[2J for it (all"), "{message}");
+        assert!(printed.contains("no room\u{1b}[2J for it"), "{printed}");
+    }
+}
+
+#[test]
+fn a_reference_that_breaks_the_contract_is_rejected() {
+    assert_eq!(rejection(examine(&reference("", "HONEST x[0] = 0;"))), "task.reference_breaks_contract");
+    assert_eq!(rejection(examine(&reference("", "HONEST y[1] /= y[1] - y[1];"))), "task.reference_not_finite");
+}
+
+#[test]
+fn a_reference_outside_of_its_own_tolerance_is_rejected() {
+    let coarse = reference("", "HONEST if (sizeof(ns_real) == 4) y[5] += 1;");
+    assert_eq!(rejection(examine(&coarse)), "task.tolerance_too_tight");
+}
+
+#[test]
+fn a_degenerate_task_is_usable_with_warnings() {
+    let codes = |examined: Examined| match examined {
+        Examined::Usable(facts) => facts.warnings.into_iter().map(|finding| finding.code).collect::<Vec<_>>(),
+        rejected @ Examined::Rejected { .. } => panic!("{rejected:?}"),
+    };
+    let constant = codes(examine(&reference("", "EVERY(y[i] = 1)")));
+    assert!(constant.contains(&"constant_output".to_owned()) && constant.contains(&"input_has_no_effect".to_owned()));
+    let no_bias = codes(examine(&reference("", "EVERY(y[i] = x[i] * w[c])")));
+    assert_eq!(no_bias, ["parameter_has_no_effect"]);
+}
+
+#[test]
+fn a_missing_library_is_a_failure_of_the_step() {
+    let missing = PathBuf::from("/no/such/library.so");
+    let failure = race(&missing, &missing).unwrap_err();
+    assert_eq!(failure.code, "process.os");
+}

@@ -1,0 +1,61 @@
+//! How far a program is from what its device allows.
+
+use nightshift_protocol::device_peaks::DevicePeaks;
+use nightshift_protocol::profile::{Profile, TierPurpose, TierReport};
+
+use super::tier::unused;
+use crate::subject::Subject;
+
+/// Activity of the tensor pipe from which a kernel is one that uses it.
+const TENSOR_SHARE: f64 = 0.01;
+
+/// Puts the program under the roofline, and says whether that was possible.
+pub(super) fn place(profile: &mut Profile, subject: &Subject<'_>) -> TierReport {
+    let tier = unused(TierPurpose::Roofline, "analytic_roofline");
+    let without = |reason: &str| TierReport { reason: Some(reason.to_owned()), ..tier.clone() };
+    "unknown".clone_into(&mut profile.roofline_bound);
+    let Some(peaks) = subject.gpu.map(DevicePeaks::of) else { return without("the device is not known") };
+    let arithmetic =
+        if uses_tensor_cores(profile, subject) { peaks.tensor_flops_per_s } else { peaks.fp32_flops_per_s };
+    profile.peak_flops_per_s = arithmetic.unwrap_or(0.0);
+    profile.peak_bytes_per_s = peaks.bytes_per_s.unwrap_or(0.0);
+    let known = |value: Option<f64>| value.filter(|number| number.is_finite() && *number > 0.0);
+    let (flops, bytes) = (known(subject.flops), known(subject.bytes));
+    profile.arithmetic_intensity = flops.zip(bytes).map(|(flops, bytes)| flops / bytes);
+    let (Some(peak_flops), Some(peak_bytes)) = (known(arithmetic), known(peaks.bytes_per_s)) else {
+        return without("the peaks of the device are not known: its model, its clocks or the width of its memory");
+    };
+    let seconds = (flops.map(|flops| flops / peak_flops), bytes.map(|bytes| bytes / peak_bytes));
+    let (floor_s, bound) = match seconds {
+        (Some(compute), Some(memory)) if memory >= compute => (memory, "memory"),
+        (Some(compute), Some(_)) => (compute, "compute"),
+        _ => return without("the task does not say both `flops` and `bytes`"),
+    };
+    bound.clone_into(&mut profile.roofline_bound);
+    let Some(median_ns) = known(subject.median_ns) else {
+        return without("the time of a call was not measured");
+    };
+    let share = floor_s * 1e9 / median_ns;
+    profile.roofline_share = Some(share.clamp(0.0, 1.0));
+    let reason = (share > 1.0).then(|| {
+        "the program is faster than its bytes or operations allow: its data stay in a cache, or the task counts more than is needed"
+            .to_owned()
+    });
+    TierReport { used: true, reason, ..tier }
+}
+
+/// Whether its kernels use the tensor cores: by the counters, else by their instructions.
+fn uses_tensor_cores(profile: &Profile, subject: &Subject<'_>) -> bool {
+    let counted = profile
+        .kernels
+        .iter()
+        .any(|kernel| !kernel.tensor_ops.is_empty() || kernel.tensor_share.is_some_and(|share| share >= TENSOR_SHARE));
+    let instructions = || {
+        let kernels = subject.cuda.map(|cuda| cuda.kernels.as_slice()).unwrap_or_default();
+        kernels.iter().filter_map(|kernel| kernel.sass).any(|sass| sass.tensor_core > 0)
+    };
+    // A library's kernels are in no report of the build.
+    let calls_library =
+        || subject.cuda.is_some_and(|cuda| cuda.libraries.iter().any(|name| name.starts_with("libcublas")));
+    counted || (profile.kernels.is_empty() && (instructions() || calls_library()))
+}

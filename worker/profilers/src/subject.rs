@@ -1,0 +1,41 @@
+//! What is profiled, and what is looked for.
+
+use nightshift_protocol::cuda_build::CudaBuild;
+use nightshift_protocol::machine::GpuFacts;
+use nightshift_protocol::measurement::CompilerReport;
+use nightshift_protocol::profile::SanitizerTool;
+
+/// What is known of the program that is profiled.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The compiler's report.
+    pub compiler: &'a CompilerReport,
+    /// What nvcc and the disassembly of its kernels tell.
+    pub cuda: Option<&'a CudaBuild>,
+    /// The device that it runs on.
+    pub gpu: Option<&'a GpuFacts>,
+    /// Floating-point operations of one call, when the task says them.
+    pub flops: Option<f64>,
+    /// Compulsory bytes of one call, when the task says them.
+    pub bytes: Option<f64>,
+    /// Median time of one call without any tool, in nanoseconds.
+    pub median_ns: Option<f64>,
+}
+
+/// What the sanitizers are to look for.
+#[derive(Debug, Clone, Copy)]
+pub struct Checks<'a> {
+    /// Also reads of memory that nobody wrote, beside errors of memory and races.
+    pub thorough: bool,
+    /// Checks that are not carried out: they looked already, or were too slow for a program like this one.
+    pub without: &'a [SanitizerTool],
+    /// About how long a call of the replay takes of a program that uses shared memory, in nanoseconds.
+    pub shared_memory_call_ns: Option<f64>,
+}
+
+impl Checks<'_> {
+    pub(crate) fn wanted(&self) -> &'static [SanitizerTool] {
+        const ALL: [SanitizerTool; 3] = [SanitizerTool::Memcheck, SanitizerTool::Racecheck, SanitizerTool::Initcheck];
+        &ALL[..if self.thorough { 3 } else { 2 }]
+    }
+}

@@ -1,0 +1,25 @@
+//! One tool of the machine.
+
+use std::path::PathBuf;
+
+/// A tool that was found and answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// Its program.
+    pub path: PathBuf,
+    /// Its version, for example `2025.3.2`.
+    pub version: String,
+    /// Folders that it needs to read beside the system's.
+    pub folders: Vec<PathBuf>,
+    /// Folders in which it finds libraries that the system does not have.
+    pub library_path: Vec<PathBuf>,
+}
+
+/// A tool that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingTool {
+    /// Why not.
+    pub reason: String,
+    /// What an operator does to get it.
+    pub remedy: String,
+}
