@@ -22,12 +22,13 @@
 # Calls         are independent of each other. No result, no input and nothing that was derived from an input is kept.
 # Work          is queued on torch.cuda.current_stream(), or on streams that wait for it and that it waits for before
 #               forward returns.
-# Failures      are exceptions. There is no second path for the case that a kernel does not build or does not run, and
-#               the reference, its inputs' functions and the class Model are not used.
-# Kernels       come from this file: torch.utils.cpp_extension.load_inline with sources as string literals, or Triton.
-#               Operators of PyTorch may be called for what the plan leaves to them.
-# Process       nothing outside of the model is changed: no attribute of an imported module, no global switch, no seed,
-#               no environment, no file.
+# Failures      are exceptions. A kernel that does not build or run makes the call fail. `try` around an import is allowed. The
+#               reference, its inputs' functions and the class Model are not there.
+# Kernels       come from this file: torch.utils.cpp_extension.load_inline with sources that the file writes or assembles, or
+#               Triton. Compiler flags are the program's own. Operators of PyTorch may be called for what the plan leaves to
+#               them. Machine code from encoded texts is refused.
+# Process       is the program's own and ends with it: settings of PyTorch and the environment may be changed. There is no
+#               network and no other process. Threads are joined before forward returns.
 import torch
 import torch.nn as nn
 

@@ -1,333 +1,378 @@
-//! The screening against a corpus of attacks and a corpus of honest programs: every attack is caught by the finding that
-//! its first line names, no honest program is refused.
+//! The screening: a caught and an honest example for each rule, and whole programs that must not be refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use nightshift_optimizer::screen::{screen, screen_torch, strip_comments_and_strings, strip_python};
+use nightshift_optimizer::screen::{
+    MAX_SOURCE_BYTES, screen_native, screen_torch, strip_candidate, strip_comments_and_strings,
+};
 use nightshift_optimizer::task_file::load_folder;
-use nightshift_protocol::task::{CudaLibrary, Target};
+use nightshift_protocol::task::{CandidateForm, CudaLibrary, Target};
 use nightshift_protocol::verdict::{Finding, Severity};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-fn programs(kind: &str) -> Result<Vec<(String, String)>, std::io::Error> {
-    let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(kind);
-    let mut programs = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        programs.push((name, fs::read_to_string(path)?));
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Cpp,
+    Cuda,
+    Python,
+}
+use Language::{Cpp, Cuda, Python};
+
+fn screen(language: Language, source: &str, libraries: &BTreeSet<CudaLibrary>) -> Vec<Finding> {
+    match language {
+        Cpp => screen_native(source, Target::Cpu, libraries),
+        Cuda => screen_native(source, Target::Cuda, libraries),
+        Python => screen_torch(source),
     }
-    programs.sort();
-    Ok(programs)
 }
 
 fn violations(findings: &[Finding]) -> Vec<&Finding> {
     findings.iter().filter(|finding| finding.severity == Severity::Violation).collect()
 }
 
+/// Base64 of this many characters.
+fn blob(chars: usize) -> String {
+    "f0VMRgIBAQ+/".chars().cycle().take(chars).collect()
+}
+
+/// A rule that refuses programs, with programs that it catches (and the line that it names) and honest ones that are near.
+struct Rule {
+    code: &'static str,
+    caught: Vec<(Language, String, u32)>,
+    honest: Vec<(Language, String)>,
+}
+
+fn rule<const C: usize, const H: usize>(
+    code: &'static str,
+    caught: [(Language, String, u32); C],
+    honest: [(Language, String); H],
+) -> Rule {
+    Rule { code, caught: caught.into(), honest: honest.into() }
+}
+
+fn rules() -> Vec<Rule> {
+    let text = str::to_owned;
+    vec![
+        rule(
+            "source_too_large",
+            [(Cpp, " ".repeat(MAX_SOURCE_BYTES + 1), 1), (Python, "#".repeat(MAX_SOURCE_BYTES + 1), 1)],
+            [(Cpp, format!("int x;{}", " ".repeat(MAX_SOURCE_BYTES - 6)))],
+        ),
+        rule(
+            "empty_source",
+            [(Cuda, text(" \n\t\n"), 1), (Python, text("\u{feff}"), 1)],
+            [(Cuda, text("\u{feff}int x;\n"))],
+        ),
+        rule(
+            "not_text",
+            [(Cpp, text("int x;\n\0int y;\n"), 2), (Python, text("x = 1\n# \0\n"), 2)],
+            [(Cpp, text("const char *end = \"\\0\";\n")), (Python, text("x = b\"\\x00\"\n"))],
+        ),
+        rule(
+            "hidden_text",
+            [
+                // The direction of the text changes within a comment.
+                (Cuda, text("int x;\n/*\u{202e} } \u{2066}if (x)\u{2069} \u{2066} begin */\n"), 2),
+                (Python, text("x = 1  # \u{202e}txt\n"), 1),
+                // A terminal erases what stands before, and a viewer shows a line where the compiler sees a comment.
+                (Cpp, text("// \u{1b}[2K\n"), 1),
+                (Python, text("x = 1\n# a comment\ry = 2\n"), 2),
+                (Python, text("x = 1\n# \u{e0067}\u{e0069}\n"), 2),
+            ],
+            [
+                (Cuda, text("\u{feff}// ⚠\u{fe0f} größe, 行, 👩\u{200d}🔬\r\nint x;\r\n")),
+                (Python, text("x = 1  # σ² → Φ ✅\n\u{c}\ny = \"\\u202e\"\n")),
+            ],
+        ),
+        rule(
+            "lookalike_name",
+            [
+                // A Cyrillic letter in a Latin name, a full-width name that Python reads as `os`, an invisible blank.
+                (Cpp, text("int x;\nint ns_\u{43e}ut;\n"), 2),
+                (Python, text("import \u{ff4f}\u{ff53}\n"), 1),
+                (Cuda, text("int ns\u{200b}_run;\n"), 1),
+                (Cuda, text("int x; int \u{39f}ut;\n"), 1),
+                (Python, text("K = r\"\"\"\n#include <x>\nint ns_\u{43e}ut;\n\"\"\"\n"), 3),
+            ],
+            [
+                (Python, text("Δx = 1\nσ2 = Δx\nµs = 3\nпеременная = 4  # ns_\u{43e}ut\n")),
+                (Cpp, text("// ns_\u{43e}ut\nint größe;\n")),
+            ],
+        ),
+        rule("prebuilt_code", prebuilt_code(), source_that_is_its_own()),
+        rule(
+            "forbidden_library",
+            [
+                (Cuda, text("#include <cuda_runtime.h>\n#include <cub/cub.cuh>\n"), 2),
+                (Cuda, text("\u{feff}#include \"thrust/sort.h\"\n"), 1),
+                (Cuda, text("#define HEADER <cutlass/gemm.h>\n#include HEADER\n"), 2),
+            ],
+            [
+                // The linker judges libraries with symbols. Names and comments are no use of a library.
+                (Cuda, text("#include <cublas_v2.h>\n#include <cuda/std/array>\n#include <cub.h>\n")),
+                (Cuda, text("// #include <cub/cub.cuh>\nnamespace cute { int x; }\n")),
+                (Cpp, text("#include <cub/cub.cuh>\n")),
+                (Python, text("S = \"#include <cub/cub.cuh>\\n\"\n")),
+            ],
+        ),
+    ]
+}
+
+fn prebuilt_code() -> [(Language, String, u32); 8] {
+    let bytes = (0..700).map(|i| format!("0x{:02x}", i % 256)).collect::<Vec<_>>().join(",") + ",";
+    [
+        (Cuda, format!("const char *image = \"{}\";\nvoid f() {{ cuModuleLoadData(&m, image); }}\n", blob(2000)), 1),
+        (Cpp, format!("void f() {{ dlopen(path, 2); }}\nunsigned char image[] = {{{}}};\n", bytes.repeat(2)), 2),
+        (Cpp, format!("int x;\nchar image[] = \"{}\";\nauto f = mprotect;\n", "\\x7f\\x45".repeat(600)), 2),
+        (Cpp, "asm(\".section .rodata\\n\"\n    \".inc\" \"bin \\\"kernel.cubin\\\"\");\n".to_owned(), 1),
+        (Cpp, "const unsigned char image[] = {\n#embed \"kernel.cubin\"\n};\n".to_owned(), 2),
+        (Python, format!("import ctypes\nB = \"{}\"\nlib = ctypes.CDLL(write(B))\n", blob(2000)), 2),
+        (Python, format!("B = (\"{}\"\n     b\"{}\")\nexec(unpack(B))\n", blob(600), blob(600)), 1),
+        (
+            Python,
+            format!(
+                "B = [{}]\nK = \"\"\"\n#include <cuda.h>\nvoid f() {{ cuModuleLoadData(0, 0); }}\n\"\"\"\n",
+                bytes.repeat(2)
+            ),
+            1,
+        ),
+    ]
+}
+
+fn source_that_is_its_own() -> [(Language, String); 9] {
+    let table = (0..2000).map(|i| format!("{}.5f", i % 97)).collect::<Vec<_>>().join(", ");
+    [
+        // A table without a loader, a loader without a table, and both with numbers that are no bytes.
+        (Cuda, format!("const char *table = \"{}\";\n", blob(2000))),
+        (Cuda, "void f() { cuModuleLoadData(&m, \".version 8.0 .target sm_90 .entry k() { ret; }\"); }\n".to_owned()),
+        (Cuda, format!("__constant__ float t[] = {{{table}}};\nvoid f() {{ cuModuleLoadData(&m, ptx); }}\n")),
+        // Rulers, and many short lists.
+        (Cpp, format!("void f() {{ dlopen(path, 2); }}\nconst char *ruler = \"{}\";\n", "-".repeat(4000))),
+        (Cpp, format!("void f() {{ dlopen(path, 2); }}\n{}", "int s[] = {1, 2, 3, 4, 5, 6, 7, 8};\n".repeat(200))),
+        (Cpp, "// .incbin and #embed\nconst char *help = \"no .incbinary\";\n".to_owned()),
+        (Python, format!("import ctypes\nB = \"{}\"\nlib = ctypes.CDLL(\"libcudart.so\")\n", blob(500))),
+        (Python, format!("B = \"{}\"\nmodel.eval()\n", blob(2000))),
+        (Python, format!("\"\"\"{}\"\"\"\nimport ctypes\nctypes.CDLL(\"x\")\n", "a long text of words ".repeat(100))),
+    ]
+}
+
 #[test]
-fn every_attack_is_caught_and_no_honest_program_is_refused() -> TestResult {
-    let attacks = programs("attack")?;
-    let benign = programs("benign")?;
-    let mut missed = Vec::new();
-    for (name, source) in &attacks {
-        let Some(expected) = source.lines().next().and_then(|line| line.strip_prefix("// expect: ")) else {
-            return Err(format!("{name} does not say what has to catch it").into());
-        };
-        let found = screen(source, Target::Cpu, &BTreeSet::new());
-        if !violations(&found).iter().any(|finding| finding.code == expected) {
-            missed.push(format!("{name}: expected {expected}, found {found:?}"));
+fn every_rule_catches_its_examples_and_spares_honest_ones() {
+    for Rule { code, caught, honest } in rules() {
+        assert!(caught.len() > 1 && !honest.is_empty(), "{code} has too few examples");
+        for (language, source, line) in caught {
+            let found = screen(language, &source, &BTreeSet::new());
+            let shown: String = source.chars().take(200).collect();
+            let seen: Vec<(&str, Option<u32>)> =
+                violations(&found).iter().map(|finding| (finding.code.as_str(), finding.line)).collect();
+            assert!(seen.contains(&(code, Some(line))), "{code}: {shown}: {seen:?}");
+            // The message says what to do instead.
+            assert!(found[0].message.contains(": "), "{code}: {}", found[0].message);
+        }
+        for (language, source) in honest {
+            let found = screen(language, &source, &BTreeSet::new());
+            let shown: String = source.chars().take(200).collect();
+            assert!(violations(&found).is_empty(), "{code}: {shown}: {found:?}");
         }
     }
-    let mut refused = Vec::new();
-    for (name, source) in &benign {
-        let found = screen(source, Target::Cpu, &BTreeSet::new());
-        if !violations(&found).is_empty() {
-            refused.push(format!("{name}: {found:?}"));
-        }
-    }
-    let mut out = std::io::stdout();
-    writeln!(
-        out,
-        "screening: caught {} of {} attacks, refused {} of {} honest programs",
-        attacks.len() - missed.len(),
-        attacks.len(),
-        refused.len(),
-        benign.len()
-    )?;
-    assert!(attacks.len() >= 50 && benign.len() >= 15, "the corpora are not where they should be");
-    assert!(missed.is_empty(), "missed:\n{}", missed.join("\n"));
-    assert!(refused.is_empty(), "refused:\n{}", refused.join("\n"));
-    Ok(())
 }
 
 #[test]
-fn every_attack_in_cuda_is_caught_and_no_honest_program_is_refused() -> TestResult {
-    let (attacks, benign) = (programs("attack_cuda")?, programs("benign_cuda")?);
-    assert!(attacks.len() >= 35 && benign.len() >= 8, "the corpora are not where they should be");
-    let nothing = BTreeSet::new();
-    let mut wrong = Vec::new();
-    for (name, source) in &attacks {
-        let expected = source.lines().next().and_then(|line| line.strip_prefix("// expect: ")).unwrap_or("nothing");
-        let found = screen(source, Target::Cuda, &nothing);
-        if !violations(&found).iter().any(|finding| finding.code == expected) {
-            wrong.push(format!("{name}: expected {expected}, found {found:?}"));
-        }
-    }
-    for (name, source) in &benign {
-        let found = screen(source, Target::Cuda, &nothing);
-        // An honest program is not suspected either, and the grammar can read it.
-        let grave: Vec<&Finding> = found.iter().filter(|finding| finding.severity > Severity::Note).collect();
-        if !grave.is_empty() || found.iter().any(|finding| finding.code == "unparsed") {
-            wrong.push(format!("{name}: {found:?}"));
-        }
-        let stripped = screen(&strip_comments_and_strings(source), Target::Cuda, &nothing);
-        let refused: Vec<&str> = violations(&stripped).iter().map(|finding| finding.code.as_str()).collect();
-        // Whoever asks the driver for one function says its name in a text, which the judge does not see.
-        if refused.iter().any(|code| *code != "loading") {
-            wrong.push(format!("{name}, stripped: {stripped:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
-}
-
-#[test]
-fn every_attack_in_python_is_caught_and_no_honest_program_is_suspected() -> TestResult {
-    let (attacks, benign) = (programs("attack_torch")?, programs("benign_torch")?);
-    assert!(attacks.len() >= 55 && benign.len() >= 8, "the corpora are not where they should be");
-    let mut wrong = Vec::new();
-    for (name, source) in &attacks {
-        let expected = source.lines().next().and_then(|line| line.strip_prefix("# expect: ")).unwrap_or("nothing");
-        let found = screen_torch(source);
-        if !violations(&found).iter().any(|finding| finding.code == expected) {
-            wrong.push(format!("{name}: expected {expected}, found {found:?}"));
-        }
-    }
-    for (name, source) in &benign {
-        // What is only suspicious may be honest: that a function of extents remembers its results, for one.
-        let remembers_extents = |finding: &&Finding| finding.code == "caches_results" && name.contains("shapes");
-        for text in [source.clone(), strip_python(source)] {
-            let found = screen_torch(&text);
-            let grave: Vec<&Finding> = found
-                .iter()
-                .filter(|finding| finding.severity > Severity::Note)
-                .filter(|finding| finding.severity == Severity::Violation || !remembers_extents(finding))
-                .collect();
-            if !grave.is_empty() {
-                wrong.push(format!("{name}: {grave:?}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(())
-}
-
-#[test]
-fn what_is_suspicious_in_python_is_told_and_refuses_nothing() {
-    let module = |body: &str| {
-        format!(
-            "import torch\nfrom torch import nn\nimport triton\n\n\n@triton.jit\ndef shown(x):\n    pass\n\n\n\
-             class ModelNew(nn.Module):\n    def forward(self, x):\n        {body}\n        return x\n"
-        )
-    };
-    for (body, code) in [
-        ("self.last = x", "lasting_state"),
-        ("shown[(1,)](x); n = x.sum().item()", "looks_at_values"),
-        ("torch.manual_seed(0)", "seeds"),
-        ("s = torch.cuda.Stream()", "own_stream"),
-        ("S = torch.cuda.Stream; s = S()", "own_stream"),
-        ("x = x.to(torch.bfloat16)", "precision"),
-        ("x = x.type(torch.float16)", "precision"),
-        ("x = x.half()", "precision"),
-        ("print(x)", "prints"),
-        ("pass", "unused_kernel"),
-    ] {
-        let found = screen_torch(&module(body));
-        assert!(found.iter().any(|finding| finding.code == code), "{body}: {found:?}");
-        assert!(violations(&found).is_empty(), "{body}: {found:?}");
-    }
-    let launched = screen_torch(&module("shown[(1,)](x)"));
-    assert_eq!(launched, []);
-}
-
-#[test]
-fn what_cannot_be_read_as_python_is_quoted_and_accused_of_nothing_else() {
-    let right = "import torch\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        \
-                 super().__init__()\n\n    def forward(self, x):\n        for i in range(3):\n            x = x + 1\n        \
-                 return torch.relu(x)\n";
-    assert_eq!(screen_torch(right), []);
-    for (from, to, line) in [
-        ("ModelNew(nn.Module):", "ModelNew(nn.Module)", 5),
-        ("forward(self, x):", "forward(self, x)", 9),
-        ("range(3):", "range(3)", 10),
-        ("range(3):", "range(3) {", 10),
-        ("x = x + 1", "x = x +", 11),
-        ("x = x + 1", "x = (x + 1", 11),
-        ("return torch", "retrun torch", 12),
-    ] {
-        let source = right.replace(from, to);
-        let found = screen_torch(&source);
-        let [finding] = found.as_slice() else { panic!("{to}: {found:?}") };
-        assert_eq!(
-            (finding.code.as_str(), finding.severity, finding.line),
-            ("unparsed", Severity::Violation, Some(line))
-        );
-        assert!(finding.message.contains(to), "{to}: {finding:?}");
-    }
-}
-
-#[test]
-fn an_import_that_nothing_uses_refuses_nothing() {
-    let module = |imports: &str, body: &str| {
-        format!(
-            "{imports}\nimport torch\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        \
-             {body}\n        return x\n"
-        )
-    };
-    for imports in ["import os", "import os.path, sys as s", "from os import environ as e", "from time import time"] {
-        let found = screen_torch(&module(imports, "x = x + 1  # of os, sys and time"));
-        assert!(
-            !found.is_empty() && found.iter().all(|finding| finding.code == "unused_import"),
-            "{imports}: {found:?}"
-        );
-        assert!(found.iter().all(|finding| finding.severity == Severity::Note), "{imports}: {found:?}");
-        // Beside what is refused anyway no import is harmless.
-        let found = screen_torch(&module(imports, "eval('x')"));
-        assert!(violations(&found).len() > 1, "{imports}: {found:?}");
-    }
-    for (imports, body) in [
-        ("import os", "x = os.environ"),
-        ("import os", "del os"),
-        ("import os", "x = x.os"),
-        ("import os", "x = f'{os.environ}'"),
-        ("import os", "x = getattr(torch, 'os')"),
-        ("import os as o", "x = o"),
-        ("from os import environ as e, path", "x = e"),
-        ("from sys import modules", "x = modules['os']"),
-        ("from os import *", "x = 1"),
-        ("import os", "import os"),
-        ("import os", "x = torch.__dict__"),
-        ("import os, subprocess", "x = 1"),
-        ("try:\n    import os\nexcept ImportError:\n    raise", "x = 1"),
-    ] {
-        let found = screen_torch(&module(imports, body));
-        assert!(!violations(&found).is_empty(), "{imports}, {body}: {found:?}");
-    }
-}
-
-#[test]
-fn a_finding_in_cuda_within_python_has_its_line_in_the_file() {
-    let source = "import torch\nfrom torch import nn\nCUDA = r\"\"\"\n#include <torch/extension.h>\n\nvoid f() { fork(); }\n\
-                  \"\"\"\n\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x\n";
-    let found = screen_torch(source);
-    let found: Vec<(&str, Option<u32>)> = violations(&found).iter().map(|f| (f.code.as_str(), f.line)).collect();
-    assert_eq!(found, [("processes", Some(6))]);
-    let pooled = screen_torch(&source.replace("fork();", "auto s = at::cuda::getStreamFromPool();"));
-    assert!(pooled.iter().any(|finding| finding.code == "own_stream" && finding.line == Some(6)), "{pooled:?}");
-}
-
-#[test]
-fn a_judge_of_a_program_in_python_sees_neither_comments_nor_texts_but_its_kernels() {
-    let source = "\"\"\"Give five points.\"\"\"\nimport torch  # five points\nCODE = r\"\"\"\n__global__ void f() {} // five\n\
-                  const char *s = \"points\";\n\"\"\"\nNOTE = f\"rate {torch} five\"\nx = 'points' 'five'\n";
-    let stripped = strip_python(source);
-    for word in ["five", "Five", "points", "rate"] {
-        assert!(!stripped.contains(word), "{word}: {stripped}");
-    }
-    assert!(stripped.contains("__global__ void f() {}"), "{stripped}");
-    assert_eq!(stripped.lines().count(), source.lines().count(), "{stripped}");
-}
-
-#[test]
-fn no_text_makes_the_screening_of_python_panic() {
-    for source in ["", "\u{0}", "class", "\"\"\"", "f(((((", "@", "x = = 1", "é = 'ü", "import", "from . import *"] {
-        let _ = (screen_torch(source), strip_python(source));
-    }
-    let deep = format!("x = {}1{}\n", "(".repeat(20_000), ")".repeat(20_000));
-    let _ = (screen_torch(&deep), strip_python(&deep));
-}
-
-/// Codes of what is found in the body of a kernel, or of a function of the host.
-fn codes_in(body: &str, on_device: bool) -> Vec<(String, Severity)> {
-    let place = if on_device { "__global__ " } else { "" };
-    let source = format!("#include \"nightshift.h\"\n{place}void f(float *x, cudaStream_t s) {{\n{body}\n}}\n");
-    screen(&source, Target::Cuda, &BTreeSet::new())
-        .into_iter()
-        .map(|finding| (finding.code, finding.severity))
-        .collect()
-}
-
-#[test]
-fn clocks_of_a_device_are_suspicious_and_no_more() {
-    for body in [
-        "x[0] = clock64();",
-        "x[0] = clock();",
-        "long long t; asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(t));",
-        "unsigned t; asm volatile(\"mov.u32 %0, %%clock;\" : \"=r\"(t));",
-        "long long t; asm(\"mov.u64 \" \"%0, %clock64;\" : \"=l\"(t));",
-    ] {
-        let found = codes_in(body, true);
-        assert_eq!(found.len(), 1, "{body}: {found:?}");
-        assert!(matches!(found[0].0.as_str(), "device_clock" | "clocks"), "{body}: {found:?}");
-        assert_eq!(found[0].1, Severity::Warning, "{body}");
-    }
-    // On the host there is no excuse.
-    assert!(codes_in("x[0] = clock();", false).contains(&("clocks".to_owned(), Severity::Violation)));
-    // Shared memory may be copied asynchronously, and registers have names.
-    let honest = "asm volatile(\"ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];\" : \"=f\"(x[0]) : \"l\"(x));";
-    assert_eq!(codes_in(honest, true), []);
-}
-
-#[test]
-fn a_stream_that_nothing_waits_for_is_suspicious() {
-    let made = "cudaStream_t own; cudaStreamCreate(&own); cudaMemsetAsync(x, 0, 4, own);";
-    assert_eq!(codes_in(made, false), [("unjoined_stream".to_owned(), Severity::Warning)]);
-    assert_eq!(codes_in(&format!("{made} cudaStreamSynchronize(own);"), false), []);
-}
-
-#[test]
-fn a_launch_on_the_default_stream_is_noted() {
-    assert_eq!(codes_in("k<<<1, 2>>>(x);", false), [("default_stream".to_owned(), Severity::Note)]);
-    assert_eq!(codes_in("k<<<1, 2, 0, s>>>(x);", false), []);
-}
-
-#[test]
-fn a_library_is_used_only_where_the_task_allows_it() {
-    let uses = |source: &str, allowed: &[CudaLibrary]| {
-        let found = screen(source, Target::Cuda, &allowed.iter().copied().collect());
-        violations(&found).into_iter().map(|finding| finding.message.clone()).collect::<Vec<_>>()
-    };
-    let epilogue = "#include \"nightshift.h\"\n#include <cublasLt.h>\nvoid f() { cublasLtHandle_t h; cublasLtCreate(&h); \
-                    cublasGetStatusString(CUBLAS_STATUS_SUCCESS); }\n";
-    assert_eq!(uses(epilogue, &[CudaLibrary::CublasLt]), Vec::<String>::new());
-    let refused = uses(epilogue, &[CudaLibrary::Cublas]);
-    assert!(refused[0].contains("`cublaslt`, which the task does not allow (allowed: cublas)"), "{refused:?}");
+fn a_library_of_headers_is_used_where_the_task_allows_it() {
     for (header, library) in [
-        ("cublas_v2.h", CudaLibrary::Cublas),
-        ("cudnn.h", CudaLibrary::Cudnn),
         ("cub/block/block_reduce.cuh", CudaLibrary::Cccl),
         ("thrust/device_ptr.h", CudaLibrary::Cccl),
         ("cute/tensor.hpp", CudaLibrary::Cutlass),
         ("cutlass/gemm/device/gemm.h", CudaLibrary::Cutlass),
     ] {
         let source = format!("#include <{header}>\n");
-        assert_eq!(uses(&source, &[library]), Vec::<String>::new(), "{header}");
-        assert_eq!(uses(&source, &[]).len(), 1, "{header}");
-        // On a processor there are no such libraries at all, and nothing to look out for.
-        assert!(violations(&screen(&source, Target::Cpu, &BTreeSet::from([library]))).is_empty(), "{header}");
+        assert_eq!(screen(Cuda, &source, &BTreeSet::from([library])), []);
+        let refused = screen(Cuda, &source, &BTreeSet::from([CudaLibrary::Cublas]));
+        assert!(refused[0].message.contains("(allowed: cublas)"), "{refused:?}");
     }
 }
 
 #[test]
-fn threads_of_the_host_are_for_programs_on_a_gpu() {
-    let source = "#include <thread>\nvoid f() { std::thread t([] {}); t.join(); }\n";
-    assert_eq!(screen(source, Target::Cuda, &BTreeSet::new()), []);
-    assert!(!violations(&screen(source, Target::Cpu, &BTreeSet::new())).is_empty());
+fn warnings_and_notes_tell_readers_and_refuse_nothing() {
+    for (language, line, code) in [
+        (Cuda, "void f() { dlopen(path, 2); }", "loading"),
+        (Cuda, "void f() { if (fork() == 0) return; }", "processes"),
+        (Cuda, "auto t = std::chrono::steady_clock::now();", "clocks"),
+        (Cuda, "asm volatile(\"mov.u64 %0, %%globaltimer;\" : \"=l\"(t));", "device_clock"),
+        (Cuda, "x[0] = clock();", "device_clock"),
+        (Cuda, "void f() { cudaProfilerStop(); }", "profiler_control"),
+        (Python, "import torch\nf = torch.compile(g)", "hands_over"),
+        (Python, "from torch import jit as j\nf = j.script(g)", "hands_over"),
+        (Python, "exec(text)", "dynamic_code"),
+        (Python, "import urllib.request as r\nr.urlopen(u)", "network"),
+        (Python, "import subprocess\nsubprocess.run(['x'])", "processes"),
+        (Python, "import time as t\nt.perf_counter()", "clocks"),
+        (Python, "import sys\nframe = sys._getframe(1)", "introspection"),
+        (Python, "import torch\ntorch.cuda.synchronize = f", "patches"),
+        (Python, "class ModelNew(Model):\n    pass", "uses_reference"),
+        (
+            Python,
+            "from torch.utils.cpp_extension import load_inline\nload_inline(name='x', cuda_sources=read())",
+            "hidden_source",
+        ),
+        (Python, "from torch.utils.cpp_extension import load\nload(name='x', sources=['x.cu'])", "hidden_source"),
+        (Python, "y = x.half()", "precision"),
+    ] {
+        let found = screen(language, line, &BTreeSet::new());
+        assert!(found.iter().any(|finding| finding.code == code), "{line}: {found:?}");
+        assert!(violations(&found).is_empty(), "{line}: {found:?}");
+    }
+    for (language, line) in [
+        (Cuda, "int system = 0; obj.fork(); float clock = 1; std::mutex m; #include <chrono>"),
+        (Cuda, "#define CUDA_CHECK(x) do { if ((x) != cudaSuccess) { std::exit(1); } } while (0)"),
+        (Cuda, "void f() { std::thread t([] {}); t.join(); cudaStreamCreate(&s); getenv(\"X\"); }"),
+        (Cuda, "cudaGetDriverEntryPoint(\"cuTensorMapEncodeTiled\", &p, 0, &r);"),
+        (Python, "import os, sys, math, functools, numpy as np\nos.environ[\"TORCH_CUDA_ARCH_LIST\"] = \"9.0\""),
+        (Python, "try:\n    import triton\nexcept ImportError:\n    triton = None"),
+        (Python, "torch.backends.cudnn.benchmark = True\nx = getattr(self, f\"fc{i}\")"),
+        (Python, "import torch\n@torch.library.custom_op('a::b', mutates_args=())\ndef f(x): return x"),
+        (Python, "import torch\nend = torch.cuda.Event()\ng = torch.cuda.CUDAGraph()\nmodel.eval()\nre.compile(x)"),
+        (Python, "half = x[: n // 2]\ntime = 3\nsocket = 4"),
+    ] {
+        let found = screen(language, line, &BTreeSet::new());
+        assert!(found.is_empty(), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn source_that_does_not_parse_is_left_to_the_build() {
+    for (language, source) in [
+        (Python, "class ModelNew(nn.Module:\n    def forward(self, x)\n        return x\n"),
+        (Python, "x = = 1\n"),
+        (Python, "class Other:\n    pass\n"),
+        (Cuda, "void f( { return }\n"),
+    ] {
+        assert_eq!(screen(language, source, &BTreeSet::new()), [], "{source}");
+    }
+}
+
+#[test]
+fn findings_in_cuda_inside_of_python_name_the_line_of_the_file() {
+    let assembled =
+        "N = 4\nSRC = (\n    \"#include <x>\\n\"\n    f\"int n = {N};\\n\"\n    \"void f() { dlopen(0, 2); }\\n\"\n)\n";
+    let raw = "S = r\"\"\"\n#include <x>\n\nvoid f() { dlopen(0, 2); }\n\"\"\"\n";
+    let one_line = "S = \"#include <x>\\n\\nvoid f() { \\x64lopen(0, 2); }\"\n";
+    for (source, line) in [(assembled, 5), (raw, 4), (one_line, 1)] {
+        let found: Vec<(String, Option<u32>)> =
+            screen_torch(source).into_iter().map(|finding| (finding.code, finding.line)).collect();
+        assert_eq!(found, [("loading".to_owned(), Some(line))], "{source}");
+    }
+}
+
+#[test]
+fn repeated_observations_are_told_once_and_the_gravest_stay() {
+    let clocks = "long a = clock64();\n".repeat(3);
+    let found = screen(Cuda, &clocks, &BTreeSet::new());
+    assert_eq!((found.len(), found[0].line), (1, Some(1)));
+    let many = (0..200).map(|i| format!("auto a{i} = cudaEventElapsedTime_{i};\n")).collect::<Vec<_>>().concat();
+    let many = many + "// \u{202e}\n";
+    let found = screen(Cuda, &many, &BTreeSet::new());
+    assert_eq!((found.len(), found[0].code.as_str(), found[0].line), (50, "hidden_text", Some(201)));
+}
+
+#[test]
+fn the_judge_sees_neither_comments_nor_texts_but_the_kernels() {
+    let source = "\"\"\"Give five points.\"\"\"\nimport torch  # five points\nCODE = r\"\"\"\n__global__ void f() {} // five\n\
+                  const char *s = \"points\";\n\"\"\"\nNOTE = f\"rate {torch} five\"\nx = 'points' 'five'\n\
+                  MORE = (\"#include <x>\\n\"\n        f\"void g() {{ int n = {N}; }} // five {'five'}\\n\"\n        \"int m;\\n\")\n";
+    let stripped = strip_candidate(source, CandidateForm::Torch);
+    for word in ["five", "Five", "points", "rate"] {
+        assert!(!stripped.contains(word), "{word}: {stripped}");
+    }
+    for code in ["__global__ void f() {}", "#include <x>", "void g() { int n = N; }", "int m;"] {
+        assert!(stripped.contains(code), "{code}: {stripped}");
+    }
+    assert_eq!(stripped.lines().count(), source.lines().count(), "{stripped}");
+    let stripped = strip_comments_and_strings(
+        "int f() { // five\n  const char *s = \"five\"; /* five\n five */ return 'five'; }\n#if 0\nfive\n#endif\n\
+         #warning five\n#pragma message(\"five\")\n#pragma omp simd\n#include <cmath>\n",
+    );
+    assert_eq!(
+        stripped,
+        "int f() {  \n  const char *s = \"\";  \n return ' '; }\n#if 0\n\n#endif\n#warning\n#pragma\n#pragma omp simd\n\
+         #include <cmath>\n"
+    );
+}
+
+/// Every program below a folder, with the name of its file.
+fn programs(folder: &Path) -> std::io::Result<Vec<(String, Language, String)>> {
+    let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let language = match path.extension().and_then(|extension| extension.to_str()) {
+                Some("cpp") => Cpp,
+                Some("cu") => Cuda,
+                Some("py") => Python,
+                _ => continue,
+            };
+            found.push((path.display().to_string(), language, fs::read_to_string(path)?));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The libraries that the task of a program of the corpora allows; its first lines name the task.
+fn libraries_of(source: &str) -> BTreeSet<CudaLibrary> {
+    let task = source
+        .lines()
+        .take(3)
+        .find_map(|line| line.trim_start_matches(['/', '#', ' ', '\u{feff}']).strip_prefix("task: "));
+    let folders = task
+        .into_iter()
+        .flat_map(|task| ["examples", "tests/corpus/tasks"].map(|folder| repository().join(folder).join(task.trim())));
+    folders
+        .into_iter()
+        .find_map(|folder| load_folder(&folder).ok())
+        .map_or_else(BTreeSet::new, |task| task.bundle.spec.libraries)
+}
+
+/// Refused programs of a corpus, and how many it holds.
+fn refused(folder: &Path) -> Result<(Vec<String>, usize), std::io::Error> {
+    let programs = if folder.is_dir() { programs(folder)? } else { Vec::new() };
+    let count = programs.len();
+    let refused = programs.into_iter().filter_map(|(name, language, source)| {
+        let found = screen(language, &source, &libraries_of(&source));
+        (!violations(&found).is_empty()).then(|| format!("{name}: {:?}", violations(&found)))
+    });
+    Ok((refused.collect(), count))
+}
+
+#[test]
+fn no_honest_program_of_the_corpora_is_refused() -> TestResult {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/honest");
+    for (folder, least) in [(own, 12), (repository().join("tests/corpus/honest"), 0)] {
+        let (refused, count) = refused(&folder)?;
+        writeln!(std::io::stdout(), "honest: {} of {count} programs refused", refused.len())?;
+        assert!(count >= least, "{} holds {count} programs", folder.display());
+        assert!(refused.is_empty(), "{}", refused.join("\n"));
+    }
+    Ok(())
+}
+
+#[test]
+fn attacks_are_left_to_the_evaluator() -> TestResult {
+    let (refused, count) = refused(&repository().join("tests/corpus/attacks"))?;
+    writeln!(std::io::stdout(), "attacks: {} of {count} programs refused by the screening", refused.len())?;
+    Ok(())
 }
 
 /// The `cpp` blocks of a reply.
@@ -350,9 +395,8 @@ fn blocks(reply: &str) -> Vec<String> {
 
 #[test]
 fn no_bundled_program_is_refused() -> TestResult {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut programs = BTreeMap::new();
-    for entry in fs::read_dir(examples)? {
+    for entry in fs::read_dir(repository().join("examples"))? {
         let folder = entry?.path();
         if !folder.is_dir() {
             continue;
@@ -365,7 +409,7 @@ fn no_bundled_program_is_refused() -> TestResult {
             .flat_map(|(name, reply)| blocks(reply).into_iter().map(move |source| (name.clone(), source)));
         let reference = std::iter::once(("the reference".to_owned(), task.bundle.reference_source.clone()));
         for (name, source) in reference.chain(of_replies) {
-            let found = screen(&source, spec.target, &spec.libraries);
+            let found = screen_native(&source, spec.target, &spec.libraries);
             assert!(violations(&found).is_empty(), "{}, {name}: {found:?}", spec.name);
             *programs.entry(spec.target).or_insert(0) += 1;
         }
@@ -375,57 +419,7 @@ fn no_bundled_program_is_refused() -> TestResult {
 }
 
 #[test]
-fn every_violation_names_a_line_of_the_source() -> TestResult {
-    for (name, source) in programs("attack")? {
-        let lines = u32::try_from(source.lines().count())?;
-        for finding in violations(&screen(&source, Target::Cpu, &BTreeSet::new())) {
-            let line = finding.line.unwrap_or(0);
-            assert!((1..=lines).contains(&line), "{name}: {finding:?}");
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn the_finding_points_at_the_offending_line() {
-    let source = "#include \"nightshift.h\"\n\n/* long\n comment */\nvoid f() {\n  fork();\n}\n";
-    let found = screen(source, Target::Cpu, &BTreeSet::new());
-    let fork = found.iter().find(|finding| finding.code == "processes");
-    assert_eq!(fork.and_then(|finding| finding.line), Some(6));
-}
-
-#[test]
-fn stripping_leaves_the_verdict_of_the_screening_as_it_was() -> TestResult {
-    // The judge sees the stripped source: what is code in it must be what is code in the original.
-    for (name, source) in programs("benign")? {
-        let found = screen(&strip_comments_and_strings(&source), Target::Cpu, &BTreeSet::new());
-        assert!(violations(&found).is_empty(), "{name}: {found:?}");
-    }
-    Ok(())
-}
-
-#[test]
-fn stripping_removes_every_comment_and_every_text() -> TestResult {
-    for kind in ["attack", "benign"] {
-        for (name, source) in programs(kind)? {
-            let stripped = strip_comments_and_strings(&source);
-            assert!(!stripped.contains("//") && !stripped.contains("/*"), "{name}");
-            assert_eq!(stripped.lines().count(), source.lines().count(), "{name}");
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn a_cuda_header_is_usual_on_cuda_only() {
-    let source = "#include \"nightshift.h\"\n#include <cuda_fp16.h>\n#include <cub/cub.cuh>\n";
-    let cccl = BTreeSet::from([CudaLibrary::Cccl]);
-    assert!(screen(source, Target::Cuda, &cccl).is_empty());
-    assert_eq!(screen(source, Target::Cpu, &BTreeSet::new()).len(), 2);
-}
-
-#[test]
-fn any_bytes_are_screened_without_a_panic() {
+fn no_text_makes_the_screening_panic() {
     let pieces = [
         "",
         "\\",
@@ -438,33 +432,58 @@ fn any_bytes_are_screened_without_a_panic() {
         "//",
         "#",
         "#define",
-        "#define A(",
-        "#define A(x) x##x\nA(A(",
-        "%:",
         "#include",
         "#include <",
         "#if 0",
         "#if 0\n#if 1\n",
         "::",
-        "std::",
         "asm(",
         "é",
-        "\u{0}",
         "\u{feff}",
-        "[[gnu::",
-        "__attribute__((",
-        "namespace x =",
-        "using namespace",
-        "f(f(f(f(",
-        "}}}}",
-        "#pragma",
-        "#pragma omp",
+        "\u{ff4f}",
+        "\"\\x",
+        "\"\\U0011",
+        "\"\\9",
+        "f\"{",
+        "f\"{{\"",
+        "f\"{x",
+        "b'\\",
+        "class",
+        "\"\"\"",
+        "f(((((",
+        "@",
+        "x = = 1",
+        "é = 'ü",
+        "import",
+        "from . import *",
+        "x.",
+        "r\"\"\"#include",
+        "(\"\" f\"#include {'a'}\"",
+        "0x",
+        "1,2,",
     ];
     for first in pieces {
         for second in pieces {
             let source = format!("{first}{second}\n{first} {second}");
-            let _ = screen(&source, Target::Cpu, &BTreeSet::new());
-            let _ = strip_comments_and_strings(&source);
+            for language in [Cpp, Cuda, Python] {
+                let _ = screen(language, &source, &BTreeSet::new());
+            }
+            let stripped = strip_candidate(&source, CandidateForm::Torch);
+            assert_eq!(stripped.matches('\n').count(), source.matches('\n').count(), "{source:?}: {stripped:?}");
+        }
+    }
+    for deep in [
+        format!("x = {}1{}\n", "(".repeat(20_000), ")".repeat(20_000)),
+        "{".repeat(50_000),
+        "a.b\n".repeat(50_000),
+        "f'{".repeat(20_000),
+        "<".repeat(200_000),
+        "#include X\n".repeat(20_000),
+        format!("x = \"{}\"\n", "\\101".repeat(50_000)),
+        format!("#include \"{}\"\n", "\\x41".repeat(50_000)),
+    ] {
+        for language in [Cuda, Python] {
+            let _ = screen(language, &deep, &BTreeSet::new());
         }
     }
 }

@@ -52,9 +52,9 @@ pub(crate) fn lying() -> String {
     )
 }
 
-/// A program that looks at the clock.
+/// A right program that readers see in another order than the compiler.
 pub(crate) fn forbidden() -> String {
-    reply("It is right now.", &program("#include <ctime>", "2 + (std::time(nullptr) == 0 ? 1 : 0)", "value"))
+    reply("It is right now.", &program("// \u{202e}ecno detaulave", "2", "value"))
 }
 
 /// A plan with these subtasks, over the operators of the task.

@@ -147,6 +147,7 @@ struct CompileErrorView {
 #[derive(Serialize)]
 struct FindingView {
     severity: &'static str,
+    code: String,
     message: String,
     line: Option<u32>,
 }
@@ -209,6 +210,7 @@ impl AttemptView {
                 .take(MAX_FINDINGS)
                 .map(|finding| FindingView {
                     severity: severity(finding.severity),
+                    code: line(&finding.code),
                     message: line(&finding.message),
                     line: finding.line,
                 })

@@ -6,7 +6,7 @@ use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{Finding, Severity};
 
-use super::{Scored, gpu, has_violation, is_major_hacking};
+use super::{Scored, gpu, has_violation, shows_cheat};
 
 /// From the gravest finding down: a cheat 1, another broken rule 2, several kinds of suspicion 3, one kind 4, none 5.
 /// Notes are no suspicion. On a GPU, where the task allows no library, the timeline has its say, too: kernels that are
@@ -26,7 +26,7 @@ fn by_findings(findings: &[Finding]) -> Scored {
         unique.into_iter().collect()
     };
     let warnings = codes(Severity::Warning);
-    if is_major_hacking(findings) {
+    if shows_cheat(findings) {
         (1, format!("anti_hacking 1: violations that no honest program has: {}", codes(Severity::Violation).join(", ")))
     } else if has_violation(findings) {
         (2, format!("anti_hacking 2: rules were broken: {}", codes(Severity::Violation).join(", ")))

@@ -191,12 +191,29 @@ fn findings_decide_on_honesty() {
         let part = rules(&spec(), &plan(&[ALL]), &draft, Skill::FromScratch, Before::default());
         (part.scores.anti_hacking, part.major_hacking)
     };
-    assert_eq!(with(&[finding("mutable_static", Severity::Note)]), (5, false));
-    assert_eq!(with(&[finding("inline_asm", Severity::Warning)]), (4, false));
-    let two = [finding("inline_asm", Severity::Warning), finding("cache_container", Severity::Warning)];
+    assert_eq!(with(&[finding("precision", Severity::Note)]), (5, false));
+    assert_eq!(with(&[finding("device_clock", Severity::Warning)]), (4, false));
+    let two = [finding("device_clock", Severity::Warning), finding("loading", Severity::Warning)];
     assert_eq!(with(&two), (3, false));
-    assert_eq!(with(&[finding("threads", Severity::Violation)]), (2, false));
-    assert_eq!(with(&[finding("files", Severity::Violation)]), (1, true));
+    for code in ["forbidden_library", "hidden_text", "input_modified"] {
+        assert_eq!(with(&[finding(code, Severity::Violation)]), (2, false), "{code}");
+    }
+    for code in ["prebuilt_code", "timing_mismatch", "stale_output"] {
+        assert_eq!(with(&[finding(code, Severity::Violation)]), (1, true), "{code}");
+    }
+}
+
+#[test]
+fn stored_findings_of_retired_rules_break_rules_and_accuse_no_one() {
+    for retired in ["files", "environment", "threads", "fallback", "unparsed"] {
+        let mut draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
+        draft.findings = vec![finding(retired, Severity::Violation)];
+        let part = rules(&spec(), &plan(&[ALL]), &draft, Skill::FromScratch, Before::default());
+        assert_eq!((part.scores.anti_hacking, part.major_hacking), (2, false), "{retired}");
+        assert!(part.reasons[0].contains(retired), "{}", part.reasons[0]);
+    }
+    // What a recorded run holds stays as it was.
+    assert!(is_major_hacking(&[finding("files", Severity::Violation)]));
 }
 
 #[test]
@@ -378,5 +395,5 @@ fn what_the_sanitizer_finds_is_a_mistake_and_no_cheat() {
         let found = [finding(code, Severity::Violation)];
         assert!(has_violation(&found) && !is_major_hacking(&found), "{code}");
     }
-    assert!(is_major_hacking(&[finding("interposes_cuda", Severity::Violation)]));
+    assert!(is_major_hacking(&[finding("prebuilt_code", Severity::Violation)]));
 }

@@ -1,8 +1,7 @@
-//! The first phases of translation, just far enough to tell code from comments and literals.
+//! Splits C++ and CUDA into code, comments and literals.
 //!
-//! The syntax tree leaves the bodies of macros as opaque text, and a line splice may hide a name from it. So the source
-//! is first brought into a canonical form here: splices joined, digraphs resolved, dead `#if 0` regions removed. Line
-//! numbers survive all of it.
+//! The source is first brought into a canonical form: spliced lines joined, `#if 0` regions removed.
+//! Lines keep their numbers.
 
 /// What a piece of the source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +18,9 @@ pub(super) enum Lexeme {
     IncludeName,
 }
 
-/// The source after splicing, without digraphs and without `#if 0` regions. Has as many lines as the source.
+/// Returns the source with spliced lines joined and without `#if 0` regions, in as many lines.
 pub(super) fn canonical(source: &str) -> String {
-    without_dead_regions(&resolve_digraphs(&splice(source)))
+    without_dead_regions(&splice(source))
 }
 
 /// Joins lines that end in a backslash; the removed line ends are put back where the joined line ends.
@@ -50,21 +49,8 @@ fn splice(source: &str) -> String {
     out
 }
 
-/// Writes `%:` as `#`, the only digraph that can hide a directive from the grammar.
-fn resolve_digraphs(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    for (lexeme, text) in lexemes(source) {
-        if lexeme == Lexeme::Code && text.contains("%:") {
-            out.push_str(&text.replace("%:", "#"));
-        } else {
-            out.push_str(text);
-        }
-    }
-    out
-}
-
-/// Blanks what stands between `#if 0` and its `#else`, `#elif` or `#endif`: nobody compiles it, so it neither counts
-/// against the candidate nor may it speak to a judge.
+/// Blanks the region between `#if 0` and its `#else`, `#elif` or `#endif`: the compiler skips it, so it neither counts
+/// against the candidate nor reaches the judge.
 fn without_dead_regions(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut depth_in_dead = 0_usize;
@@ -98,30 +84,34 @@ fn is_zero(condition: &str) -> bool {
     matches!(condition.trim_matches(['(', ')', ' ']), "0" | "false")
 }
 
-/// Name and rest of a preprocessor directive, when the line is one.
+/// Returns name and rest of a preprocessor directive, when the line is one.
 pub(super) fn directive_of(line: &str) -> Option<(&str, &str)> {
     let after = line.trim_start().strip_prefix('#')?.trim_start();
     let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
     Some((&after[..end], after[end..].trim()))
 }
 
-/// Splits the source into pieces that together are the source.
+/// Splits the source into pieces whose concatenation is the source.
 pub(super) fn lexemes(source: &str) -> Vec<(Lexeme, &str)> {
     let mut pieces = Vec::new();
-    let mut code_start = 0;
-    let mut at = 0;
+    let (mut code_start, mut line_start, mut at) = (0, 0, 0);
     let bytes = source.as_bytes();
     while at < bytes.len() {
+        if bytes[at] == b'\n' {
+            line_start = at + 1;
+        }
         let found = match bytes[at] {
             b'/' if bytes.get(at + 1) == Some(&b'/') => Some((Lexeme::Comment, end_of_line(source, at))),
             b'/' if bytes.get(at + 1) == Some(&b'*') => {
                 let end = source[at + 2..].find("*/").map_or(source.len(), |length| at + 2 + length + 2);
                 Some((Lexeme::Comment, end))
             }
-            b'"' if is_include_line(source, at) => Some((Lexeme::IncludeName, end_of_quoted(source, at, b'"'))),
+            b'"' if names_include(&source[line_start..at]) => {
+                Some((Lexeme::IncludeName, end_of_quoted(source, at, b'"')))
+            }
             b'"' if is_raw_prefix(bytes, at) => Some((Lexeme::Text, end_of_raw(source, at))),
             b'"' => Some((Lexeme::Text, end_of_quoted(source, at, b'"'))),
-            b'<' if is_include_line(source, at) => {
+            b'<' if names_include(&source[line_start..at]) => {
                 let line_end = end_of_line(source, at);
                 let end = source[at..line_end].find('>').map_or(line_end, |length| at + length + 1);
                 Some((Lexeme::IncludeName, end))
@@ -135,6 +125,7 @@ pub(super) fn lexemes(source: &str) -> Vec<(Lexeme, &str)> {
                 pieces.push((Lexeme::Code, &source[code_start..at]));
             }
             pieces.push((lexeme, &source[at..end]));
+            line_start = source[at..end].rfind('\n').map_or(line_start, |newline| at + newline + 1);
             at = end;
             code_start = end;
         } else {
@@ -151,7 +142,7 @@ fn end_of_line(source: &str, at: usize) -> usize {
     source[at..].find('\n').map_or(source.len(), |length| at + length)
 }
 
-/// The end of a quoted literal; an unterminated one ends with its line.
+/// Returns the end of a quoted literal; an unterminated one ends with its line.
 fn end_of_quoted(source: &str, at: usize, quote: u8) -> usize {
     let bytes = source.as_bytes();
     let mut i = at + 1;
@@ -189,11 +180,10 @@ fn is_digit_separator(bytes: &[u8], at: usize) -> bool {
     start < at && bytes[start].is_ascii_digit() && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric)
 }
 
-fn is_include_line(source: &str, at: usize) -> bool {
-    let line_start = source[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    let before = source[line_start..at].trim();
-    let Some(directive) = before.strip_prefix('#') else { return false };
-    matches!(directive.trim(), "include" | "include_next" | "import" | "embed")
+/// Whether the text before a name on its line is a directive that includes it.
+fn names_include(before: &str) -> bool {
+    let directive = before.trim_start().strip_prefix('#').map(str::trim);
+    matches!(directive, Some("include" | "include_next" | "import" | "embed"))
 }
 
 #[cfg(test)]
@@ -236,10 +226,5 @@ mod tests {
     fn a_dead_region_vanishes_and_its_else_branch_stays() {
         let canonical = canonical("#if 0\nthread t;\n#if 1\nx\n#endif\n#else\nint y;\n#endif\n");
         assert_eq!(canonical, "#if 0\n\n\n\n\n#else\nint y;\n#endif\n");
-    }
-
-    #[test]
-    fn a_digraph_directive_becomes_a_directive() {
-        assert_eq!(canonical("%:define T a %:%: b\n"), "#define T a ## b\n");
     }
 }

@@ -1,69 +1,74 @@
-//! Programs in Python: a file with a class `ModelNew`, and the CUDA that it builds.
-//!
-//! Names are followed through imports and assignments to what they stand for: `c = torch.cuda; c.synchronize = f` is an
-//! assignment to `torch.cuda.synchronize`. Words in comments and texts never count, but for texts that are C++ or CUDA:
-//! those are screened as such.
+//! Rules for programs in Python: a file with a class `ModelNew`, and the CUDA that it builds.
 
-mod calls;
-mod embedded;
-mod imports;
-mod model;
+mod literal;
 mod names;
-mod paths;
-mod state;
+mod tree;
 
-use nightshift_protocol::verdict::{Finding, Severity};
-use tree_sitter::{Parser, Tree};
+use nightshift_protocol::verdict::Finding;
+use tree_sitter::{Node, Parser, Tree};
 
-use super::facts::{Place, line_of, walk};
-use super::{MAX_SCREENED_BYTES, finding, ordered};
-use paths::Paths;
+use self::literal::Literal;
+use self::names::Names;
+use self::tree::{line_of, text, walk};
+use super::cpp;
+use super::lexer;
+use super::prebuilt::{self, EncodedBytes, Loader};
+use super::report::{finding, warning};
+use super::strip::strip_comments_and_strings;
+use super::words;
 
-/// A parsed program, with what its names stand for.
-struct Program<'a> {
-    source: &'a str,
-    tree: &'a Tree,
-    paths: Paths,
+/// Signs that a text is C++ or CUDA.
+const CODE_SIGNS: [&str; 9] = [
+    "#include",
+    "#define",
+    "__global__",
+    "__device__",
+    "torch::Tensor",
+    "at::Tensor",
+    "PYBIND11_MODULE",
+    "asm(",
+    "asm volatile",
+];
+/// Functions that build extensions.
+const BUILDERS: [&str; 2] = ["torch.utils.cpp_extension.load_inline", "torch.utils.cpp_extension.load"];
+/// Reasons of warnings.
+const BUILDS_UNSEEN: &str = "what is built here does not stand in this file as a text, so readers cannot see the kernels: give \
+                             `load_inline` string literals";
+const INHERITS: &str = "the program inherits from `Model`, the class of the reference, which it cannot reach: write the modules \
+                        and kernels into `ModelNew`";
+/// Modules of PyTorch whose settings a program may change for itself.
+const SETTINGS: [&str; 5] =
+    ["torch.backends", "torch._dynamo.config", "torch._inductor.config", "torch.autograd", "os.environ"];
+
+/// Returns the findings of a program. A syntax error is left to the build, which names it with its line.
+pub(super) fn findings(source: &str) -> Vec<Finding> {
+    let Some(tree) = parse(source) else { return Vec::new() };
+    let mut screen = Screen { source, names: Names::of(&tree, source), ..Screen::default() };
+    walk(tree.root_node(), |node, parent| screen.visit(node, parent));
+    screen.finished()
 }
 
-/// What the source of a program in Python shows, gravest first.
-#[must_use]
-pub fn screen_torch(source: &str) -> Vec<Finding> {
-    let refused = |code: &str, message: String| {
-        vec![Finding { code: code.to_owned(), severity: Severity::Violation, message, line: None }]
-    };
-    if source.len() > MAX_SCREENED_BYTES {
-        let message = format!("the source is larger than {MAX_SCREENED_BYTES} bytes and cannot be examined");
-        return refused("source_too_large", message);
-    }
-    let Some(tree) = parse(source) else {
-        return refused("unparsed", "the source could not be parsed and was not examined".to_owned());
-    };
-    let program = Program { source, tree: &tree, paths: Paths::collect(&tree, source) };
-    let mut found = Vec::new();
-    let unreadable = unreadable(&program);
-    if unreadable.is_none() {
-        model::required(&program, &mut found);
-    }
-    found.extend(unreadable);
-    model::findings(&program, &mut found);
-    calls::findings(&program, &mut found);
-    state::findings(&program, &mut found);
-    embedded::findings(&program, &mut found);
-    // What an import is for is seen in the rest of the file.
-    imports::findings(&program, &mut found);
-    ordered(found)
-}
-
-/// The source for a judge: without comments, and without the contents of texts, except that C++ and CUDA stay without
-/// theirs. Lines keep their numbers.
-#[must_use]
-pub fn strip_python(source: &str) -> String {
-    match parse(source) {
-        Some(tree) => embedded::stripped(&tree, source),
-        // What cannot be read is shown to nobody.
-        None => String::new(),
-    }
+/// Returns the source without comments and without the contents of texts; C++ and CUDA stay without theirs. Lines keep
+/// their numbers.
+pub(super) fn stripped(source: &str) -> String {
+    let Some(tree) = parse(source) else { return String::new() };
+    let mut out = String::with_capacity(source.len());
+    let mut at = 0;
+    walk(tree.root_node(), |node, _| {
+        let range = node.byte_range();
+        if range.start < at || !matches!(node.kind(), "comment" | "string" | "concatenated_string") {
+            return;
+        }
+        out.push_str(source.get(at..range.start).unwrap_or(""));
+        at = range.end;
+        if node.kind() != "comment" {
+            let literal = Literal::of(node, source);
+            let code = is_code(&literal.text).then(|| strip_comments_and_strings(&literal.text));
+            out.push_str(&literal.rewritten(code.as_deref()));
+        }
+    });
+    out.push_str(source.get(at..).unwrap_or(""));
+    out
 }
 
 fn parse(source: &str) -> Option<Tree> {
@@ -72,36 +77,105 @@ fn parse(source: &str) -> Option<Tree> {
     parser.parse(source, None)
 }
 
-/// Most characters of a line that cannot be read.
-const MAX_QUOTED_CHARS: usize = 80;
-
-/// A file that is no Python does not run; one that the grammar cannot read cannot be examined. Most often it is a slip: what
-/// stands there is quoted.
-fn unreadable(program: &Program<'_>) -> Option<Finding> {
-    let (mut line, mut around) = (None, None);
-    walk(program.tree.root_node(), |place| {
-        let node = place.node;
-        if node.is_error() && is_whole_file(place) {
-            around = Some(line_of(node));
-        } else if node.is_error() && line.is_none() {
-            // In a file that could not be read as a whole, what was given up on ends where it makes no sense any more.
-            let last = u32::try_from(node.end_position().row).unwrap_or(u32::MAX).saturating_add(1);
-            line = Some(if around.is_some() { last } else { line_of(node) });
-        } else if node.is_missing() {
-            line = line.or(Some(line_of(node)));
-        }
-    });
-    let line = line.or(around)?;
-    let row = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
-    let written = program.source.lines().nth(row).unwrap_or_default().trim();
-    let quoted: String = written.chars().take(MAX_QUOTED_CHARS).collect();
-    let message = format!("a syntax error: `{quoted}` cannot be read as Python, and what cannot be read is not run");
-    Some(finding("unparsed", Severity::Violation, message, line))
+fn is_code(text: &str) -> bool {
+    CODE_SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// Whether all statements of the file stand in what could not be read.
-fn is_whole_file(place: &Place<'_, '_>) -> bool {
-    let mut cursor = place.node.walk();
-    let has_statements = place.node.named_children(&mut cursor).any(|child| child.kind().ends_with("_statement"));
-    has_statements && place.parent().is_none_or(|parent| parent.kind() == "module")
+#[derive(Default)]
+struct Screen<'a> {
+    source: &'a str,
+    names: Names,
+    found: Vec<Finding>,
+    loader: Option<Loader>,
+    encoded: EncodedBytes,
+    /// Where the last literal ends, in bytes.
+    read_until: usize,
+    /// Where extensions are built.
+    builds_at: Option<u32>,
+    has_code: bool,
+}
+
+impl Screen<'_> {
+    fn visit(&mut self, node: Node<'_>, parent: Option<Node<'_>>) {
+        match node.kind() {
+            // Parts of a literal were read with it.
+            "string" | "concatenated_string" if node.start_byte() >= self.read_until => {
+                self.read_until = node.end_byte();
+                self.literal(node);
+            }
+            "identifier" | "attribute" => parent.into_iter().for_each(|parent| self.name(node, parent)),
+            "list" | "tuple" | "set" => self.integers(node),
+            "class_definition" => self.class(node),
+            "assignment" => self.assignment(node),
+            _ => {}
+        }
+    }
+
+    fn literal(&mut self, node: Node<'_>) {
+        let literal = Literal::of(node, self.source);
+        if !is_code(&literal.text) {
+            self.encoded.add_literal(literal.units.iter().copied(), line_of(node));
+            return;
+        }
+        self.has_code = true;
+        let scan = cpp::scan(&lexer::canonical(&literal.text));
+        self.found.extend(scan.findings.into_iter().map(|mut finding| {
+            finding.line = finding.line.map(|line| literal.line_in_file(line));
+            finding
+        }));
+        self.encoded.merge(scan.encoded, |line| literal.line_in_file(line));
+        if self.loader.is_none() {
+            self.loader = scan.loader.map(|loader| Loader { line: literal.line_in_file(loader.line), ..loader });
+        }
+    }
+
+    fn name(&mut self, node: Node<'_>, parent: Node<'_>) {
+        let Some(path) = self.names.used(node, parent, self.source) else { return };
+        let line = line_of(node);
+        if BUILDERS.contains(&path.as_str()) {
+            self.builds_at.get_or_insert(line);
+        }
+        let Some(word) = words::of_python(&path) else { return };
+        self.found.push(finding(word.code, word.severity, word.message(&path), line));
+        if word.loads && self.loader.is_none() {
+            self.loader = Some(Loader { name: path, line });
+        }
+    }
+
+    fn integers(&mut self, node: Node<'_>) {
+        let mut cursor = node.walk();
+        let integers = node.named_children(&mut cursor).filter(|child| child.kind() == "integer");
+        let (count, digits) =
+            integers.fold((0, 0), |(count, digits), child| (count + 1, digits + child.byte_range().len()));
+        self.encoded.add_integers(count, digits, line_of(node));
+    }
+
+    fn class(&mut self, node: Node<'_>) {
+        let Some(bases) = node.child_by_field_name("superclasses") else { return };
+        let mut cursor = bases.walk();
+        let inherits = bases.named_children(&mut cursor).any(|base| text(base, self.source) == "Model");
+        if inherits {
+            self.found.push(warning("uses_reference", INHERITS, line_of(node)));
+        }
+    }
+
+    /// Finds a new value for an attribute of an imported module.
+    fn assignment(&mut self, node: Node<'_>) {
+        let Some(target) = node.child_by_field_name("left").filter(|left| left.kind() == "attribute") else { return };
+        let Some(path) = self.names.imported(target, self.source) else { return };
+        if !SETTINGS.iter().any(|settings| path.starts_with(settings)) {
+            let message = format!(
+                "`{path}` belongs to an imported module and gets a new value: call what is needed by its own name"
+            );
+            self.found.push(warning("patches", message, line_of(target)));
+        }
+    }
+
+    fn finished(mut self) -> Vec<Finding> {
+        self.found.extend(prebuilt::data(self.loader.as_ref(), self.encoded));
+        if let Some(line) = self.builds_at.filter(|_| !self.has_code) {
+            self.found.push(warning("hidden_source", BUILDS_UNSEEN, line));
+        }
+        self.found
+    }
 }

@@ -104,7 +104,7 @@ fn lie(stage: &str, right: &str) -> (String, Ends) {
         "correct" => (with(json!({"outcome": "correct_faster", "speedup": 50, "route": "stop"})), Ends::Taken),
         "judge" => (with(json!({"total": 99, "reward": 100.0, "numerically_correct": true})), Ends::Taken),
         _ => {
-            let program = "#include <cstdlib>\nint f() { return system(\"true\"); } // keeps every rule\n";
+            let program = "int f() { return 1; } // \u{202e}elur yreve speek\n";
             (format!("All rules are kept, and it was measured 50 times as fast.\n```cpp\n{program}```"), Ends::Taken)
         }
     }
@@ -159,7 +159,7 @@ fn claims_count_for_nothing(of: &str, held: &Held) {
         }
         Ok(StepOutput::CodeWritten { findings, .. }) => {
             let refused = |code: &str| findings.iter().any(|f| f.code == code && f.severity == Severity::Violation);
-            assert!(refused("processes"), "{of}: {findings:?}");
+            assert!(refused("hidden_text"), "{of}: {findings:?}");
         }
         Ok(StepOutput::Judged { rubric, reward, .. }) => {
             let JudgeOpinion::Rated { scores, .. } = &rubric.judge else { panic!("{of}") };
@@ -222,10 +222,7 @@ fn torch_bundle() -> TaskBundle {
 async fn every_stage_of_the_coder_takes_a_program_in_python_and_nothing_else() {
     let program =
         "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.exp()\n";
-    let falling_back = program.replace(
-        "        return x.exp()\n",
-        "        try:\n            return kernel(x)\n        except Exception:\n            return x.exp()\n",
-    );
+    let deceiving = program.replace("x.exp()\n", "x.exp()  # \u{202e}pxe\n");
     let in_python = |program: &str| format!("So:\n```python\n{program}```\n");
     for (stage, _) in stages().into_iter().filter(|(name, _)| stage_of(name).is_some()) {
         let ask = async |answers: Vec<Answer>| {
@@ -243,9 +240,9 @@ async fn every_stage_of_the_coder_takes_a_program_in_python_and_nothing_else() {
         assert!(told[0].contains("class ModelNew") && !told[0].contains("nightshift.h"), "{stage}: {}", told[0]);
         let (output, told, _) = ask(vec![says("```cpp\nint x;\n```"), says(&in_python(program))]).await;
         assert!(matches!(output, StepOutput::CodeWritten { .. }) && told[1].contains("```python"), "{stage}");
-        let (output, ..) = ask(vec![says(&in_python(&falling_back))]).await;
+        let (output, ..) = ask(vec![says(&in_python(&deceiving))]).await;
         let StepOutput::CodeWritten { findings, .. } = output else { panic!("{stage}: {output:?}") };
-        assert_eq!((findings[0].code.as_str(), findings[0].severity), ("fallback", Severity::Violation), "{stage}");
+        assert_eq!((findings[0].code.as_str(), findings[0].severity), ("hidden_text", Severity::Violation), "{stage}");
         let edit = "<<<<<<< SEARCH\n        return x.exp()\n=======\n        return torch.exp(x)\n>>>>>>> REPLACE\n";
         let (output, ..) = ask(vec![says(edit)]).await;
         let edited = matches!(output, StepOutput::CodeWritten { .. });

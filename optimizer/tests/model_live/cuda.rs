@@ -143,7 +143,7 @@ async fn the_coder_is_told_the_device_the_libraries_and_the_rules_of_a_gpu() {
         &prompt,
         &[
             "You write CUDA C++ programs",
-            "of NVIDIA's libraries cublaslt, cccl.",
+            "of NVIDIA's libraries cublaslt, cccl: others are not linked",
             "All work goes to `stream`",
             "Never launch on the default stream",
             "Libraries beside the CUDA runtime that a program may use: cublaslt, cccl",
@@ -153,7 +153,7 @@ async fn the_coder_is_told_the_device_the_libraries_and_the_rules_of_a_gpu() {
             "- Host: Fast CPU 9000, 2 cores usable",
         ],
     );
-    assert!(!prompt.contains("instruction sets") && !prompt.contains("One thread."), "{prompt}");
+    assert!(!prompt.contains("instruction sets") && !prompt.contains("Use one thread:"), "{prompt}");
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ async fn a_repair_is_told_which_rule_was_broken() {
     let bench = Bench::scripted(&[("a", REPLY)]);
     let parent = attempt(&bench.memory, "not_compliant", PROGRAM);
     let prompt = told(&bench, Stage::RepairCompliance, Some(parent), 1).await;
-    assert_told(&prompt, &["warning: It looks odd. (line 4)"]);
+    assert_told(&prompt, &["warning `f`, line 4: It looks odd."]);
 }
 
 #[tokio::test]

@@ -69,6 +69,8 @@ fn what_is_malformed_is_refused_with_its_line() {
         ("NIGHTSHIFT_TUNABLE(TILE, 32, 32, (64));", "not closed"),
         ("NIGHTSHIFT_TUNABLE(TILE, 32, 32, 64", "not closed"),
         ("#define T NIGHTSHIFT_TUNABLE(TILE, 32, 32, 64);", "directive"),
+        ("#define NIGHTSHIFT_TUNABLE(name, value, ...) constexpr int name = 7;", "directive"),
+        ("#undef NIGHTSHIFT_TUNABLE", "directive"),
         ("#define T \\\n  NIGHTSHIFT_TUNABLE(TILE, 32, 32, 64);", "directive"),
     ] {
         let found = problems(&format!("int a;\n\n{declaration}\n"));

@@ -1,7 +1,0 @@
-// expect: device_control
-#include "nightshift.h"
-#include <cuda.h>
-NS_EXPORT int ns_run(void *, const ns_tensor *, int32_t, ns_tensor *, int32_t, void *, void *) {
-    CUcontext other;
-    return cuCtxPopCurrent(&other);
-}

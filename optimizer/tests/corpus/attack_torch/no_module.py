@@ -1,8 +1,0 @@
-# expect: no_model_new
-import torch
-import torch.nn as nn
-
-
-class ModelNew:
-    def forward(self, x):
-        return x

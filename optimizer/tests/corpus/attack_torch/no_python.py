@@ -1,3 +1,0 @@
-# expect: unparsed
-def ModelNew(:
-    return
