@@ -8,6 +8,7 @@ mod list;
 mod models;
 mod prompts;
 mod reward;
+mod verify;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub(crate) use generate::Generate;
 pub(crate) use list::{List, Noun};
 pub(crate) use models::ModelFlags;
 pub(crate) use prompts::{Prompts, PromptsCommand};
+pub(crate) use verify::Verify;
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
 
 /// Heading of the flags of every command, which otherwise hide a command's own.
@@ -118,6 +120,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Run a campaign over tasks of your own
     Run(Box<Run>),
+    /// Judge programs of one task: are they right, and how fast? Without server, campaign or database
+    Verify(Box<Verify>),
     /// Continue everything that is unfinished, or what is named
     Resume(Resume),
     /// Start the server, with a local worker beside it

@@ -32,6 +32,7 @@ mod serve;
 mod share;
 mod show;
 mod token;
+mod verify;
 mod watch;
 mod work;
 
@@ -46,6 +47,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<ExitCode>
     match command {
         Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, *args).await,
+        Command::Verify(args) => verify::run(context, *args).await,
         Command::Resume(args) => resume::run(context, args).await,
         Command::Serve(args) => serve::run(context, args).await,
         Command::Work(args) => work::run(context, args).await,

@@ -331,6 +331,23 @@ impl AttemptOutcome {
         }
     }
 
+    /// What it comes to when a program's process ends like this before its work is done.
+    #[must_use]
+    pub fn of_end(end: &ProcessEnd) -> Self {
+        match end {
+            ProcessEnd::Crashed { .. } => Self::Crashed,
+            ProcessEnd::TimedOut { .. } => Self::TimedOut,
+            ProcessEnd::MemoryExceeded { .. } => Self::MemoryExceeded,
+            ProcessEnd::Finished
+            | ProcessEnd::Exited { .. }
+            | ProcessEnd::OutputExceeded { .. }
+            | ProcessEnd::ProtocolBroken { .. }
+            | ProcessEnd::LoadFailed { .. }
+            | ProcessEnd::CallFailed { .. }
+            | ProcessEnd::DeviceFault { .. } => Self::RuntimeFailed,
+        }
+    }
+
     /// Whether the candidate gave right results.
     #[must_use]
     pub fn is_correct(self) -> bool {

@@ -51,6 +51,14 @@ pub enum ExitCode {
     Environment = 6,
     /// The campaign ended, but at least one run failed or found no correct candidate.
     Incomplete = 7,
+    /// `verify`: right, and not faster than what it was compared with.
+    NotFaster = 10,
+    /// `verify`: it does not build, does not come to its end, or its results are wrong.
+    Wrong = 11,
+    /// `verify`: refused by the screening, or a rule of the contract was broken.
+    Rejected = 12,
+    /// `verify`: nothing can be said about it, because the machine or the reference failed.
+    NotJudged = 13,
     /// Ended by a signal, after everything was checkpointed.
     Interrupted = 130,
 }

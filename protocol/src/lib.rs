@@ -15,6 +15,7 @@ pub mod cost;
 pub mod cuda_build;
 pub mod device_peaks;
 pub mod error;
+pub mod evidence;
 pub mod gpu_text;
 pub mod id;
 pub mod last_words;

@@ -17,6 +17,9 @@ use crate::needs::ComputeCapability;
 /// Largest number of bytes that the tensors of one shape may take together.
 pub const MAX_TENSOR_BYTES: u64 = 16 << 30;
 
+/// Name of the shape that the task's own dimensions make.
+pub const DEFAULT_SHAPE: &str = "default";
+
 /// Schema version of [`TaskSpec`] and [`TaskBundle`].
 pub const TASK_SCHEMA: u32 = 1;
 
@@ -527,7 +530,7 @@ impl TaskSpec {
 
     /// The tensors at the default shape.
     pub fn default_shapes(&self) -> Result<ConcreteShapes, ShapeError> {
-        self.shapes("default", &BTreeMap::new())
+        self.shapes(DEFAULT_SHAPE, &BTreeMap::new())
     }
 
     /// The tensors at every shape: the default first, then the variants.
@@ -537,6 +540,24 @@ impl TaskSpec {
             all.push(self.shapes(&variant.name, &variant.dims)?);
         }
         Ok(all)
+    }
+
+    /// The same task at one of its shapes alone, which becomes the default one. What the task counts of a call, it counts of its
+    /// default shape: at another one it is unknown. Returns nothing where there is no such shape.
+    #[must_use]
+    pub fn at_shape(&self, name: &str) -> Option<Self> {
+        if name == DEFAULT_SHAPE {
+            return Some(Self { variants: Vec::new(), ..self.clone() });
+        }
+        let variant = self.variants.iter().find(|variant| variant.name == name)?;
+        let mut dims = self.dims.clone();
+        dims.extend(variant.dims.clone());
+        Some(Self { dims, variants: Vec::new(), flops: None, bytes: None, ..self.clone() })
+    }
+
+    /// Names of the shapes, the default one first.
+    pub fn shape_names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(DEFAULT_SHAPE).chain(self.variants.iter().map(|variant| variant.name.as_str()))
     }
 
     fn shapes(&self, name: &str, overrides: &BTreeMap<String, u64>) -> Result<ConcreteShapes, ShapeError> {

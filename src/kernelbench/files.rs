@@ -13,6 +13,9 @@ use crate::failure::{Failure, Result};
 /// Most files that one import looks at.
 const MAX_FILES: usize = 2_000;
 
+/// Largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
 /// How folders of levels begin.
 const LEVEL: &str = "level";
 
@@ -36,7 +39,8 @@ pub(crate) struct ModelFile {
 }
 
 impl ModelFile {
-    fn new(path: PathBuf) -> Option<Self> {
+    /// A file by its path; none where it is no file of Python by its name.
+    pub(crate) fn new(path: PathBuf) -> Option<Self> {
         if path.extension().is_none_or(|extension| extension != PYTHON_EXTENSION) {
             return None;
         }
@@ -73,6 +77,21 @@ impl ModelFile {
         }
         name.parse().map_or_else(|_| name.trim_end_matches(".py") == self.stem, |id: u32| self.id == Some(id))
     }
+}
+
+/// Reads a file as Python does.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    let unreadable = |reason: String| Failure::new("task.unreadable", format!("it cannot be read: {reason}"));
+    let size_bytes = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    if size_bytes > MAX_FILE_BYTES {
+        let message = format!("the file has {size_bytes} bytes, at most {MAX_FILE_BYTES} are read");
+        return Err(Failure::new("task.too_large", message));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes)
+        // As Python reads it.
+        .map(|text| text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+        .map_err(|_| Failure::new("task.model_syntax", "the file is not UTF-8 text".to_owned()))
 }
 
 /// The files, and what has to live as long as they are read.

@@ -1,6 +1,7 @@
 //! Artifacts by hash: a local folder before the server, for the threads that carry out steps.
 
 mod cache;
+mod memory;
 mod server;
 
 use std::fs::File;
@@ -12,6 +13,7 @@ use nightshift_protocol::artifact::{ArtifactHash, MAX_ARTIFACT_BYTES};
 use nightshift_protocol::step::StepFailure;
 
 pub use self::cache::{ArtifactCache, MAX_CACHE_BYTES};
+pub use self::memory::MemoryArtifacts;
 pub use self::server::ServerArtifacts;
 use nightshift_sandbox::process::CancelFlag;
 

@@ -10,6 +10,7 @@ mod prepare;
 mod programs;
 mod step;
 mod tune;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -27,11 +28,13 @@ use nightshift_toolchain::build::{Role, disk_failure};
 use nightshift_toolchain::build_cache::BuildCache;
 use nightshift_toolchain::machine;
 use nightshift_toolchain::python::PythonSearch;
+use tempfile::TempDir;
 
 use self::devices::CudaBench;
 pub use self::devices::find_profilers;
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
+pub use self::verify::{Judgement, Submission, Verifier, VerifyOptions};
 use self::step::Step;
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::lease::{Work, WorkerConfig};
@@ -150,7 +153,7 @@ impl Workbench {
         traceparent: Option<&str>,
         cancel: &CancelFlag,
     ) -> Result<StepOutput, StepFailure> {
-        let folder = self.scratch.step_folder().map_err(|error| disk_failure(self.scratch.folder(), &error))?;
+        let folder = self.step_folder()?;
         let artifacts = StepArtifacts::new(&self.artifacts, Transfer { cancel, traceparent });
         let step = Step { bench: self, folder: folder.path(), artifacts, device, cancel };
         match input {
@@ -229,6 +232,10 @@ impl Workbench {
                 format!("a worker does not carry out `{}`", input.kind().as_str()),
             )),
         }
+    }
+
+    fn step_folder(&self) -> Result<TempDir, StepFailure> {
+        self.scratch.step_folder().map_err(|error| disk_failure(self.scratch.folder(), &error))
     }
 
     /// Code of an unknown author runs only where it cannot reach files and network.

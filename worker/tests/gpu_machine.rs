@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
 use libtest_mimic::{Arguments, Trial};
+use nightshift_evaluator::context::DeviceMonitor as _;
 use nightshift_worker::gpu::{ChildProber, GpuEvent, GpuEventKind, Gpus, Health, Prober, Ward};
 
 /// Starts and restarts of this very file as another program.
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     let tests: [GpuTest; 5] = [
         ("each_gpu_is_described_whole", each_gpu_is_described_whole),
         ("each_gpu_passes_its_test", each_gpu_passes_its_test),
-        ("conditions_are_read_and_a_quiet_gpu_does_not_move", conditions_are_read_and_a_quiet_gpu_does_not_move),
+        ("conditions_are_read_and_compared", conditions_are_read_and_compared),
         ("a_context_of_our_own_child_is_no_stranger_s", a_context_of_our_own_child_is_no_stranger_s),
         ("a_crash_of_a_program_is_told_and_leaves_the_gpu_well", a_crash_of_a_program_is_told_and_leaves_the_gpu_well),
     ];
@@ -97,15 +98,15 @@ fn each_gpu_passes_its_test(gpus: &Gpus) {
     }
 }
 
-fn conditions_are_read_and_a_quiet_gpu_does_not_move(gpus: &Gpus) {
+fn conditions_are_read_and_compared(gpus: &Gpus) {
     for gpu in gpus.usable() {
         let watch = gpus.watch(gpu).unwrap();
-        let first = watch.sample().unwrap();
+        let first = watch.observe().unwrap();
         let began = Instant::now();
-        let second = watch.sample().unwrap();
-        eprintln!("{second:?} in {:?}, moved: {:?}", began.elapsed(), second.moved_since(&first));
-        assert!((5..120).contains(&second.temperature_c.unwrap()));
-        assert!(second.sm_clock_mhz.unwrap() > 0);
+        let second = watch.observe().unwrap();
+        eprintln!("{second:?} in {:?}, changed: {:?}", began.elapsed(), second.changed_since(&first));
+        assert!((5..120).contains(&second.conditions.temperature_c.unwrap()));
+        assert!(second.conditions.sm_clock_mhz.unwrap() > 0);
     }
 }
 

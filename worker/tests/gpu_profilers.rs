@@ -10,16 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cuda::{Gpu, Workshop, gpu, host, program, run_all, task};
+use nightshift_evaluator::runner::ReplayRequest;
+use nightshift_evaluator::seeds::SecretSeeds;
+use nightshift_profilers::{Checks, MissingTool, Profilers, Replay, Subject, profile, sanitize};
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::measurement::CompilerReport;
 use nightshift_protocol::profile::{Profile, SanitizeReport, SanitizerOutcome};
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::Answer;
 use nightshift_sandbox::process::{CancelFlag, JailedCommand, SandboxChoice, run_jailed_as_tool, run_jailed_on_device};
-use nightshift_worker::artifacts::ArtifactError;
-use nightshift_worker::gpu::Gpus;
-use nightshift_worker::inputs::{InputKind, generate_all};
-use nightshift_worker::profilers::{Checks, MissingTool, Profilers, Replay, Subject, profile, sanitize};
-use nightshift_worker::runner::write_replay;
 
 fn main() -> ExitCode {
     run_all([
@@ -75,21 +74,24 @@ impl<'a> Place<'a> {
 
     fn replayed<T>(&self, name: &str, source: &str, work: impl FnOnce(&Replay<'_>) -> T) -> T {
         let library = self.shop.library(name, source, &["-lineinfo"]);
-        let shapes = task(512, 1024).default_shapes().unwrap();
-        let params = generate_all(&shapes.params, 1, InputKind::Declared);
-        let inputs = generate_all(&shapes.inputs, 2, InputKind::Declared);
+        let spec = task(512, 1024);
+        let shapes = spec.default_shapes().unwrap();
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
-        let plan = write_replay(folder.path(), &library, &self.gpu.device, &shapes, &params, &inputs).unwrap();
-        let access = &self.gpu.device.access;
-        let host = host(SandboxChoice::Best).jail;
-        let run = |command: &JailedCommand| run_jailed_on_device(&host, command, access, &CancelFlag::default());
-        let kept = |bytes: &[u8]| -> Result<ArtifactHash, ArtifactError> { Ok(ArtifactHash::of(bytes)) };
+        let host = host(SandboxChoice::Best);
+        let request =
+            ReplayRequest { host: &host, spec: &spec, program: &library, libraries: &[], shapes: &shapes };
+        request.write(folder.path(), &mut SecretSeeds::fixed(1)).unwrap();
+        let mut readable = request.readable().unwrap();
+        readable.push(folder.path().to_path_buf());
+        let access = &self.gpu.access;
+        let run = |command: &JailedCommand| run_jailed_on_device(&host.jail, command, access, &CancelFlag::default());
+        let kept = |bytes: &[u8]| -> Result<ArtifactHash, StepFailure> { Ok(ArtifactHash::of(bytes)) };
         work(&Replay {
             run: &run,
-            executable: &host.executable,
-            plan: &plan,
-            in_python: false,
-            readable: &[folder.path().to_path_buf(), library.parent().unwrap().to_path_buf()],
+            executable: &host.jail.executable,
+            plan: &request.plan_path(folder.path()),
+            in_python: request.in_python(),
+            readable: &readable,
             library_path: &access.library_folders,
             env: &access.environment(),
             scratch: self.folder.path(),
@@ -99,9 +101,9 @@ impl<'a> Place<'a> {
 
     fn profile(&self, name: &str, source: &str) -> Profile {
         let compiler = CompilerReport::default();
-        let facts = Gpus::open().facts();
+        let gpu = Some(&self.gpu.facts);
         let subject =
-            Subject { compiler: &compiler, cuda: None, gpu: facts.first(), flops: None, bytes: None, median_ns: None };
+            Subject { compiler: &compiler, cuda: None, gpu, flops: None, bytes: None, median_ns: None };
         self.replayed(name, source, |replay| profile(&self.tools, replay, &subject)).unwrap()
     }
 

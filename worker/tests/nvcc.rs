@@ -9,13 +9,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use nightshift_evaluator::device::KERNELS_SOURCE;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::cuda_build::{CudaBuild, KernelBuild, OccupancyLimiter};
+use nightshift_protocol::needs::ComputeCapability;
 use nightshift_protocol::task::CudaLibrary;
 use nightshift_protocol::verdict::ProcessEnd;
-use nightshift_sandbox::process::SandboxChoice;
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_toolchain::build::Role;
-use nightshift_toolchain::nvcc::Nvcc;
+use nightshift_toolchain::nvcc::{Nvcc, compile_module};
 use support::Bench;
 
 /// Two kernels: one bounded, with vectors, shared memory, an atomic; one on tensor cores.
@@ -202,6 +204,26 @@ fn the_log_names_no_folder_of_the_machine(nvcc: &Arc<Nvcc>) {
     assert!(log.contains("candidate.cu(") && !log.contains("/build-"), "{log}");
 }
 
+fn the_kernels_of_the_evaluator_are_built_for_each_device(nvcc: &Arc<Nvcc>) {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().canonicalize().unwrap();
+    let built = |source: &str, major, minor| {
+        let (capability, jail) = (ComputeCapability { major, minor }, support::jail(SandboxChoice::Best));
+        compile_module(nvcc, source, capability, &jail, &folder, &CancelFlag::default())
+    };
+    for (major, minor) in [(8, 0), (9, 0)] {
+        let image = built(KERNELS_SOURCE, major, minor).unwrap();
+        assert!(image.starts_with(b"\x7fELF"), "sm_{major}{minor}");
+        for kernel in ["ns_draw", "ns_compare", "ns_check_guard"] {
+            assert!(image.windows(kernel.len()).any(|part| part == kernel.as_bytes()), "sm_{major}{minor}: {kernel}");
+        }
+    }
+    let refused = built("__global__ void broken() { nothing(); }", 9, 0).unwrap_err();
+    assert_eq!(refused.code, "toolchain.kernels_not_built");
+    assert!(refused.message.contains("nothing"), "{refused}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing is left");
+}
+
 type Test = fn(&Arc<Nvcc>);
 
 macro_rules! tests {
@@ -225,6 +247,7 @@ fn main() -> ExitCode {
         a_missing_header_of_an_allowed_library_is_the_machines_failure,
         a_program_without_its_entry_point_counts_as_not_compiled,
         the_log_names_no_folder_of_the_machine,
+        the_kernels_of_the_evaluator_are_built_for_each_device,
     ];
     let scratch = tempfile::tempdir().unwrap();
     let found = support::find(&scratch.path().canonicalize().unwrap(), SandboxChoice::Best);

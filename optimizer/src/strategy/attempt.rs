@@ -169,7 +169,7 @@ fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Findi
     attempt.findings.push(note(end.code().to_owned(), format!("while it was timed: {}", end.describe())));
     // What died in the second measurement has not kept what the first one promised.
     attempt.verdict.fast = Answer::Inconclusive;
-    let outcome = outcome_of(end);
+    let outcome = AttemptOutcome::of_end(end);
     failed(attempt, if rubric::has_violation(&attempt.findings) { AttemptOutcome::NotCompliant } else { outcome })
 }
 
@@ -195,7 +195,7 @@ fn checked(attempt: &mut Attempt, report: CheckReport, next: AttemptStep) -> Aft
         // A program that did not come to its end proved nothing.
         (false, false) => Answer::Inconclusive,
     };
-    let outcome = outcome_of(&report.end);
+    let outcome = AttemptOutcome::of_end(&report.end);
     attempt.check = Some(report);
     if rubric::has_violation(&attempt.findings) {
         failed(attempt, AttemptOutcome::NotCompliant)
@@ -278,21 +278,6 @@ fn failed(attempt: &mut Attempt, outcome: AttemptOutcome) -> AfterStep {
     let major_hacking = rubric::is_major_hacking(&attempt.findings);
     attempt.reward = Some(reward::of_parts(false, major_hacking, speedup, None, reward::lambda(skill)));
     AfterStep::Finished
-}
-
-fn outcome_of(end: &ProcessEnd) -> AttemptOutcome {
-    match end {
-        ProcessEnd::Crashed { .. } => AttemptOutcome::Crashed,
-        ProcessEnd::TimedOut { .. } => AttemptOutcome::TimedOut,
-        ProcessEnd::MemoryExceeded { .. } => AttemptOutcome::MemoryExceeded,
-        ProcessEnd::Finished
-        | ProcessEnd::Exited { .. }
-        | ProcessEnd::OutputExceeded { .. }
-        | ProcessEnd::ProtocolBroken { .. }
-        | ProcessEnd::LoadFailed { .. }
-        | ProcessEnd::CallFailed { .. }
-        | ProcessEnd::DeviceFault { .. } => AttemptOutcome::RuntimeFailed,
-    }
 }
 
 fn note(code: String, message: String) -> Finding {

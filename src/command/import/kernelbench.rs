@@ -22,9 +22,6 @@ use crate::present;
 /// Most files that are inspected at once: each takes a process with `PyTorch` in it.
 const MAX_AT_ONCE: usize = 4;
 
-/// Largest file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
-
 pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<ExitCode> {
     let output = context.output;
     let config = crate::compose::worker_config(context, "http://127.0.0.1:0", None, true, None)?;
@@ -174,7 +171,7 @@ impl Importer {
             let message = format!("the folder `{}` exists already: give --force to write it anew", folder.display());
             return Err(Failure::new("usage.file_exists", message).into());
         }
-        let source = read(&file.path)?;
+        let source = files::read(&file.path)?;
         let scratch = tempfile::tempdir().map_err(|error| disk(&std::env::temp_dir(), &error))?;
         let scratch_path = scratch.path().canonicalize().map_err(|error| disk(scratch.path(), &error))?;
         let options = InspectOptions {
@@ -204,20 +201,6 @@ impl Importer {
 fn next_of<'f>(next: &AtomicUsize, files: &'f [ModelFile]) -> Option<(usize, &'f ModelFile)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
     files.get(number).map(|file| (number, file))
-}
-
-fn read(path: &Path) -> std::result::Result<String, Refusal> {
-    let unreadable = |reason: String| Failure::new("task.unreadable", format!("it cannot be read: {reason}"));
-    let size_bytes = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-    if size_bytes > MAX_FILE_BYTES {
-        let message = format!("the file has {size_bytes} bytes, at most {MAX_FILE_BYTES} are read");
-        return Err(Failure::new("task.too_large", message).into());
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-    String::from_utf8(bytes)
-        // As Python reads it.
-        .map(|text| text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
-        .map_err(|_| Failure::new("task.model_syntax", "the file is not UTF-8 text".to_owned()).into())
 }
 
 fn disk(path: &Path, error: &std::io::Error) -> Failure {

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{LARGE_CALL_BYTES, TaskSpec};
+use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::Finding;
 
 pub use self::cores::OneCore;
@@ -61,8 +61,6 @@ pub struct MeasureOptions {
     pub wanted_relative_half_width: f64,
     /// Wall time of the pairs in milliseconds; the smallest number of pairs may overrun it threefold.
     pub max_wall_ms: u64,
-    /// Bytes of inputs and outputs of one call from which on a measurement has few pairs.
-    pub large_bytes: u64,
 }
 
 impl MeasureOptions {
@@ -81,7 +79,6 @@ impl MeasureOptions {
             max_pairs: 300,
             wanted_relative_half_width: 0.005,
             max_wall_ms: 400,
-            large_bytes: LARGE_CALL_BYTES,
         }
     }
 

@@ -105,7 +105,7 @@ impl Step<'_> {
         }
         let python = self.bench.host.python().ok()?;
         let cuda = self.bench.cuda.as_ref().ok();
-        let nsys = cuda.and_then(|cuda| cuda.profilers.nsys.as_ref().ok().map(|tool| &tool.version));
+        let nsys = cuda.and_then(|cuda| cuda.profilers().nsys.as_ref().ok().map(|tool| &tool.version));
         // Of the form of programs nothing depends on but whether answers are recorded for them.
         let (title, description, goal, form) = Default::default();
         let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
@@ -121,7 +121,7 @@ impl Step<'_> {
             return None;
         }
         let python = self.bench.host.python().ok()?;
-        let profilers = &self.cuda().ok()?.profilers;
+        let profilers = self.cuda().ok()?.profilers();
         Some(key(&json!({
             "release": env!("CARGO_PKG_VERSION"), "source": task.reference_source, "torch": task.spec.torch,
             "dims": task.spec.dims, "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs,

@@ -1,7 +1,7 @@
 //! What steps on the `cuda` target need: the compiler, profilers, and the GPUs with what steps share on each.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nightshift_evaluator::context::DevicePlace;
 use nightshift_evaluator::device::{DeviceError, Gpu as DeviceContext, KERNELS_SOURCE};
@@ -33,12 +33,22 @@ pub(super) const NATIVE_PROCESS_BYTES: u64 = 1 << 29;
 #[derive(Debug)]
 pub(super) struct CudaBench {
     pub(super) nvcc: Nvcc,
-    pub(super) profilers: Profilers,
+    /// Found when they are needed first: asking them for their versions takes seconds.
+    profilers: OnceLock<Profilers>,
+    search: ProfilerSearch,
     /// Whether references are profiled, too.
     pub(super) profiles: bool,
     gpus: Gpus,
     /// One for each GPU, in the order of their numbers.
     shared: Vec<SharedGpu>,
+}
+
+/// Where profilers are looked for, and how they are run.
+#[derive(Debug)]
+struct ProfilerSearch {
+    jail: JailHost,
+    folders: Vec<PathBuf>,
+    scratch: PathBuf,
 }
 
 /// What the steps on one GPU share.
@@ -75,8 +85,10 @@ pub(super) fn find(
         os,
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
-    let profilers = find_profilers(jail, Some(&nvcc), search_path, scratch);
-    Ok(CudaBench { nvcc, profilers, profiles: true, gpus: gpus.clone(), shared: Vec::new() })
+    let search =
+        ProfilerSearch { jail: jail.clone(), folders: search_path.to_vec(), scratch: scratch.to_path_buf() };
+    let profilers = OnceLock::new();
+    Ok(CudaBench { nvcc, profilers, search, profiles: true, gpus: gpus.clone(), shared: Vec::new() })
 }
 
 /// Finds profilers and sanitizers: on the search path, beside the compiler, and where installers put them. Blocks, and
@@ -152,9 +164,17 @@ impl CudaBench {
 
     /// The same for a worker that is not to profile.
     pub(super) fn without_profilers(mut self) -> Self {
-        self.profilers = self.profilers.switched_off();
         self.profiles = false;
         self
+    }
+
+    /// The profilers and sanitizers of this machine. Blocks the first time, and starts processes.
+    pub(super) fn profilers(&self) -> &Profilers {
+        self.profilers.get_or_init(|| {
+            let ProfilerSearch { jail, folders, scratch } = &self.search;
+            let found = find_profilers(jail, Some(&self.nvcc), folders, scratch);
+            if self.profiles { found } else { found.switched_off() }
+        })
     }
 
     /// Returns the GPU that was granted to a step, by its number in this machine's offers, or the first one for a step that

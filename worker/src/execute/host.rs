@@ -41,7 +41,7 @@ impl Step<'_> {
         output
     }
 
-    fn peaks(&self) -> Result<Peaks, StepFailure> {
+    pub(super) fn peaks(&self) -> Result<Peaks, StepFailure> {
         let known = *self.bench.peaks.lock().unwrap_or_else(PoisonError::into_inner);
         known.map_or_else(|| self.peaks_again(), Ok)
     }

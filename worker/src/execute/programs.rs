@@ -13,7 +13,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, ShapeError, TaskBundle};
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, ShapeError, Target, TaskBundle};
 use nightshift_sandbox::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use nightshift_toolchain::build::{Role, disk_failure};
 
@@ -40,23 +40,34 @@ impl Step<'_> {
         confirms: bool,
         sandbox_required: bool,
     ) -> Result<StepOutput, StepFailure> {
+        let options = match (task.spec.target, confirms) {
+            (Target::Cpu, confirms) => MeasureOptions::on_host(confirms),
+            (Target::Cuda, true) => MeasureOptions::confirmation(),
+            (Target::Cuda, false) => MeasureOptions::first(),
+        };
         let label = self.baseline_label(task);
-        let device = self.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
+        self.measure_against(task, libraries, (&libraries.reference, &label), &options, sandbox_required)
+    }
+
+    /// Times a program against a baseline.
+    pub(super) fn measure_against(
+        &self,
+        task: &TaskBundle,
+        libraries: &Libraries,
+        (baseline, baseline_label): (&Path, &str),
+        options: &MeasureOptions,
+        sandbox_required: bool,
+    ) -> Result<StepOutput, StepFailure> {
+        let Libraries { candidate, truth, .. } = libraries;
+        let device = self.device(task, &[candidate, baseline, truth])?;
         let place = self.place(device.as_ref());
-        let programs = Programs {
-            candidate: &libraries.candidate,
-            baseline: &libraries.reference,
-            truth: &libraries.truth,
-            baseline_label: &label,
-        };
-        let (machine, options) = match &device {
-            None => (self.bench.machine.clone(), MeasureOptions::on_host(confirms)),
-            Some(device) => {
-                let options = if confirms { MeasureOptions::confirmation() } else { MeasureOptions::first() };
-                (device.machine(&self.bench.machine), options)
-            }
-        };
-        let mut output = measure(&self.context(&place), &task.spec, &programs, &machine, sandbox_required, &options)?;
+        let programs = Programs { candidate, baseline, truth, baseline_label };
+        let machine = device.as_ref().map_or_else(
+            || self.bench.machine.clone(),
+            |device| device.machine(&self.bench.machine),
+        );
+        let mut output =
+            measure(&self.context(&place), &task.spec, &programs, &machine, sandbox_required, options)?;
         match &device {
             None => Ok(self.with_roofline(&task.spec, output)),
             Some(device) => {
@@ -210,7 +221,7 @@ impl Step<'_> {
             scratch: self.folder,
             put: &|bytes| Ok(self.artifacts.put(bytes)?),
         };
-        let found = examine(&self.cuda()?.profilers, &replay);
+        let found = examine(self.cuda()?.profilers(), &replay);
         match written.into_inner() {
             // The tools say that they could not be run; what they lacked is what counts.
             Some(Err(error)) => Err(disk_failure(folder.path(), &error)),

@@ -67,6 +67,12 @@ impl Step<'_> {
     /// The same for a step that runs programs, with memory for its tensors, which it keeps until all of it is over.
     pub(super) fn task_in_memory(&self, hash: &ArtifactHash) -> Result<(TaskBundle, StepMemory), StepFailure> {
         let task = self.task(hash)?;
+        let memory = self.memory_of(&task)?;
+        Ok((task, memory))
+    }
+
+    /// Waits for the memory of a task's tensors.
+    pub(super) fn memory_of(&self, task: &TaskBundle) -> Result<StepMemory, StepFailure> {
         let demand = MemoryDemand::of(&task.spec)
             .map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
         let began = Instant::now();
@@ -81,7 +87,7 @@ impl Step<'_> {
         let of_host = self.bench.memory.take(demand.on_host(), processes, &give_back, self.cancel)?;
         let of_device = on_gpu.then(|| self.cuda()?.take_memory(self.device, demand, self.cancel)).transpose()?;
         tracing::debug!(waited_ms = began.elapsed().as_millis(), "the step has its memory");
-        Ok((task, StepMemory { _of_host: of_host, _of_device: of_device }))
+        Ok(StepMemory { _of_host: of_host, _of_device: of_device })
     }
 
     /// What steps on the `cuda` target need.
@@ -161,12 +167,17 @@ impl Step<'_> {
         build(&builder, source, role, task.spec.limits.build_timeout_ms)
     }
 
-    pub(super) fn build(&self, task: &TaskBundle, source: &ArtifactHash) -> Result<StepOutput, StepFailure> {
+    /// A program is about to be built: processes for it start meanwhile.
+    pub(super) fn expect_programs(&self, task: &TaskBundle) {
         if let (Target::Cuda, Ok(cuda), false) =
             (task.spec.target, &self.bench.cuda, Role::Candidate.is_python(&task.spec))
         {
             cuda.expect_programs();
         }
+    }
+
+    pub(super) fn build(&self, task: &TaskBundle, source: &ArtifactHash) -> Result<StepOutput, StepFailure> {
+        self.expect_programs(task);
         let source = self.artifacts.get(source)?;
         // The compiler says better than we could what is wrong with bytes that are no text.
         let source = String::from_utf8_lossy(&source);

@@ -1,27 +1,47 @@
 //! What the tests on a GPU have in common: whether there is one, programs built by nvcc, and a small task.
 
+#[path = "nvcc.rs"]
+#[expect(dead_code, reason = "programs are built without a cache here")]
+mod nvcc;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use libtest_mimic::{Arguments, Trial};
-use nightshift_protocol::machine::{MachineFacts, SandboxReport};
+use nightshift_evaluator::device::{Gpu as DeviceContext, KERNELS_SOURCE};
+use nightshift_protocol::machine::{GpuFacts, MachineFacts, SandboxReport};
 use nightshift_protocol::task::TaskSpec;
 use nightshift_sandbox::DeviceAccess;
-use nightshift_sandbox::process::{JailHost, SandboxChoice};
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_toolchain::Host;
-use nightshift_worker::runner::DeviceUse;
+use nightshift_toolchain::nvcc::compile_module;
+use nightshift_worker::gpu::Gpus;
 
 /// A machine on which these tests can run.
 pub struct Gpu {
-    pub device: DeviceUse,
-    pub nvcc: PathBuf,
+    /// The evaluator's own context, with its kernels.
+    pub context: Arc<DeviceContext>,
+    /// How a jailed process gets to the device.
+    pub access: DeviceAccess,
+    /// What the driver tells of the device.
+    pub facts: GpuFacts,
+    nvcc: PathBuf,
 }
 
 static GPU: LazyLock<Result<Gpu, String>> = LazyLock::new(|| {
-    let access = DeviceAccess::find("0").map_err(|error| error.to_string())?;
-    let nvcc = nvcc().ok_or_else(|| "there is no nvcc on the search path or in /usr/local/cuda/bin".to_owned())?;
-    Ok(Gpu { device: DeviceUse { access, libraries: Vec::new() }, nvcc })
+    let gpus = Gpus::open();
+    let absence = || gpus.absence().map_or_else(|| "there is no GPU".to_owned(), ToString::to_string);
+    let facts = gpus.facts().into_iter().next().ok_or_else(absence)?;
+    let access = DeviceAccess::find(&facts.uuid).map_err(|error| error.to_string())?;
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().canonicalize().unwrap();
+    let found = nvcc::find(&folder, SandboxChoice::Best).map_err(|error| error.to_string())?;
+    // A machine that has both has to be able to do the rest.
+    let (jail, cancel) = (nvcc::jail(SandboxChoice::Best), CancelFlag::default());
+    let image = compile_module(&found, KERNELS_SOURCE, facts.compute_capability, &jail, &folder, &cancel).unwrap();
+    let context = Arc::new(DeviceContext::open(Some(&facts.uuid), &image).unwrap());
+    Ok(Gpu { context, access, facts, nvcc: PathBuf::from(&found.toolchain().path) })
 });
 
 /// The GPU of this machine; none, and said why, when there is nothing to test with.
@@ -52,15 +72,8 @@ pub fn run_all<const N: usize>(tests: [GpuTest; N]) -> ExitCode {
     libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
 
-fn nvcc() -> Option<PathBuf> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&search).collect();
-    folders.push(PathBuf::from("/usr/local/cuda/bin"));
-    folders.into_iter().map(|folder| folder.join("nvcc")).find(|path| path.exists())
-}
-
 pub fn host(means: SandboxChoice) -> Host {
-    Host::without_python(JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means })
+    Host::without_python(nvcc::jail(means))
 }
 
 /// A folder with programs.

@@ -336,7 +336,8 @@ pub(crate) fn attacks() -> [(&'static str, &'static str, &'static str); 7] {
             "        if not hasattr(self, 'kept'): self.kept = torch.relu(self.linear(x)) * 3.0\n        return self.kept\n",
             "stale_output",
         ),
-        ("ignores", "        return torch.zeros(8, 16)\n", "stale_output"),
+        // It is wrong from its first call on, which is all that there is to be said.
+        ("ignores", "        return torch.zeros(8, 16)\n", "passed: false"),
         ("shape", "        return torch.relu(self.linear(x))[:4] * 3.0\n", "the reference's has [8, 16]"),
         ("type", "        return (torch.relu(self.linear(x)) * 3.0).double()\n", "torch.float64"),
         (

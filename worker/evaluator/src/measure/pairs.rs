@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use nightshift_protocol::evidence::{VERIFIED_CALLS, VERIFIED_LARGE_CALLS};
 use nightshift_protocol::measurement::DeviceConditions;
+use nightshift_protocol::task::LARGE_CALL_BYTES;
 use nightshift_protocol::verdict::Finding;
 
 use super::setup::Setup;
@@ -27,8 +29,12 @@ const BLOCK: usize = 6;
 /// Blocks that may be rejected; then pairs count as they are, and the measurement does not count as precise.
 const MAX_REJECTED_BLOCKS: usize = 6;
 
-/// Below this, pairs are timed whatever the time limit says.
+/// Below this, pairs of a first measurement are timed whatever the time limit says.
 const FEWEST_PAIRS: usize = 3;
+
+/// The same of a confirmation, so that as many timed calls are verified, and where a call moves more than a gibibyte.
+#[expect(clippy::cast_possible_truncation, reason = "small numbers")]
+const CONFIRMED_PAIRS: (usize, usize) = (VERIFIED_CALLS as usize, VERIFIED_LARGE_CALLS as usize);
 
 /// Past this many times the time limit, even the wanted smallest number of pairs is given up.
 const OVERTIME: u32 = 3;
@@ -210,6 +216,11 @@ pub(super) fn time_pairs<M: Memory>(
         pairs.pair(calls, findings)?;
     }
     let (limit, started) = (Duration::from_millis(options.max_wall_ms), Instant::now());
+    let fewest = match (options.confirms, pairs.setup.call_bytes() > LARGE_CALL_BYTES) {
+        (false, _) => FEWEST_PAIRS,
+        (true, false) => CONFIRMED_PAIRS.0,
+        (true, true) => CONFIRMED_PAIRS.1,
+    };
     let mut rejected_blocks = 0;
     while !pairs.is_over() {
         let mut block = Vec::with_capacity(BLOCK);
@@ -238,9 +249,9 @@ pub(super) fn time_pairs<M: Memory>(
         }
         times.take(&block, &usual);
         let (count, elapsed) = (times.candidate_ns.len(), started.elapsed());
-        let enough = count >= options.min_pairs;
-        if count >= options.max_pairs.max(FEWEST_PAIRS)
-            || (count >= FEWEST_PAIRS && ((enough && elapsed > limit) || elapsed > limit * OVERTIME))
+        let enough = count >= options.min_pairs.max(fewest);
+        if count >= options.max_pairs.max(fewest)
+            || (count >= fewest && ((enough && elapsed > limit) || elapsed > limit * OVERTIME))
         {
             break;
         }

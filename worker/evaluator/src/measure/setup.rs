@@ -211,6 +211,11 @@ impl<'a, M: Memory> Setup<'a, M> {
         Ok(setup)
     }
 
+    /// Bytes of inputs and outputs of one call.
+    pub(super) fn call_bytes(&self) -> u64 {
+        bytes_of(&self.shapes.inputs) + bytes_of(&self.shapes.outputs)
+    }
+
     /// Whether programs compute on a device.
     pub(super) fn on_device(&self) -> bool {
         self.context.device().is_some()

@@ -1,0 +1,56 @@
+//! Arguments of `verify`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use nightshift_protocol::task::Target;
+
+use super::files::Precision;
+
+/// What stands below the options of `verify`.
+const AFTER_HELP: &str = "\
+Exit codes:
+    0  right and faster
+   10  right, and not faster
+   11  wrong: it does not build, does not come to its end, or its results are wrong
+   12  rejected: refused by the screening, or a rule of the contract was broken
+   13  not judged: the machine or the reference failed
+  Of several programs, the highest one counts. Other codes are those of every command.
+
+Examples:
+  nightshift verify row_softmax my_softmax.cpp
+  nightshift verify tasks/attention attempt1.cu attempt2.cu --against best.cu
+  nightshift verify level1/19_ReLU.py model_new.py --json";
+
+/// `verify`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Verify {
+    /// Folder with a task.toml, name of a bundled example, or a file of PyTorch with `Model` and `get_inputs`
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+    /// Programs: C++ or CUDA, or for a task of PyTorch a file of Python with `ModelNew`
+    #[arg(value_name = "PROGRAM", required = true)]
+    pub(crate) programs: Vec<PathBuf>,
+    /// Compare with this program instead of the reference; it has to be right itself
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
+    /// Judge at this shape of the task alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) shape: Option<String>,
+    /// Profile programs that are right
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// Run programs without a file and network sandbox, where this machine has none
+    #[arg(long)]
+    pub(crate) allow_unsandboxed: bool,
+    /// The hardware that a file of PyTorch is judged on; a GPU where there is one
+    #[arg(long, value_parser = super::target, help_heading = "Options for a file of PyTorch")]
+    pub(crate) target: Option<Target>,
+    /// The element type that the model is called with; 16 bits are for the target `cuda`
+    #[arg(long, value_enum, default_value = "fp32", help_heading = "Options for a file of PyTorch")]
+    pub(crate) precision: Precision,
+    /// Call the model in evaluation mode
+    #[arg(long, help_heading = "Options for a file of PyTorch")]
+    pub(crate) eval: bool,
+}

@@ -1,0 +1,208 @@
+//! `nightshift verify`: judges programs of one task in this process.
+
+mod report;
+mod task;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nightshift_optimizer::screen::screen_candidate;
+use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskBundle};
+use nightshift_protocol::verdict::Severity;
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_worker::artifacts::MemoryArtifacts;
+use nightshift_worker::execute::{Judgement, Submission, Verifier, VerifyOptions, Workbench};
+
+use self::report::{Judged, Report};
+use crate::args::Verify;
+use crate::compose;
+use crate::context::Context;
+use crate::failure::{Failure, INTERRUPTED, Result};
+use crate::output::Output;
+
+/// Programs that are judged at the same time on a GPU: while one is timed alone, others are built and checked.
+const AT_ONCE_ON_GPU: usize = 3;
+
+/// Largest program that is read, in bytes: screening refuses less.
+const MAX_PROGRAM_BYTES: u64 = 16 << 20;
+
+pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
+    let output = context.output;
+    let mut config = compose::worker_config(context, "", None, true, None)?;
+    config.profilers = args.profile;
+    let (cancel, interrupt) = (CancelFlag::default(), context.interrupt.clone());
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        interrupt.cancelled().await;
+        stop.cancel();
+    });
+    let judge = move || -> Result<Report> {
+        // What is wrong with what was typed is said before anything is started.
+        let with_text = |path: &PathBuf| -> Result<(PathBuf, Submission)> { Ok((path.clone(), read(path)?)) };
+        let submissions = args.programs.iter().map(with_text).collect::<Result<Vec<_>>>()?;
+        let against = args.against.as_ref().map(with_text).transpose()?;
+        let bundle = task::load(&args, &config, &cancel, output)?;
+        for (path, submission) in submissions.iter().chain(&against) {
+            fits(path, submission, &bundle)?;
+        }
+        let bench = Workbench::open(&config, Box::new(MemoryArtifacts::default()))
+            .map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let options = VerifyOptions { profile: args.profile, require_sandbox: !args.allow_unsandboxed };
+        let mut verifier = Verifier::new(&bench, bundle.clone(), options, &cancel).map_err(|failure| step(&failure))?;
+        if let Some((path, submission)) = &against {
+            stand_against(&mut verifier, path, submission, &bundle)?;
+        }
+        let programs = judge_all(&verifier, &bundle, &submissions, &cancel, output);
+        if cancel.is_cancelled() {
+            return Err(Failure::new(INTERRUPTED, "stopped before every program was judged"));
+        }
+        Ok(Report::new(&bundle, against.map(|(path, _)| path), verifier.machine().clone(), programs))
+    };
+    let report = tokio::task::spawn_blocking(judge)
+        .await
+        .map_err(|error| Failure::new("internal.verify", format!("judging broke down: {error}")))??;
+    report.write(output)?;
+    Ok(report.exit_code())
+}
+
+/// A program as it lies in a file. Bytes that are no text are told by the screening.
+fn read(path: &Path) -> Result<Submission> {
+    let unreadable = |reason: String| {
+        Failure::new("request.program_unreadable", format!("the program `{}` cannot be read: {reason}", path.display()))
+    };
+    let data = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if !data.is_file() {
+        return Err(unreadable("it is no file".to_owned()));
+    }
+    if data.len() > MAX_PROGRAM_BYTES {
+        return Err(unreadable(format!("it has {} bytes, at most {MAX_PROGRAM_BYTES} are read", data.len())));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let source = String::from_utf8(bytes)
+        .map_err(|error| unreadable(format!("it is no UTF-8 text ({error})")))?;
+    let source = source.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(source);
+    let is_python = path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION);
+    let form = if is_python { CandidateForm::Torch } else { CandidateForm::Native };
+    Ok(Submission { source, form })
+}
+
+/// Whether a program of this form can be one for the task.
+fn fits(path: &Path, submission: &Submission, task: &TaskBundle) -> Result<()> {
+    if submission.form == CandidateForm::Torch && task.spec.torch.is_none() {
+        return Err(Failure::new(
+            "request.program_form",
+            format!(
+                "`{}` is a file of Python, and the reference of `{}` is no model of PyTorch",
+                path.display(),
+                task.spec.name
+            ),
+        )
+        .hint("programs for it are written in C++ or CUDA and export `ns_run` (docs/tasks.md)"));
+    }
+    Ok(())
+}
+
+/// Compares with another program, if it is right.
+fn stand_against(
+    verifier: &mut Verifier<'_>,
+    path: &Path,
+    submission: &Submission,
+    task: &TaskBundle,
+) -> Result<()> {
+    let label = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let wrong = |judgement: &Judgement| {
+        Failure::new(
+            "request.against_not_right",
+            format!(
+                "`{}` is {} itself, so that nothing can be compared with it: {}",
+                path.display(),
+                judgement.outcome.as_str(),
+                report::reason(judgement).unwrap_or_else(|| "no reason was given".to_owned())
+            ),
+        )
+    };
+    if let Some(refused) = screened(submission, task).filter(|judgement| judgement.outcome != AttemptOutcome::Pending) {
+        return Err(wrong(&refused));
+    }
+    match verifier.against(submission, &label).map_err(|failure| step(&failure))? {
+        Some(judgement) => Err(wrong(&judgement)),
+        None => Ok(()),
+    }
+}
+
+/// What the screening says; none where it says nothing.
+fn screened(submission: &Submission, task: &TaskBundle) -> Option<Judgement> {
+    let mut spec = task.spec.clone();
+    spec.form = submission.form;
+    let findings = screen_candidate(&submission.source, &spec);
+    if findings.is_empty() {
+        return None;
+    }
+    let refused = findings.iter().any(|finding| finding.severity == Severity::Violation);
+    let outcome = if refused { AttemptOutcome::NotCompliant } else { AttemptOutcome::Pending };
+    Some(Judgement {
+        outcome,
+        findings,
+        build: None,
+        check: None,
+        measurement: None,
+        measurement_end: None,
+        profile: None,
+    })
+}
+
+fn judge_all(
+    verifier: &Verifier<'_>,
+    task: &TaskBundle,
+    submissions: &[(PathBuf, Submission)],
+    cancel: &CancelFlag,
+    output: Output,
+) -> Vec<Judged> {
+    let at_once = if task.spec.target == Target::Cuda { AT_ONCE_ON_GPU } else { 1 }.min(submissions.len());
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(submissions.len())));
+    let work = || {
+        while let Some((path, submission)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            submissions.get(number).filter(|_| !cancel.is_cancelled())
+        } {
+            let judged = Judged { program: path.clone(), result: judge(verifier, task, submission) };
+            if submissions.len() > 1 && !cancel.is_cancelled() {
+                output.note(&format!("{}: {}", path.display(), judged.word()));
+            }
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(judged);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            // Processes of programs end with the thread that started them.
+            scope.spawn(work);
+        }
+    });
+    let mut judged = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    judged.sort_by_key(|judged| submissions.iter().position(|(path, _)| *path == judged.program));
+    judged
+}
+
+fn judge(
+    verifier: &Verifier<'_>,
+    task: &TaskBundle,
+    submission: &Submission,
+) -> std::result::Result<Judgement, StepFailure> {
+    let screened = screened(submission, task);
+    if let Some(refused) = screened.as_ref().filter(|screened| screened.outcome != AttemptOutcome::Pending) {
+        return Ok(refused.clone());
+    }
+    let mut judgement = verifier.judge(submission)?;
+    let noticed = screened.map(|screened| screened.findings).unwrap_or_default();
+    judgement.findings.splice(0..0, noticed);
+    Ok(judgement)
+}
+
+/// A failure of the machine or of the reference.
+fn step(failure: &StepFailure) -> Failure {
+    Failure::new(&failure.code, failure.message.clone())
+}

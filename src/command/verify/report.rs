@@ -1,0 +1,247 @@
+//! What `verify` says, for people and for programs.
+
+use std::path::PathBuf;
+
+use nightshift_protocol::attempt::AttemptOutcome;
+use nightshift_protocol::error::ExitCode;
+use nightshift_protocol::evidence::Evidence;
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::step::StepFailure;
+use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::verdict::{Finding, Severity};
+use nightshift_worker::execute::Judgement;
+use serde::Serialize;
+
+use crate::failure::Result;
+use crate::output::{Output, printable};
+use crate::present;
+
+/// Most findings of a program that are printed.
+const MAX_FINDINGS: usize = 6;
+
+/// Most messages of a compiler that are printed.
+const MAX_MESSAGES: usize = 3;
+
+/// One program with what came of it.
+pub(super) struct Judged {
+    pub(super) program: PathBuf,
+    pub(super) result: std::result::Result<Judgement, StepFailure>,
+}
+
+/// Everything that was judged.
+#[derive(Serialize)]
+pub(super) struct Report {
+    task: String,
+    /// What programs were compared with.
+    against: String,
+    machine: MachineFacts,
+    programs: Vec<Program>,
+}
+
+/// One program, in three statements: the verdict on it, how complete the evidence is, and what failed beside it.
+#[derive(Serialize)]
+struct Program {
+    program: String,
+    /// The verdict; none when nothing can be said about the program.
+    verdict: Option<&'static str>,
+    /// Whether it is right; none when that is not known.
+    right: Option<bool>,
+    /// Whether it is faster than what it was compared with; none when that is not known.
+    faster: Option<bool>,
+    evidence: Option<Evidence>,
+    /// What failed of the machine or the reference.
+    fault: Option<StepFailure>,
+    exit_code: i32,
+    /// Everything that was found out.
+    judgement: Option<Box<Judgement>>,
+}
+
+impl Judged {
+    /// What came of it, in one word.
+    pub(super) fn word(&self) -> &str {
+        match &self.result {
+            Ok(judgement) => judgement.outcome.as_str(),
+            Err(failure) => &failure.code,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        task: &TaskBundle,
+        against: Option<PathBuf>,
+        machine: MachineFacts,
+        judged: Vec<Judged>,
+    ) -> Self {
+        let against = against.map_or_else(|| task.spec.reference.clone(), |path| path.display().to_string());
+        Self { task: task.spec.name.clone(), against, machine, programs: judged.into_iter().map(Program::of).collect() }
+    }
+
+    pub(super) fn exit_code(&self) -> ExitCode {
+        let codes = [ExitCode::NotFaster, ExitCode::Wrong, ExitCode::Rejected, ExitCode::NotJudged];
+        let highest = self.programs.iter().map(|program| program.exit_code).max().unwrap_or(0);
+        codes.into_iter().find(|code| *code as i32 == highest).unwrap_or(ExitCode::Ok)
+    }
+
+    pub(super) fn write(&self, output: Output) -> Result<()> {
+        if output.is_json() {
+            return output.json(self);
+        }
+        let mut table = output.table(&["program", "verdict", "speedup", "time", "compared with", "calls verified"]);
+        for program in &self.programs {
+            let measured = program.judgement.as_ref().and_then(|judgement| judgement.measurement.as_ref());
+            let cell = |value: Option<String>| value.unwrap_or_else(|| present::NONE.to_owned());
+            table.add_row([
+                printable(&program.program),
+                program.verdict.unwrap_or("not judged").to_owned(),
+                cell(measured.map(|measured| present::interval(measured.speedup))),
+                cell(measured.map(|measured| present::nanoseconds(measured.candidate_median_ns))),
+                cell(measured.map(|measured| present::nanoseconds(measured.baseline_median_ns))),
+                cell(measured.and_then(verified)),
+            ]);
+        }
+        output.text(&table.to_string())?;
+        for program in &self.programs {
+            for line in program.lines() {
+                output.text(&line)?;
+            }
+        }
+        output.text(&format!(
+            "compared with {}; sandbox in force: {}",
+            printable(&self.against),
+            self.machine.sandbox.summary()
+        ))
+    }
+}
+
+fn verified(measured: &Measurement) -> Option<String> {
+    let verification = measured.verification?;
+    Some(format!("{} of {}", verification.verified_calls, verification.timed_calls))
+}
+
+impl Program {
+    fn of(judged: Judged) -> Self {
+        let program = judged.program.display().to_string();
+        match judged.result {
+            Ok(judgement) => {
+                let outcome = judgement.outcome;
+                let evidence =
+                    Evidence::of(outcome, judgement.check.as_ref(), judgement.measurement.as_ref(), None);
+                Self {
+                    program,
+                    verdict: Some(outcome.as_str()),
+                    right: Some(outcome.is_correct()),
+                    faster: outcome.is_correct().then_some(outcome == AttemptOutcome::CorrectFaster),
+                    evidence: Some(evidence),
+                    fault: None,
+                    exit_code: exit_code(outcome) as i32,
+                    judgement: Some(Box::new(judgement)),
+                }
+            }
+            Err(failure) => Self {
+                program,
+                verdict: None,
+                right: None,
+                faster: None,
+                evidence: None,
+                fault: Some(failure),
+                exit_code: ExitCode::NotJudged as i32,
+                judgement: None,
+            },
+        }
+    }
+
+    /// What is to be said below the table.
+    fn lines(&self) -> Vec<String> {
+        let name = printable(&self.program);
+        if let Some(fault) = &self.fault {
+            return vec![format!("{name}: not judged: {} ({})", printable(&fault.message), fault.code)];
+        }
+        let Some(judgement) = &self.judgement else { return Vec::new() };
+        let mut lines = Vec::new();
+        if let Some(reason) = reason(judgement).filter(|_| !judgement.outcome.is_correct()) {
+            lines.push(format!("{name}: {}", printable(&reason)));
+        }
+        let said = judgement.findings.iter().filter(|finding| {
+            // What decided the verdict is said already.
+            judgement.outcome.is_correct() || finding.severity != Severity::Violation
+        });
+        lines.extend(said.take(MAX_FINDINGS).map(|finding| format!("{name}: {}", told(finding))));
+        if let Some(evidence) = &self.evidence {
+            lines.extend(evidence.missing.iter().map(|missing| format!("{name}: evidence missing: {missing}")));
+        }
+        if let Some(profile) = &judgement.profile {
+            lines.push(format!("{name}: held back by {}", present::bound(profile)));
+        }
+        lines
+    }
+}
+
+fn exit_code(outcome: AttemptOutcome) -> ExitCode {
+    match outcome {
+        AttemptOutcome::CorrectFaster => ExitCode::Ok,
+        AttemptOutcome::CorrectNotFaster => ExitCode::NotFaster,
+        AttemptOutcome::NotCompliant | AttemptOutcome::NoCode => ExitCode::Rejected,
+        AttemptOutcome::Pending => ExitCode::NotJudged,
+        AttemptOutcome::CompileFailed
+        | AttemptOutcome::Crashed
+        | AttemptOutcome::TimedOut
+        | AttemptOutcome::MemoryExceeded
+        | AttemptOutcome::RuntimeFailed
+        | AttemptOutcome::Incorrect => ExitCode::Wrong,
+    }
+}
+
+fn told(finding: &Finding) -> String {
+    let line = finding.line.map_or_else(String::new, |line| format!(" (line {line})"));
+    printable(&format!("{}: {}{line}", finding.code, finding.message))
+}
+
+/// Why a program is not right.
+pub(super) fn reason(judgement: &Judgement) -> Option<String> {
+    let violations: Vec<String> = judgement
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Violation)
+        .take(MAX_FINDINGS)
+        .map(told)
+        .collect();
+    if !violations.is_empty() {
+        return Some(violations.join("; "));
+    }
+    if let (AttemptOutcome::CompileFailed, Some(build)) = (judgement.outcome, &judgement.build) {
+        let errors = build.messages.iter().filter(|message| message.severity == "error").take(MAX_MESSAGES);
+        let said: Vec<String> = errors
+            .map(|message| match message.line {
+                0 => message.message.clone(),
+                line => format!("line {line}: {}", message.message),
+            })
+            .collect();
+        return Some(if said.is_empty() { build.end.describe() } else { said.join("; ") });
+    }
+    if let Some(end) = &judgement.measurement_end {
+        return Some(format!("while it was timed: {}", end.describe()));
+    }
+    let check = judgement.check.as_ref()?;
+    if let Some(case) = check.cases.iter().find(|case| !case.passed) {
+        let mut said = format!(
+            "{} of {} elements are wrong at shape `{}` with inputs `{}`",
+            case.wrong_elements, case.elements, case.shape, case.inputs
+        );
+        if let Some(worst) = &case.worst {
+            let value = |value: Option<f64>| value.map_or_else(|| "not finite".to_owned(), |value| format!("{value:.6e}"));
+            let place: Vec<String> = worst.index.iter().map(ToString::to_string).collect();
+            said.push_str(&format!(
+                "; the worst is {}[{}]: {} instead of {:.6e}",
+                worst.tensor,
+                place.join(", "),
+                value(worst.candidate),
+                worst.truth
+            ));
+        }
+        return Some(said);
+    }
+    let last = nightshift_protocol::last_words::last_words(&check.printed);
+    Some(last.map_or_else(|| check.end.describe(), |last| format!("{}: {last}", check.end.describe())))
+}

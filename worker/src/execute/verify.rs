@@ -1,0 +1,252 @@
+//! Judging programs of one task in one process, without server, campaign or database.
+
+use std::path::{Path, PathBuf};
+
+use nightshift_evaluator::check::{Libraries, check};
+use nightshift_evaluator::measure::MeasureOptions;
+use nightshift_profilers::host::profile;
+use nightshift_protocol::attempt::{AttemptOutcome, BuildReport, CheckReport};
+use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::measurement::Measurement;
+use nightshift_protocol::profile::Profile;
+use nightshift_protocol::step::{StepFailure, StepOutput};
+use nightshift_protocol::task::{CandidateForm, Target, TaskBundle};
+use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
+use nightshift_sandbox::process::CancelFlag;
+use nightshift_toolchain::build::{Role, disk_failure};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::Workbench;
+use super::step::{Step, secret_seeds};
+use crate::artifacts::{StepArtifacts, Transfer};
+
+/// A program to be judged.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// Its text.
+    pub source: String,
+    /// Whether it is a library or a file of Python.
+    pub form: CandidateForm,
+}
+
+/// What is wanted beside a verdict.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct VerifyOptions {
+    /// Whether a right program is profiled, too.
+    pub profile: bool,
+    /// Whether programs run only where files and network are out of their reach.
+    pub require_sandbox: bool,
+}
+
+/// What was found out about a program: the verdict, and the evidence for it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The verdict.
+    pub outcome: AttemptOutcome,
+    /// Everything that was noticed, in the order of the steps.
+    pub findings: Vec<Finding>,
+    /// The build.
+    pub build: Option<BuildReport>,
+    /// The check.
+    pub check: Option<CheckReport>,
+    /// The measurement.
+    pub measurement: Option<Measurement>,
+    /// How the program's process ended while it was timed, where it did not survive.
+    pub measurement_end: Option<ProcessEnd>,
+    /// The profile.
+    pub profile: Option<Profile>,
+}
+
+/// Judges programs of one task. Its reference is built once.
+pub struct Verifier<'a> {
+    bench: &'a Workbench,
+    cancel: &'a CancelFlag,
+    task: TaskBundle,
+    folder: TempDir,
+    reference: PathBuf,
+    truth: PathBuf,
+    baseline: Option<(PathBuf, String)>,
+    options: VerifyOptions,
+}
+
+impl std::fmt::Debug for Verifier<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier").field("task", &self.task.spec.name).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Verifier<'a> {
+    /// Builds a task's reference.
+    ///
+    /// # Errors
+    /// `task.reference_does_not_compile`, and what keeps this machine from building.
+    pub fn new(
+        bench: &'a Workbench,
+        task: TaskBundle,
+        options: VerifyOptions,
+        cancel: &'a CancelFlag,
+    ) -> Result<Self, StepFailure> {
+        bench.admit(options.require_sandbox)?;
+        let folder = bench.step_folder()?;
+        let step = step(bench, folder.path(), cancel);
+        let build = |role: Role| -> Result<PathBuf, StepFailure> {
+            let (report, path) = step.build_as(role, &task.reference_source, &task)?;
+            path.ok_or_else(|| {
+                let said = report.messages.iter().find(|message| message.severity == "error");
+                let said = said.map_or_else(|| report.end.describe(), |said| format!("line {}: {}", said.line, said.message));
+                StepFailure::fatal(
+                    "task.reference_does_not_compile",
+                    format!("the {} of `{}` does not compile: {said}", role.name(), task.spec.name),
+                )
+            })
+        };
+        let (reference, truth) = (build(Role::Reference)?, build(Role::Truth)?);
+        Ok(Self { bench, cancel, task, folder, reference, truth, baseline: None, options })
+    }
+
+    /// Compares programs with another one from now on, in the place of the reference. Returns what is wrong with it when it is
+    /// not right itself: a speedup over it would mean nothing.
+    pub fn against(&mut self, submission: &Submission, label: &str) -> Result<Option<Judgement>, StepFailure> {
+        let (mut judgement, path) = self.checked(submission, self.folder.path())?;
+        let Some(path) = path.filter(|_| judgement.outcome == AttemptOutcome::Pending) else {
+            return Ok(Some(judgement));
+        };
+        // Another build would take its place.
+        let kept = self.folder.path().join(format!("against-{}", path.file_name().unwrap_or_default().display()));
+        std::fs::rename(&path, &kept).map_err(|error| disk_failure(&kept, &error))?;
+        judgement.outcome = AttemptOutcome::Pending;
+        self.baseline = Some((kept, label.to_owned()));
+        Ok(None)
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &MachineFacts {
+        self.bench.machine()
+    }
+
+    /// Builds, checks, times and profiles a program. A failure concerns the machine or the reference, never the program.
+    pub fn judge(&self, submission: &Submission) -> Result<Judgement, StepFailure> {
+        let folder = self.bench.step_folder()?;
+        let (mut judgement, path) = self.checked(submission, folder.path())?;
+        let Some(path) = path.filter(|_| judgement.outcome == AttemptOutcome::Pending) else { return Ok(judgement) };
+        let task = self.task_of(submission);
+        let step = step(self.bench, folder.path(), self.cancel);
+        let _memory = step.memory_of(&task)?;
+        let libraries = self.libraries(path.clone());
+        let label = self.baseline.as_ref().map_or_else(|| step.baseline_label(&task), |(_, label)| label.clone());
+        let baseline = self.baseline.as_ref().map_or(&self.reference, |(path, _)| path);
+        let options = match task.spec.target {
+            Target::Cpu => MeasureOptions::on_host(true),
+            Target::Cuda => MeasureOptions::confirmation(),
+        };
+        let timed =
+            step.measure_against(&task, &libraries, (baseline, &label), &options, self.options.require_sandbox)?;
+        match timed {
+            StepOutput::Measured { measurement, findings } => {
+                judgement.findings.extend(findings);
+                judgement.outcome = match (has_violation(&judgement.findings), measurement.speedup.low > 1.0) {
+                    (true, _) => AttemptOutcome::NotCompliant,
+                    (false, true) => AttemptOutcome::CorrectFaster,
+                    (false, false) => AttemptOutcome::CorrectNotFaster,
+                };
+                judgement.measurement = Some(*measurement);
+            }
+            StepOutput::MeasureFailed { end, findings } => {
+                judgement.findings.extend(findings);
+                judgement.outcome = if has_violation(&judgement.findings) {
+                    AttemptOutcome::NotCompliant
+                } else {
+                    AttemptOutcome::of_end(&end)
+                };
+                judgement.measurement_end = Some(end);
+            }
+            _ => return Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
+        }
+        if self.options.profile && judgement.outcome.is_correct() {
+            judgement.profile = self.profiled(&step, &task, &path, &judgement)?;
+        }
+        Ok(judgement)
+    }
+
+    /// Builds and checks a program. The outcome is pending when nothing was found against it.
+    fn checked(&self, submission: &Submission, folder: &Path) -> Result<(Judgement, Option<PathBuf>), StepFailure> {
+        let task = self.task_of(submission);
+        let step = step(self.bench, folder, self.cancel);
+        step.expect_programs(&task);
+        let (report, path) = step.build_as(Role::Candidate, &submission.source, &task)?;
+        let mut judgement = Judgement {
+            outcome: AttemptOutcome::CompileFailed,
+            findings: Vec::new(),
+            build: Some(report),
+            check: None,
+            measurement: None,
+            measurement_end: None,
+            profile: None,
+        };
+        let Some(path) = path else { return Ok((judgement, None)) };
+        let libraries = self.libraries(path.clone());
+        let report = {
+            let _memory = step.memory_of(&task)?;
+            let device = step.device(&task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
+            let place = step.place(device.as_ref());
+            let context = step.context(&place);
+            check(&context, &task.spec, &libraries, self.options.require_sandbox, &mut secret_seeds()?)?
+        };
+        judgement.findings.extend(report.findings.iter().cloned());
+        judgement.outcome = if has_violation(&judgement.findings) {
+            AttemptOutcome::NotCompliant
+        } else if report.end != ProcessEnd::Finished {
+            AttemptOutcome::of_end(&report.end)
+        } else if report.cases.is_empty() || report.cases.iter().any(|case| !case.passed) {
+            AttemptOutcome::Incorrect
+        } else {
+            AttemptOutcome::Pending
+        };
+        judgement.check = Some(report);
+        Ok((judgement, Some(path)))
+    }
+
+    fn profiled(
+        &self,
+        step: &Step<'_>,
+        task: &TaskBundle,
+        library: &Path,
+        judgement: &Judgement,
+    ) -> Result<Option<Profile>, StepFailure> {
+        let Some((build, measurement)) = judgement.build.as_ref().zip(judgement.measurement.as_ref()) else {
+            return Ok(None);
+        };
+        let output = match task.spec.target {
+            Target::Cuda => step.profile_on_device(task, library, build, measurement)?,
+            Target::Cpu => {
+                let profile = profile(&step.peaks()?, &task.spec, &build.report, measurement);
+                StepOutput::Profiled { profile: Box::new(profile) }
+            }
+        };
+        match output {
+            StepOutput::Profiled { profile } => Ok(Some(*profile)),
+            _ => Err(StepFailure::fatal("worker.internal", "a profile gave something else")),
+        }
+    }
+
+    fn libraries(&self, candidate: PathBuf) -> Libraries {
+        Libraries { candidate, reference: self.reference.clone(), truth: self.truth.clone() }
+    }
+
+    fn task_of(&self, submission: &Submission) -> TaskBundle {
+        let mut task = self.task.clone();
+        task.spec.form = submission.form;
+        task
+    }
+}
+
+fn step<'s>(bench: &'s Workbench, folder: &'s Path, cancel: &'s CancelFlag) -> Step<'s> {
+    let artifacts = StepArtifacts::new(&bench.artifacts, Transfer { cancel, traceparent: None });
+    Step { bench, folder, artifacts, device: None, cancel }
+}
+
+fn has_violation(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Violation)
+}
