@@ -4,7 +4,7 @@ mod report;
 mod task;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nightshift_optimizer::screen::screen_candidate;
@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::output::Output;
 
-/// Programs that are judged at the same time on a GPU: while one is timed alone, others are built and checked.
+/// Programs that are checked and timed at the same time on a GPU: while one is timed alone, others start and end.
 const AT_ONCE_ON_GPU: usize = 3;
 
 /// Largest program that is read, in bytes: screening refuses less.
@@ -34,6 +34,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
     let output = context.output;
     let mut config = compose::worker_config(context, "", None, true, None)?;
     config.profilers = args.profile;
+    let builds = usize::try_from(config.cpu_slots).unwrap_or(1);
     let (cancel, interrupt) = (CancelFlag::default(), context.interrupt.clone());
     let stop = cancel.clone();
     tokio::spawn(async move {
@@ -56,7 +57,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         if let Some((path, submission)) = &against {
             stand_against(&mut verifier, path, submission, &bundle)?;
         }
-        let programs = judge_all(&verifier, &bundle, &submissions, &cancel, output);
+        let programs = judge_all(&verifier, &bundle, &submissions, (builds, &cancel), output);
         if cancel.is_cancelled() {
             return Err(Failure::new(INTERRUPTED, "stopped before every program was judged"));
         }
@@ -159,30 +160,31 @@ fn judge_all(
     verifier: &Verifier<'_>,
     task: &TaskBundle,
     submissions: &[(PathBuf, Submission)],
-    cancel: &CancelFlag,
+    (builds, cancel): (usize, &CancelFlag),
     output: Output,
 ) -> Vec<Judged> {
-    let at_once = if task.spec.target == Target::Cuda { AT_ONCE_ON_GPU } else { 1 }.min(submissions.len());
+    let at_once = if task.spec.target == Target::Cuda { AT_ONCE_ON_GPU } else { 1 };
+    let permits = Permits { free: Mutex::new(at_once), changed: Condvar::new() };
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(submissions.len())));
     let work = || {
         while let Some((path, submission)) = {
             let number = next.fetch_add(1, Ordering::Relaxed);
             submissions.get(number).filter(|_| !cancel.is_cancelled())
         } {
-            let judged = Judged { program: path.clone(), result: judge(verifier, task, submission) };
+            let judged = Judged { program: path.clone(), result: judge(verifier, task, submission, &permits) };
             if submissions.len() > 1 && !cancel.is_cancelled() {
                 output.note(&format!("{}: {}", path.display(), judged.word()));
             }
-            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(judged);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push(judged);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..at_once {
+        for _ in 0..builds.clamp(at_once, submissions.len().max(1)) {
             // Processes of programs end with the thread that started them.
             scope.spawn(work);
         }
     });
-    let mut judged = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut judged = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     judged.sort_by_key(|judged| submissions.iter().position(|(path, _)| *path == judged.program));
     judged
 }
@@ -191,15 +193,36 @@ fn judge(
     verifier: &Verifier<'_>,
     task: &TaskBundle,
     submission: &Submission,
+    permits: &Permits,
 ) -> std::result::Result<Judgement, StepFailure> {
     let screened = screened(submission, task);
     if let Some(refused) = screened.as_ref().filter(|screened| screened.outcome != AttemptOutcome::Pending) {
         return Ok(refused.clone());
     }
-    let mut judgement = verifier.judge(submission)?;
+    let built = verifier.build(submission)?;
+    let mut judgement = permits.with(|| verifier.judge(built))?;
     let noticed = screened.map(|screened| screened.findings).unwrap_or_default();
     judgement.findings.splice(0..0, noticed);
     Ok(judgement)
+}
+
+/// Lets so many threads work at the same time.
+struct Permits {
+    free: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Permits {
+    fn with<T>(&self, work: impl FnOnce() -> T) -> T {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.changed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        drop(free);
+        let done = work();
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_one();
+        done
+    }
 }
 
 /// A failure of the machine or of the reference.

@@ -34,7 +34,7 @@ use self::devices::CudaBench;
 pub use self::devices::find_profilers;
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
 use self::examine::{find_toolchain, jail_host};
-pub use self::verify::{Judgement, Submission, Verifier, VerifyOptions};
+pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
 use self::step::Step;
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::lease::{Work, WorkerConfig};

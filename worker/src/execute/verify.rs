@@ -58,6 +58,15 @@ pub struct Judgement {
     pub profile: Option<Profile>,
 }
 
+/// A program that was built, or was not.
+#[derive(Debug)]
+pub struct BuiltProgram {
+    judgement: Judgement,
+    library: Option<PathBuf>,
+    task: TaskBundle,
+    folder: TempDir,
+}
+
 /// Judges programs of one task. Its reference is built once.
 pub struct Verifier<'a> {
     bench: &'a Workbench,
@@ -108,14 +117,14 @@ impl<'a> Verifier<'a> {
     /// Compares programs with another one from now on, in the place of the reference. Returns what is wrong with it when it is
     /// not right itself: a speedup over it would mean nothing.
     pub fn against(&mut self, submission: &Submission, label: &str) -> Result<Option<Judgement>, StepFailure> {
-        let (mut judgement, path) = self.checked(submission, self.folder.path())?;
-        let Some(path) = path.filter(|_| judgement.outcome == AttemptOutcome::Pending) else {
-            return Ok(Some(judgement));
-        };
-        // Another build would take its place.
+        let mut built = self.build(submission)?;
+        let Some(path) = built.library.clone() else { return Ok(Some(built.judgement)) };
+        self.check(&mut built, &path)?;
+        if built.judgement.outcome != AttemptOutcome::Pending {
+            return Ok(Some(built.judgement));
+        }
         let kept = self.folder.path().join(format!("against-{}", path.file_name().unwrap_or_default().display()));
-        std::fs::rename(&path, &kept).map_err(|error| disk_failure(&kept, &error))?;
-        judgement.outcome = AttemptOutcome::Pending;
+        std::fs::copy(&path, &kept).map_err(|error| disk_failure(&kept, &error))?;
         self.baseline = Some((kept, label.to_owned()));
         Ok(None)
     }
@@ -126,23 +135,82 @@ impl<'a> Verifier<'a> {
         self.bench.machine()
     }
 
-    /// Builds, checks, times and profiles a program. A failure concerns the machine or the reference, never the program.
-    pub fn judge(&self, submission: &Submission) -> Result<Judgement, StepFailure> {
+    /// Builds a program. Several can be built at the same time.
+    pub fn build(&self, submission: &Submission) -> Result<BuiltProgram, StepFailure> {
         let folder = self.bench.step_folder()?;
-        let (mut judgement, path) = self.checked(submission, folder.path())?;
-        let Some(path) = path.filter(|_| judgement.outcome == AttemptOutcome::Pending) else { return Ok(judgement) };
-        let task = self.task_of(submission);
+        let mut task = self.task.clone();
+        task.spec.form = submission.form;
         let step = step(self.bench, folder.path(), self.cancel);
-        let _memory = step.memory_of(&task)?;
-        let libraries = self.libraries(path.clone());
-        let label = self.baseline.as_ref().map_or_else(|| step.baseline_label(&task), |(_, label)| label.clone());
+        step.expect_programs(&task);
+        let (report, library) = step.build_as(Role::Candidate, &submission.source, &task)?;
+        let judgement = Judgement {
+            outcome: if library.is_some() { AttemptOutcome::Pending } else { AttemptOutcome::CompileFailed },
+            findings: Vec::new(),
+            build: Some(report),
+            check: None,
+            measurement: None,
+            measurement_end: None,
+            profile: None,
+        };
+        Ok(BuiltProgram { judgement, library, task, folder })
+    }
+
+    /// Checks, times and profiles a program. A failure concerns the machine or the reference, never the program.
+    pub fn judge(&self, mut built: BuiltProgram) -> Result<Judgement, StepFailure> {
+        let Some(path) = built.library.clone() else { return Ok(built.judgement) };
+        self.check(&mut built, &path)?;
+        let BuiltProgram { mut judgement, task, folder, .. } = built;
+        if judgement.outcome != AttemptOutcome::Pending {
+            return Ok(judgement);
+        }
+        let step = step(self.bench, folder.path(), self.cancel);
+        self.measure(&step, &task, &path, &mut judgement)?;
+        if self.options.profile && judgement.outcome.is_correct() {
+            judgement.profile = self.profiled(&step, &task, &path, &judgement)?;
+        }
+        Ok(judgement)
+    }
+
+    fn check(&self, built: &mut BuiltProgram, library: &Path) -> Result<(), StepFailure> {
+        let step = step(self.bench, built.folder.path(), self.cancel);
+        let (task, libraries) = (&built.task, self.libraries(library.to_path_buf()));
+        let _memory = step.memory_of(task)?;
+        let device = step.device(task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
+        let place = step.place(device.as_ref());
+        let context = step.context(&place);
+        let report = check(&context, &task.spec, &libraries, self.options.require_sandbox, &mut secret_seeds()?)?;
+        let judgement = &mut built.judgement;
+        judgement.findings.extend(report.findings.iter().cloned());
+        judgement.outcome = if has_violation(&judgement.findings) {
+            AttemptOutcome::NotCompliant
+        } else if report.end != ProcessEnd::Finished {
+            AttemptOutcome::of_end(&report.end)
+        } else if report.cases.is_empty() || report.cases.iter().any(|case| !case.passed) {
+            AttemptOutcome::Incorrect
+        } else {
+            AttemptOutcome::Pending
+        };
+        judgement.check = Some(report);
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        step: &Step<'_>,
+        task: &TaskBundle,
+        library: &Path,
+        judgement: &mut Judgement,
+    ) -> Result<(), StepFailure> {
+        let _memory = step.memory_of(task)?;
+        let libraries = self.libraries(library.to_path_buf());
+        let label = self.baseline.as_ref().map_or_else(|| step.baseline_label(task), |(_, label)| label.clone());
         let baseline = self.baseline.as_ref().map_or(&self.reference, |(path, _)| path);
         let options = match task.spec.target {
             Target::Cpu => MeasureOptions::on_host(true),
             Target::Cuda => MeasureOptions::confirmation(),
         };
         let timed =
-            step.measure_against(&task, &libraries, (baseline, &label), &options, self.options.require_sandbox)?;
+            step.measure_against(task, &libraries, (baseline, &label), &options, self.options.require_sandbox)?;
         match timed {
             StepOutput::Measured { measurement, findings } => {
                 judgement.findings.extend(findings);
@@ -164,48 +232,7 @@ impl<'a> Verifier<'a> {
             }
             _ => return Err(StepFailure::fatal("worker.internal", "a measurement gave something else")),
         }
-        if self.options.profile && judgement.outcome.is_correct() {
-            judgement.profile = self.profiled(&step, &task, &path, &judgement)?;
-        }
-        Ok(judgement)
-    }
-
-    /// Builds and checks a program. The outcome is pending when nothing was found against it.
-    fn checked(&self, submission: &Submission, folder: &Path) -> Result<(Judgement, Option<PathBuf>), StepFailure> {
-        let task = self.task_of(submission);
-        let step = step(self.bench, folder, self.cancel);
-        step.expect_programs(&task);
-        let (report, path) = step.build_as(Role::Candidate, &submission.source, &task)?;
-        let mut judgement = Judgement {
-            outcome: AttemptOutcome::CompileFailed,
-            findings: Vec::new(),
-            build: Some(report),
-            check: None,
-            measurement: None,
-            measurement_end: None,
-            profile: None,
-        };
-        let Some(path) = path else { return Ok((judgement, None)) };
-        let libraries = self.libraries(path.clone());
-        let report = {
-            let _memory = step.memory_of(&task)?;
-            let device = step.device(&task, &[&libraries.candidate, &libraries.reference, &libraries.truth])?;
-            let place = step.place(device.as_ref());
-            let context = step.context(&place);
-            check(&context, &task.spec, &libraries, self.options.require_sandbox, &mut secret_seeds()?)?
-        };
-        judgement.findings.extend(report.findings.iter().cloned());
-        judgement.outcome = if has_violation(&judgement.findings) {
-            AttemptOutcome::NotCompliant
-        } else if report.end != ProcessEnd::Finished {
-            AttemptOutcome::of_end(&report.end)
-        } else if report.cases.is_empty() || report.cases.iter().any(|case| !case.passed) {
-            AttemptOutcome::Incorrect
-        } else {
-            AttemptOutcome::Pending
-        };
-        judgement.check = Some(report);
-        Ok((judgement, Some(path)))
+        Ok(())
     }
 
     fn profiled(
@@ -233,12 +260,6 @@ impl<'a> Verifier<'a> {
 
     fn libraries(&self, candidate: PathBuf) -> Libraries {
         Libraries { candidate, reference: self.reference.clone(), truth: self.truth.clone() }
-    }
-
-    fn task_of(&self, submission: &Submission) -> TaskBundle {
-        let mut task = self.task.clone();
-        task.spec.form = submission.form;
-        task
     }
 }
 
