@@ -16,7 +16,7 @@ use crate::compare::{compare, differ_noticeably};
 use crate::golden::Recorded;
 use crate::inputs::{SecretSeeds, TensorData};
 use crate::runner::{Call, Grounds, Session, SessionError, note};
-use nightshift_sandbox::process::side_by_side;
+use nightshift_sandbox::process::run_in_parallel;
 
 /// Questions of a shape that are asked even when the first answer is wrong: they tell stale results from wrong ones.
 const QUESTIONS_BEFORE_STOPPING: usize = 3;
@@ -193,7 +193,7 @@ impl Examination<'_> {
         let started = Instant::now();
         // On the host all of this wants the same cores, and programs are held to their wall time.
         let ((judged, made), said) = if on_device {
-            side_by_side(beside, ask)
+            run_in_parallel(beside, ask)
         } else {
             let said = ask();
             (beside(), said)
@@ -301,7 +301,7 @@ fn ask(
     // On a device most of the time goes into copies, to and fro, which do not disturb each other. What the program makes
     // of inputs that ask nothing does not count, but it has to survive them.
     let (call, answered) =
-        side_by_side(|| candidate.run_within(inputs, &enter_and_tell), || oracle.ask(inputs, &enter));
+        run_in_parallel(|| candidate.run_within(inputs, &enter_and_tell), || oracle.ask(inputs, &enter));
     *waited += Duration::from_micros(waited_us.into_inner());
     let (answered, call) = (answered?, call?);
     Ok(answered.map(|answered| (answered, call)))

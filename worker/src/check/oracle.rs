@@ -11,7 +11,7 @@ use crate::golden::Recorded;
 use crate::inputs::TensorData;
 use crate::runner::{Beside, Breach, Call, Enter, Grounds, Launched, Session, SessionError, SessionOptions};
 use nightshift_sandbox::Queues;
-use nightshift_sandbox::process::side_by_side;
+use nightshift_sandbox::process::run_in_parallel;
 
 /// The reference may take this many times what a candidate may take, in time and memory: it is naive on purpose, and
 /// the truth is twice as wide.
@@ -249,7 +249,7 @@ impl Oracle {
         let mut truth = || run(truth, inputs);
         // On a device most of the time goes into copies, to and fro, which do not disturb each other.
         let (truth, reference) = if self.on_device {
-            side_by_side(truth, || run(reference, inputs))
+            run_in_parallel(truth, || run(reference, inputs))
         } else {
             (truth(), run(reference, inputs))
         };

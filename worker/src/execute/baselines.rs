@@ -19,7 +19,7 @@ use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
 use crate::runner::{Grounds, SessionOptions};
 use nightshift_sandbox::Queues;
-use nightshift_sandbox::process::side_by_side;
+use nightshift_sandbox::process::run_in_parallel;
 use nightshift_toolchain::build::{Role, disk_failure};
 
 /// What the baseline is called.
@@ -50,7 +50,7 @@ impl Step<'_> {
             return Ok(known);
         }
         // Most of either is loading and compiling, on the host; on the device they take turns.
-        let (profile, compiled) = side_by_side(
+        let (profile, compiled) = run_in_parallel(
             || self.profile_reference(task, libraries, device, build, facts),
             || self.compiled_baseline(task, libraries, grounds, device),
         );

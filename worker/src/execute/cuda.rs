@@ -144,7 +144,7 @@ impl CudaBench {
         libraries: &[&Path],
     ) -> Result<StepDevice<'_>, StepFailure> {
         let (gpu, site) = self.gpu(number)?;
-        let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(|error| missing(&error))?;
+        let mut access = DeviceAccess::find(&gpu.facts.uuid, gpu.minor).map_err(|error| missing(&error))?;
         let mut wanted: Vec<PathBuf> = Vec::new();
         // What a file of Python needs, Python finds.
         let native = libraries.iter().filter(|library| library.extension().is_none_or(|name| name != PYTHON_EXTENSION));

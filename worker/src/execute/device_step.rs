@@ -17,6 +17,7 @@ use crate::prepare::{ReferenceFacts, ReferenceLibraries};
 use crate::profilers::{self, Checks, Profilers, Replay, Subject};
 use crate::runner::{Grounds, Quiet, REPLAY_FILE, Stay, is_python, python_folders, replay_torch_plan};
 use crate::torch::provenance::mark_own;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use nightshift_toolchain::build::{Role, disk_failure};
 
@@ -194,10 +195,7 @@ impl Step<'_> {
         company: Company,
         examine: impl FnOnce(&Profilers, &Replay<'_>) -> Result<T, StepFailure>,
     ) -> Result<T, StepFailure> {
-        let folder = tempfile::Builder::new()
-            .prefix("replay-")
-            .tempdir_in(self.folder)
-            .map_err(|error| disk_failure(self.folder, &error))?;
+        let folder = temporary_folder(self.folder, "replay-").map_err(|error| disk_failure(self.folder, &error))?;
         let host = &self.bench.host;
         let torch = replay_torch_plan(host, library, task.spec.torch.as_ref()).map_err(|error| {
             error.into_end().map_or_else(|failure| failure, |end| StepFailure::fatal("worker.internal", end.describe()))

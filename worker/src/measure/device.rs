@@ -33,7 +33,7 @@ use crate::known::Subject;
 use crate::runner::{Call, CallTime, Draw, Grounds, Quiet, Session, Stay, note};
 use crate::statistics::{bootstrap_ratio, median};
 use crate::stock::Stock;
-use nightshift_sandbox::process::side_by_side;
+use nightshift_sandbox::process::run_in_parallel;
 
 /// Share of the samples that is left out at either end.
 const TRIMMED: f64 = 0.1;
@@ -450,7 +450,7 @@ impl Race<'_> {
         let mut fetch = |kept: &Kept| {
             let inputs = kept.draw.inputs(sets);
             let mut beside = || baseline.fetch_known(kept.slot, kept.baseline, &enter).map_err(Side::Baseline);
-            let (candidate, baseline) = side_by_side(
+            let (candidate, baseline) = run_in_parallel(
                 || candidate.fetch(kept.slot, inputs.clone(), kept.candidate, &enter).map_err(Side::Candidate),
                 || if kept.known.is_some() { Ok(None) } else { beside().map(Some) },
             );
@@ -471,7 +471,7 @@ impl Race<'_> {
         let kept = std::mem::take(kept);
         let mut fetched = None;
         for number in 0..=kept.len() {
-            let (next, judged) = side_by_side(
+            let (next, judged) = run_in_parallel(
                 || kept.get(number).map(&mut fetch).transpose(),
                 || fetched.as_ref().map_or(Ok(()), &mut look),
             );

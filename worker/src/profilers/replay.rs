@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::tools::Tool;
 use crate::artifacts::ArtifactError;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits, ProcessError, ProcessResult};
 use nightshift_toolchain::build::disk_failure;
 use nightshift_toolchain::toolchain::Run;
@@ -79,7 +80,7 @@ impl Replay<'_> {
 
     /// An empty folder for one run of a tool.
     pub(super) fn folder(&self, tool: &str) -> Result<TempDir, StepFailure> {
-        let made = tempfile::Builder::new().prefix(&format!("{tool}-")).tempdir_in(self.scratch);
+        let made = temporary_folder(self.scratch, &format!("{tool}-"));
         made.map_err(|error| disk_failure(self.scratch, &error))
     }
 

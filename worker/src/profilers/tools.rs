@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::cupti;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits};
 use nightshift_toolchain::toolchain::{Run, is_program, readable_folders};
 
@@ -199,7 +200,7 @@ impl Search<'_> {
             reason: format!("`{}` does not answer: {reason}", program.display()),
             remedy: wanted.remedy().to_owned(),
         };
-        let folder = tempfile::Builder::new().prefix("tool-").tempdir_in(self.scratch);
+        let folder = temporary_folder(self.scratch, "tool-");
         let folder = folder.map_err(|error| missing(format!("a folder for it cannot be made: {error}")))?;
         let mut tool = Tool {
             path: program.to_path_buf(),

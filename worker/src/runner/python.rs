@@ -13,7 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Value, json};
 
 use super::plan::RunnerPlan;
-use nightshift_sandbox::filter_for_python;
+use nightshift_sandbox::python_filter;
 use nightshift_toolchain::python::environment;
 use nightshift_toolchain::python::flags;
 
@@ -53,7 +53,7 @@ fn python_call(plan: &mut RunnerPlan, descriptors: &[OwnedFd]) -> Result<PythonC
     let (filtered, on_device) = (plan.filtered, plan.on_device);
     let torch = plan.torch.as_mut().ok_or(NO_MODEL)?;
     if filtered {
-        torch.filter = Some(filter_for_python(on_device)?);
+        torch.filter = Some(python_filter(on_device)?);
     }
     let scratch = torch.scratch.as_ref().map_or_else(|| "/".to_owned(), |folder| folder.to_string_lossy().into_owned());
     stay_open(channel)?;

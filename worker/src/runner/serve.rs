@@ -14,7 +14,7 @@ use super::driver::fault_of_status;
 use super::message::{Fault, Mix, Reply, Request};
 use super::plan::{Layout, Placed, RunnerPlan};
 use nightshift_sandbox::process::{receive_from_parent, send};
-use nightshift_sandbox::refuse_after_start;
+use nightshift_sandbox::refuse_start_up_calls;
 
 /// Exit status of a runner that was given something it cannot work with.
 const UNUSABLE: i32 = 126;
@@ -281,7 +281,7 @@ impl Runner {
     fn open(&mut self) -> Result<(), Fault> {
         self.device = Some(Device::open(self.arena, self.plan.total_bytes, self.pooled)?);
         if self.plan.filtered {
-            refuse_after_start().map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
+            refuse_start_up_calls().map_err(|error| Fault { during: "filtering system calls".to_owned(), error })?;
         }
         // A process that was started ahead of time is told of its shapes later.
         if self.plan.layouts.is_empty() { Ok(()) } else { self.take_shape(0) }

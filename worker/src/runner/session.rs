@@ -127,7 +127,7 @@ impl Launched {
         } else if session.plan.on_device {
             session.open_device()?;
         }
-        session.weigh(memory_bytes);
+        session.weigh(memory_bytes)?;
         Ok(session)
     }
 }
@@ -278,17 +278,19 @@ impl Session {
     }
 
     /// What a process weighs before anything foreign is in it is not the program's.
-    fn weigh(&mut self, memory_bytes: u64) {
-        let base = self.jail.resident_bytes();
+    fn weigh(&mut self, memory_bytes: u64) -> Result<(), SessionError> {
+        let base = self.jail.measure_memory();
         self.base_private_bytes = base.map_or(0, |resident| resident.private);
         self.base_total_bytes = base.map_or(0, |resident| resident.total);
         self.peak_bytes = 0;
         self.memory_bytes = memory_bytes;
+        self.jail.limit_memory(memory_bytes, self.plan.arena_bytes())?;
+        Ok(())
     }
 
     fn wait_until_restricted(&mut self) -> Result<(), SessionError> {
         let deadline = Instant::now() + START_LIMIT;
-        while self.jail.report.is_none() && !self.jail.is_over() {
+        while self.jail.report.is_none() && !self.jail.has_ended() {
             if self.cancel.is_cancelled() {
                 return Err(ProcessError::Cancelled.into());
             }
@@ -359,7 +361,7 @@ impl Session {
     pub fn end_all(sessions: impl IntoIterator<Item = Self>) {
         let mut sessions: Vec<Self> = sessions.into_iter().collect();
         for session in &mut sessions {
-            session.jail.ask_to_end();
+            session.jail.request_end();
         }
     }
 

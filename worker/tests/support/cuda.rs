@@ -19,7 +19,7 @@ pub struct Gpu {
 }
 
 static GPU: LazyLock<Result<Gpu, String>> = LazyLock::new(|| {
-    let access = DeviceAccess::find("0").map_err(|error| error.to_string())?;
+    let access = DeviceAccess::find("0", None).map_err(|error| error.to_string())?;
     let nvcc = nvcc().ok_or_else(|| "there is no nvcc on the search path or in /usr/local/cuda/bin".to_owned())?;
     Ok(Gpu { device: DeviceUse { access, libraries: Vec::new() }, nvcc })
 });
@@ -60,7 +60,7 @@ fn nvcc() -> Option<PathBuf> {
 }
 
 pub fn host(means: SandboxChoice) -> Host {
-    Host::without_python(JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means })
+    Host::without_python(JailHost::new(PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means))
 }
 
 /// A folder with programs.

@@ -14,7 +14,7 @@ use crate::measure::judge::{mutual, wrong_elements};
 use crate::measure::witness::too_far;
 use crate::runner::{Call, Draw, Enter, Grounds, Session, SessionError, note};
 use crate::stock::Stock;
-use nightshift_sandbox::process::side_by_side;
+use nightshift_sandbox::process::run_in_parallel;
 
 /// Weights and inputs of first measurements, with draws from them.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl KnownSamples {
             let draw = Draw::new(sets.len(), seeds.draw());
             let inputs = draw.inputs(&sets);
             let (truth, reference) =
-                side_by_side(|| truth.run_known(&inputs, enter), || reference.run_known(&inputs, enter));
+                run_in_parallel(|| truth.run_known(&inputs, enter), || reference.run_known(&inputs, enter));
             let (truth, reference) = (truth?.outputs, reference?.outputs);
             if truth.iter().chain(&reference).all(TensorData::is_finite) {
                 let reference_error = largest_error(&reference, &truth, &shapes.outputs, &spec.tolerance);

@@ -15,7 +15,7 @@ use crate::runner::{Call, Draw, Enter, Grounds, RowSlots, Session, SessionError,
 use crate::statistics::median;
 use crate::stock::Stock;
 use nightshift_sandbox::Queues;
-use nightshift_sandbox::process::{ProcessError, side_by_side};
+use nightshift_sandbox::process::{ProcessError, run_in_parallel};
 
 /// Lone calls of each program that tell how many calls a sample is to have.
 const PILOTS: usize = 5;
@@ -64,7 +64,7 @@ pub(super) fn prepare<'a>(
     let enter = |stay| grounds.beside_others(stay);
     let stock_bytes = stock.bytes(shapes, terms.large_bytes);
     let given = (&params[..], &sets[..], stock_bytes);
-    let (begun, baseline_begun) = side_by_side(
+    let (begun, baseline_begun) = run_in_parallel(
         || begin(&mut candidate, Session::run_within, given, &enter).map_err(Side::Candidate),
         || begin(&mut baseline, Session::run_known, given, &enter).map_err(Side::Baseline),
     );

@@ -33,7 +33,7 @@ use crate::known::{KnownQuestions, Reserved, Subject};
 use crate::room::{Part, Room};
 use crate::runner::gate::{Gate, Stay};
 use crate::runner::plan::RunnerPlan;
-use nightshift_sandbox::process::{CancelFlag, Survivor, adopt, take_survivors};
+use nightshift_sandbox::process::{CancelFlag, Survivor, adopt_survivors, take_survivors};
 use nightshift_sandbox::{DeviceAccess, Queues};
 
 /// How long a process is kept that nobody asks for: it holds memory of the device.
@@ -349,7 +349,7 @@ impl Standby {
     /// Counts processes that outlived their end, which nobody waited for, as left behind by this thread: a device that keeps
     /// them is out of order, whoever finds out.
     pub(crate) fn adopt_survivors(&self) {
-        adopt(std::mem::take(&mut *self.shared.survivors.lock().unwrap_or_else(PoisonError::into_inner)));
+        adopt_survivors(std::mem::take(&mut *self.shared.survivors.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
     /// How many processes are kept: trusted ones, and spare ones.

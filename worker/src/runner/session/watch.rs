@@ -99,7 +99,7 @@ impl Session {
                     Err(error) => Err(self.give_up_over_protocol(&error.to_string())),
                 };
             }
-            if self.jail.is_over() {
+            if self.jail.has_ended() {
                 return Err(self.find_out_how_it_ended());
             }
             self.watch()?;
@@ -109,14 +109,14 @@ impl Session {
     /// Ends the program when it is cancelled, prints too much or eats memory.
     fn watch(&mut self) -> Result<(), SessionError> {
         if self.cancel.is_cancelled() {
-            self.jail.finish();
+            self.jail.kill();
             return Err(ProcessError::Cancelled.into());
         }
         if self.jail.output_exceeded() {
             let limit_bytes = u64::try_from(OUTPUT_BYTES).unwrap_or(u64::MAX);
             return Err(self.give_up(ProcessEnd::OutputExceeded { limit_bytes }));
         }
-        if let Some(resident) = self.jail.resident_bytes() {
+        if let Some(resident) = self.jail.memory() {
             // The arena is shared and does not count; other shared memory does.
             let beside_arena = resident.total.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
             let own = resident.private.saturating_sub(self.base_private_bytes);
@@ -135,20 +135,22 @@ impl Session {
         if !ready {
             return Ok(false);
         }
-        self.jail.last_words_within(ENDING_LIMIT)?;
-        Ok(!self.jail.is_over())
+        self.jail.wait_for_end_within(ENDING_LIMIT)?;
+        Ok(!self.jail.has_ended())
     }
 
     fn find_out_how_it_ended(&mut self) -> SessionError {
-        let raw = match self.jail.last_words() {
+        let raw = match self.jail.wait_for_end() {
             Ok(raw) => raw,
             Err(error) => return error.into(),
         };
-        self.jail.finish();
+        self.jail.kill();
         let Some(raw) = raw else {
             return self.give_up_over_protocol("it closed the runner's socket");
         };
-        let beside_arena = raw.peak_bytes.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
+        // What the kernel counts of one process cannot be compared with what it counts of a cgroup.
+        let counted_bytes = if self.jail.counts_memory() { 0 } else { raw.peak_bytes };
+        let beside_arena = counted_bytes.saturating_sub(self.base_total_bytes + self.plan.arena_bytes());
         let peak_bytes = self.peak_bytes.max(beside_arena);
         let limits = EndLimits { memory_bytes: self.memory_bytes, cpu_ms: CPU_LIMIT_S * 1000 };
         let end = match classify(raw, peak_bytes, limits, self.jail.stderr.kept()) {
@@ -160,7 +162,7 @@ impl Session {
     }
 
     pub(in crate::runner) fn give_up(&mut self, end: ProcessEnd) -> SessionError {
-        self.jail.finish();
+        self.jail.kill();
         SessionError::Ended(end)
     }
 

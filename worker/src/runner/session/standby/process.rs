@@ -12,6 +12,7 @@ use crate::runner::plan::RunnerPlan;
 use crate::runner::session::{
     Arena, DeviceUse, LOAD_EXTRA_MS, Launched, Session, SessionError, SessionOptions, Stage, os, plan_of,
 };
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::CancelFlag;
 
 /// How long a library may stay loaded, however often it is asked for.
@@ -38,7 +39,7 @@ impl Session {
         kind: &Kind,
         arena_bytes: u64,
     ) -> Result<Launched, SessionError> {
-        let folder = tempfile::Builder::new().prefix("standby-").tempdir_in(scratch).map_err(os("making a folder"))?;
+        let folder = temporary_folder(scratch, "standby-").map_err(os("making a folder"))?;
         let device = DeviceUse { access: kind.access.clone(), libraries: Vec::new() };
         let (name, nothing) = (if kind.python { PROGRAM_NAME } else { LIBRARY_NAME }, TorchSpec::default());
         let library = folder.path().join(name);
@@ -94,8 +95,7 @@ impl Session {
         let request = Request::Take { nonce: self.nonces.draw(), plan: Box::new(plan) };
         let limit_ms = self.call_timeout_ms + LOAD_EXTRA_MS;
         if fits { self.ask(&request, limit_ms) } else { self.ask_with_arena(&request, limit_ms) }?;
-        self.weigh(options.memory_bytes);
-        Ok(())
+        self.weigh(options.memory_bytes)
     }
 
     /// Makes ready for another step: with its first shape, and none of the tensors of the step before.
@@ -126,14 +126,14 @@ impl Session {
     pub(super) fn come_to_rest(&mut self, memory: Option<Grant>) -> bool {
         let Some(purpose) = &self.purpose else { return false };
         let small = self.plan.arena_bytes() <= MAX_ARENA_BYTES;
-        if !small || purpose.born.elapsed() > MAX_AGE || self.jail.is_over() {
+        if !small || purpose.born.elapsed() > MAX_AGE || self.jail.has_ended() {
             return false;
         }
         (self.params, self.inputs) = (Vec::new(), Vec::new());
         self.cancel = CancelFlag::default();
         let rests = self.rest(memory);
         // What it printed up to here is none of the next step's.
-        self.jail.forget_output();
+        self.jail.discard_output();
         rests
     }
 
