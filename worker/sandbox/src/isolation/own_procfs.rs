@@ -15,8 +15,7 @@ use super::private_root::set_attributes;
 const READ_ONLY: [&str; 10] = ["acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger"];
 
 /// Entries that are replaced by an empty file: memory of the kernel, its keys, symbols, timers and log.
-const MASKED: [&str; 14] = [
-    "config.gz",
+const MASKED: [&str; 13] = [
     "kallsyms",
     "kcore",
     "key-users",

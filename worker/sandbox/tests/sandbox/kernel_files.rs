@@ -5,7 +5,7 @@ use std::path::Path;
 use nightshift_sandbox::process::SandboxChoice;
 
 use crate::jails::{HOSTED, Kind, attack as run_attack};
-use crate::machine::{choices, in_force, isolated_files, namespaces};
+use crate::machine::{choices, in_force, isolated_files, landlock, namespaces};
 use crate::programs::{DONE, try_to_read, try_to_write};
 use crate::{Test, tests};
 
@@ -30,6 +30,15 @@ const SETTINGS: [&str; 14] = [
 /// Files of another process that a program must not use.
 const OF_PROCESSES: [&str; 6] = ["mem", "oom_score_adj", "comm", "clear_refs", "coredump_filter", "autogroup"];
 
+/// Files that a private root makes read-only.
+const READ_ONLY: [&str; 5] = [
+    "/proc/sys/kernel/hostname",
+    "/proc/sys/vm/swappiness",
+    "/proc/sysrq-trigger",
+    "/proc/irq/default_smp_affinity",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+];
+
 /// Files that tell the kernel's secrets.
 const SECRETS: [&str; 5] = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kmsg", "/proc/kpageflags"];
 
@@ -38,6 +47,8 @@ pub(crate) fn tests() -> Vec<Test> {
         isolated_files => settings_of_the_kernel_and_other_processes_cannot_be_written,
         namespaces => a_private_root_shows_own_processes_only,
         isolated_files => a_program_names_its_own_threads,
+        namespaces => settings_are_read_only_and_secrets_are_empty_in_a_private_root,
+        landlock => without_a_private_root_a_program_writes_to_its_own_threads_only,
         namespaces => a_command_sees_nothing_of_the_kernel,
     ]
 }
@@ -104,6 +115,39 @@ fn a_program_names_its_own_threads() {
         assert_eq!(ended.lines, ["named"], "{means:?}: {}", ended.stderr);
         assert!(ended.stderr.contains("hostname"), "{means:?}: {}", ended.stderr);
     }
+}
+
+/// Prints which files lie on a read-only mount, and which can be read and are empty. Their permissions protect them, too,
+/// and are no part of this.
+pub(crate) fn print_protection() {
+    for path in READ_ONLY {
+        let is_read_only =
+            rustix::fs::statvfs(path).is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
+        println!("{path} {is_read_only}");
+    }
+    for path in SECRETS {
+        println!("{path} {}", std::fs::read(path).is_ok_and(|content| content.is_empty()));
+    }
+}
+
+fn settings_are_read_only_and_secrets_are_empty_in_a_private_root() {
+    for means in [SandboxChoice::Best, SandboxChoice::Namespaces] {
+        let (ended, _scratch) = run_attack(Kind::NativeOnDevice, means, "protection");
+        let existing = READ_ONLY.iter().chain(&SECRETS).filter(|path| Path::new(path).exists());
+        for path in existing {
+            assert!(ended.lines.contains(&format!("{path} true")), "{means:?}: {path}: {:?}", ended.lines);
+        }
+    }
+}
+
+/// The files belong to the program's own user, so that nothing but Landlock refuses to write to them.
+fn without_a_private_root_a_program_writes_to_its_own_threads_only() {
+    let script = "for f in oom_score_adj coredump_filter comm; do (: > /proc/self/$f) && echo wrote; done; \
+                  printf named > /proc/self/task/$$/comm && echo named";
+    let (ended, _scratch) = run_attack(Kind::Tool, SandboxChoice::Landlock, script);
+    assert_eq!(ended.lines, ["named"], "{}", ended.stderr);
+    let (ended, _scratch) = run_attack(Kind::Tool, SandboxChoice::None, script);
+    assert_eq!(ended.lines, ["wrote", "wrote", "wrote", "named"], "{}", ended.stderr);
 }
 
 fn a_command_sees_nothing_of_the_kernel() {

@@ -70,14 +70,25 @@ pub(crate) fn namespaces() -> Option<String> {
     missing("mount_namespace")
 }
 
-/// Needs Landlock or a private root.
-pub(crate) fn isolated_files() -> Option<String> {
-    missing("landlock").filter(|_| namespaces().is_some())
+/// Needs Landlock.
+pub(crate) fn landlock() -> Option<String> {
+    missing("landlock")
 }
 
-/// Needs root and Landlock.
-pub(crate) fn root_with_landlock() -> Option<String> {
-    root().or_else(|| missing("landlock"))
+/// Needs Landlock or a private root.
+pub(crate) fn isolated_files() -> Option<String> {
+    landlock().filter(|_| namespaces().is_some())
+}
+
+/// Needs root with the capability to mount.
+pub(crate) fn administrator() -> Option<String> {
+    let held = capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_ADMIN));
+    root().or_else(|| (!held).then(|| "needs root with CAP_SYS_ADMIN".to_owned()))
+}
+
+/// Needs root with the capability to mount, and Landlock.
+pub(crate) fn administrator_with_landlock() -> Option<String> {
+    administrator().or_else(landlock)
 }
 
 /// Needs cgroups that can be frozen.
@@ -94,7 +105,7 @@ pub(crate) fn controllers() -> Option<String> {
 
 /// Needs a process without cgroups: this one, or one from which root can hide them.
 pub(crate) fn no_cgroups() -> Option<String> {
-    if cgroups().is_some() { None } else { root() }
+    if cgroups().is_some() { None } else { administrator() }
 }
 
 /// Runs a test in a process without cgroups: this one where it has none, else another one.

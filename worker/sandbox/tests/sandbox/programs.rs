@@ -51,6 +51,7 @@ fn run(payload: &str, descriptors: &[OwnedFd]) -> i32 {
     match name {
         "identity" => users::print_identity(),
         "kernel-files" => kernel_files::attack(argument),
+        "protection" => kernel_files::print_protection(),
         "signals" => signals::attack(argument),
         "system-calls" => system_calls::attack(argument == "native"),
         "unfiltered-calls" => system_calls::attack_without_filter(),

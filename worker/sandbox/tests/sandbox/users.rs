@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::jails::{HOSTED, Kind, attack, plan, run, start};
 use crate::machine::{
-    WITHOUT_SETUID, choices, detail, host, in_force, is_mode, is_root, isolated_files, root, root_with_landlock,
-    run_mode, status_field, within,
+    WITHOUT_SETUID, administrator_with_landlock, choices, detail, host, in_force, is_mode, is_root, isolated_files,
+    root, run_mode, status_field, within,
 };
 use crate::{Test, tests};
 
@@ -18,7 +18,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests![
         isolated_files => programs_run_as_an_unprivileged_user,
         root => files_of_the_scratch_folder_change_hands_and_stay_usable_for_the_worker,
-        root_with_landlock => a_path_that_the_user_cannot_reach_is_an_error_that_says_so,
+        administrator_with_landlock => a_path_that_the_user_cannot_reach_is_an_error_that_says_so,
         root => a_program_dies_with_init_after_its_user_changed,
         root => a_worker_of_root_that_cannot_map_programs_is_not_sufficient,
         root => another_user_can_be_chosen,
