@@ -208,8 +208,36 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    /// A folder with the files of a cgroup that the kernel reports to be in this state.
+    fn cgroup(events: &str) -> (tempfile::TempDir, JailCgroup) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("cgroup.freeze", "0"), ("cgroup.events", events)] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let cgroup = JailCgroup {
+            folder: folder.path().join("removed"),
+            freeze: File::options().read(true).write(true).open(folder.path().join("cgroup.freeze")).unwrap(),
+            events: File::open(folder.path().join("cgroup.events")).unwrap(),
+            memory: None,
+            means: in_force("cgroup", ""),
+        };
+        (folder, cgroup)
+    }
+
+    #[test]
+    fn a_cgroup_is_frozen_when_the_kernel_says_so_and_goes_on_otherwise() {
+        let freeze = |folder: &tempfile::TempDir| std::fs::read_to_string(folder.path().join("cgroup.freeze")).unwrap();
+        let limit = Duration::from_millis(5);
+        let (folder, frozen) = cgroup("populated 1\nfrozen 1\n");
+        assert_eq!((frozen.freeze(limit), freeze(&folder).as_str()), (Ok(()), "1"));
+        let (folder, running) = cgroup("populated 1\nfrozen 0\n");
+        assert!(running.freeze(limit).unwrap_err().contains("was not frozen"));
+        assert_eq!(freeze(&folder), "0");
+    }
 
     #[test]
     fn a_field_is_found_by_its_whole_name() {

@@ -122,16 +122,26 @@ impl Worker {
         let scratch = self.scratch.path().to_str().unwrap().to_owned();
         let left = || [processes_with(&self.marker), processes_with(&scratch)].concat();
         assert!(within(Duration::from_secs(5), || left().is_empty()), "{phase} {means:?}: {:?} are left", left());
-        // A worker that dies before its supervisor has the plan leaves an empty cgroup, which the next worker removes.
-        if within(Duration::from_secs(1), || cgroups_of(pid).is_empty()) {
+        let are_removed = within(Duration::from_secs(5), || cgroups_of(pid).is_empty());
+        if are_removed {
             return;
         }
+        // A worker that dies before its supervisor has the plan leaves an empty cgroup, which the next worker removes.
+        assert_eq!(phase, "probing", "{means:?}: {:?} are left", cgroups_of(pid));
         let processes = |name: &String| std::fs::read_to_string(parent_cgroup().join(name).join("cgroup.procs"));
         for name in cgroups_of(pid) {
             assert_eq!(processes(&name).unwrap_or_default(), "", "{phase} {means:?}: {name}");
         }
         run_mode(WORKER_START, "");
         assert!(cgroups_of(pid).is_empty(), "{phase} {means:?}: {:?} are left", cgroups_of(pid));
+    }
+}
+
+impl Drop for Worker {
+    /// A test that failed leaves its worker running.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
