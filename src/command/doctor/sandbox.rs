@@ -85,7 +85,7 @@ fn advice(name: &str) -> &'static str {
              (Docker: --security-opt systempaths=unconfined)"
         }
         "landlock" => {
-            "use a kernel of version 5.19 or later with Landlock in its list of security modules (boot option lsm=)"
+            "use a kernel of version 6.2 or later with Landlock in its list of security modules (boot option lsm=)"
         }
         "seccomp" => "use a kernel with CONFIG_SECCOMP_FILTER",
         "unprivileged_user" => {
@@ -98,7 +98,7 @@ fn advice(name: &str) -> &'static str {
         }
         "signals" => "allow user namespaces, or use a kernel of version 6.12 or later with Landlock",
         "freeze" => "programs that are not timed cannot be stopped: see the reason",
-        _ => "docs/gpu-worker.md explains this means",
+        _ => "docs/sandbox.md explains this means",
     }
 }
 
