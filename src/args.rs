@@ -34,8 +34,8 @@ pub(crate) use generate::Generate;
 pub(crate) use list::{List, Noun};
 pub(crate) use models::ModelFlags;
 pub(crate) use prompts::{Prompts, PromptsCommand};
-pub(crate) use verify::Verify;
 pub(crate) use reward::{ExportRollouts, Recompute, Reward, RewardCommand, RolloutFormat, RolloutLayout, ServeRewards};
+pub(crate) use verify::Verify;
 
 /// Heading of the flags of every command, which otherwise hide a command's own.
 const GLOBAL: &str = "Options of every command";

@@ -179,5 +179,6 @@ fn sandbox(report: &SandboxReport) -> String {
         (true, false) => "; the network is NOT out of reach",
         (false, false) => "; neither files nor the network are out of reach",
     };
-    format!("sandbox in force: {}{gap}", report.summary())
+    let root = if report.root_reason().is_some() { "; programs run as root" } else { "" };
+    format!("sandbox in force: {}{gap}{root}", report.summary())
 }

@@ -174,7 +174,7 @@ fn only_the_workers_process_module_and_the_command_model_start_processes() {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             // Inside the jail a process becomes the program (`exec`): that starts no further one.
             let becomes =
-                ["worker/sandbox/src/isolation/supervise.rs", "worker/src/runner/python.rs"].contains(&name.as_str());
+                ["worker/sandbox/src/supervisor/program.rs", "worker/src/runner/python.rs"].contains(&name.as_str());
             // A local agent's command answers for a model: it runs beside the agents, where the keys are, not on a worker.
             if name.starts_with("worker/sandbox/src/process") || name.starts_with("optimizer/src/model/command") {
                 continue;
@@ -217,6 +217,46 @@ fn sql_lives_in_the_store() {
                 assert!(allowed || !text.contains(name), "{} holds SQL: {name}", path.display());
             }
         }
+    }
+}
+
+/// The modules of the sandbox, each of which uses only those before it.
+const SANDBOX_MODULES: [&str; 15] = [
+    "report",
+    "limits",
+    "procfs",
+    "end",
+    "wire",
+    "device",
+    "user",
+    "plan",
+    "access",
+    "cgroup",
+    "isolation",
+    "break_out",
+    "supervisor",
+    "process",
+    "probe",
+];
+
+#[test]
+fn modules_of_the_sandbox_use_only_those_before_them() {
+    let folder = root().join("worker/sandbox/src");
+    for (path, text) in sources(&folder) {
+        let name = path.strip_prefix(&folder).unwrap().with_extension("");
+        let module = name.components().next().unwrap().as_os_str().to_str().unwrap().to_owned();
+        if module == "lib" {
+            continue;
+        }
+        let position = |name: &str| SANDBOX_MODULES.iter().position(|known| *known == name);
+        let own = position(&module).unwrap_or_else(|| panic!("{module} is not in the list"));
+        for used in text.split("crate::").skip(1) {
+            let used = used.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap();
+            let used = position(used).unwrap_or_else(|| panic!("{} uses crate::{used}", path.display()));
+            assert!(used <= own, "{} uses {}, which comes after it", path.display(), SANDBOX_MODULES[used]);
+        }
+        // What a module uses of the root of the crate would hide its origin.
+        assert!(!text.contains("use super::super::super"), "{}", path.display());
     }
 }
 

@@ -216,11 +216,14 @@ pub struct MachineFacts {
     pub sandbox: SandboxReport,
 }
 
+/// Name of the means that maps the programs of a worker of root to an unprivileged user.
+pub const UNPRIVILEGED_USER: &str = "unprivileged_user";
+
 /// One means of isolation and whether it was in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SandboxMeans {
-    /// `landlock`, `seccomp`, `user_namespace`, `mount_namespace`, `pid_namespace`, `network_namespace`, `rlimits`, ...
+    /// `landlock`, `seccomp`, `user_namespace`, `mount_namespace`, `unprivileged_user`, `cgroup`, `rlimits` and so on.
     pub name: String,
     /// Whether it was in force.
     pub in_force: bool,
@@ -241,13 +244,41 @@ pub struct SandboxReport {
 }
 
 impl SandboxReport {
-    /// Whether code of an unknown author may run here without `--allow-unsandboxed`.
+    /// Returns whether code of an unknown author may run here without `--allow-unsandboxed`.
     #[must_use]
     pub fn is_sufficient(&self) -> bool {
-        self.isolates_files && self.isolates_network
+        self.isolates_files && self.isolates_network && self.root_reason().is_none()
     }
 
-    /// `landlock + seccomp + ...`, for one line of a table. Tries of the isolation (`probe_...`) are left out.
+    /// Returns why programs run as root; none when they do not. Reports of earlier releases do not tell, and count as
+    /// they did then.
+    #[must_use]
+    pub fn root_reason(&self) -> Option<&str> {
+        let entry = self.means.iter().find(|means| means.name == UNPRIVILEGED_USER);
+        entry.filter(|means| !means.in_force).map(|means| means.detail.as_str())
+    }
+
+    /// Describes what is missing for code of an unknown author, and what to do about a worker of root; none when nothing
+    /// is missing.
+    #[must_use]
+    pub fn insufficiency(&self) -> Option<String> {
+        let reach = match (self.isolates_files, self.isolates_network) {
+            (true, true) => None,
+            (true, false) => Some("programs reach the network"),
+            (false, true) => Some("programs reach files of the machine"),
+            (false, false) => Some("programs reach files of the machine and the network"),
+        };
+        let root = self.root_reason().map(|reason| {
+            format!(
+                "programs run as root ({reason}): start the worker as an ordinary user, or as root with the capabilities to \
+                 map programs to one"
+            )
+        });
+        let missing: Vec<String> = reach.map(str::to_owned).into_iter().chain(root).collect();
+        (!missing.is_empty()).then(|| missing.join("; "))
+    }
+
+    /// Lists the means in force as `landlock + seccomp + ...`. Attempts of the probe (`probe_...`) are left out.
     #[must_use]
     pub fn summary(&self) -> String {
         let means = self.means.iter().filter(|m| m.in_force && !m.name.starts_with("probe_"));
@@ -315,4 +346,48 @@ pub struct Offers {
     pub labels: BTreeSet<Label>,
     /// Facts of the machine.
     pub machine: MachineFacts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(json: serde_json::Value) -> SandboxReport {
+        serde_json::from_value(json).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_stored_report_without_a_user_keeps_its_meaning() {
+        let stored = report(serde_json::json!({
+            "means": [
+                { "name": "user_namespace", "in_force": true, "detail": "own identity only" },
+                { "name": "landlock", "in_force": true, "detail": "version 5" },
+                { "name": "seccomp", "in_force": true, "detail": "120 system calls refused" },
+            ],
+            "isolates_files": true,
+            "isolates_network": true,
+        }));
+        assert_eq!(stored.means.len(), 3);
+        assert!(stored.is_sufficient());
+        assert_eq!((stored.root_reason(), stored.insufficiency()), (None, None));
+    }
+
+    #[test]
+    fn programs_of_root_are_not_sufficiently_isolated() {
+        let with_user = |in_force: bool| {
+            report(serde_json::json!({
+                "means": [{ "name": UNPRIVILEGED_USER, "in_force": in_force, "detail": "the detail" }],
+                "isolates_files": true,
+                "isolates_network": true,
+            }))
+        };
+        assert!(with_user(true).is_sufficient());
+        let root = with_user(false);
+        assert!(!root.is_sufficient());
+        let missing = root.insufficiency().unwrap_or_default();
+        assert!(missing.starts_with("programs run as root (the detail)"), "{missing}");
+        let everything = SandboxReport { isolates_files: false, isolates_network: false, ..root };
+        let missing = everything.insufficiency().unwrap_or_default();
+        assert!(missing.starts_with("programs reach files of the machine and the network; programs run"), "{missing}");
+    }
 }

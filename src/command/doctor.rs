@@ -6,6 +6,7 @@ mod install_nvcc;
 mod machine;
 mod models;
 mod nvcc;
+mod sandbox;
 mod storage;
 
 use nightshift_protocol::error::ExitCode;

@@ -133,6 +133,10 @@ fn workers(context: &Context, workers: &[WorkerView]) -> Result<()> {
             (false, true) => "network only",
             (false, false) => "nothing",
         };
+        let isolated = match machine.sandbox.root_reason() {
+            Some(_) if runs_programs => format!("{isolated}; programs run as root"),
+            _ => isolated.to_owned(),
+        };
         let mut name = vec![worker.name.clone()];
         name.extend(worker.offers.labels.iter().cloned().map(String::from));
         let mut steps = vec![worker.leases.to_string()];

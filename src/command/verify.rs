@@ -4,8 +4,8 @@ mod report;
 mod task;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use nightshift_optimizer::screen::screen_candidate;
 use nightshift_protocol::attempt::AttemptOutcome;
@@ -83,8 +83,7 @@ fn read(path: &Path) -> Result<Submission> {
         return Err(unreadable(format!("it has {} bytes, at most {MAX_PROGRAM_BYTES} are read", data.len())));
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-    let source = String::from_utf8(bytes)
-        .map_err(|error| unreadable(format!("it is no UTF-8 text ({error})")))?;
+    let source = String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8 text ({error})")))?;
     let source = source.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(source);
     let is_python = path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION);
     let form = if is_python { CandidateForm::Torch } else { CandidateForm::Native };
@@ -108,12 +107,7 @@ fn fits(path: &Path, submission: &Submission, task: &TaskBundle) -> Result<()> {
 }
 
 /// Compares with another program, if it is right.
-fn stand_against(
-    verifier: &mut Verifier<'_>,
-    path: &Path,
-    submission: &Submission,
-    task: &TaskBundle,
-) -> Result<()> {
+fn stand_against(verifier: &mut Verifier<'_>, path: &Path, submission: &Submission, task: &TaskBundle) -> Result<()> {
     let label = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let wrong = |judgement: &Judgement| {
         Failure::new(

@@ -32,10 +32,10 @@ use tempfile::TempDir;
 
 use self::devices::CudaBench;
 pub use self::devices::find_profilers;
-pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain};
+pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, probe_sandbox};
 use self::examine::{find_toolchain, jail_host};
-pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
 use self::step::Step;
+pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
 use crate::lease::{Work, WorkerConfig};
 use crate::memory_budget::MemoryBudget;
@@ -84,7 +84,7 @@ impl Workbench {
         let hardware = machine::this_hardware();
         let memory = MemoryBudget::new("this machine's memory", hardware.memory_bytes);
         let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
-        let sandbox = nightshift_sandbox::probe(jail)?;
+        let sandbox = nightshift_sandbox::probe(jail, scratch.folder())?;
         let [artifacts, builds, references, prepared] =
             ["artifacts", "builds", "references", "prepared"].map(|name| config.cache_dir.join(name));
         let cuda = {
@@ -238,26 +238,21 @@ impl Workbench {
         self.scratch.step_folder().map_err(|error| disk_failure(self.scratch.folder(), &error))
     }
 
-    /// Code of an unknown author runs only where it cannot reach files and network.
+    /// Refuses code of an unknown author where it is not sufficiently isolated.
     fn admit(&self, sandbox_required: bool) -> Result<(), StepFailure> {
         let sandbox = &self.machine.sandbox;
-        if !sandbox_required || sandbox.is_sufficient() {
-            return Ok(());
+        match sandbox.insufficiency() {
+            Some(missing) if sandbox_required => Err(StepFailure::fatal(
+                "sandbox.insufficient",
+                format!(
+                    "the sandbox of {} is not sufficient: {missing} (in force: {}). `nightshift doctor` shows what is \
+                     missing; `--allow-unsandboxed` runs a model's code anyway",
+                    self.machine.host,
+                    sandbox.summary()
+                ),
+            )),
+            _ => Ok(()),
         }
-        let reach = match (sandbox.isolates_files, sandbox.isolates_network) {
-            (false, false) => "files and the network",
-            (false, true) => "files",
-            _ => "the network",
-        };
-        Err(StepFailure::fatal(
-            "sandbox.insufficient",
-            format!(
-                "the sandbox of {} does not keep programs from {reach} (in force: {}): `nightshift doctor` says what is \
-                 missing; `--allow-unsandboxed` runs a model's code anyway",
-                self.machine.host,
-                sandbox.summary()
-            ),
-        ))
     }
 }
 

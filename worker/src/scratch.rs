@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nightshift_sandbox::access::temporary_folder;
 use tempfile::{NamedTempFile, TempDir};
 
 const LOCK_SUFFIX: &str = ".lock";
@@ -41,7 +42,7 @@ impl Scratch {
 
     /// A folder for one step, removed when it is dropped.
     pub fn step_folder(&self) -> io::Result<TempDir> {
-        tempfile::Builder::new().prefix("step-").tempdir_in(&self.folder)
+        temporary_folder(&self.folder, "step-")
     }
 
     /// The folder of this life.

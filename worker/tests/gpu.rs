@@ -155,12 +155,8 @@ impl Bench {
     }
 
     fn try_race(&self, candidate: &std::path::Path, rows: u64) -> StepOutput {
-        let programs = Programs {
-            candidate,
-            baseline: &self.reference,
-            truth: &self.truth,
-            baseline_label: "the reference",
-        };
+        let programs =
+            Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "the reference" };
         let (spec, options) = (task(rows, 1024), MeasureOptions::confirmation());
         let machine = MachineFacts { gpus: vec![self.gpu.facts.clone()], ..machine() };
         self.evaluate(|context| measure(context, &spec, &programs, &machine, true, &options)).unwrap()

@@ -78,8 +78,7 @@ impl<'a> Place<'a> {
         let shapes = spec.default_shapes().unwrap();
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
         let host = host(SandboxChoice::Best);
-        let request =
-            ReplayRequest { host: &host, spec: &spec, program: &library, libraries: &[], shapes: &shapes };
+        let request = ReplayRequest { host: &host, spec: &spec, program: &library, libraries: &[], shapes: &shapes };
         request.write(folder.path(), &mut SecretSeeds::fixed(1)).unwrap();
         let mut readable = request.readable().unwrap();
         readable.push(folder.path().to_path_buf());
@@ -102,8 +101,7 @@ impl<'a> Place<'a> {
     fn profile(&self, name: &str, source: &str) -> Profile {
         let compiler = CompilerReport::default();
         let gpu = Some(&self.gpu.facts);
-        let subject =
-            Subject { compiler: &compiler, cuda: None, gpu, flops: None, bytes: None, median_ns: None };
+        let subject = Subject { compiler: &compiler, cuda: None, gpu, flops: None, bytes: None, median_ns: None };
         self.replayed(name, source, |replay| profile(&self.tools, replay, &subject)).unwrap()
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nightshift_profilers::{MissingTool, Tool};
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailHost, SandboxChoice};
 use nightshift_toolchain::nvcc::Nvcc;
 use nightshift_worker::execute::find_profilers;
@@ -38,7 +39,8 @@ pub(super) async fn checks(context: &Context) -> Result<Vec<Check>> {
 
 /// The tools that look into programs, found and asked as a worker finds and asks them.
 fn tool_checks(config: &WorkerConfig, compiler: Option<&Nvcc>) -> Vec<Check> {
-    let scratch = tempfile::tempdir().and_then(|folder| folder.path().canonicalize().map(|path| (folder, path)));
+    let scratch = temporary_folder(&std::env::temp_dir(), "nightshift-doctor-")
+        .and_then(|folder| folder.path().canonicalize().map(|path| (folder, path)));
     let scratch = match scratch {
         Ok(scratch) => scratch,
         Err(error) => {
@@ -46,7 +48,7 @@ fn tool_checks(config: &WorkerConfig, compiler: Option<&Nvcc>) -> Vec<Check> {
             return vec![Check::warning("profilers", found, "set TMPDIR to a folder that can be written")];
         }
     };
-    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    let jail = JailHost::new(config.executable.clone(), SandboxChoice::Best);
     let found = find_profilers(&jail, compiler, &config.search_path, &scratch.1);
     vec![
         tool_check("nsys", "records timelines", &found.nsys),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use nightshift_protocol::task::CudaLibrary;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, SandboxChoice, run_jailed};
 use nightshift_toolchain::machine;
 use nightshift_toolchain::nvcc::{Nvcc, NvccError, Search, title};
@@ -32,7 +33,7 @@ pub(super) fn check(found: &Result<Nvcc, NvccError>, config: &WorkerConfig) -> C
 
 /// The compiler that a worker of this configuration takes, tried on a small program. Blocks, and starts processes.
 pub(super) fn find(config: &WorkerConfig) -> Result<Nvcc, NvccError> {
-    let scratch = tempfile::tempdir()
+    let scratch = temporary_folder(&std::env::temp_dir(), "nightshift-doctor-")
         .and_then(|folder| folder.path().canonicalize().map(|path| (folder, path)))
         .map_err(|source| NvccError::Scratch { folder: std::env::temp_dir(), source })?;
     let device = config.gpus.usable().first().map(|gpu| gpu.facts.compute_capability);
@@ -45,7 +46,7 @@ pub(super) fn find(config: &WorkerConfig) -> Result<Nvcc, NvccError> {
         host_compiler: None,
         os: &machine::this_hardware().os,
     };
-    let jail = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    let jail = JailHost::new(config.executable.clone(), SandboxChoice::Best);
     let never = CancelFlag::default();
     Nvcc::find(&search, &scratch.1, &|command: &JailedCommand| run_jailed(&jail, command, &never))
 }

@@ -37,7 +37,7 @@ pub(super) async fn run(context: &Context, args: ImportKernelbench) -> Result<Ex
         let python = python::find(configured, &config.search_path)
             .and_then(|python| models.into_iter().try_fold(python, Python::with_models))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
-        let host = JailHost { executable: config.executable, means: SandboxChoice::Best };
+        let host = JailHost::new(config.executable, SandboxChoice::Best);
         let found = files::find(&args.source, &args.levels, &args.tasks)?;
         let importer = Importer { wish: wish(&args, found.origin.clone()), args, python, host, output, cancel };
         let rows = importer.import_all(&found.files);

@@ -68,12 +68,7 @@ impl Judged {
 }
 
 impl Report {
-    pub(super) fn new(
-        task: &TaskBundle,
-        against: Option<PathBuf>,
-        machine: MachineFacts,
-        judged: Vec<Judged>,
-    ) -> Self {
+    pub(super) fn new(task: &TaskBundle, against: Option<PathBuf>, machine: MachineFacts, judged: Vec<Judged>) -> Self {
         let against = against.map_or_else(|| task.spec.reference.clone(), |path| path.display().to_string());
         Self { task: task.spec.name.clone(), against, machine, programs: judged.into_iter().map(Program::of).collect() }
     }
@@ -126,8 +121,7 @@ impl Program {
         match judged.result {
             Ok(judgement) => {
                 let outcome = judgement.outcome;
-                let evidence =
-                    Evidence::of(outcome, judgement.check.as_ref(), judgement.measurement.as_ref(), None);
+                let evidence = Evidence::of(outcome, judgement.check.as_ref(), judgement.measurement.as_ref(), None);
                 Self {
                     program,
                     verdict: Some(outcome.as_str()),
@@ -230,7 +224,8 @@ pub(super) fn reason(judgement: &Judgement) -> Option<String> {
             case.wrong_elements, case.elements, case.shape, case.inputs
         );
         if let Some(worst) = &case.worst {
-            let value = |value: Option<f64>| value.map_or_else(|| "not finite".to_owned(), |value| format!("{value:.6e}"));
+            let value =
+                |value: Option<f64>| value.map_or_else(|| "not finite".to_owned(), |value| format!("{value:.6e}"));
             let place: Vec<String> = worst.index.iter().map(ToString::to_string).collect();
             said.push_str(&format!(
                 "; the worst is {}[{}]: {} instead of {:.6e}",

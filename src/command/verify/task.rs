@@ -53,7 +53,10 @@ fn in_folder_of(path: &Path) -> Result<TaskBundle> {
     let Some(folder) = folder else {
         return Err(Failure::new(
             "task.not_found",
-            format!("`{}` is no task: a task is a folder with a {TASK_FILE}, an example, or a file of PyTorch", path.display()),
+            format!(
+                "`{}` is no task: a task is a folder with a {TASK_FILE}, an example, or a file of PyTorch",
+                path.display()
+            ),
         ));
     };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -98,7 +101,7 @@ fn imported(
         return Ok(TaskBundle { spec, reference_source: source });
     }
     output.note(&format!("{}: inspecting the model (a second call will find what is found now)", path.display()));
-    let host = JailHost { executable: config.executable.clone(), means: SandboxChoice::Best };
+    let host = JailHost::new(config.executable.clone(), SandboxChoice::Best);
     let failed = |error: std::io::Error| Failure::new("worker.disk", format!("a folder cannot be made: {error}"));
     let scratch = tempfile::tempdir().map_err(failed)?;
     let folder = scratch.path().canonicalize().map_err(failed)?;

@@ -73,13 +73,7 @@ impl MeasureOptions {
     /// Returns the options of a measurement on which a published number rests.
     #[must_use]
     pub fn confirmation() -> Self {
-        Self {
-            confirms: true,
-            min_pairs: 30,
-            max_pairs: 300,
-            wanted_relative_half_width: 0.005,
-            max_wall_ms: 400,
-        }
+        Self { confirms: true, min_pairs: 30, max_pairs: 300, wanted_relative_half_width: 0.005, max_wall_ms: 400 }
     }
 
     /// Returns the options of measurements on the host, whose calls vary more.

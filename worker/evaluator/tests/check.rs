@@ -361,8 +361,8 @@ fn a_burglar_gets_nowhere_on_any_road() {
 
 #[test]
 fn code_of_an_unknown_author_is_not_even_loaded_without_isolation() {
-    let workshop = Workshop::new();
-    let trace = workshop.path().join("trace");
+    let (workshop, outside) = (Workshop::new(), tempfile::tempdir().unwrap());
+    let trace = outside.path().join("trace");
     let preamble = format!(
         "#include <cstdio>\n__attribute__((constructor)) static void leave() {{ if (FILE *f = fopen(\"{}\", \"w\")) fclose(f); }}",
         trace.display()

@@ -101,6 +101,7 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
         access: DeviceAccess {
             visible: "0".to_owned(),
             nodes: Vec::new(),
+            shared_nodes: None,
             library_folders: vec![folder],
             queues: Queues::Usual,
         },

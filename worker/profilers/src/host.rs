@@ -10,6 +10,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, TaskSpec};
 use nightshift_protocol::verdict::{Finding, ProcessEnd, Severity};
 
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits};
 use nightshift_toolchain::build::disk_failure;
 use nightshift_toolchain::toolchain::{self, Run};
@@ -54,7 +55,7 @@ pub fn measure_peaks(
     run: &Run<'_>,
 ) -> Result<Peaks, StepFailure> {
     let new_folder = || {
-        let made = tempfile::Builder::new().prefix("peaks-").tempdir_in(scratch);
+        let made = temporary_folder(scratch, "peaks-");
         made.map_err(|error| disk_failure(scratch, &error))
     };
     let built = new_folder()?;

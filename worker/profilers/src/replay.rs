@@ -1,5 +1,6 @@
 //! One call of a program, made ready to be repeated by a process of its own, so that a tool can be put in front of it.
 
+use nightshift_sandbox::access::temporary_folder;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -78,7 +79,7 @@ impl Replay<'_> {
 
     /// An empty folder for one run of a tool.
     pub(super) fn folder(&self, tool: &str) -> Result<TempDir, StepFailure> {
-        let made = tempfile::Builder::new().prefix(&format!("{tool}-")).tempdir_in(self.scratch);
+        let made = temporary_folder(self.scratch, &format!("{tool}-"));
         made.map_err(|error| disk_failure(self.scratch, &error))
     }
 

@@ -1,5 +1,6 @@
 //! Finding the tools: where a user put them, where their installers put them, and which version answers.
 
+use nightshift_sandbox::access::temporary_folder;
 use std::path::{Path, PathBuf};
 
 use nightshift_protocol::verdict::ProcessEnd;
@@ -178,7 +179,7 @@ impl Search<'_> {
             reason: format!("`{}` does not answer: {reason}", program.display()),
             remedy: wanted.remedy().to_owned(),
         };
-        let folder = tempfile::Builder::new().prefix("tool-").tempdir_in(self.scratch);
+        let folder = temporary_folder(self.scratch, "tool-");
         let folder = folder.map_err(|error| missing(format!("a folder for it cannot be made: {error}")))?;
         let mut tool = Tool {
             path: program.to_path_buf(),

@@ -22,7 +22,7 @@ fn parent_main(args: &[OsString]) -> i32 {
         Some("none") => SandboxChoice::None,
         _ => return 2,
     };
-    let host = JailHost { executable: PathBuf::from(executable), means };
+    let host = JailHost::new(PathBuf::from(executable), means);
     let command = JailedCommand {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".into(), script.clone()],

@@ -12,7 +12,7 @@ use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::step::{FurtherBaseline, PreparedTask, StepFailure, StepOutput};
 use nightshift_protocol::task::{PYTHON_EXTENSION, Target, TaskBundle, TaskSpec};
-use nightshift_sandbox::process::side_by_side;
+use nightshift_sandbox::process::run_in_parallel;
 use nightshift_toolchain::build::{Role, disk_failure};
 use serde_json::json;
 
@@ -49,7 +49,7 @@ impl Step<'_> {
             return Ok(known);
         }
         // Most of either is loading and compiling, on the host; on the device they take turns.
-        let (profile, compiled) = side_by_side(
+        let (profile, compiled) = run_in_parallel(
             || self.profile_reference(task, libraries, device, build, facts),
             || self.compiled_baseline(task, libraries, context, device),
         );

@@ -85,8 +85,7 @@ pub(super) fn find(
         os,
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
-    let search =
-        ProfilerSearch { jail: jail.clone(), folders: search_path.to_vec(), scratch: scratch.to_path_buf() };
+    let search = ProfilerSearch { jail: jail.clone(), folders: search_path.to_vec(), scratch: scratch.to_path_buf() };
     let profilers = OnceLock::new();
     Ok(CudaBench { nvcc, profilers, search, profiles: true, gpus: gpus.clone(), shared: Vec::new() })
 }
@@ -187,7 +186,7 @@ impl CudaBench {
         kernels: &KernelCache<'_>,
     ) -> Result<StepDevice<'_>, StepFailure> {
         let (gpu, shared) = self.gpu(number)?;
-        let mut access = DeviceAccess::find(&gpu.facts.uuid).map_err(|error| missing(&error))?;
+        let mut access = DeviceAccess::find(&gpu.facts.uuid, gpu.minor).map_err(|error| missing(&error))?;
         let mut libraries: Vec<PathBuf> = Vec::new();
         // What a file of Python needs, Python finds.
         let native = programs.iter().filter(|program| program.extension().is_none_or(|name| name != PYTHON_EXTENSION));

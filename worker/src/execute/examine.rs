@@ -47,7 +47,7 @@ impl WorkbenchError {
 pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) -> MachineFacts {
     let hardware = machine::this_hardware();
     let jail = jail_host(executable);
-    let sandbox = nightshift_sandbox::probe(&jail).unwrap_or_else(|error| {
+    let sandbox = probe_sandbox(executable, scratch).unwrap_or_else(|error| {
         tracing::warn!(error = %error, "the sandbox could not be examined");
         SandboxReport::default()
     });
@@ -56,6 +56,13 @@ pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) ->
         found.map_err(|error| tracing::warn!(error = %error, "there is no C++ compiler to work with")).ok()
     });
     machine::facts(hardware, toolchain, sandbox)
+}
+
+/// Reports what isolates programs on this machine, as a worker finds it. Blocks, as [`examine`] does.
+pub fn probe_sandbox(executable: &Path, scratch: &Path) -> Result<SandboxReport, WorkbenchError> {
+    let folder = |source| WorkbenchError::Folder { folder: scratch.to_path_buf(), source };
+    let life = Scratch::open(scratch).map_err(folder)?;
+    Ok(nightshift_sandbox::probe(&jail_host(executable), life.folder())?)
 }
 
 /// Finds the C++ compiler of this machine. Blocks, as [`examine`] does.
@@ -81,5 +88,5 @@ pub(super) fn find_toolchain(
 }
 
 pub(super) fn jail_host(executable: &Path) -> JailHost {
-    JailHost { executable: executable.to_path_buf(), means: SandboxChoice::Best }
+    JailHost::new(executable.to_path_buf(), SandboxChoice::Best)
 }

@@ -62,8 +62,7 @@ mod tests {
     #[test]
     fn kernels_are_compiled_once_for_each_compiler_and_device() {
         let folder = tempfile::tempdir().unwrap();
-        let (jail, cancel) =
-            (JailHost { executable: PathBuf::new(), means: SandboxChoice::None }, CancelFlag::default());
+        let (jail, cancel) = (JailHost::new(PathBuf::new(), SandboxChoice::None), CancelFlag::default());
         let cache =
             KernelCache { folder: folder.path().join("kernels"), jail: &jail, scratch: folder.path(), cancel: &cancel };
         let capability = ComputeCapability { major: 9, minor: 0 };

@@ -1,5 +1,6 @@
 //! The steps that run programs: checks, measurements, sanitizers and profiles.
 
+use nightshift_sandbox::access::temporary_folder;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -62,12 +63,9 @@ impl Step<'_> {
         let device = self.device(task, &[candidate, baseline, truth])?;
         let place = self.place(device.as_ref());
         let programs = Programs { candidate, baseline, truth, baseline_label };
-        let machine = device.as_ref().map_or_else(
-            || self.bench.machine.clone(),
-            |device| device.machine(&self.bench.machine),
-        );
-        let mut output =
-            measure(&self.context(&place), &task.spec, &programs, &machine, sandbox_required, options)?;
+        let machine =
+            device.as_ref().map_or_else(|| self.bench.machine.clone(), |device| device.machine(&self.bench.machine));
+        let mut output = measure(&self.context(&place), &task.spec, &programs, &machine, sandbox_required, options)?;
         match &device {
             None => Ok(self.with_roofline(&task.spec, output)),
             Some(device) => {
@@ -181,10 +179,7 @@ impl Step<'_> {
         mode: DeviceMode,
         examine: impl FnOnce(&Profilers, &Replay<'_>) -> Result<T, StepFailure>,
     ) -> Result<T, StepFailure> {
-        let folder = tempfile::Builder::new()
-            .prefix("replay-")
-            .tempdir_in(self.folder)
-            .map_err(|error| disk_failure(self.folder, &error))?;
+        let folder = temporary_folder(self.folder, "replay-").map_err(|error| disk_failure(self.folder, &error))?;
         let request = ReplayRequest {
             host: &self.bench.host,
             spec: &task.spec,

@@ -81,7 +81,10 @@ pub struct Verifier<'a> {
 
 impl std::fmt::Debug for Verifier<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifier").field("task", &self.task.spec.name).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Verifier")
+            .field("task", &self.task.spec.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,7 +106,8 @@ impl<'a> Verifier<'a> {
             let (report, path) = step.build_as(role, &task.reference_source, &task)?;
             path.ok_or_else(|| {
                 let said = report.messages.iter().find(|message| message.severity == "error");
-                let said = said.map_or_else(|| report.end.describe(), |said| format!("line {}: {}", said.line, said.message));
+                let said =
+                    said.map_or_else(|| report.end.describe(), |said| format!("line {}: {}", said.line, said.message));
                 StepFailure::fatal(
                     "task.reference_does_not_compile",
                     format!("the {} of `{}` does not compile: {said}", role.name(), task.spec.name),

@@ -76,7 +76,7 @@ impl ChildProber {
 impl Prober for ChildProber {
     fn probe(&self, gpu: &Gpu) -> Health {
         // As steps reach it; where they cannot, the probe says what is missing.
-        let access = DeviceAccess::find(&gpu.facts.uuid).map(|access| access.environment());
+        let access = DeviceAccess::find(&gpu.facts.uuid, gpu.minor).map(|access| access.environment());
         let environment = access.unwrap_or_else(|_| gpu.environment());
         match run_helper_process(&self.executable, super::PROBE_ARGUMENT, &environment, self.limit) {
             Ok(end) => judge(&end, self.limit),
@@ -96,7 +96,7 @@ fn judge(end: &HelperEnd, limit: Duration) -> Health {
     match lines.last() {
         Some(Line::Well(facts)) if !end.timed_out => Health::Well(*facts),
         Some(Line::Failed { stage, code, name }) if !end.timed_out => failed(*stage, *code, name),
-        _ if end.outlives => Health::Ill(Illness {
+        _ if end.survived_kill => Health::Ill(Illness {
             code: WEDGED,
             reason: format!("a test process hangs while {} and cannot be killed", doing(at)),
         }),
@@ -129,7 +129,7 @@ mod tests {
 
     fn end(lines: &[&str]) -> HelperEnd {
         let stdout = lines.join("\n").into_bytes();
-        HelperEnd { stdout, status: Some(1), timed_out: false, outlives: false }
+        HelperEnd { stdout, status: Some(1), timed_out: false, survived_kill: false }
     }
 
     fn code(health: &Health) -> &str {
@@ -174,7 +174,7 @@ mod tests {
         hanging.timed_out = true;
         let Health::Ill(illness) = judge(&hanging, LIMIT) else { panic!("it is ill") };
         assert_eq!((illness.code, illness.reason.contains("creating a context")), (WEDGED, true), "{}", illness.reason);
-        hanging.outlives = true;
+        hanging.survived_kill = true;
         let Health::Ill(illness) = judge(&hanging, LIMIT) else { panic!("it is ill") };
         assert!(illness.reason.contains("cannot be killed"), "{}", illness.reason);
     }

@@ -248,7 +248,7 @@ impl Ward {
     fn outlasts<'a>(&self, survivors: &'a [Survivor]) -> Option<&'a Survivor> {
         let until = Instant::now() + self.survivor_limit;
         loop {
-            let there = survivors.iter().find(|survivor| survivor.is_there())?;
+            let there = survivors.iter().find(|survivor| survivor.is_running())?;
             if Instant::now() >= until {
                 return Some(there);
             }

@@ -25,7 +25,7 @@ pub(crate) fn install_folder() -> PathBuf {
 
 /// A jail made of the test's own child.
 pub(crate) fn jail(means: SandboxChoice) -> JailHost {
-    JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means }
+    JailHost::new(PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means)
 }
 
 /// The compiler, for the architecture that is built for where there is no GPU.

@@ -14,7 +14,7 @@ use nightshift_toolchain::Host;
 pub const ROADS: [SandboxChoice; 3] = [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::Namespaces];
 
 pub fn host(means: SandboxChoice) -> Host {
-    Host::without_python(JailHost { executable: PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means })
+    Host::without_python(JailHost::new(PathBuf::from(env!("CARGO_BIN_EXE_nightshift_child")), means))
 }
 
 pub fn limits() -> Limits {

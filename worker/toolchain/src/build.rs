@@ -23,6 +23,7 @@ use crate::compiler_output;
 use crate::nvcc::{self, CudaCompiler};
 use crate::symbols::Symbols;
 use crate::toolchain::NIGHTSHIFT_H;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{CancelFlag, JailHost, Limits, ProcessResult};
 
 /// Raised whenever what a build keeps or how it is examined changes: older entries of the cache then fit no more.
@@ -233,7 +234,7 @@ fn compile(
     timeout_ms: u64,
 ) -> Result<CachedBuild, StepFailure> {
     // A folder of its own below the step's: the reference's two builds must not see each other's files.
-    let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
+    let folder = temporary_folder(builder.scratch, "build-");
     let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
     let header = folder.path().join("nightshift.h");
     std::fs::write(&header, NIGHTSHIFT_H).map_err(|error| disk_failure(&header, &error))?;

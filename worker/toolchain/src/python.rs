@@ -9,6 +9,7 @@ use nightshift_protocol::machine::Toolchain;
 use serde::Deserialize;
 use tempfile::TempDir;
 
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{SEARCH_PATH, run_trusted};
 
 /// What is looked for in the search path.
@@ -229,9 +230,8 @@ impl PythonSearch {
 
     /// A folder for one process, and its path without links.
     pub fn own_folder(&self) -> std::io::Result<(TempDir, PathBuf)> {
-        let mut named = tempfile::Builder::new();
-        let named = named.prefix("python-");
-        let folder = self.scratch.as_ref().map_or_else(|| named.tempdir(), |scratch| named.tempdir_in(scratch))?;
+        let temporary = std::env::temp_dir();
+        let folder = temporary_folder(self.scratch.as_deref().unwrap_or(&temporary), "python-")?;
         let path = folder.path().canonicalize()?;
         Ok((folder, path))
     }

@@ -11,6 +11,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 pub use self::error::ToolchainError;
 use crate::compiler_output;
 use crate::machine::Hardware;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits, ProcessError, ProcessResult};
 
 /// Compilers in the order in which they are tried when none is configured.
@@ -198,7 +199,7 @@ fn examine(
 ) -> Result<Toolchain, ToolchainError> {
     let unusable = |source| ToolchainError::Scratch { folder: scratch.to_path_buf(), source };
     // Never two probes in one folder: `doctor` may look while a worker starts.
-    let folder = tempfile::Builder::new().prefix("probe-").tempdir_in(scratch).map_err(unusable)?;
+    let folder = temporary_folder(scratch, "probe-").map_err(unusable)?;
     let command = |args: Vec<OsString>| JailedCommand {
         program: path.to_path_buf(),
         args,

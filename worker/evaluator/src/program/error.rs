@@ -53,11 +53,7 @@ impl ProgramError {
 }
 
 fn insufficient(report: &SandboxReport) -> StepFailure {
-    let missing = match (report.isolates_files, report.isolates_network) {
-        (false, false) => "files nor the network",
-        (false, true) => "files",
-        _ => "the network",
-    };
+    let missing = report.insufficiency().unwrap_or_else(|| "the isolation changed".to_owned());
     let refused: Vec<String> = report
         .means
         .iter()
@@ -67,8 +63,8 @@ fn insufficient(report: &SandboxReport) -> StepFailure {
     StepFailure::fatal(
         "sandbox.insufficient",
         format!(
-            "this machine cannot keep {missing} out of reach of the program ({}); code of a live model is only run without \
-             that when `--allow-unsandboxed` says so",
+            "the program is not sufficiently isolated: {missing} (not in force: {}). `--allow-unsandboxed` runs a live \
+             model's code anyway",
             refused.join("; ")
         ),
     )

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{CancelFlag, Jail, Limits, ProcessError, SandboxChoice, WATCH_INTERVAL, pair};
 use nightshift_sandbox::{DeviceAccess, HostedKind, HostedProcess, JailPlan, Work};
 use nightshift_toolchain::Host;
@@ -112,7 +113,7 @@ impl Process {
         let nonces = SecretSeeds::from_os().map_err(os("drawing random numbers"))?;
         let (channel, theirs) = pair().map_err(os("opening the runner's socket"))?;
         let (page, theirs_page) = ControlPage::new().map_err(os("making the control page"))?;
-        let folder = tempfile::Builder::new().prefix("nightshift-program-").tempdir();
+        let folder = temporary_folder(&std::env::temp_dir(), "nightshift-program-");
         let folder = folder.map_err(os("making a folder for the program"))?;
         let (python, scratch, mut read_only) =
             if kind.python { python_plan(host, &kind)? } else { (None, None, Vec::new()) };
@@ -172,7 +173,7 @@ impl Process {
             return Ok(());
         }
         let deadline = Instant::now() + START_LIMIT;
-        while self.jail.report.is_none() && !self.jail.is_over() {
+        while self.jail.report.is_none() && !self.jail.has_ended() {
             if self.cancel.is_cancelled() {
                 return Err(ProcessError::Cancelled.into());
             }
@@ -234,7 +235,7 @@ impl Process {
 
     /// Remembers what the process weighs before anything foreign is in it.
     fn weigh(&mut self) {
-        let base = self.jail.resident_bytes();
+        let base = self.jail.measure_memory();
         self.base_private_bytes = base.map_or(0, |resident| resident.private);
         self.base_total_bytes = base.map_or(0, |resident| resident.total);
         self.peak_bytes = 0;
@@ -256,10 +257,12 @@ impl Process {
         Ok(place)
     }
 
-    /// Remembers how much memory is shared with the process.
-    pub(crate) fn set_shared_bytes(&mut self, bytes: u64) {
+    /// Remembers how much memory is shared with the process, and limits what else it may use.
+    pub(crate) fn share_memory(&mut self, bytes: u64) -> Result<(), ProgramError> {
         // The memory of a device is no memory of the process.
         self.shared_bytes = if self.kind.device.is_some() { 0 } else { bytes };
+        self.jail.limit_memory(self.limits.memory_bytes, self.shared_bytes)?;
+        Ok(())
     }
 
     /// Isolation in force.
@@ -269,7 +272,7 @@ impl Process {
 
     /// Whether the process is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.jail.is_over()
+        self.jail.has_ended()
     }
 
     /// Lets the process follow the control page.
@@ -322,7 +325,7 @@ impl Process {
                     return Err(self.give_up(ProcessEnd::TimedOut { limit_ms }));
                 }
                 self.jail.pump(Duration::ZERO, None)?;
-                if self.jail.is_over() {
+                if self.jail.has_ended() {
                     return Err(self.find_end());
                 }
                 self.watch()?;
@@ -381,7 +384,7 @@ impl Process {
     pub(crate) fn end_all(processes: impl IntoIterator<Item = Self>) {
         let processes: Vec<Self> = processes.into_iter().collect();
         for process in &processes {
-            process.jail.ask_to_end();
+            process.jail.request_end();
         }
     }
 }

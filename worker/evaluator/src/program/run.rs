@@ -185,7 +185,7 @@ impl<M: Memory> Program<M> {
         let factor = if file.trusted { TRUSTED_FACTOR } else { 1 };
         let call_timeout_ms = options.spec.limits.call_timeout_ms.saturating_mul(factor);
         let descriptor = memory.export(&shared)?;
-        process.set_shared_bytes(u64::try_from(size).unwrap_or(u64::MAX));
+        process.share_memory(u64::try_from(size).unwrap_or(u64::MAX))?;
         process.ask(Request::Map { size, layouts: layouts.clone() }, Some(&descriptor), call_timeout_ms + EXTRA_MS)?;
         let nonces = SecretSeeds::from_os().map_err(|source| nightshift_sandbox::process::ProcessError::Os {
             what: "drawing random numbers".to_owned(),
@@ -221,7 +221,7 @@ impl<M: Memory> Program<M> {
         let size = layouts.iter().map(|layout| layout.total_bytes).max().unwrap_or(0);
         let shared = memory.allocate(size)?;
         let descriptor = memory.export(&shared)?;
-        self.process.set_shared_bytes(u64::try_from(size).unwrap_or(u64::MAX));
+        self.process.share_memory(u64::try_from(size).unwrap_or(u64::MAX))?;
         let limit_ms = self.call_timeout_ms + EXTRA_MS;
         self.process.ask(Request::Map { size, layouts: layouts.clone() }, Some(&descriptor), limit_ms)?;
         (self.shared, self.layouts, self.shape) = (shared, layouts, 0);

@@ -83,7 +83,7 @@ impl Process {
                     Err(error) => Err(self.give_up_over_protocol(&error.to_string())),
                 };
             }
-            if self.jail.is_over() {
+            if self.jail.has_ended() {
                 return Err(self.find_end());
             }
             self.watch()?;
@@ -93,14 +93,14 @@ impl Process {
     /// Ends the process when it is cancelled, prints too much or uses too much memory.
     pub(super) fn watch(&mut self) -> Result<(), ProgramError> {
         if self.cancel.is_cancelled() {
-            self.jail.finish();
+            self.jail.kill();
             return Err(ProcessError::Cancelled.into());
         }
         if self.jail.output_exceeded() {
             let limit_bytes = u64::try_from(OUTPUT_BYTES).unwrap_or(u64::MAX);
             return Err(self.give_up(ProcessEnd::OutputExceeded { limit_bytes }));
         }
-        if let Some(resident) = self.jail.resident_bytes() {
+        if let Some(resident) = self.jail.memory() {
             // Memory that is shared with the evaluator does not count; other shared memory does.
             let total = resident.total.saturating_sub(self.base_total_bytes + self.shared_bytes);
             let own = resident.private.saturating_sub(self.base_private_bytes);
@@ -118,21 +118,23 @@ impl Process {
         if !self.jail.pump(Duration::ZERO, Some(self.channel.as_fd()))? {
             return Ok(false);
         }
-        self.jail.last_words_within(ENDING_LIMIT)?;
-        Ok(!self.jail.is_over())
+        self.jail.wait_for_end_within(ENDING_LIMIT)?;
+        Ok(!self.jail.has_ended())
     }
 
     /// Finds out how a process ended that is seen to be ending.
     pub(super) fn find_end(&mut self) -> ProgramError {
-        let raw = match self.jail.last_words() {
+        let raw = match self.jail.wait_for_end() {
             Ok(raw) => raw,
             Err(error) => return error.into(),
         };
-        self.jail.finish();
+        self.jail.kill();
         let Some(raw) = raw else {
             return self.give_up_over_protocol("it closed the runner's socket");
         };
-        let total = raw.peak_bytes.saturating_sub(self.base_total_bytes + self.shared_bytes);
+        // What the kernel counts of one process cannot be compared with what it counts of a cgroup.
+        let counted_bytes = if self.jail.counts_memory() { 0 } else { raw.peak_bytes };
+        let total = counted_bytes.saturating_sub(self.base_total_bytes + self.shared_bytes);
         let peak_bytes = self.peak_bytes.max(total);
         let limits = EndLimits { memory_bytes: self.limits.memory_bytes, cpu_ms: CPU_LIMIT_S * 1000 };
         let end = match classify(raw, peak_bytes, limits, self.jail.stderr.kept()) {
@@ -145,7 +147,7 @@ impl Process {
 
     /// Ends the process, for a reason that is known.
     pub(crate) fn give_up(&mut self, end: ProcessEnd) -> ProgramError {
-        self.jail.finish();
+        self.jail.kill();
         ProgramError::Ended(end)
     }
 

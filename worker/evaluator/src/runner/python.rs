@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
-use nightshift_sandbox::filter_for_python;
+use nightshift_sandbox::python_filter;
 use nightshift_toolchain::python::{environment, flags};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn try_to_become_python(plan: &str, descriptors: &[OwnedFd]) -> Result<String, S
     let plan: StartPlan = serde_json::from_str(plan).map_err(|error| format!("the plan cannot be read: {error}"))?;
     let python = plan.python.as_ref().ok_or("the plan names no Python")?;
     let [channel, page] = descriptors else { return Err("the runner was given no descriptors".to_owned()) };
-    let filter = if plan.filtered { Some(filter_for_python(plan.on_device)?) } else { None };
+    let filter = if plan.filtered { Some(python_filter(plan.on_device)?) } else { None };
     stay_open(channel)?;
     stay_open(page)?;
     let scratch = python.scratch.clone().unwrap_or_else(|| "/".into());

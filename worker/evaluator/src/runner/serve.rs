@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 
 use nightshift_sandbox::process::{receive_from_parent, send};
-use nightshift_sandbox::refuse_after_start;
+use nightshift_sandbox::refuse_start_up_calls;
 
 use super::control::{Answer, ControlPage, WindowKind};
 use super::message::{Message, ProgramPlan, Reply, Request, StartPlan};
@@ -88,7 +88,7 @@ impl Runner {
     fn open(&mut self, filtered: bool) -> Result<(), DeviceError> {
         self.device = Some(RunnerDevice::open()?);
         if filtered {
-            let refused = refuse_after_start();
+            let refused = refuse_start_up_calls();
             refused.map_err(|error| DeviceError { during: "filtering system calls".to_owned(), error })?;
         }
         Ok(())

@@ -1,4 +1,6 @@
-//! The filter of system calls: what no compiler and no program has an honest use for is refused.
+//! The seccomp filter, which refuses system calls that programs have no honest use for.
+
+mod refused;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,264 +10,172 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::supervise::{in_force, not_in_force};
+use self::refused::{
+    AFTER_START, ALWAYS, ALWAYS_HERE, GROUPS, HOSTED, HOSTED_UNKNOWN, LOCAL_SOCKETS, NATIVE, NATIVE_HERE,
+    NEEDED_BY_DRIVERS, NEEDED_BY_PYTHON, NEEDED_BY_PYTHON_ON_DEVICE, QUEUED_SIGNALS, SIGNALS, SOCKETS,
+};
+use super::namespaces::Namespaces;
+use crate::plan::{HostedKind, JailPlan, Work};
+use crate::report::{in_force, not_in_force};
 
-/// How much is refused.
+/// `MFD_EXEC`: an anonymous file that can be executed.
+const EXECUTABLE_MEMORY_FILE: i32 = 0x10;
+
+/// `F_SETOWN_EX`: which process or thread gets the signals of a descriptor.
+const SET_OWNER: i32 = 15;
+
+/// `FIOSETOWN` and `SIOCSPGRP`: who gets the signals of a descriptor. The numbers are those of x86 and Arm.
+const SIGNAL_OWNERS: [i32; 2] = [0x8901, 0x8902];
+
+/// Bit that marks a call of the x32 interface of x86. Kernels with that interface accept every call under a second number.
+const X32_INTERFACE: i64 = 0x4000_0000;
+
+/// The kind of a program, which decides what its filter refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strictness {
-    /// A compiler: it may start processes.
+pub(crate) enum ProgramKind {
+    /// A command without a GPU, such as a compiler. It may start processes.
     Command,
-    /// A command on a GPU: tools that look into programs speak to them over sockets, in a network of their own.
-    DeviceCommand {
-        /// Whether there is such a network.
+    /// A command that talks to its own processes over sockets, such as a profiler.
+    Tool {
+        /// Whether its sockets stay in a network namespace of its own.
         own_network: bool,
-        /// Whether its processes have a namespace of their own, so that none of them outlives the first one.
+        /// Whether its processes end with their namespace.
         own_processes: bool,
     },
-    /// A loaded library: it may start neither threads nor processes.
-    Runner,
-    /// A loaded library on a GPU: the driver starts threads and keeps nameless files.
-    DeviceRunner,
-    /// A Python that has still to be executed. What it does not need once it has started is refused then, with
-    /// [`filter_for_python`].
+    /// A loaded library. It may start neither threads nor processes.
+    Native,
+    /// A loaded library on a GPU, whose driver starts threads and keeps anonymous files.
+    NativeOnDevice,
+    /// A Python interpreter before it starts. [`python_filter`] refuses more after its start.
     Python {
-        /// Whether it takes hold of a device.
+        /// Whether it uses a GPU.
         on_device: bool,
     },
 }
 
+impl ProgramKind {
+    /// Returns what the program of a plan is.
+    pub(crate) fn of(plan: &JailPlan, namespaces: Namespaces) -> Self {
+        match (&plan.work, plan.shows_kernel_files()) {
+            (Work::Hosted(hosted), _) if hosted.kind == HostedKind::Python => {
+                Self::Python { on_device: plan.device.is_some() }
+            }
+            (Work::Hosted(_), false) => Self::Native,
+            (Work::Hosted(_), true) => Self::NativeOnDevice,
+            (Work::Command { .. } | Work::Probe(_), false) => Self::Command,
+            (Work::Command { .. } | Work::Probe(_), true) => {
+                Self::Tool { own_network: namespaces.network, own_processes: namespaces.processes }
+            }
+        }
+    }
+
+    /// Returns whether the only process that the program may signal is itself.
+    fn signals_itself_only(self) -> bool {
+        matches!(self, Self::Native | Self::NativeOnDevice)
+    }
+
+    fn is_hosted(self) -> bool {
+        matches!(self, Self::Native | Self::NativeOnDevice | Self::Python { .. })
+    }
+}
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Network, other processes' memory, the kernel's own configuration, and everything that widens the attack surface.
-const REFUSED: &[i64] = &[
-    libc::SYS_socket,
-    libc::SYS_socketpair,
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_kcmp,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_fanotify_init,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_kexec_load,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_syslog,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_personality,
-    libc::SYS_setsid,
-    libc::SYS_setpgid,
-];
+/// What a filter put in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FilterScope {
+    /// Sockets outside of the program's own network are refused.
+    pub(crate) network: bool,
+    /// Signals to other processes are refused.
+    pub(crate) signals: bool,
+}
 
-/// A process that left its group would escape the group's end, unless it ends with its namespace. `nsys` starts every
-/// program in a session of its own.
-const GROUPS: [i64; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
-
-/// Old calls that only this processor family has.
-#[cfg(target_arch = "x86_64")]
-const REFUSED_HERE: &[i64] =
-    &[libc::SYS_kexec_file_load, libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_vhangup];
-#[cfg(not(target_arch = "x86_64"))]
-const REFUSED_HERE: &[i64] = &[];
-
-/// For a loaded library, in addition: programs, shared memory that outlives a process, memory that looks like a file,
-/// other queues to other processes, and the choice of its processor.
-const REFUSED_TO_RUNNERS: &[i64] = &[
-    libc::SYS_clone,
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_memfd_create,
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_msgget,
-    libc::SYS_semget,
-    libc::SYS_mq_open,
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_setattr,
-    libc::SYS_setpriority,
-    libc::SYS_prlimit64,
-];
-
-#[cfg(target_arch = "x86_64")]
-const REFUSED_TO_RUNNERS_HERE: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
-#[cfg(not(target_arch = "x86_64"))]
-const REFUSED_TO_RUNNERS_HERE: &[i64] = &[];
-
-/// The calls around sockets.
-const SOCKETS: [i64; 7] = [
-    libc::SYS_socket,
-    libc::SYS_socketpair,
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-];
-
-/// The calls around sockets that a driver makes when it starts, for sockets within the machine: it looks for a service
-/// that shares devices, and names a place where others may ask it for memory.
-const LOCAL_SOCKETS: [i64; 4] = [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen];
-
-/// What a driver needs of the calls that are refused to runners: threads (processes are refused by their flags), nameless
-/// files, its limits, and the processor that it runs on.
-const NEEDED_BY_DRIVERS: [i64; 4] =
-    [libc::SYS_clone, libc::SYS_memfd_create, libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
-
-/// Bit that marks a call of the 32-bit-pointer interface of 64-bit x86. Kernels that have it would otherwise take the
-/// same call under a second number.
-const OTHER_INTERFACE: i64 = 0x4000_0000;
-
-/// Puts the filter in force. Tells whether the network is out of reach.
-pub(super) fn filter_system_calls(strictness: Strictness, means: &mut Vec<SandboxMeans>) -> bool {
-    match install(strictness) {
+/// Puts the filter for a program in force for this process and its descendants.
+///
+/// `signals_confined` tells whether other means keep signals from processes outside of the jail. Otherwise a Python
+/// interpreter may signal itself only.
+pub(crate) fn filter(kind: ProgramKind, signals_confined: bool, means: &mut Vec<SandboxMeans>) -> FilterScope {
+    match install(kind, signals_confined) {
         Ok(count) => {
             means.push(in_force("seccomp", &format!("{count} system calls refused")));
-            true
+            let by_filter = kind.signals_itself_only() || kind.is_hosted() && !signals_confined;
+            FilterScope { network: true, signals: by_filter }
         }
         Err(reason) => {
             means.push(not_in_force("seccomp", &reason));
-            false
+            FilterScope::default()
         }
     }
 }
 
-fn install(strictness: Strictness) -> Result<usize, String> {
-    let mut refused: Rules = BTreeMap::new();
+fn install(kind: ProgramKind, signals_confined: bool) -> Result<usize, String> {
     let mut allowed: Vec<i64> = Vec::new();
-    match strictness {
-        Strictness::DeviceCommand { own_network, own_processes } => {
+    match kind {
+        ProgramKind::Tool { own_network, own_processes } => {
             allowed.extend(SOCKETS.iter().filter(|_| own_network));
             allowed.extend(GROUPS.iter().filter(|_| own_processes));
         }
-        Strictness::DeviceRunner | Strictness::Python { on_device: true } => allowed.extend(LOCAL_SOCKETS),
-        Strictness::Command | Strictness::Runner | Strictness::Python { on_device: false } => {}
+        ProgramKind::NativeOnDevice | ProgramKind::Python { on_device: true } => allowed.extend(LOCAL_SOCKETS),
+        ProgramKind::Command | ProgramKind::Native | ProgramKind::Python { on_device: false } => {}
     }
-    for call in REFUSED.iter().chain(REFUSED_HERE).filter(|call| !allowed.contains(call)) {
-        refuse(&mut refused, *call, &[]);
+    let mut rules: Rules = BTreeMap::new();
+    refuse_all(&mut rules, ALWAYS.iter().chain(ALWAYS_HERE).filter(|call| !allowed.contains(call)));
+    // The signal that ends a program with its parent stays set.
+    refuse(&mut rules, libc::SYS_prctl, &[argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
+    if allowed.contains(&libc::SYS_socket) && !matches!(kind, ProgramKind::Tool { .. }) {
+        refuse(&mut rules, libc::SYS_socket, &[argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?]);
     }
-    // The signal that ends a program with its parent may not be called off.
-    refuse(&mut refused, libc::SYS_prctl, &[argument(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG)?]);
-    match strictness {
-        Strictness::Command | Strictness::DeviceCommand { .. } | Strictness::Python { .. } => {
-            if let Strictness::Python { on_device: true } = strictness {
-                refuse(&mut refused, libc::SYS_socket, &[argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?]);
-            }
-            for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
-                let mask = u64::from(flag.unsigned_abs());
-                refuse(&mut refused, libc::SYS_clone, &[argument(0, SeccompCmpOp::MaskedEq(mask), flag)?]);
-            }
-        }
-        Strictness::Runner | Strictness::DeviceRunner => {
-            let driver = strictness == Strictness::DeviceRunner;
-            let calls = REFUSED_TO_RUNNERS.iter().chain(REFUSED_TO_RUNNERS_HERE);
-            for call in calls.filter(|call| !(driver && NEEDED_BY_DRIVERS.contains(call))) {
-                refuse(&mut refused, *call, &[]);
-            }
-            if driver {
-                refuse_processes(&mut refused)?;
-                refuse(&mut refused, libc::SYS_socket, &[argument(0, SeccompCmpOp::Ne, libc::AF_UNIX)?]);
-            }
-            // A program may only signal itself: that is how `abort` works.
-            let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
-            for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill] {
-                refuse(&mut refused, call, &[argument(0, SeccompCmpOp::Ne, this)?]);
-            }
-            for call in [libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo] {
-                refuse(&mut refused, call, &[]);
-            }
+    if kind.is_hosted() {
+        refuse_all(&mut rules, HOSTED);
+        // A process that is not dumpable cannot be inspected by others of the same user.
+        refuse(&mut rules, libc::SYS_prctl, &[argument(0, SeccompCmpOp::Eq, libc::PR_SET_DUMPABLE)?]);
+        let executable = masked(1, EXECUTABLE_MEMORY_FILE, EXECUTABLE_MEMORY_FILE)?;
+        refuse(&mut rules, libc::SYS_memfd_create, &[executable]);
+        if kind.signals_itself_only() || !signals_confined {
+            refuse_signals_to_others(&mut rules)?;
         }
     }
-    put_in_force(refused)
+    match kind {
+        ProgramKind::Command | ProgramKind::Tool { .. } | ProgramKind::Python { .. } => refuse_namespaces(&mut rules)?,
+        ProgramKind::Native => refuse_all(&mut rules, NATIVE.iter().chain(NATIVE_HERE)),
+        ProgramKind::NativeOnDevice => {
+            let calls = NATIVE.iter().chain(NATIVE_HERE);
+            refuse_all(&mut rules, calls.filter(|call| !NEEDED_BY_DRIVERS.contains(call)));
+            refuse_processes(&mut rules)?;
+        }
+    }
+    let mut unknown: Rules = BTreeMap::new();
+    // A filter cannot read the flags of `clone3`. The C library then uses `clone`, whose flags it can read.
+    refuse(&mut unknown, libc::SYS_clone3, &[]);
+    if kind.is_hosted() {
+        refuse_all(&mut unknown, HOSTED_UNKNOWN);
+    }
+    put_in_force(rules, unknown)
 }
 
-/// What a driver needs to start, and a program has no use for. Threads and timers could do a call's work between calls,
-/// where nobody looks at the clock.
-const REFUSED_AFTER_START: [i64; 5] =
-    [libc::SYS_clone, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_setitimer, libc::SYS_timerfd_create];
-
-/// Refuses this process what the driver needed to start: called between taking hold of a device
-/// and loading a program.
-pub fn refuse_after_start() -> Result<(), String> {
-    let mut refused: Rules = BTreeMap::new();
-    for call in SOCKETS.iter().chain(&REFUSED_AFTER_START) {
-        refuse(&mut refused, *call, &[]);
-    }
+/// Refuses system calls that a driver needs to start and a program does not. A hosted process calls this after it has
+/// opened its GPU and before it loads a program.
+pub fn refuse_start_up_calls() -> Result<(), String> {
+    let mut rules: Rules = BTreeMap::new();
+    refuse_all(&mut rules, SOCKETS.iter().chain(&AFTER_START));
     #[cfg(target_arch = "x86_64")]
-    refuse(&mut refused, libc::SYS_alarm, &[]);
-    // For every thread: the driver calls functions of the program from its own.
-    seccompiler::apply_filter_all_threads(&compile(refused, libc::EPERM)?).map_err(|error| error.to_string())
+    refuse(&mut rules, libc::SYS_alarm, &[]);
+    // For every thread: the driver calls functions of the program from its own threads.
+    seccompiler::apply_filter_all_threads(&compile(rules, libc::EPERM)?).map_err(|error| error.to_string())
 }
 
-/// The filter that a Python puts in force itself once it has started and has taken hold of its device, as hexadecimal
-/// digits: what runners may not do, as far as it does not need it. On a device a program may compile at its first call, and
-/// the driver starts threads.
-pub fn filter_for_python(on_device: bool) -> Result<String, String> {
-    let mut refused: Rules = BTreeMap::new();
-    // Extensions that were built ahead are loaded from memory.
-    let needed = |call: i64| {
-        call == libc::SYS_memfd_create
-            || (on_device && [libc::SYS_clone, libc::SYS_execve, libc::SYS_prlimit64].contains(&call))
-    };
-    for call in REFUSED_TO_RUNNERS.iter().filter(|call| !needed(**call)) {
-        refuse(&mut refused, *call, &[]);
-    }
+/// Returns the filter that a Python interpreter puts in force after its start, as hexadecimal digits of its instructions.
+/// It refuses what loaded libraries may not do, except what Python needs.
+pub fn python_filter(on_device: bool) -> Result<String, String> {
+    let needed: &[i64] = if on_device { &NEEDED_BY_PYTHON_ON_DEVICE } else { &NEEDED_BY_PYTHON };
+    let mut rules: Rules = BTreeMap::new();
+    refuse_all(&mut rules, NATIVE.iter().filter(|call| !needed.contains(call)));
     if !on_device {
-        for call in REFUSED_TO_RUNNERS_HERE {
-            refuse(&mut refused, *call, &[]);
-        }
-        let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
-        for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill] {
-            refuse(&mut refused, call, &[argument(0, SeccompCmpOp::Ne, this)?]);
-        }
+        refuse_all(&mut rules, NATIVE_HERE);
+        refuse_signals_to_others(&mut rules)?;
     }
-    for call in SOCKETS {
-        refuse(&mut refused, call, &[]);
-    }
-    let program = compile(refused, libc::EPERM)?;
+    refuse_all(&mut rules, &SOCKETS);
+    let program = compile(rules, libc::EPERM)?;
     let mut digits = String::with_capacity(program.len() * 16);
     for instruction in &program {
         let [low, high] = instruction.code.to_ne_bytes();
@@ -277,48 +187,97 @@ pub fn filter_for_python(on_device: bool) -> Result<String, String> {
     Ok(digits)
 }
 
-fn put_in_force(refused: Rules) -> Result<usize, String> {
-    // The C library falls back from `clone3`, whose flags a filter cannot see, to `clone`, whose flags it can.
-    let mut unknown: Rules = BTreeMap::new();
-    refuse(&mut unknown, libc::SYS_clone3, &[]);
-    let count = refused.keys().chain(unknown.keys()).filter(|call| **call & OTHER_INTERFACE == 0).count();
-    let programs = [compile(unknown, libc::ENOSYS)?, compile(refused, libc::EPERM)?];
+/// Puts filters in force that refuse calls for lack of permission, and as calls that the kernel does not know.
+fn put_in_force(rules: Rules, unknown: Rules) -> Result<usize, String> {
+    let count = rules.keys().chain(unknown.keys()).filter(|call| **call & X32_INTERFACE == 0).count();
+    let programs = [compile(unknown, libc::ENOSYS)?, compile(rules, libc::EPERM)?];
     for program in &programs {
         seccompiler::apply_filter(program).map_err(|error| error.to_string())?;
     }
     Ok(count)
 }
 
-/// Refuses new processes, but not threads, and new limits, but not the reading of old ones.
+/// Refuses new namespaces, but not new processes and threads.
+fn refuse_namespaces(rules: &mut Rules) -> Result<(), String> {
+    for flag in [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+    ] {
+        refuse(rules, libc::SYS_clone, &[masked(0, flag, flag)?]);
+    }
+    Ok(())
+}
+
+/// Refuses new processes, but not threads; and new limits, but not reading them.
 fn refuse_processes(rules: &mut Rules) -> Result<(), String> {
-    let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
-    refuse(rules, libc::SYS_clone, &[argument(0, SeccompCmpOp::MaskedEq(thread), 0)?]);
+    refuse(rules, libc::SYS_clone, &[masked(0, libc::CLONE_THREAD, 0)?]);
     refuse(rules, libc::SYS_prlimit64, &[pointer(2, SeccompCmpOp::Ne)?]);
     Ok(())
 }
 
-/// An argument that is a pointer, against the null pointer.
-fn pointer(index: u8, operator: SeccompCmpOp) -> Result<SeccompCondition, String> {
-    SeccompCondition::new(index, SeccompCmpArgLen::Qword, operator, 0).map_err(|error| error.to_string())
+/// Refuses signals to other processes than this one, which keeps its process id when it executes a program.
+fn refuse_signals_to_others(rules: &mut Rules) -> Result<(), String> {
+    // A process may signal itself: that is how `abort` works.
+    let this = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
+    for call in SIGNALS {
+        refuse(rules, call, &[argument(0, SeccompCmpOp::Ne, this)?]);
+    }
+    refuse_all(rules, &QUEUED_SIGNALS);
+    // A descriptor can be told to signal another process when data arrives.
+    for command in [libc::F_SETOWN, SET_OWNER] {
+        refuse(rules, libc::SYS_fcntl, &[argument(1, SeccompCmpOp::Eq, command)?]);
+    }
+    for command in SIGNAL_OWNERS {
+        refuse(rules, libc::SYS_ioctl, &[argument(1, SeccompCmpOp::Eq, command)?]);
+    }
+    Ok(())
 }
 
-/// Adds one refusal; without conditions the call is always refused.
-fn refuse(rules: &mut Rules, call: i64, conditions: &[SeccompCondition]) {
-    let mut add = |number: i64| {
-        let entry = rules.entry(number).or_default();
-        if let Ok(rule) = SeccompRule::new(conditions.to_vec()) {
-            entry.push(rule);
-        }
-    };
-    add(call);
-    if cfg!(target_arch = "x86_64") {
-        add(call | OTHER_INTERFACE);
+fn refuse_all<'a>(rules: &mut Rules, calls: impl IntoIterator<Item = &'a i64>) {
+    for call in calls {
+        refuse(rules, *call, &[]);
     }
 }
 
+/// Refuses a call, always or where all conditions hold. A call without rules is always refused, whatever was added before.
+fn refuse(rules: &mut Rules, call: i64, conditions: &[SeccompCondition]) {
+    let numbers = [Some(call), cfg!(target_arch = "x86_64").then_some(call | X32_INTERFACE)];
+    for number in numbers.into_iter().flatten() {
+        match SeccompRule::new(conditions.to_vec()) {
+            // The library refuses an empty list of conditions, and takes an empty list of rules for any arguments.
+            Err(_) => {
+                rules.insert(number, Vec::new());
+            }
+            Ok(rule) => match rules.get_mut(&number) {
+                Some(known) if known.is_empty() => {}
+                Some(known) => known.push(rule),
+                None => {
+                    rules.insert(number, vec![rule]);
+                }
+            },
+        }
+    }
+}
+
+/// A condition on the lower half of an argument.
 fn argument(index: u8, operator: SeccompCmpOp, value: i32) -> Result<SeccompCondition, String> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, u64::from(value.unsigned_abs()))
         .map_err(|error| error.to_string())
+}
+
+/// The condition that the bits of `mask` have this value.
+fn masked(index: u8, mask: i32, value: i32) -> Result<SeccompCondition, String> {
+    argument(index, SeccompCmpOp::MaskedEq(u64::from(mask.unsigned_abs())), value)
+}
+
+/// A condition on a pointer, compared with the null pointer.
+fn pointer(index: u8, operator: SeccompCmpOp) -> Result<SeccompCondition, String> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Qword, operator, 0).map_err(|error| error.to_string())
 }
 
 fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
@@ -327,4 +286,31 @@ fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, String> {
     SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno.unsigned_abs()), architecture)
         .and_then(BpfProgram::try_from)
         .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_always_refused_stays_refused() {
+        let condition = argument(0, SeccompCmpOp::Eq, 7).unwrap();
+        let mut rules: Rules = BTreeMap::new();
+        refuse(&mut rules, 1, std::slice::from_ref(&condition));
+        refuse(&mut rules, 1, std::slice::from_ref(&condition));
+        assert_eq!(rules[&1].len(), 2);
+        refuse(&mut rules, 1, &[]);
+        refuse(&mut rules, 1, &[condition]);
+        assert!(rules[&1].is_empty(), "no rule stands for any arguments");
+        assert!(!cfg!(target_arch = "x86_64") || rules.contains_key(&(1 | X32_INTERFACE)));
+    }
+
+    #[test]
+    fn the_filter_for_python_is_a_list_of_instructions() {
+        for on_device in [false, true] {
+            let digits = python_filter(on_device).unwrap();
+            assert!(digits.len() > 160 && digits.len().is_multiple_of(16));
+        }
+    }
 }

@@ -1,12 +1,12 @@
-//! The captured output of a child: read without blocking, kept up to a limit.
+//! The captured output of a child: read without blocking and kept up to a limit.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes read at once.
+/// Bytes of one read.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// One stream of a child.
+/// One output stream of a child.
 #[derive(Debug)]
 pub struct Capture<R> {
     stream: Option<R>,
@@ -16,19 +16,19 @@ pub struct Capture<R> {
 }
 
 impl<R: Read + AsFd> Capture<R> {
-    /// Captures a stream, which becomes non-blocking.
+    /// Captures a stream and makes it non-blocking.
     pub fn new(stream: R, limit_bytes: usize) -> std::io::Result<Self> {
         let flags = rustix::fs::fcntl_getfl(&stream)?;
         rustix::fs::fcntl_setfl(&stream, flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(Self { stream: Some(stream), kept: Vec::new(), limit_bytes, exceeded: false })
     }
 
-    /// What to wait on; nothing after the end of the stream.
+    /// Returns the descriptor to poll; none after the end of the stream.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.stream.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes what is there. Stops reading for good when the limit is passed, so that a flood costs no memory.
+    /// Reads the available bytes. Beyond the limit it stops reading for good, so that a flood of output costs no memory.
     pub fn pump(&mut self) {
         let mut chunk = [0_u8; CHUNK_BYTES];
         while let Some(stream) = self.stream.as_mut() {
@@ -49,17 +49,17 @@ impl<R: Read + AsFd> Capture<R> {
         }
     }
 
-    /// Whether more came than is kept.
+    /// Returns whether the output exceeded the limit.
     pub fn exceeded(&self) -> bool {
         self.exceeded
     }
 
-    /// What was kept so far.
+    /// Returns the captured bytes.
     pub fn kept(&self) -> &[u8] {
         &self.kept
     }
 
-    /// Hands out what was kept.
+    /// Removes and returns the captured bytes.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.kept)
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_cut_at_the_limit_and_reported() {
+    fn output_beyond_the_limit_is_cut_and_reported() {
         let (mut writer, reader) = UnixStream::pair().unwrap();
         let mut capture = Capture::new(reader, 10).unwrap();
         writer.write_all(b"0123456789").unwrap();

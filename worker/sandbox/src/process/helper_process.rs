@@ -1,5 +1,5 @@
-//! Runs this very binary once more, without a jail, for work of ours that may hang: nothing foreign runs in it, but
-//! the driver of a broken device may never let go of it.
+//! Runs this binary once more, outside of any jail, for trusted work that may hang: the driver of a broken GPU may never
+//! return.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,29 +10,31 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::capture::Capture;
-use super::jail::{os, timespec};
-use super::{ProcessError, WATCH_INTERVAL};
+use super::jail::timespec;
+use super::{ProcessError, WATCH_INTERVAL, os};
 
-/// How long a killed child may take to be gone, before it counts as one that cannot be killed.
+/// How long a killed helper may take to end before it counts as one that survived.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
-/// Output that is kept.
+
+/// Captured output in bytes.
 const OUTPUT_BYTES: usize = 64 * 1024;
 
-/// How such a child ended.
+/// How a helper process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelperEnd {
-    /// What it printed.
+    /// Standard output, up to a limit.
     pub stdout: Vec<u8>,
-    /// Its exit status; none when a signal ended it, or nothing did.
+    /// Exit status; none when a signal ended it or it still runs.
     pub status: Option<i32>,
     /// Whether it was killed because it took too long.
     pub timed_out: bool,
-    /// Whether it is still there although it was killed.
-    pub outlives: bool,
+    /// Whether it still runs although it was killed.
+    pub survived_kill: bool,
 }
 
-/// Runs `executable argument` under these variables and nothing else, for at most so long. Blocks: call it from a
-/// thread that lives until it returns.
+/// Runs `executable argument` with these environment variables and no others, for a limited time.
+///
+/// Blocks: call it from a thread that lives until it returns.
 pub fn run_helper_process(
     executable: &Path,
     argument: &str,
@@ -40,7 +42,7 @@ pub fn run_helper_process(
     limit: Duration,
 ) -> Result<HelperEnd, ProcessError> {
     let deadline = Instant::now() + limit;
-    #[expect(clippy::disallowed_methods, reason = "this is one of the places that start processes")]
+    #[expect(clippy::disallowed_methods, reason = "this crate starts the worker's processes")]
     let mut command = std::process::Command::new(executable);
     let mut child = command
         .arg(argument)
@@ -55,12 +57,13 @@ pub fn run_helper_process(
         .map_err(|source| os(&format!("starting {}", executable.display()), source))?;
     let Some(stdout) = child.stdout.take() else {
         kill(&mut child);
-        return Err(os("listening to a child", std::io::Error::other("it has no output")));
+        return Err(os("reading the output of a helper process", std::io::Error::other("it has no output stream")));
     };
-    let mut stdout = Capture::new(stdout, OUTPUT_BYTES).map_err(|source| os("listening to a child", source))?;
+    let mut stdout =
+        Capture::new(stdout, OUTPUT_BYTES).map_err(|source| os("reading the output of a helper process", source))?;
     let mut ended = child.try_wait();
     while matches!(ended, Ok(None)) && Instant::now() < deadline {
-        wait_a_moment(&stdout);
+        wait_for_output(&stdout);
         stdout.pump();
         ended = child.try_wait();
     }
@@ -74,19 +77,19 @@ pub fn run_helper_process(
         }
     }
     stdout.pump();
-    let outlives = matches!(ended, Ok(None));
-    if outlives {
-        // Whenever it goes, somebody has to take its end.
-        let _ = std::thread::Builder::new().name("outlived child".to_owned()).spawn(move || child.wait());
+    let survived_kill = matches!(ended, Ok(None));
+    if survived_kill {
+        // It becomes a zombie when it ends, which has to be reaped.
+        let _ = std::thread::Builder::new().name("reap helper".to_owned()).spawn(move || child.wait());
     }
-    let status = ended.map_err(|source| os("waiting for a child", source))?;
-    Ok(HelperEnd { stdout: stdout.take(), status: status.and_then(|status| status.code()), timed_out, outlives })
+    let status = ended.map_err(|source| os("waiting for a helper process", source))?;
+    Ok(HelperEnd { stdout: stdout.take(), status: status.and_then(|status| status.code()), timed_out, survived_kill })
 }
 
-fn wait_a_moment(stdout: &Capture<std::process::ChildStdout>) {
+fn wait_for_output(stdout: &Capture<std::process::ChildStdout>) {
     match stdout.descriptor() {
         Some(descriptor) => {
-            // A signal, or an end: both are seen by the look that follows.
+            // Errors and the end of the process are seen by the caller's next look.
             let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&timespec(WATCH_INTERVAL)));
         }
         None => std::thread::park_timeout(WATCH_INTERVAL),

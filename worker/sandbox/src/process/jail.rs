@@ -1,41 +1,63 @@
-//! The parent's handle of one jailed child: starts it, listens to it, and leaves nothing of it behind.
+//! The worker's handle of one jail: starts it, watches it, and leaves nothing of it behind.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
-use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::machine::{SandboxMeans, SandboxReport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::capture::Capture;
-use super::ending::RawEnd;
-use super::survivors;
-use super::wire::{self, WireError};
-use super::{JailHost, ProcessError};
-use crate::isolation::{ControlMessage, DeviceAccess, JailPlan};
+use super::freeze::Frozen;
+use super::{JailHost, ProcessError, os, survivors};
+use crate::access::give_to;
+use crate::cgroup::{self, CgroupLimits, JailCgroup};
+use crate::device::DeviceAccess;
+use crate::end::RawEnd;
+use crate::limits::{DRIVER_THREADS, SANDBOX_PROCESSES};
+use crate::plan::{ControlMessage, JailPlan, Launch, SandboxChoice, Work};
+use crate::report::{in_force, not_in_force};
+use crate::user::ProgramUser;
+use crate::wire::{self, WireError};
 
-/// How long the supervisor may take to kill and collect everything, before we do it the rough way.
+/// How long the supervisor may take to kill and reap everything before the worker kills it.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long a child that was seen to be ending may take to say how.
-const LAST_WORDS_LIMIT: Duration = Duration::from_secs(3);
+/// How long a jail whose program is ending may take to report the end.
+const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// One jailed child. Dropping it kills everything in it.
+/// Share of busy processors for hosted processes, which may be timed.
+const HOSTED_CPU_WEIGHT: u32 = 100;
+
+/// Share of busy processors for commands such as compilers.
+const COMMAND_CPU_WEIGHT: u32 = 50;
+
+/// Memory that a cgroup may use beyond the limit of a hosted process, in bytes. The worker watches that limit; the cgroup is
+/// the backstop.
+const MEMORY_SLACK: u64 = 1 << 30;
+
+/// One jail. Dropping it kills everything in it.
 #[derive(Debug)]
 pub struct Jail {
     supervisor: Child,
     supervisor_gone: bool,
     control: Option<OwnedFd>,
-    group: Option<i32>,
+    /// Process id of init, which is also its process group.
+    init: Option<i32>,
+    pub(super) cgroup: Option<JailCgroup>,
+    pub(super) frozen: Option<Frozen>,
+    /// The last exact measurement of memory, and the charge of the cgroup at that time.
+    measured: Option<(u64, Resident)>,
+    peak_bytes: Option<u64>,
     /// Standard output.
     pub stdout: Capture<ChildStdout>,
     /// Standard error.
     pub stderr: Capture<ChildStderr>,
-    /// Isolation in force, once the child is ready.
+    /// Isolation in force, once the program is ready.
     pub report: Option<SandboxReport>,
-    /// The program's process, once the child is ready.
+    /// Process id of the program, once it is ready.
     pub program: Option<i32>,
     /// Why the jail could not be set up.
     pub setup_error: Option<String>,
@@ -44,15 +66,28 @@ pub struct Jail {
 }
 
 impl Jail {
-    /// Starts the child and tells it what to do. `descriptors` travel with the plan.
+    /// Starts a jail. The descriptors go to the hosted process of the plan.
     pub fn start(host: &JailHost, plan: &JailPlan, descriptors: &[BorrowedFd<'_>]) -> Result<Self, ProcessError> {
+        let user = ProgramUser::of_this_process(host.user);
+        if let (Some(user), Some(scratch)) = (user.mapped(), &plan.scratch)
+            && plan.means != SandboxChoice::None
+        {
+            give_to(user, scratch).map_err(|source| os("handing the scratch folder over", source))?;
+        }
+        let (cgroup, cgroup_means) = match create_cgroup(plan) {
+            Ok(cgroup) => (Some(cgroup), None),
+            Err(reason) => (None, Some(not_in_force("cgroup", &reason))),
+        };
+        let cgroup_means: SandboxMeans = cgroup_means
+            .or_else(|| Some(cgroup.as_ref()?.means().clone()))
+            .unwrap_or_else(|| not_in_force("cgroup", ""));
         let (control, theirs) = wire::pair().map_err(|source| os("opening the control socket", source))?;
         rustix::net::sockopt::set_socket_passcred(&control, true)
             .map_err(|errno| os("asking for credentials", errno.into()))?;
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
+        #[expect(clippy::disallowed_methods, reason = "this crate starts the worker's processes")]
         let mut command = std::process::Command::new(&host.executable);
         let mut supervisor = command
-            .arg(plan.work.child_name())
+            .arg(plan.work.child_argument())
             .env_clear()
             .envs(plan.device.iter().flat_map(DeviceAccess::environment))
             .current_dir("/")
@@ -62,7 +97,7 @@ impl Jail {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|source| os(&format!("starting {}", host.executable.display()), source))?;
-        // The command holds our copy of the child's end: without it, the child's death would never be seen.
+        // The command holds this process's copy of the supervisor's end, which would hide the end of the supervisor.
         drop(command);
         let (Some(stdout), Some(stderr)) = (supervisor.stdout.take(), supervisor.stderr.take()) else {
             return Err(ProcessError::Setup("the child has no output streams".to_owned()));
@@ -71,7 +106,11 @@ impl Jail {
         let mut jail = Self {
             supervisor,
             supervisor_gone: false,
-            group: None,
+            init: None,
+            cgroup,
+            frozen: None,
+            measured: None,
+            peak_bytes: None,
             stdout: Capture::new(stdout, plan.limits.output_bytes).map_err(captured)?,
             stderr: Capture::new(stderr, plan.limits.output_bytes).map_err(captured)?,
             report: None,
@@ -80,15 +119,17 @@ impl Jail {
             ended: None,
             control: None,
         };
+        let folder = jail.cgroup.as_ref().map(|cgroup| cgroup.folder().to_path_buf());
+        let launch = Launch { plan, user, cgroup: folder, cgroup_means };
         let control = jail.control.insert(control);
-        wire::send(control, plan, descriptors).map_err(|error| match error {
+        wire::send(control, &launch, descriptors).map_err(|error| match error {
             WireError::Os(source) => os("sending the plan", source),
             WireError::Malformed(message) => ProcessError::Setup(message),
         })?;
         Ok(jail)
     }
 
-    /// Waits until something happens or the time is over, and takes it in. Tells whether `extra` can be read.
+    /// Waits until an event happens or the time is over, and handles the events. Returns whether `extra` can be read.
     pub fn pump(&mut self, timeout: Duration, extra: Option<BorrowedFd<'_>>) -> Result<bool, ProcessError> {
         let (mut control_ready, mut extra_ready) = (false, false);
         {
@@ -111,48 +152,85 @@ impl Jail {
         self.stdout.pump();
         self.stderr.pump();
         if control_ready {
-            self.listen();
+            self.handle_message();
         }
         Ok(extra_ready)
     }
 
-    /// Whether the program is over, or never came to be.
+    /// Returns whether the program has ended or never started.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended.is_some() || self.setup_error.is_some() || self.control.is_none()
     }
 
-    /// Whether the program printed more than allowed.
+    /// Returns whether the program printed more than allowed.
     #[must_use]
     pub fn output_exceeded(&self) -> bool {
         self.stdout.exceeded() || self.stderr.exceeded()
     }
 
-    /// Waits, bounded, for the word on how a program ended that was seen to be ending.
-    pub fn last_words(&mut self) -> Result<Option<RawEnd>, ProcessError> {
-        self.last_words_within(LAST_WORDS_LIMIT)
+    /// Waits, for a limited time, until a program that is ending has ended. Returns how it ended.
+    pub fn wait_for_end(&mut self) -> Result<Option<RawEnd>, ProcessError> {
+        self.wait_for_end_within(END_LIMIT)
     }
 
-    /// [`Self::last_words`], with another bound.
-    pub fn last_words_within(&mut self, limit: Duration) -> Result<Option<RawEnd>, ProcessError> {
+    /// Waits like [`Self::wait_for_end`] with another limit.
+    pub fn wait_for_end_within(&mut self, limit: Duration) -> Result<Option<RawEnd>, ProcessError> {
         let deadline = Instant::now() + limit;
-        while !self.is_over() && Instant::now() < deadline {
+        while !self.has_ended() && Instant::now() < deadline {
             self.pump(Duration::from_millis(10), None)?;
         }
         Ok(self.ended)
     }
 
-    /// Lets go of what was printed so far.
-    pub fn forget_output(&mut self) {
+    /// Discards the captured output so far.
+    pub fn discard_output(&mut self) {
         self.stdout.pump();
         self.stderr.pump();
         self.stdout.take();
         self.stderr.take();
     }
 
-    /// Resident bytes of the program: all of it, and the part that it shares with nobody.
+    /// Returns whether the kernel counts the memory of all processes of the jail together.
     #[must_use]
-    pub fn resident_bytes(&self) -> Option<Resident> {
+    pub fn counts_memory(&self) -> bool {
+        self.cgroup.as_ref().is_some_and(JailCgroup::counts_memory)
+    }
+
+    /// Limits the memory of a hosted process: to so many bytes beyond what all processes of the jail use now, and what they
+    /// share with the worker. `u64::MAX` removes the limit. Without a cgroup it has no effect.
+    pub fn limit_memory(&self, bytes: u64, shared_bytes: u64) -> Result<(), ProcessError> {
+        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+        let used = cgroup.memory_use().map_or(0, |memory| memory.total);
+        let limit = [used, shared_bytes, MEMORY_SLACK].into_iter().try_fold(bytes, u64::checked_add);
+        cgroup.limit_memory(limit).map_err(|source| os("limiting the memory of a jail", source))
+    }
+
+    /// Returns the memory in use: of all processes in a cgroup, else of the program.
+    #[must_use]
+    pub fn measure_memory(&mut self) -> Option<Resident> {
+        match self.cgroup.as_ref().and_then(|cgroup| cgroup.charged_bytes().zip(cgroup.memory_use())) {
+            Some((charged, memory)) => {
+                let resident = Resident { total: memory.total, private: memory.private };
+                self.measured = Some((charged, resident));
+                Some(resident)
+            }
+            None => self.program_memory(),
+        }
+    }
+
+    /// Returns the memory in use like [`Self::measure_memory`]. In a cgroup that was not charged for more since the last
+    /// measurement, that measurement is returned, which costs one short read.
+    #[must_use]
+    pub fn memory(&mut self) -> Option<Resident> {
+        let charged = self.cgroup.as_ref().and_then(JailCgroup::charged_bytes);
+        match (charged, self.measured) {
+            (Some(charged), Some((before, resident))) if charged <= before => Some(resident),
+            _ => self.measure_memory(),
+        }
+    }
+
+    fn program_memory(&self) -> Option<Resident> {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.program?)).ok()?;
         let mut pages = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
         let page_bytes = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
@@ -161,32 +239,38 @@ impl Jail {
         Some(Resident { total, private: total.saturating_sub(shared) })
     }
 
-    /// Processor time that the program's living threads took so far, in nanoseconds, where the kernel tells. A library
-    /// may start no threads; where the filter that forbids it is not in force, those that it starts count too.
+    /// Returns the largest memory of all processes together in bytes, with cached files; none without a cgroup.
+    #[must_use]
+    pub fn cgroup_peak_bytes(&self) -> Option<u64> {
+        self.peak_bytes.or_else(|| self.cgroup.as_ref()?.peak_bytes())
+    }
+
+    /// Returns the processor time of the program's living threads in nanoseconds, where the kernel reports it. A library
+    /// may start no threads; those that it starts without the filter count too.
     pub fn processor_ns(&self) -> Option<u64> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.program?)).ok()?;
-        let taken_ns = |thread: std::fs::DirEntry| {
+        let used_ns = |thread: std::fs::DirEntry| {
             let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
             text.split(' ').next()?.parse::<u64>().ok()
         };
-        threads.filter_map(Result::ok).filter_map(taken_ns).reduce(u64::saturating_add)
+        threads.filter_map(Result::ok).filter_map(used_ns).reduce(u64::saturating_add)
     }
 
-    /// Lets everything be killed, without waiting for it.
-    pub fn ask_to_end(&self) {
+    /// Has the supervisor kill everything, without waiting for it.
+    pub fn request_end(&self) {
         if let Some(control) = &self.control {
-            // Nothing more from us: that is what tells the supervisor to kill. It may still tell us how it ended.
+            // The supervisor may still report how the program ended.
             let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Write);
         }
     }
 
-    /// Kills everything, collects it and takes the rest of the output. Can be called again.
-    pub fn finish(&mut self) {
+    /// Kills and reaps everything and reads the rest of the output. May be called again.
+    pub fn kill(&mut self) {
         if self.supervisor_gone {
             return;
         }
         let deadline = Instant::now() + CLEANUP_LIMIT;
-        self.ask_to_end();
+        self.request_end();
         while Instant::now() < deadline {
             self.stdout.pump();
             self.stderr.pump();
@@ -203,64 +287,97 @@ impl Jail {
             }
         }
         if !self.supervisor_gone {
-            self.kill_roughly();
+            self.kill_directly();
         }
-        while self.control.is_some() && self.ended.is_none() && self.listen() {}
+        while self.control.is_some() && self.ended.is_none() && self.handle_message() {}
         self.stdout.pump();
         self.stderr.pump();
         self.control = None;
+        self.frozen = None;
+        self.cgroup = None;
         survivors::note(self.program);
     }
 
-    fn kill_roughly(&mut self) {
+    /// Kills everything without the supervisor.
+    fn kill_directly(&mut self) {
         let leader = i32::try_from(self.supervisor.id()).ok();
-        for group in [self.group, leader].into_iter().flatten() {
+        for group in [self.init, leader].into_iter().flatten() {
             if let Some(group) = Pid::from_raw(group) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
+        }
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
         }
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
         self.supervisor_gone = true;
     }
 
-    /// Takes one message from the control socket; false at its end.
-    fn listen(&mut self) -> bool {
+    /// Returns the process ids of supervisor and init.
+    pub(super) fn own_processes(&self) -> (i32, Option<i32>) {
+        (i32::try_from(self.supervisor.id()).unwrap_or(0), self.init)
+    }
+
+    /// Handles one message of the control socket. Returns false at its end.
+    fn handle_message(&mut self) -> bool {
         let Some(control) = &self.control else { return false };
         let Ok(Some(received)) = wire::receive::<ControlMessage>(control) else {
+            self.read_peak();
             self.control = None;
             return false;
         };
         match received.message {
-            ControlMessage::Started { group } => self.group = Some(group),
-            ControlMessage::Ready { report } => {
+            ControlMessage::Started { init } => self.init = Some(init),
+            ControlMessage::Ready { mut report, in_cgroup } => {
+                self.cgroup = self.cgroup.take().filter(|_| in_cgroup);
+                let by = if in_cgroup { "cgroup.freeze" } else { "SIGSTOP, confirmed for each thread" };
+                report.means.push(in_force("freeze", by));
                 self.report = Some(report);
                 self.program = received.sender;
             }
             ControlMessage::SetupFailed { message } => self.setup_error = Some(message),
-            ControlMessage::Ended(raw) => self.ended = Some(raw),
+            ControlMessage::Ended(end) => {
+                self.read_peak();
+                let out_of_memory = self.cgroup.as_ref().is_some_and(JailCgroup::ran_out_of_memory);
+                self.ended = Some(RawEnd { out_of_memory, ..end });
+            }
         }
         true
+    }
+
+    /// Reads the peak of the cgroup, which the supervisor removes after this side has closed the control socket.
+    fn read_peak(&mut self) {
+        self.peak_bytes = self.peak_bytes.or_else(|| self.cgroup.as_ref()?.peak_bytes());
     }
 }
 
 impl Drop for Jail {
     fn drop(&mut self) {
-        self.finish();
+        self.kill();
     }
 }
 
-/// Resident memory of a process in bytes.
+/// Memory of a jail in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
     /// All of it.
     pub total: u64,
-    /// Neither mapped from files nor shared.
+    /// Without mapped files and shared memory.
     pub private: u64,
 }
 
-pub(super) fn os(what: &str, source: std::io::Error) -> ProcessError {
-    ProcessError::Os { what: what.to_owned(), source }
+fn create_cgroup(plan: &JailPlan) -> Result<JailCgroup, String> {
+    let hierarchy = cgroup::hierarchy().map_err(str::to_owned)?;
+    let is_hosted = matches!(plan.work, Work::Hosted(_));
+    let driver_threads = if plan.shows_kernel_files() { DRIVER_THREADS } else { 0 };
+    let limits = CgroupLimits {
+        // The worker limits a hosted process once it knows what the process uses by itself.
+        memory_bytes: (!is_hosted).then_some(plan.limits.memory_bytes),
+        processes: plan.limits.processes.saturating_add(SANDBOX_PROCESSES).saturating_add(driver_threads),
+        cpu_weight: if is_hosted { HOSTED_CPU_WEIGHT } else { COMMAND_CPU_WEIGHT },
+    };
+    JailCgroup::create(hierarchy, &limits)
 }
 
 pub(super) fn timespec(duration: Duration) -> Timespec {

@@ -25,6 +25,7 @@ use crate::compiler_output;
 use crate::nvcc::Nvcc;
 use crate::python::Python;
 use crate::python::environment;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{CancelFlag, JailedCommand, Limits, ProcessResult, SEARCH_PATH, run_jailed_as_tool};
 
 /// Reads and builds, in Python.
@@ -41,6 +42,9 @@ const BUILD_VERSION: u32 = 3;
 
 /// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
 const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
+
+/// Memory of all compilers of an extension together in bytes: as many as `MAX_JOBS` run at the same time.
+const COMPILERS_MEMORY_BYTES: u64 = 16 << 30;
 
 /// What a build of a file of Python works with.
 #[derive(Debug)]
@@ -176,7 +180,7 @@ struct Folder {
 
 impl Folder {
     fn new(builder: &PythonBuilder<'_>, source: &str, role: Role) -> Result<Self, StepFailure> {
-        let folder = tempfile::Builder::new().prefix("build-").tempdir_in(builder.scratch);
+        let folder = temporary_folder(builder.scratch, "build-");
         let folder = folder.map_err(|error| disk_failure(builder.scratch, &error))?;
         let file = format!("{}.{PYTHON_EXTENSION}", role.name());
         for (name, text) in [(file.as_str(), source), (SCRIPT_FILE, SCRIPT)] {
@@ -212,7 +216,11 @@ impl Folder {
             read_only: python.folders.clone(),
             scratch: self.path().to_path_buf(),
             env: compiling(builder, python, self.path()),
-            limits: Limits { file_bytes: MAX_OUTPUT_FILE_BYTES, ..limits(timeout_ms) },
+            limits: Limits {
+                file_bytes: MAX_OUTPUT_FILE_BYTES,
+                memory_bytes: COMPILERS_MEMORY_BYTES,
+                ..limits(timeout_ms)
+            },
         };
         // As a tool: its address space says nothing about its memory.
         Ok(run_jailed_as_tool(&builder.host.jail, &command, builder.cancel)?)

@@ -14,6 +14,7 @@ use super::messages::{Context, messages};
 use super::toolkit::{self, Toolkit};
 use super::{Nvcc, build, flags};
 use crate::toolchain::{self, NIGHTSHIFT_H, Run, is_program, readable_folders};
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits};
 
 /// C++ compilers in the order in which they are tried as nvcc's helper.
@@ -214,7 +215,7 @@ pub fn installed_programs(folder: &Path) -> Vec<PathBuf> {
 
 fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run: &Run<'_>) -> Result<Nvcc, NvccError> {
     let unusable = |source| NvccError::Scratch { folder: scratch.to_path_buf(), source };
-    let folder = tempfile::Builder::new().prefix("probe-").tempdir_in(scratch).map_err(unusable)?;
+    let folder = temporary_folder(scratch, "probe-").map_err(unusable)?;
     let path = program.display().to_string();
     let broken = |reason: String| NvccError::Broken { program: path.clone(), reason };
 

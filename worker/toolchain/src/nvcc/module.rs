@@ -1,5 +1,6 @@
 //! Kernels alone, without anything for the host: what the driver loads as a module.
 
+use nightshift_sandbox::access::temporary_folder;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -32,7 +33,7 @@ pub fn compile_module(
     cancel: &CancelFlag,
 ) -> Result<Vec<u8>, StepFailure> {
     let disk = |error: std::io::Error| disk_failure(scratch, &error);
-    let folder = tempfile::Builder::new().prefix("module-").tempdir_in(scratch).map_err(disk)?;
+    let folder = temporary_folder(scratch, "module-").map_err(disk)?;
     std::fs::write(folder.path().join(SOURCE), source).map_err(disk)?;
     let ComputeCapability { major, minor } = capability;
     let mut args: Vec<OsString> = vec!["-cubin".into(), "-O3".into(), "-std=c++17".into()];

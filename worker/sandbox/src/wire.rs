@@ -1,5 +1,7 @@
-//! Messages over a private socket: one JSON text each, with descriptors beside it. Sockets that keep the borders of messages have
-//! room for short ones; a long one, which only the parent sends, lies in a file without a name, whose descriptor comes last.
+//! Messages over a private socket: one JSON text per message, with file descriptors.
+//!
+//! Packet sockets limit the size of a message. The parent sends a longer one in an anonymous file, whose descriptor comes
+//! last.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
@@ -14,20 +16,20 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Largest message on the socket itself, in bytes.
+/// Largest message in a packet of the socket, in bytes.
 const MAX_SHORT_BYTES: usize = 64 * 1024;
 
 /// Largest message in bytes.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Most descriptors beside one message, with that of its file.
+/// Most descriptors with one message, including that of its anonymous file.
 const MAX_DESCRIPTORS: usize = 3;
 
-/// What a socket carries of a long message.
+/// The packet of a long message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InFile {
-    /// Its size.
+    /// Size of the message in bytes.
     bytes_in_file: usize,
 }
 
@@ -37,7 +39,7 @@ pub enum WireError {
     /// The operating system refused.
     #[error("the private socket failed: {0}")]
     Os(#[from] std::io::Error),
-    /// It is not a message of this protocol.
+    /// The bytes are no message of this protocol.
     #[error("not a message of the protocol: {0}")]
     Malformed(String),
 }
@@ -51,20 +53,20 @@ impl From<rustix::io::Errno> for WireError {
 /// A received message.
 #[derive(Debug)]
 pub struct Received<T> {
-    /// What it says.
+    /// The message.
     pub message: T,
-    /// Descriptors that came with it.
+    /// Descriptors that came with the message.
     pub descriptors: Vec<OwnedFd>,
-    /// Process that sent it, as the receiver numbers processes, when the socket asks for credentials.
+    /// Process id of the sender in the receiver's namespace, where the socket passes credentials.
     pub sender: Option<i32>,
 }
 
-/// A connected pair of sockets that keep the borders of messages. Both close when a program is executed.
+/// Creates a connected pair of packet sockets. Both close when a program is executed.
 pub fn pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends one message. Fails when the other side is gone; never raises a signal.
+/// Sends one message. Fails when the peer has closed its end; never raises a signal.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), WireError> {
     let text = json(message)?;
     if text.len() > MAX_MESSAGE_BYTES {
@@ -94,13 +96,13 @@ fn send_text(socket: impl AsFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives one short message; nothing when the other side is gone. Blocks unless a message is there.
+/// Receives one message of at most one packet; none when the peer has closed its end. Blocks until a message arrives.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<Received<T>>, WireError> {
     let Some((text, descriptors, sender)) = receive_text(socket)? else { return Ok(None) };
     Ok(Some(Received { message: parsed(&text)?, descriptors, sender }))
 }
 
-/// The same of a message of any length. For those who believe the sender: the file of another one might never end.
+/// Receives one message of any length. For trusted senders only: the file of an untrusted one might never end.
 pub fn receive_from_parent<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<Received<T>>, WireError> {
     let Some((text, mut descriptors, sender)) = receive_text(socket)? else { return Ok(None) };
     let message = match serde_json::from_slice(&text) {
@@ -114,7 +116,7 @@ fn parsed<T: DeserializeOwned>(text: &[u8]) -> Result<T, WireError> {
     serde_json::from_slice(text).map_err(|error| WireError::Malformed(error.to_string()))
 }
 
-/// The text of a long message.
+/// Reads the text of a long message.
 fn read_file(descriptor: Option<OwnedFd>, bytes: usize) -> Result<Vec<u8>, WireError> {
     let file = descriptor.ok_or_else(|| WireError::Malformed("the file of a long message is missing".to_owned()))?;
     if bytes > MAX_MESSAGE_BYTES {
@@ -125,7 +127,7 @@ fn read_file(descriptor: Option<OwnedFd>, bytes: usize) -> Result<Vec<u8>, WireE
     Ok(text)
 }
 
-/// Text, descriptors and sender of a message.
+/// Text, descriptors and sender of a packet.
 type Raw = (Vec<u8>, Vec<OwnedFd>, Option<i32>);
 
 fn receive_text(socket: impl AsFd) -> Result<Option<Raw>, WireError> {
@@ -135,7 +137,7 @@ fn receive_text(socket: impl AsFd) -> Result<Option<Raw>, WireError> {
     let outcome = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
-            // A peer that died with unread messages resets the connection: that is its end, too.
+            // A peer that died with unread messages resets the connection. That is an end of the connection, too.
             Err(rustix::io::Errno::CONNRESET) => return Ok(None),
             other => break other?,
         }
@@ -165,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_arrives_whole_with_its_descriptor() {
+    fn a_message_arrives_complete_with_its_descriptor() {
         let (left, right) = pair().unwrap();
         let (extra, _other) = pair().unwrap();
         send(&left, &("hello", 7), &[extra.as_fd()]).unwrap();
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_arrives_whole_and_its_file_is_none_of_its_descriptors() {
+    fn a_long_message_arrives_complete_without_the_descriptor_of_its_file() {
         let (left, right) = pair().unwrap();
         let (extra, _other) = pair().unwrap();
         for length in [MAX_SHORT_BYTES - 2, MAX_SHORT_BYTES - 1, 1 << 20] {
@@ -186,20 +188,20 @@ mod tests {
         assert!(matches!(send(&left, &"x".repeat(MAX_MESSAGE_BYTES), &[]), Err(WireError::Malformed(_))));
         rustix::io::write(&left, b"{\"bytes_in_file\":9}").unwrap();
         assert!(receive_from_parent::<String>(&right).unwrap_err().to_string().contains("missing"));
-        // Nobody has to read what an unknown program hands over.
+        // The receiver of an untrusted message reads no file.
         send(&left, &"x".repeat(1 << 20), &[]).unwrap();
         assert!(matches!(receive::<String>(&right), Err(WireError::Malformed(_))));
     }
 
     #[test]
-    fn the_end_of_the_other_side_is_not_a_message() {
+    fn a_closed_peer_sends_no_message() {
         let (left, right) = pair().unwrap();
         drop(left);
         assert!(receive::<u32>(&right).unwrap().is_none());
     }
 
     #[test]
-    fn bytes_that_are_no_message_are_refused() {
+    fn malformed_bytes_are_refused() {
         let (left, right) = pair().unwrap();
         rustix::io::write(&left, b"{not json").unwrap();
         assert!(matches!(receive::<u32>(&right), Err(WireError::Malformed(_))));

@@ -1,27 +1,30 @@
-//! From what the kernel says about the end of a process to what people are told.
+//! How a process ended: what the kernel reports, and its classification for reports.
 
 use nightshift_protocol::verdict::ProcessEnd;
 use serde::{Deserialize, Serialize};
 
-/// A process that died with at least this share of its memory limit resident died of it.
+/// Share of the memory limit from which a failed process counts as out of memory.
 const NEAR_LIMIT: f64 = 0.8;
 
-/// Traces of failed allocations in the output of a program that aborted.
+/// Messages of failed allocations on standard error.
 const ALLOCATION_FAILURES: [&str; 4] =
     ["std::bad_alloc", "out of memory allocating", "virtual memory exhausted", "Cannot allocate memory"];
 
-/// What the kernel says about the end of a process.
+/// The end of a process as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawEnd {
-    /// Exit status, unless a signal killed it.
+    /// Exit status; none when a signal ended the process.
     pub status: Option<i32>,
-    /// Signal that killed it.
+    /// Signal that ended the process.
     pub signal: Option<i32>,
-    /// Largest resident size in bytes, its own or of a process that it waited for.
+    /// Largest resident size of the process or of one of its reaped children, in bytes.
     pub peak_bytes: u64,
+    /// Whether the kernel killed a process because the memory limit of its cgroup was reached.
+    #[serde(default)]
+    pub out_of_memory: bool,
 }
 
-/// Limits that explain some ends.
+/// The limits that explain the end of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct EndLimits {
     /// Memory in bytes.
@@ -30,13 +33,14 @@ pub struct EndLimits {
     pub cpu_ms: u64,
 }
 
-/// Classifies the end of a process that nobody killed on purpose. `peak_bytes` is what counts towards the limit.
+/// Classifies the end of a process that the worker did not kill. `peak_bytes` is the memory that counts towards the limit.
 #[must_use]
 pub fn classify(raw: RawEnd, peak_bytes: u64, limits: EndLimits, stderr: &[u8]) -> ProcessEnd {
+    let out_of_memory = raw.out_of_memory || is_out_of_memory(peak_bytes, limits, stderr);
     let Some(signal) = raw.signal else {
         return match raw.status {
             Some(0) => ProcessEnd::Finished,
-            Some(_) if died_of_memory(peak_bytes, limits, stderr) => memory_exceeded(peak_bytes, limits),
+            Some(_) if out_of_memory => memory_exceeded(peak_bytes, limits),
             Some(status) => ProcessEnd::Exited { status },
             None => ProcessEnd::ProtocolBroken { message: "it ended in an unknown way".to_owned() },
         };
@@ -44,27 +48,27 @@ pub fn classify(raw: RawEnd, peak_bytes: u64, limits: EndLimits, stderr: &[u8]) 
     if signal == libc::SIGXCPU {
         return ProcessEnd::TimedOut { limit_ms: limits.cpu_ms };
     }
-    if died_of_memory(peak_bytes, limits, stderr) {
+    if out_of_memory {
         return memory_exceeded(peak_bytes, limits);
     }
     ProcessEnd::Crashed { signal, signal_name: signal_name(signal).to_owned() }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share of a size needs no exact bytes")]
-fn died_of_memory(peak_bytes: u64, limits: EndLimits, stderr: &[u8]) -> bool {
+fn is_out_of_memory(peak_bytes: u64, limits: EndLimits, stderr: &[u8]) -> bool {
     if peak_bytes as f64 >= limits.memory_bytes as f64 * NEAR_LIMIT {
         return true;
     }
-    // One allocation beyond the limit fails at once, so the peak stays low: the program's own last words tell.
+    // An allocation beyond the limit fails at once and leaves the peak low. Only the error message shows it.
     let text = String::from_utf8_lossy(stderr);
-    ALLOCATION_FAILURES.iter().any(|trace| text.contains(trace))
+    ALLOCATION_FAILURES.iter().any(|message| text.contains(message))
 }
 
 fn memory_exceeded(peak_bytes: u64, limits: EndLimits) -> ProcessEnd {
     ProcessEnd::MemoryExceeded { limit_bytes: limits.memory_bytes, peak_bytes }
 }
 
-/// The name of a signal.
+/// Returns the name of a signal.
 pub(crate) fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => "SIGHUP",
@@ -98,7 +102,7 @@ mod tests {
     const LIMITS: EndLimits = EndLimits { memory_bytes: 1000, cpu_ms: 5000 };
 
     fn signalled(signal: i32) -> RawEnd {
-        RawEnd { status: None, signal: Some(signal), peak_bytes: 0 }
+        RawEnd { status: None, signal: Some(signal), peak_bytes: 0, out_of_memory: false }
     }
 
     #[test]
@@ -108,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_near_the_memory_limit_died_of_it() {
+    fn a_crash_near_the_memory_limit_is_out_of_memory() {
         let end = classify(signalled(libc::SIGSEGV), 900, LIMITS, b"");
         assert_eq!(end, ProcessEnd::MemoryExceeded { limit_bytes: 1000, peak_bytes: 900 });
     }
 
     #[test]
-    fn a_refused_allocation_is_told_by_the_last_words() {
+    fn a_failed_allocation_is_recognized_by_its_message() {
         let end = classify(signalled(libc::SIGABRT), 10, LIMITS, b"terminate called ... 'std::bad_alloc'");
         assert!(matches!(end, ProcessEnd::MemoryExceeded { .. }));
     }
@@ -125,9 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn a_status_tells_success_from_failure() {
-        let exited = |status| RawEnd { status: Some(status), signal: None, peak_bytes: 0 };
+    fn a_status_distinguishes_success_from_failure() {
+        let exited = |status| RawEnd { status: Some(status), signal: None, peak_bytes: 0, out_of_memory: false };
         assert_eq!(classify(exited(0), 10, LIMITS, b""), ProcessEnd::Finished);
         assert_eq!(classify(exited(3), 10, LIMITS, b""), ProcessEnd::Exited { status: 3 });
+    }
+
+    #[test]
+    fn a_kill_at_the_limit_of_the_cgroup_is_out_of_memory() {
+        let raw = RawEnd { out_of_memory: true, ..signalled(libc::SIGKILL) };
+        assert_eq!(classify(raw, 5, LIMITS, b""), ProcessEnd::MemoryExceeded { limit_bytes: 1000, peak_bytes: 5 });
     }
 }

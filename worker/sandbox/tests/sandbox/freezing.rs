@@ -1,0 +1,179 @@
+//! Freezing a jail.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nightshift_sandbox::process::{Jail, ProcessError, SandboxChoice};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::jails::{Kind, plan, run, start};
+use crate::machine::{
+    cgroups, detail, marker, no_cgroups, nothing, processes_with, run_without_cgroups, status_field, within,
+};
+use crate::programs::counters;
+use crate::{Test, tests};
+
+/// Threads that count.
+const THREADS: usize = 4;
+
+/// How long a test looks whether something goes on. It is no limit on how long anything takes.
+const LOOK: Duration = Duration::from_millis(60);
+
+pub(crate) fn tests() -> Vec<Test> {
+    tests![
+        nothing => a_frozen_program_counts_no_further_in_any_thread,
+        nothing => a_frozen_program_writes_no_further,
+        nothing => a_frozen_jail_with_children_stands_still,
+        nothing => a_frozen_jail_can_be_killed,
+        nothing => only_a_running_program_can_be_frozen,
+        no_cgroups => jails_without_cgroups_are_frozen_by_signals,
+        cgroups => jails_with_cgroups_are_frozen_by_them,
+        no_cgroups => a_thread_that_outlives_the_first_one_is_stopped,
+    ]
+}
+
+/// Freezes a jail. A machine that is busy may need more than one attempt.
+fn freeze(jail: &mut Jail) {
+    let mut last = None;
+    let is_frozen = within(Duration::from_secs(20), || {
+        last = jail.freeze().err();
+        last.is_none()
+    });
+    assert!(is_frozen, "{last:?}");
+}
+
+fn counting(means: SandboxChoice, kind: Kind) -> (Jail, OwnedFd) {
+    let memory = memfd_create("counters", MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&memory, 4096).unwrap();
+    let prefix = if kind == Kind::PythonOnDevice { "on-device " } else { "" };
+    let payload = format!("{prefix}count {}", if kind == Kind::Native { 0 } else { THREADS });
+    let jail = start(&plan(kind, means, &payload, None), &[memory.as_fd()]);
+    (jail, memory)
+}
+
+fn a_frozen_program_counts_no_further_in_any_thread() {
+    for means in [SandboxChoice::Best, SandboxChoice::Landlock] {
+        let (mut jail, memory) = counting(means, Kind::NativeOnDevice);
+        let counters = &counters(memory.as_raw_fd())[..THREADS];
+        let values = || -> Vec<u64> { counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect() };
+        let all_count =
+            |from: &[u64]| within(Duration::from_secs(10), || values().iter().zip(from).all(|(now, was)| now > was));
+        assert!(all_count(&[0; THREADS]), "{means:?}: it does not count");
+        for _ in 0..20 {
+            freeze(&mut jail);
+            assert!(jail.is_frozen());
+            let frozen = values();
+            std::thread::sleep(Duration::from_millis(3));
+            assert_eq!(values(), frozen, "{means:?}: a thread went on");
+            jail.thaw().unwrap();
+            assert!(!jail.is_frozen() && all_count(&frozen), "{means:?}: it did not go on");
+        }
+    }
+}
+
+fn a_frozen_program_writes_no_further() {
+    let mut jail = start(&plan(Kind::Native, SandboxChoice::Best, "print", None), &[]);
+    // Its output is never read in this test, so it may be blocked in the kernel when it is frozen.
+    freeze(&mut jail);
+    jail.discard_output();
+    std::thread::sleep(LOOK);
+    jail.stdout.pump();
+    assert_eq!(jail.stdout.kept(), b"", "it wrote while it was frozen");
+    jail.thaw().unwrap();
+    assert!(within(Duration::from_secs(10), || {
+        jail.stdout.pump();
+        !jail.stdout.kept().is_empty()
+    }));
+}
+
+fn a_frozen_jail_with_children_stands_still() {
+    for means in [SandboxChoice::Best, SandboxChoice::Landlock] {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().canonicalize().unwrap();
+        let script = "for i in 1 2 3; do (while :; do echo x >> file$i; done) & done; wait";
+        let mut jail = start(&plan(Kind::Command, means, script, Some(&folder)), &[]);
+        let sizes = || -> Vec<u64> {
+            (1..=3).map(|i| std::fs::metadata(folder.join(format!("file{i}"))).map_or(0, |data| data.len())).collect()
+        };
+        assert!(within(Duration::from_secs(10), || sizes().iter().all(|size| *size > 0)), "{means:?}");
+        freeze(&mut jail);
+        let frozen = sizes();
+        std::thread::sleep(LOOK);
+        assert_eq!(sizes(), frozen, "{means:?}");
+        jail.thaw().unwrap();
+        assert!(
+            within(Duration::from_secs(10), || sizes().iter().zip(&frozen).all(|(now, was)| now > was)),
+            "{means:?}"
+        );
+    }
+}
+
+fn a_frozen_jail_can_be_killed() {
+    for means in [SandboxChoice::Best, SandboxChoice::Landlock, SandboxChoice::None] {
+        let scratch = tempfile::tempdir().unwrap();
+        let marker = marker();
+        let script = format!("sleep {marker} & sleep {marker}");
+        let mut jail = start(&plan(Kind::Command, means, &script, Some(scratch.path())), &[]);
+        assert!(within(Duration::from_secs(5), || processes_with(&format!("sleep\0{marker}")).len() == 2));
+        freeze(&mut jail);
+        jail.kill();
+        assert!(within(Duration::from_secs(5), || processes_with(&marker).is_empty()), "{means:?}: something is left");
+    }
+}
+
+fn only_a_running_program_can_be_frozen() {
+    let mut jail = start(&plan(Kind::Native, SandboxChoice::Best, "see /", None), &[]);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !jail.has_ended() && Instant::now() < deadline {
+        jail.pump(Duration::from_millis(5), None).unwrap();
+    }
+    assert!(matches!(jail.freeze(), Err(ProcessError::NotFrozen(_))));
+    assert!(!jail.is_frozen());
+    jail.thaw().unwrap();
+}
+
+/// Runs the tests above in a process that sees no cgroups.
+fn jails_without_cgroups_are_frozen_by_signals() {
+    run_without_cgroups("jails_without_cgroups_are_frozen_by_signals", || {
+        let ended = run(&plan(Kind::Native, SandboxChoice::Best, "see /", None));
+        assert!(detail(&ended.report, "freeze").starts_with("SIGSTOP"), "{:?}", ended.report);
+        a_frozen_program_counts_no_further_in_any_thread();
+        a_frozen_program_writes_no_further();
+        a_frozen_jail_with_children_stands_still();
+        a_frozen_jail_can_be_killed();
+    });
+}
+
+fn jails_with_cgroups_are_frozen_by_them() {
+    let (mut jail, _memory) = counting(SandboxChoice::Best, Kind::NativeOnDevice);
+    assert_eq!(detail(jail.report.as_ref().unwrap(), "freeze"), "cgroup.freeze");
+    let program = jail.program.unwrap();
+    freeze(&mut jail);
+    // A cgroup stops its processes without a signal, which the program could notice.
+    let state = status_field(program, "State").unwrap();
+    assert!(!state.starts_with('T'), "{state}");
+    jail.thaw().unwrap();
+}
+
+/// A process whose first thread has ended looks like one that has ended altogether.
+fn a_thread_that_outlives_the_first_one_is_stopped() {
+    run_without_cgroups("a_thread_that_outlives_the_first_one_is_stopped", stop_without_first_thread);
+}
+
+fn stop_without_first_thread() {
+    let memory = memfd_create("counters", MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&memory, 4096).unwrap();
+    let mut jail =
+        start(&plan(Kind::NativeOnDevice, SandboxChoice::Best, "count-without-first-thread", None), &[memory.as_fd()]);
+    let counter = &counters(memory.as_raw_fd())[0];
+    let program = jail.program.unwrap();
+    let is_zombie = || status_field(program, "State").is_some_and(|state| state.starts_with('Z'));
+    assert!(within(Duration::from_secs(10), || is_zombie() && counter.load(Ordering::Relaxed) > 0));
+    freeze(&mut jail);
+    let frozen = counter.load(Ordering::Relaxed);
+    std::thread::sleep(LOOK);
+    assert_eq!(counter.load(Ordering::Relaxed), frozen);
+    jail.thaw().unwrap();
+    assert!(within(Duration::from_secs(10), || counter.load(Ordering::Relaxed) > frozen));
+}
