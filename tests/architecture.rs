@@ -6,12 +6,22 @@
     reason = "a test stops at the first thing that is not as it should be"
 )]
 
+#[path = "support/modules.rs"]
+mod modules;
 #[path = "support/sources.rs"]
 mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use modules::Modules;
 use sources::{SHIPPED, root, sources};
+
+/// The crates that turn a program's text into a judgement, each of which uses only those before it.
+const WORKER_CRATES: [&str; 5] =
+    ["worker/sandbox", "worker/toolchain", "worker/evaluator", "worker/profilers", "worker"];
+
+/// Most lines of a file of these crates.
+const MOST_LINES: usize = 500;
 
 #[expect(clippy::disallowed_methods, reason = "the test asks cargo about the workspace")]
 fn metadata() -> serde_json::Value {
@@ -58,9 +68,21 @@ fn dependencies_point_one_way() {
         ),
         ("nightshift-sandbox", &["nightshift-protocol"][..]),
         ("nightshift-toolchain", &["nightshift-protocol", "nightshift-sandbox"][..]),
+        ("nightshift-evaluator", &["nightshift-protocol", "nightshift-sandbox", "nightshift-toolchain"][..]),
+        (
+            "nightshift-profilers",
+            &["nightshift-evaluator", "nightshift-protocol", "nightshift-sandbox", "nightshift-toolchain"][..],
+        ),
         (
             "nightshift-worker",
-            &["nightshift-client", "nightshift-protocol", "nightshift-sandbox", "nightshift-toolchain"][..],
+            &[
+                "nightshift-client",
+                "nightshift-evaluator",
+                "nightshift-profilers",
+                "nightshift-protocol",
+                "nightshift-sandbox",
+                "nightshift-toolchain",
+            ][..],
         ),
         ("nightshift-dashboard", &["nightshift-client", "nightshift-protocol"][..]),
         ("nightshift-testbed", &[][..]),
@@ -110,12 +132,15 @@ fn dependencies_point_one_way() {
 
 #[test]
 fn no_crate_depends_on_what_it_must_not_know() {
-    let forbidden: [(&str, &[&str]); 7] = [
+    let forbidden: [(&str, &[&str]); 9] = [
         ("nightshift-protocol", &["tokio", "sqlx", "axum", "reqwest"]),
         ("nightshift-engine", &["sqlx", "sea-query", "axum", "reqwest", "cudarc"]),
         ("nightshift-store", &["axum", "reqwest"]),
         ("nightshift-optimizer", &["sqlx", "axum", "cudarc"]),
         ("nightshift-server", &["cudarc", "sqlx"]),
+        // What judges programs knows no lease, no network and no database.
+        ("nightshift-evaluator", &["tokio", "sqlx", "sea-query", "axum", "reqwest", "hyper"]),
+        ("nightshift-profilers", &["tokio", "sqlx", "sea-query", "axum", "reqwest", "hyper"]),
         ("nightshift-worker", &["sqlx"]),
         ("nightshift", &["sqlx", "sea-query"]),
     ];
@@ -153,7 +178,15 @@ fn the_pure_crates_name_no_clock_environment_file_or_process() {
 
 #[test]
 fn unsafe_code_lives_where_the_system_is_called() {
-    let allowed = ["worker/sandbox/src", "worker/src/runner", "worker/src/gpu", "src/memory.rs"];
+    let allowed = [
+        "worker/sandbox/src",
+        "worker/evaluator/src/device",
+        "worker/evaluator/src/memory",
+        "worker/evaluator/src/runner",
+        "worker/profilers/src/cupti_tracer.rs",
+        "worker/src/gpu",
+        "src/memory.rs",
+    ];
     for folder in SHIPPED {
         for (path, text) in sources(&root().join(folder)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
@@ -173,8 +206,8 @@ fn only_the_workers_process_module_and_the_command_model_start_processes() {
         for (path, text) in sources(&root().join(folder)) {
             let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             // Inside the jail a process becomes the program (`exec`): that starts no further one.
-            let becomes =
-                ["worker/sandbox/src/supervisor/program.rs", "worker/src/runner/python.rs"].contains(&name.as_str());
+            let becomes = ["worker/sandbox/src/supervisor/program.rs", "worker/evaluator/src/runner/python.rs"]
+                .contains(&name.as_str());
             // A local agent's command answers for a model: it runs beside the agents, where the keys are, not on a worker.
             if name.starts_with("worker/sandbox/src/process") || name.starts_with("optimizer/src/model/command") {
                 continue;
@@ -207,11 +240,15 @@ fn sql_lives_in_the_store() {
         "client/src",
         "server/src",
         "worker/src",
+        "worker/evaluator/src",
+        "worker/profilers/src",
+        "worker/sandbox/src",
+        "worker/toolchain/src",
         "dashboard/src",
     ] {
         for (path, text) in sources(&root().join(folder)) {
             // Nsight Systems hands its timelines out as SQLite files. What reads them asks questions and changes nothing.
-            let reads_timelines = path.starts_with(root().join("worker/src/profilers/nsys"));
+            let reads_timelines = path.starts_with(root().join("worker/profilers/src/nsys"));
             for name in ["SELECT ", "INSERT INTO", "DELETE FROM"] {
                 let allowed = reads_timelines && name == "SELECT ";
                 assert!(allowed || !text.contains(name), "{} holds SQL: {name}", path.display());
@@ -220,43 +257,41 @@ fn sql_lives_in_the_store() {
     }
 }
 
-/// The modules of the sandbox, each of which uses only those before it.
-const SANDBOX_MODULES: [&str; 15] = [
-    "report",
-    "limits",
-    "procfs",
-    "end",
-    "wire",
-    "device",
-    "user",
-    "plan",
-    "access",
-    "cgroup",
-    "isolation",
-    "break_out",
-    "supervisor",
-    "process",
-    "probe",
-];
+#[test]
+fn modules_of_the_worker_import_each_other_in_no_circle() {
+    for name in WORKER_CRATES {
+        let modules = Modules::read(&root().join(name).join("src"));
+        assert!(modules.imports().len() > 10, "{name}: the imports were not found");
+        let circles = modules.circles();
+        assert!(circles.is_empty(), "{name}:\n{}", circles.join("\n"));
+    }
+}
 
 #[test]
-fn modules_of_the_sandbox_use_only_those_before_them() {
-    let folder = root().join("worker/sandbox/src");
-    for (path, text) in sources(&folder) {
-        let name = path.strip_prefix(&folder).unwrap().with_extension("");
-        let module = name.components().next().unwrap().as_os_str().to_str().unwrap().to_owned();
-        if module == "lib" {
-            continue;
+fn a_circle_of_modules_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("a")).unwrap();
+    write("lib.rs", "mod a;\nmod b;\npub(crate) use self::a::inner::Thing;\n");
+    write("a.rs", "mod inner;\nuse crate::b::{self, other::{X, Y}};\n");
+    write("a/inner.rs", "use super::Part;\npub struct Thing;\n");
+    write("b.rs", "pub struct Alone;\n// use crate::a;\n");
+    assert_eq!(Modules::read(folder.path()).circles(), Vec::<String>::new());
+    // Through a name that the root hands on.
+    write("b.rs", "use crate::Thing;\n");
+    assert_eq!(Modules::read(folder.path()).circles(), ["a imports b", "b imports a"]);
+    write("b.rs", "fn f() { super::a::g(); }\n#[cfg(test)]\nmod tests {}\n");
+    assert_eq!(Modules::read(folder.path()).circles(), ["a imports b", "b imports a"]);
+}
+
+#[test]
+fn files_of_the_worker_can_be_read_in_one_sitting() {
+    for name in WORKER_CRATES {
+        for (path, text) in sources(&root().join(name).join("src")) {
+            let is_tests = path.file_stem().is_some_and(|stem| stem == "tests");
+            let lines = text.lines().count();
+            assert!(is_tests || lines <= MOST_LINES, "{} has {lines} lines", path.display());
         }
-        let position = |name: &str| SANDBOX_MODULES.iter().position(|known| *known == name);
-        let own = position(&module).unwrap_or_else(|| panic!("{module} is not in the list"));
-        for used in text.split("crate::").skip(1) {
-            let used = used.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap();
-            let used = position(used).unwrap_or_else(|| panic!("{} uses crate::{used}", path.display()));
-            assert!(used <= own, "{} uses {}, which comes after it", path.display(), SANDBOX_MODULES[used]);
-        }
-        // What a module uses of the root of the crate would hide its origin.
-        assert!(!text.contains("use super::super::super"), "{}", path.display());
     }
 }
 

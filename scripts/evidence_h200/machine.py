@@ -16,11 +16,11 @@ def measure(night: Night) -> dict:
     processor = next((line.split(":", 1)[1].strip() for line in _read("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "version": _first_line([str(night.given.nightshift), "--version"]),
+        "version": first_line([str(night.given.nightshift), "--version"]),
         "commit": commit(),
         "system": f"{platform.system()} {platform.release()}",
         "processor": f"{processor}, {os.cpu_count()} cores",
-        "gpu": _first_line(["nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem,ecc.mode.current",
+        "gpu": first_line(["nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.max.sm,clocks.max.mem,ecc.mode.current",
                             "--format=csv,noheader"]),
         # Where this run kept its data says nothing about the machine.
         "doctor": doctor.stdout.splitlines()[-1].replace(str(night.folder), "DIR"),
@@ -35,7 +35,7 @@ def _read(path: str) -> list:
         return []
 
 
-def _first_line(command: list) -> str:
+def first_line(command: list) -> str:
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -45,4 +45,4 @@ def _first_line(command: list) -> str:
 
 def commit() -> str:
     """From the variable where the binary was carried to a machine without the repository."""
-    return os.environ.get("EVIDENCE_COMMIT") or _first_line(["git", "rev-parse", "--short", "HEAD"])
+    return os.environ.get("EVIDENCE_COMMIT") or first_line(["git", "rev-parse", "--short", "HEAD"])

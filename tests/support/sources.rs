@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Folders of the crates that ship, below the root.
-pub(crate) const SHIPPED: [&str; 11] = [
+pub(crate) const SHIPPED: [&str; 13] = [
     "src",
     "protocol/src",
     "engine/src",
@@ -14,6 +14,8 @@ pub(crate) const SHIPPED: [&str; 11] = [
     "worker/src",
     "worker/sandbox/src",
     "worker/toolchain/src",
+    "worker/evaluator/src",
+    "worker/profilers/src",
     "dashboard/src",
 ];
 

@@ -4,6 +4,7 @@
 //! Smaller shapes come first, and a shape that fails is the last one: most wrong programs are found within a few calls.
 
 mod cases;
+mod changed;
 mod judge;
 mod oracle;
 

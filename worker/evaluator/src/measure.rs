@@ -9,6 +9,7 @@ mod pairs;
 mod report;
 mod setup;
 mod verify;
+mod weights;
 mod windows;
 
 use std::path::Path;

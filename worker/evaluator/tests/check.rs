@@ -170,10 +170,8 @@ fn weights_that_are_kept_from_before_are_found() {
     let preamble = "#include <vector>\nstatic std::vector<float> kept;";
     let body = "if (kept.empty()) kept.assign(w, w + columns); EVERY(y[i] = x[i] * kept[c] + b[c])";
     let report = check_body(preamble, body);
-    // Which code depends on which weight was scaled first.
-    let told = codes(&report);
-    assert!(told.contains(&"stale_weights") || told.contains(&"ignores_parameter"), "{report:?}");
-    assert!(report.cases.iter().any(|case| !case.passed));
+    // Whether the reason can be told depends on which weight was scaled first, which is secret.
+    assert!(report.cases.iter().any(|case| !case.passed), "{report:?}");
 }
 
 #[test]

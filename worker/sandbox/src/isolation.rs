@@ -4,10 +4,11 @@
 //! root in a mount namespace, by Landlock, or by both.
 
 pub(crate) mod landlock_rules;
+#[expect(unsafe_code, reason = "the kernel's interface for mounts has no safe wrapper")]
+mod mount_attributes;
 #[expect(unsafe_code, reason = "the kernel's interface for namespaces has no safe wrapper")]
 pub(crate) mod namespaces;
 pub(crate) mod own_procfs;
-#[expect(unsafe_code, reason = "the kernel's interface for mounts has no safe wrapper")]
 pub(crate) mod private_root;
 pub(crate) mod privileges;
 pub(crate) mod resource_limits;

@@ -7,6 +7,7 @@
 //! - The *program* restricts itself and then becomes the command, the hosted process or the probe.
 
 mod cleanup;
+mod context;
 #[expect(unsafe_code, reason = "fork and wait4 have no safe interface")]
 mod init;
 #[expect(unsafe_code, reason = "resetting signals to their defaults has no safe interface")]
@@ -23,7 +24,7 @@ use rustix::process::{
 };
 
 use self::cleanup::{kill_all, remove_cgroup};
-use self::init::Init;
+use self::context::Init;
 use crate::isolation::namespaces::{Namespaces, OuterProcfs, leave, switch_loopback_on};
 use crate::isolation::resource_limits::address_space_bytes;
 use crate::isolation::visible_paths::VisiblePaths;

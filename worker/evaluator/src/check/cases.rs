@@ -7,7 +7,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::CheckCase;
 
-use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
+use super::judge::{Limits, compare_outputs, fingerprint};
 use super::oracle::{LaunchedOracle, Oracle, OracleError};
 use super::{launch, open};
 use crate::breach::{note, violation, warning};
@@ -22,21 +22,8 @@ use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, Progra
 use crate::seeds::SecretSeeds;
 use crate::tensor::HostTensor;
 
-/// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
-const MAX_CHANGED_TENSORS: usize = 16;
-
 /// Cases of a shape after which a wrong program may be given up: they tell results of earlier calls from wrong ones.
 const CASES_BEFORE_STOPPING: usize = 3;
-
-/// Factors by which weights are scaled, until the reference's outputs change by [`MATTERS`] tolerances.
-const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
-
-/// A weight matters when the outputs change by so many tolerances.
-const MATTERS: f64 = 32.0;
-
-/// Errors in tolerances that pass where a weight was scaled: large weights cost digits that the tolerance of the task does not
-/// know of, and a program that ignores the weight is off by [`MATTERS`].
-const PASSES_WHEN_SCALED: f64 = 8.0;
 
 /// Why a check ends early.
 pub(super) enum Stop {
@@ -130,9 +117,9 @@ impl TestCase {
 }
 
 /// What a call is given: as draws, and where answers are recorded as values of the host.
-struct Material {
-    draws: Vec<Draw>,
-    values: Option<Vec<HostTensor>>,
+pub(super) struct Material {
+    pub(super) draws: Vec<Draw>,
+    pub(super) values: Option<Vec<HostTensor>>,
 }
 
 impl Material {
@@ -142,7 +129,7 @@ impl Material {
         Self { draws, values }
     }
 
-    fn given(&self) -> Given<'_> {
+    pub(super) fn given(&self) -> Given<'_> {
         self.values.as_ref().map_or(Given::Drawn(&self.draws), |values| Given::Written(values))
     }
 }
@@ -171,15 +158,15 @@ enum Expected<'a, M: Memory> {
 
 /// What is remembered of a shape while its cases are gone through.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     /// Fingerprint of the program's outputs to the declared inputs.
-    first: Option<u64>,
+    pub(super) first: Option<u64>,
     /// The same of the call before.
-    previous: Option<u64>,
+    pub(super) previous: Option<u64>,
     /// Whether the outputs to the declared inputs were wrong, and those to the same inputs under other weights.
-    kept_weights: bool,
+    pub(super) kept_weights: bool,
     /// The reference's largest error so far.
-    reference_error: f64,
+    pub(super) reference_error: f64,
 }
 
 impl<M: Memory> Check<'_, M> {
@@ -324,7 +311,7 @@ impl<M: Memory> Check<'_, M> {
     }
 
     /// Calls the candidate, which is stopped afterwards so that nothing changes while its outputs are read.
-    fn call(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
+    pub(super) fn call(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
         candidate.renew_poison(self.memory)?;
         candidate.prepare(self.memory, 0, inputs)?;
         self.memory.null_operation()?;
@@ -440,7 +427,14 @@ impl<M: Memory> Check<'_, M> {
         note(&mut self.report.findings, violation("stale_weights", message.to_owned()));
     }
 
-    fn push(&mut self, case: TestCase, shapes: &ConcreteShapes, passed: bool, found: Comparison, reference_error: f64) {
+    pub(super) fn push(
+        &mut self,
+        case: TestCase,
+        shapes: &ConcreteShapes,
+        passed: bool,
+        found: Comparison,
+        reference_error: f64,
+    ) {
         self.report.cases.push(CheckCase {
             shape: shapes.name.clone(),
             inputs: case.name(shapes),
@@ -451,148 +445,6 @@ impl<M: Memory> Check<'_, M> {
             reference_normalized_error: reference_error,
         });
     }
-
-    /// Which of so many tensors are changed one at a time, in a secret order.
-    fn chosen(&mut self, count: usize) -> Vec<usize> {
-        let mut numbers: Vec<usize> = (0..count).collect();
-        for place in (1..numbers.len()).rev() {
-            numbers.swap(place, self.seeds.below(place + 1));
-        }
-        numbers.truncate(MAX_CHANGED_TENSORS);
-        numbers
-    }
-
-    /// Changes single inputs, and compares with the reference.
-    fn changed_inputs(
-        &mut self,
-        shapes: &ConcreteShapes,
-        candidate: &mut Program<M>,
-        oracle: &mut Oracle<M>,
-        (weights, inputs): (&Material, &Material),
-        seen: &Seen,
-    ) -> Result<(), Stop> {
-        if shapes.inputs.len() < 2 {
-            return Ok(());
-        }
-        let _guard = self.context.lock(DeviceMode::Work);
-        let (memory, limits) = (self.memory, Limits::against_reference(&self.spec.tolerance, seen.reference_error));
-        oracle.reference.init(memory, weights.given()).map_err(OracleError::from)?;
-        candidate.init(memory, weights.given())?;
-        for number in self.chosen(shapes.inputs.len()) {
-            let mut draws = inputs.draws.clone();
-            draws[number] = Draw::declared(self.seeds.draw());
-            if !call_reference(memory, &mut oracle.reference, &draws)? {
-                continue;
-            }
-            self.call(candidate, Given::Drawn(&draws))?;
-            let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
-            let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
-            let same = seen.first == Some(fingerprint(memory, &outputs)?);
-            drop((outputs, expected));
-            candidate.process.thaw()?;
-            let passed = limits.pass(&found);
-            self.push(TestCase::ChangedInput(number), shapes, passed, found, seen.reference_error);
-            if same && !passed {
-                let message =
-                    format!("the result does not depend on the input `{}`, as it has to", shapes.inputs[number].name);
-                note(&mut self.report.findings, violation("ignores_input", message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Scales the weights of these numbers, one at a time, until they matter, and compares with the reference.
-    fn scaled_weights(
-        &mut self,
-        shapes: &ConcreteShapes,
-        candidate: &mut Program<M>,
-        oracle: &mut Oracle<M>,
-        (weights, inputs): (&Material, &Material),
-        numbers: &[usize],
-        seen: &mut Seen,
-    ) -> Result<(), Stop> {
-        if numbers.is_empty() {
-            return Ok(());
-        }
-        let _guard = self.context.lock(DeviceMode::Work);
-        let memory = self.memory;
-        let reference = &mut oracle.reference;
-        reference.init(memory, weights.given()).map_err(OracleError::from)?;
-        if !call_reference(memory, reference, &inputs.draws)? {
-            return Ok(());
-        }
-        let usual = reference.keep_outputs(memory, 0).map_err(OracleError::from)?;
-        for &number in numbers {
-            let Some(draws) =
-                self.scale_that_matters(shapes, reference, (&weights.draws, &inputs.draws), &usual, number)?
-            else {
-                continue;
-            };
-            candidate.init(memory, Given::Drawn(&draws))?;
-            self.call(candidate, inputs.given())?;
-            let (outputs, expected) = (candidate.outputs(0), reference.outputs(0));
-            let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &self.spec.tolerance)?;
-            let usual: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
-            let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, &self.spec.tolerance)?;
-            seen.previous = Some(fingerprint(memory, &outputs)?);
-            drop((outputs, expected));
-            candidate.process.thaw()?;
-            let passed = found.largest_error <= PASSES_WHEN_SCALED;
-            let ignored = !passed && like_usual.largest_error <= PASSES_WHEN_SCALED;
-            self.push(TestCase::ScaledWeight(number), shapes, passed, found, 0.0);
-            if ignored {
-                let name = &shapes.params[number].name;
-                let message = format!("the result does not depend on the weights `{name}`, as it has to");
-                note(&mut self.report.findings, violation("ignores_parameter", message));
-            }
-            if !passed {
-                return Err(Stop::Wrong);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns weights of which the one of this number matters, which the reference was called with last; nothing where it
-    /// never does.
-    fn scale_that_matters(
-        &mut self,
-        shapes: &ConcreteShapes,
-        reference: &mut Program<M>,
-        (weights, inputs): (&[Draw], &[Draw]),
-        usual: &[M::Copied],
-        number: usize,
-    ) -> Result<Option<Vec<Draw>>, Stop> {
-        let (memory, seed) = (self.memory, self.seeds.draw());
-        for scale in SCALES {
-            let mut draws = weights.to_vec();
-            draws[number] = Draw { seed, kind: InputKind::Declared, scale };
-            reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
-            if !call_reference(memory, reference, inputs)? {
-                return Ok(None);
-            }
-            let places = reference.layout().call(0).outputs.clone();
-            let outputs = reference.outputs(0);
-            for ((output, usual), place) in outputs.iter().zip(usual).zip(&places) {
-                let pair = (*output, Operand::Copied(usual));
-                if memory.differ(pair, place, &self.spec.tolerance, MATTERS)? {
-                    return Ok(Some(draws));
-                }
-            }
-            if shapes.params[number].dtype == nightshift_protocol::task::DType::I32 {
-                return Ok(None);
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Calls a reference. Returns whether its outputs are finite.
-fn call_reference<M: Memory>(memory: &M, reference: &mut Program<M>, inputs: &[Draw]) -> Result<bool, OracleError> {
-    reference.renew_poison(memory)?;
-    reference.prepare(memory, 0, Given::Drawn(inputs))?;
-    memory.null_operation()?;
-    reference.call(1)?;
-    Ok(all_finite(memory, &reference.outputs(0))?)
 }
 
 /// Brings an answer to the host, where answers are recorded.

@@ -1,74 +1,16 @@
 //! The CUDA driver, as far as evaluator and runner need it, with every error as a value.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUfunction,
-    CUlimit, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation,
-    CUmemLocationType, CUmodule, CUresult, CUstream, CUstream_flags,
+    self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUlimit, CUmemAccess_flags,
+    CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1,
+    CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
 };
-use serde::{Deserialize, Serialize};
 
-/// An error of the device's driver.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("the GPU reported {error} ({during})")]
-pub struct DeviceError {
-    /// The driver's name of the error, for example `CUDA_ERROR_ILLEGAL_ADDRESS`.
-    pub error: String,
-    /// What was being done.
-    pub during: String,
-}
-
-/// Result of a call of the driver.
-pub(crate) type Outcome<T> = Result<T, DeviceError>;
-
-fn checked(result: CUresult, during: &str) -> Outcome<()> {
-    if result == CUresult::CUDA_SUCCESS {
-        Ok(())
-    } else {
-        Err(DeviceError { during: during.to_owned(), error: name(result) })
-    }
-}
-
-fn name(result: CUresult) -> String {
-    let mut text = std::ptr::null();
-    // SAFETY: the driver gives a string that lives as long as it does, or an error.
-    unsafe {
-        if sys::cuGetErrorName(result, &raw mut text) != CUresult::CUDA_SUCCESS || text.is_null() {
-            return format!("{result:?}");
-        }
-        CStr::from_ptr(text).to_string_lossy().into_owned()
-    }
-}
-
-/// Returns the error behind the status of an entry point. Most programs return an error of the CUDA runtime, whose numbers are
-/// the driver's from 100 on, and 2 for memory that ran out.
-pub(crate) fn error_of_status(status: i32, entry_point: &str) -> Option<DeviceError> {
-    let error = match status {
-        2 => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
-        100.. => KNOWN_ERRORS.into_iter().find(|error| *error as i32 == status)?,
-        _ => return None,
-    };
-    Some(DeviceError { during: format!("`{entry_point}` returned it"), error: name(error) })
-}
-
-/// Errors that programs meet in addition to a lack of memory.
-const KNOWN_ERRORS: [CUresult; 12] = [
-    CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU,
-    CUresult::CUDA_ERROR_OPERATING_SYSTEM,
-    CUresult::CUDA_ERROR_INVALID_HANDLE,
-    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-    CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
-    CUresult::CUDA_ERROR_ASSERT,
-    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
-    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
-    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
-    CUresult::CUDA_ERROR_LAUNCH_FAILED,
-    CUresult::CUDA_ERROR_NOT_SUPPORTED,
-];
+use super::error::{DeviceError, Outcome, checked};
+use super::stream::Stream;
 
 /// A device's primary context, current in the threads that entered it.
 #[derive(Debug)]
@@ -380,130 +322,6 @@ pub(crate) fn download(bytes: &mut [u8], from: CUdeviceptr) -> Outcome<()> {
     checked(unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), from, bytes.len()) }, "copying from the device")
 }
 
-/// A stream, which is not the default one.
-#[derive(Debug)]
-pub(crate) struct Stream(CUstream);
-
-// SAFETY: the driver allows every thread to use a stream of a context that it entered.
-unsafe impl Send for Stream {}
-// SAFETY: as above; the handle never changes.
-unsafe impl Sync for Stream {}
-
-impl Stream {
-    pub(crate) fn new() -> Outcome<Self> {
-        let mut stream = std::ptr::null_mut();
-        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: a context is current, and the pointer is valid for the call.
-        checked(unsafe { sys::cuStreamCreate(&raw mut stream, flags) }, "making a stream")?;
-        Ok(Self(stream))
-    }
-
-    /// Its handle, as the native contract passes it on.
-    pub(crate) fn handle(&self) -> *mut c_void {
-        self.0.cast()
-    }
-
-    /// Waits for everything that was queued.
-    pub(crate) fn synchronize(&self, during: &str) -> Outcome<()> {
-        // SAFETY: the stream is ours.
-        checked(unsafe { sys::cuStreamSynchronize(self.0) }, during)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: destroyed once.
-        let _ = unsafe { sys::cuStreamDestroy_v2(self.0) };
-    }
-}
-
-/// A point in the order of a stream, with its time.
-#[derive(Debug)]
-pub(crate) struct Event(CUevent);
-
-impl Event {
-    pub(crate) fn new() -> Outcome<Self> {
-        let mut event = std::ptr::null_mut();
-        // SAFETY: a context is current, and the pointer is valid for the call.
-        let made = unsafe { sys::cuEventCreate(&raw mut event, CUevent_flags::CU_EVENT_DEFAULT as u32) };
-        checked(made, "making an event")?;
-        Ok(Self(event))
-    }
-
-    pub(crate) fn record(&self, on: &Stream) -> Outcome<()> {
-        // SAFETY: event and stream are ours.
-        checked(unsafe { sys::cuEventRecord(self.0, on.0) }, "recording an event")
-    }
-
-    /// Nanoseconds from this event to a later one. Both have to be over.
-    pub(crate) fn until_ns(&self, later: &Self) -> Outcome<u64> {
-        let mut elapsed_ms = 0.0_f32;
-        // SAFETY: both events are ours, and the pointer is valid for the call.
-        let read = unsafe { sys::cuEventElapsedTime_v2(&raw mut elapsed_ms, self.0, later.0) };
-        checked(read, "reading the time of events")?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
-        Ok((f64::from(elapsed_ms) * 1e6).round().max(0.0) as u64)
-    }
-}
-
-/// A loaded module of kernels.
-#[derive(Debug)]
-pub(crate) struct Module(CUmodule);
-
-// SAFETY: the driver allows every thread to use a module of a context that it entered.
-unsafe impl Send for Module {}
-// SAFETY: as above; the handle never changes.
-unsafe impl Sync for Module {}
-
-/// A kernel of a module.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Kernel(CUfunction);
-
-// SAFETY: as for modules.
-unsafe impl Send for Kernel {}
-// SAFETY: as for modules.
-unsafe impl Sync for Kernel {}
-
-impl Module {
-    /// Loads compiled kernels.
-    pub(crate) fn load(image: &[u8]) -> Outcome<Self> {
-        // The driver reads text up to its end, and binaries as long as they say.
-        let mut image = image.to_vec();
-        image.push(0);
-        let mut module = std::ptr::null_mut();
-        // SAFETY: a context is current, and both pointers are valid for the call.
-        checked(
-            unsafe { sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) },
-            "loading the evaluator's kernels",
-        )?;
-        Ok(Self(module))
-    }
-
-    /// Finds a kernel by its name.
-    pub(crate) fn kernel(&self, name: &CStr) -> Outcome<Kernel> {
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the pointers are valid for the call.
-        let found = unsafe { sys::cuModuleGetFunction(&raw mut function, self.0, name.as_ptr()) };
-        checked(found, "finding a kernel of the evaluator")?;
-        Ok(Kernel(function))
-    }
-}
-
-impl Kernel {
-    /// Launches the kernel with its one argument, in the order of the stream.
-    ///
-    /// # Safety
-    /// The argument has to be the structure that the kernel takes, and what it points to has to be valid on the device until
-    /// the stream was synchronized.
-    pub(crate) unsafe fn launch<T: Copy>(self, mut argument: T, blocks: u32, threads: u32, on: &Stream) -> Outcome<()> {
-        let mut parameters = [(&raw mut argument).cast::<c_void>()];
-        let (list, nothing) = (parameters.as_mut_ptr(), std::ptr::null_mut());
-        // SAFETY: as the caller promises; the driver copies the argument before it returns.
-        let launched = unsafe { sys::cuLaunchKernel(self.0, blocks, 1, 1, threads, 1, 1, 0, on.0, list, nothing) };
-        checked(launched, "launching a kernel of the evaluator")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,11 +332,5 @@ mod tests {
         assert!(same_uuid("GPU-407cd510-e231-96fc-fb41-f39bd02dd064", bytes));
         assert!(!same_uuid("GPU-407cd510-e231-96fc-fb41-f39bd02dd065", bytes));
         assert!(!same_uuid("0", bytes));
-    }
-
-    #[test]
-    fn errors_of_the_runtime_are_told_from_other_statuses() {
-        assert_eq!(error_of_status(1, "ns_run"), None);
-        assert_eq!(error_of_status(12345, "ns_run"), None);
     }
 }

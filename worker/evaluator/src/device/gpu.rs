@@ -4,7 +4,10 @@ use std::ffi::CStr;
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use super::driver::{Context, DeviceBuffer, Kernel, Module, Outcome, Stream};
+use super::driver::{Context, DeviceBuffer};
+use super::error::Outcome;
+use super::module::{Kernel, Module};
+use super::stream::Stream;
 
 /// The source of the kernels, in CUDA C++.
 pub const KERNELS_SOURCE: &str = include_str!("kernels.cu");

@@ -5,16 +5,17 @@ use nightshift_protocol::machine::SandboxReport;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
+use super::weights::{reference_error, weights};
 use super::windows::{Usual, draws_of, per_call, time_window, usual_times};
 use super::{MeasureOptions, Programs, Side};
 use crate::breach::note;
 use crate::check::{Limits, SMALLEST_REFERENCE_ERROR};
 use crate::context::ExecutionContext;
-use crate::draw::{Draw, InputKind};
+use crate::draw::Draw;
 use crate::lock::DeviceMode;
-use crate::memory::{Memory, Operand};
+use crate::memory::Memory;
 use crate::phases::PhaseTimer;
-use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions, shared_bytes};
+use crate::program::{Given, Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
 use crate::runner::control::WindowKind;
 use crate::seeds::SecretSeeds;
 use crate::statistics::median;
@@ -37,18 +38,6 @@ const PILOTS: usize = 4;
 
 /// Windows of the baseline alone, for each number of calls.
 const SOLO_WINDOWS: usize = 6;
-
-/// Sets of inputs by which the reference's own error is found.
-const ERROR_SETS: usize = 2;
-
-/// Weights that are scaled until they matter.
-const SCALED_WEIGHTS: usize = 4;
-
-/// Factors by which they are scaled.
-const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
-
-/// A weight matters when the outputs change by so many tolerances.
-const MATTERS: f64 = 8.0;
 
 /// First calls of the candidate, which find out what every first call has to.
 const FIRST_CALLS: usize = 3;
@@ -372,101 +361,6 @@ fn bytes_of(tensors: &[ConcreteTensor]) -> u64 {
 fn most_calls(shapes: &ConcreteShapes) -> usize {
     let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
     usize::try_from(MAX_ROTATED_BYTES / call_bytes.max(1)).unwrap_or(MAX_CALLS).clamp(1, MAX_CALLS)
-}
-
-/// Draws weights of which some matter that otherwise would not: a program that leaves a small weight out while it is timed is
-/// found. Their outputs are finite.
-fn weights<M: Memory>(
-    memory: &M,
-    spec: &TaskSpec,
-    shapes: &ConcreteShapes,
-    baseline: &mut Program<M>,
-    seeds: &mut SecretSeeds,
-) -> Result<Vec<Draw>, ProgramError> {
-    let mut weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
-    let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
-    let call = |baseline: &mut Program<M>, weights: &[Draw]| -> Result<bool, ProgramError> {
-        baseline.init(memory, Given::Drawn(weights))?;
-        baseline.renew_poison(memory)?;
-        baseline.prepare(memory, 0, Given::Drawn(&inputs))?;
-        memory.null_operation()?;
-        baseline.call(1)?;
-        for output in baseline.outputs(0) {
-            if !memory.is_finite(output)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    };
-    if !call(baseline, &weights)? || weights.is_empty() {
-        return Ok(weights);
-    }
-    let usual = baseline.keep_outputs(memory, 0)?;
-    for _ in 0..SCALED_WEIGHTS.min(weights.len()) {
-        let number = seeds.below(weights.len());
-        let declared = weights[number];
-        if shapes.params[number].dtype == nightshift_protocol::task::DType::I32 {
-            continue;
-        }
-        let seed = seeds.draw();
-        let mut found = None;
-        for scale in SCALES {
-            let mut tried = weights.clone();
-            tried[number] = Draw { seed, kind: InputKind::Declared, scale };
-            if !call(baseline, &tried)? {
-                break;
-            }
-            let places = baseline.layout().call(0).outputs.clone();
-            let outputs = baseline.outputs(0);
-            let mut matters = false;
-            for ((output, usual), place) in outputs.iter().zip(&usual).zip(&places) {
-                matters |= memory.differ((*output, Operand::Copied(usual)), place, &spec.tolerance, MATTERS)?;
-            }
-            if matters {
-                found = Some(tried[number]);
-                break;
-            }
-        }
-        weights[number] = found.unwrap_or(declared);
-        // Several scaled weights together may overflow.
-        if !call(baseline, &weights)? {
-            weights[number] = declared;
-        }
-    }
-    baseline.init(memory, Given::Drawn(&weights))?;
-    Ok(weights)
-}
-
-/// Finds the reference's own largest normalized error under these weights.
-fn reference_error<M: Memory>(
-    memory: &M,
-    spec: &TaskSpec,
-    shapes: &ConcreteShapes,
-    (baseline, truth): (&mut Program<M>, &mut Program<M>),
-    weights: &[Draw],
-    seeds: &mut SecretSeeds,
-) -> Result<f64, Side> {
-    let mut largest = 0.0_f64;
-    let mut find = || -> Result<(), ProgramError> {
-        truth.init(memory, Given::Drawn(weights))?;
-        for _ in 0..ERROR_SETS {
-            let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
-            for program in [&mut *baseline, &mut *truth] {
-                program.renew_poison(memory)?;
-                program.prepare(memory, 0, Given::Drawn(&inputs))?;
-                memory.null_operation()?;
-                program.call(1)?;
-            }
-            for (output, expected) in baseline.outputs(0).into_iter().zip(truth.outputs(0)) {
-                let error = memory.compare(output, expected, &spec.tolerance)?.largest_error;
-                // Without a finite answer there is no error.
-                largest = if error.is_finite() { largest.max(error) } else { largest };
-            }
-        }
-        Ok(())
-    };
-    find().map_err(Side::Baseline)?;
-    Ok(largest)
 }
 
 #[cfg(test)]

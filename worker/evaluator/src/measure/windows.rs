@@ -106,6 +106,9 @@ pub(super) fn draws_of(calls: usize, inputs: usize, seeds: &mut SecretSeeds) -> 
 }
 
 /// Carries out one window of so many calls, whose inputs are drawn in turn. The program is stopped before and after.
+///
+/// On a device it goes on before the inputs are put in place, so that what it computes meanwhile is seen. On the host it goes on for
+/// the calls alone, and the processor time of all its threads is counted until it is stopped again.
 pub(super) fn time_window<M: Memory>(
     memory: &M,
     program: &mut Program<M>,
@@ -114,8 +117,9 @@ pub(super) fn time_window<M: Memory>(
     on_device: bool,
 ) -> Result<WindowTimes, ProgramError> {
     program.renew_poison(memory)?;
-    let before = if on_device { None } else { program.processor_time() };
-    program.process.thaw()?;
+    if on_device {
+        program.process.thaw()?;
+    }
     let started = Instant::now();
     for (call, draws) in draws.iter().enumerate() {
         program.prepare(memory, call, Given::Drawn(draws))?;
@@ -123,6 +127,8 @@ pub(super) fn time_window<M: Memory>(
     memory.flush_caches()?;
     memory.null_operation()?;
     let prepare_ns = nanoseconds(started.elapsed());
+    let before = if on_device { None } else { program.processor_time() };
+    program.process.thaw()?;
     let window: Window = match (on_device, kind) {
         (true, kind) => program.window(kind, count)?,
         (false, WindowKind::Calls) => program.call(count)?,
@@ -131,12 +137,15 @@ pub(super) fn time_window<M: Memory>(
     let after_ns = nanoseconds(memory.null_operation()?);
     program.process.freeze()?;
     let stopped_ns = nanoseconds(memory.null_operation()?);
-    let processor = before.zip(program.processor_time());
-    let calls_ns = processor
-        .map_or_else(|| nanoseconds(window.elapsed), |(before, after)| nanoseconds(after.saturating_sub(before)));
     #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
     let events_ns = window.events_ns as f64;
-    Ok(WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns })
+    Ok(match before.zip(program.processor_time()) {
+        // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
+        Some((before, after)) => {
+            WindowTimes { calls_ns: nanoseconds(after.saturating_sub(before)), events_ns, ..WindowTimes::default() }
+        }
+        None => WindowTimes { prepare_ns, calls_ns: nanoseconds(window.elapsed), after_ns, stopped_ns, events_ns },
+    })
 }
 
 /// Finds the usual times of windows of so many calls, in a process that no model's code runs in.

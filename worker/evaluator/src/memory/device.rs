@@ -9,7 +9,8 @@ use nightshift_protocol::task::{ConcreteTensor, Distribution, Tolerance};
 
 use super::{Memory, MemoryError, Operand};
 use crate::compare::TensorComparison;
-use crate::device::driver::{DeviceBuffer, SharedMemory, Stream, copy, download, fill, upload};
+use crate::device::driver::{DeviceBuffer, SharedMemory, copy, download, fill, upload};
+use crate::device::stream::Stream;
 use crate::device::{BytesArgs, CompareArgs, DeviceError, DrawArgs, FOUND_WORDS, Gpu};
 use crate::draw::{Draw, InputKind};
 use crate::element::Element;
@@ -123,7 +124,7 @@ impl DeviceMemory {
     }
 
     /// Counts with one of the kernels that look at single tensors.
-    fn count(&self, kernel: crate::device::driver::Kernel, args: BytesArgs, during: &str) -> Outcome<u64> {
+    fn count(&self, kernel: crate::device::Kernel, args: BytesArgs, during: &str) -> Outcome<u64> {
         self.clear_found()?;
         let args = BytesArgs { found: self.found.address, ..args };
         // SAFETY: the kernel takes this structure, and both operands live until the stream is synchronized.
@@ -131,13 +132,7 @@ impl DeviceMemory {
         Ok(self.read_found(during)?[0])
     }
 
-    fn guard(
-        &self,
-        kernel: crate::device::driver::Kernel,
-        shared: &SharedMemory,
-        guard: Region,
-        seed: u64,
-    ) -> Outcome<()> {
+    fn guard(&self, kernel: crate::device::Kernel, shared: &SharedMemory, guard: Region, seed: u64) -> Outcome<()> {
         let args = BytesArgs {
             data: shared.address + wide(guard.offset),
             found: self.found.address,

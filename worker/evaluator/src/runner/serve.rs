@@ -12,7 +12,7 @@ use super::message::{Message, ProgramPlan, Reply, Request, StartPlan};
 use super::native::{NativeProgram, NativeTensors, bottom_of_the_stack};
 use super::tensors::{RunnerDevice, Tensors};
 use crate::device::DeviceError;
-use crate::device::driver::error_of_status;
+use crate::device::error::error_of_status;
 
 /// Exit status of a runner that was given something it cannot work with.
 const UNUSABLE: i32 = 126;

@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use memmap2::MmapMut;
 
 use crate::device::DeviceError;
-use crate::device::driver::{Context, DeviceBuffer, Event, SharedMemory, Stream, fill, upload};
+use crate::device::driver::{Context, DeviceBuffer, SharedMemory, fill, upload};
+use crate::device::stream::{Event, Stream};
 use crate::layout::{Layout, Region};
 use crate::memory::map_shared;
 

@@ -9,7 +9,7 @@ use rustix::mount::{
     move_mount,
 };
 
-use super::private_root::set_attributes;
+use super::mount_attributes::set_attributes;
 
 /// Entries that can be read but not written: settings, interrupts, buses and the trigger of emergency functions.
 const READ_ONLY: [&str; 10] = ["acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger"];

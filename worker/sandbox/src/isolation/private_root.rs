@@ -9,6 +9,7 @@ use rustix::mount::{
 };
 use rustix::thread::UnshareFlags;
 
+use super::mount_attributes::set_attributes;
 use super::namespaces::unshare;
 use super::own_procfs;
 use super::visible_paths::{TOOL_FOLDERS, VisiblePaths};
@@ -124,23 +125,4 @@ fn show(path: &Path, attributes: u64) -> Result<(), String> {
 
 fn staged(path: &Path) -> PathBuf {
     Path::new(STAGING).join(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// Adds attributes to a mount, and to all mounts below it when `recursive`.
-pub(super) fn set_attributes(path: &Path, recursive: bool, attributes: u64) -> std::io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is a C string, and the structure is initialized and of the size that is passed.
-    let status = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            &raw const attributes,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::{Jail, ProcessError};
+use crate::cgroup::JailCgroup;
 use crate::procfs::{self, PROC};
 
 /// How long the processes of a jail may take to stop. A thread stops when it leaves the kernel, usually within microseconds.
@@ -18,7 +18,7 @@ const FREEZE_LIMIT: Duration = Duration::from_millis(200);
 /// Time between two looks at stopping threads.
 const LOOK_INTERVAL: Duration = Duration::from_micros(20);
 
-/// What [`Jail::thaw`] has to undo.
+/// What [`Frozen::thaw`] has to undo.
 #[derive(Debug)]
 pub(super) enum Frozen {
     /// The cgroup is frozen.
@@ -35,90 +35,72 @@ pub(super) struct StoppedProcess {
     pidfd: OwnedFd,
 }
 
-impl Jail {
-    /// Stops every process of the jail, and returns when all of them are shown to be stopped. The supervisor and init, which
-    /// only wait, go on.
-    ///
-    /// After 200 ms the processes go on and the result is an error. A frozen jail can be killed as any other.
-    pub fn freeze(&mut self) -> Result<(), ProcessError> {
-        if self.frozen.is_some() {
-            return Ok(());
+impl Frozen {
+    /// Stops every process below a supervisor but init, and returns when all of them are shown to be stopped. After the time
+    /// limit they go on, and the result is an error.
+    pub(super) fn new(cgroup: Option<&JailCgroup>, own: (i32, Option<i32>)) -> Result<Self, String> {
+        match cgroup {
+            Some(cgroup) => cgroup.freeze(FREEZE_LIMIT).map(|()| Self::Cgroup),
+            None => stop_all(own, FREEZE_LIMIT).map(Self::Stopped),
         }
-        if self.program.is_none() || self.has_ended() {
-            return Err(ProcessError::NotFrozen("its program is not running".to_owned()));
-        }
-        let frozen = match &self.cgroup {
-            Some(cgroup) => cgroup.freeze(FREEZE_LIMIT).map(|()| Frozen::Cgroup),
-            None => self.stop(FREEZE_LIMIT).map(Frozen::Stopped),
-        };
-        self.frozen = Some(frozen.map_err(ProcessError::NotFrozen)?);
-        Ok(())
     }
 
-    /// Lets every process of a frozen jail go on.
-    pub fn thaw(&mut self) -> Result<(), ProcessError> {
-        match self.frozen.take() {
-            None => Ok(()),
-            Some(Frozen::Stopped(stopped)) => {
+    /// Lets them go on.
+    pub(super) fn thaw(self, cgroup: Option<&JailCgroup>) -> Result<(), String> {
+        match self {
+            Self::Stopped(stopped) => {
                 resume(&stopped);
                 Ok(())
             }
-            Some(Frozen::Cgroup) => match &self.cgroup {
-                Some(cgroup) => cgroup.thaw().map_err(ProcessError::NotFrozen),
-                None => Ok(()),
-            },
+            Self::Cgroup => cgroup.map_or(Ok(()), JailCgroup::thaw),
         }
     }
+}
 
-    /// Returns whether the jail is frozen.
-    #[must_use]
-    pub fn is_frozen(&self) -> bool {
-        self.frozen.is_some()
-    }
-
-    /// Sends SIGSTOP to all processes until all threads are stopped and no process is new.
-    fn stop(&self, limit: Duration) -> Result<Vec<StoppedProcess>, String> {
-        let deadline = Instant::now() + limit;
-        let mut stopped: Vec<StoppedProcess> = Vec::new();
-        let mut were_stopped = false;
-        loop {
-            let is_new = match self.stop_new_processes(&mut stopped) {
-                Ok(is_new) => is_new,
-                Err(reason) => {
-                    resume(&stopped);
-                    return Err(reason);
-                }
-            };
-            // A process may have started another one before it stopped. So a look at all of them comes last.
-            if were_stopped && !is_new {
-                return Ok(stopped);
-            }
-            were_stopped = !is_new && stopped.iter().all(StoppedProcess::is_stopped);
-            if Instant::now() > deadline {
+/// Sends SIGSTOP to all processes until all threads are stopped and no process is new.
+fn stop_all((supervisor, init): (i32, Option<i32>), limit: Duration) -> Result<Vec<StoppedProcess>, String> {
+    let deadline = Instant::now() + limit;
+    let mut stopped: Vec<StoppedProcess> = Vec::new();
+    let mut were_stopped = false;
+    loop {
+        let is_new = match stop_new_processes((supervisor, init), &mut stopped) {
+            Ok(is_new) => is_new,
+            Err(reason) => {
                 resume(&stopped);
-                return Err(format!("some thread was not stopped after {} ms", limit.as_millis()));
+                return Err(reason);
             }
-            if !were_stopped {
-                std::thread::park_timeout(LOOK_INTERVAL);
-            }
+        };
+        // A process may have started another one before it stopped. So a look at all of them comes last.
+        if were_stopped && !is_new {
+            return Ok(stopped);
+        }
+        were_stopped = !is_new && stopped.iter().all(StoppedProcess::is_stopped);
+        if Instant::now() > deadline {
+            resume(&stopped);
+            return Err(format!("some thread was not stopped after {} ms", limit.as_millis()));
+        }
+        if !were_stopped {
+            std::thread::park_timeout(LOOK_INTERVAL);
         }
     }
+}
 
-    /// Stops the processes that are not in the list yet and adds them. Returns whether there were any.
-    fn stop_new_processes(&self, stopped: &mut Vec<StoppedProcess>) -> Result<bool, String> {
-        let (supervisor, init) = self.own_processes();
-        let mut is_new = false;
-        for pid in procfs::descendants(supervisor) {
-            if Some(pid) == init || stopped.iter().any(|known| known.pid == pid) {
-                continue;
-            }
-            if let Some(process) = StoppedProcess::stop(pid)? {
-                stopped.push(process);
-                is_new = true;
-            }
+/// Stops the processes that are not in the list yet and adds them. Returns whether there were any.
+fn stop_new_processes(
+    (supervisor, init): (i32, Option<i32>),
+    stopped: &mut Vec<StoppedProcess>,
+) -> Result<bool, String> {
+    let mut is_new = false;
+    for pid in procfs::descendants(supervisor) {
+        if Some(pid) == init || stopped.iter().any(|known| known.pid == pid) {
+            continue;
         }
-        Ok(is_new)
+        if let Some(process) = StoppedProcess::stop(pid)? {
+            stopped.push(process);
+            is_new = true;
+        }
     }
+    Ok(is_new)
 }
 
 impl StoppedProcess {

@@ -46,8 +46,8 @@ pub struct Jail {
     control: Option<OwnedFd>,
     /// Process id of init, which is also its process group.
     init: Option<i32>,
-    pub(super) cgroup: Option<JailCgroup>,
-    pub(super) frozen: Option<Frozen>,
+    cgroup: Option<JailCgroup>,
+    frozen: Option<Frozen>,
     /// The last exact measurement of memory, and the charge of the cgroup at that time.
     measured: Option<(u64, Resident)>,
     peak_bytes: Option<u64>,
@@ -256,6 +256,34 @@ impl Jail {
         threads.filter_map(Result::ok).filter_map(used_ns).reduce(u64::saturating_add)
     }
 
+    /// Stops every process of the jail, and returns when all of them are shown to be stopped. The supervisor and init, which
+    /// only wait, go on.
+    ///
+    /// After 200 ms the processes go on and the result is an error. A frozen jail can be killed as any other.
+    pub fn freeze(&mut self) -> Result<(), ProcessError> {
+        if self.frozen.is_some() {
+            return Ok(());
+        }
+        if self.program.is_none() || self.has_ended() {
+            return Err(ProcessError::NotFrozen("its program is not running".to_owned()));
+        }
+        let own = (i32::try_from(self.supervisor.id()).unwrap_or(0), self.init);
+        self.frozen = Some(Frozen::new(self.cgroup.as_ref(), own).map_err(ProcessError::NotFrozen)?);
+        Ok(())
+    }
+
+    /// Lets every process of a frozen jail go on.
+    pub fn thaw(&mut self) -> Result<(), ProcessError> {
+        let Some(frozen) = self.frozen.take() else { return Ok(()) };
+        frozen.thaw(self.cgroup.as_ref()).map_err(ProcessError::NotFrozen)
+    }
+
+    /// Returns whether the jail is frozen.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
     /// Has the supervisor kill everything, without waiting for it.
     pub fn request_end(&self) {
         if let Some(control) = &self.control {
@@ -312,11 +340,6 @@ impl Jail {
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
         self.supervisor_gone = true;
-    }
-
-    /// Returns the process ids of supervisor and init.
-    pub(super) fn own_processes(&self) -> (i32, Option<i32>) {
-        (i32::try_from(self.supervisor.id()).unwrap_or(0), self.init)
     }
 
     /// Handles one message of the control socket. Returns false at its end.

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use nightshift_protocol::machine::SandboxMeans;
 use rustix::process::{Pid, Signal, set_parent_process_death_signal, setpgid};
 
+use super::context::Init;
 use super::program::Program;
 use super::refuse;
 use crate::end::RawEnd;
@@ -13,19 +14,6 @@ use crate::isolation::private_root;
 use crate::plan::{ControlMessage, HostedMain, Launch};
 use crate::report::{in_force, not_in_force};
 use crate::wire::send;
-
-/// What init needs.
-pub(super) struct Init {
-    pub(super) control: OwnedFd,
-    pub(super) launch: Launch,
-    pub(super) descriptors: Vec<OwnedFd>,
-    pub(super) means: Vec<SandboxMeans>,
-    pub(super) namespaces: Namespaces,
-    pub(super) base_bytes: u64,
-    pub(super) hosted: HostedMain,
-    pub(super) procfs: Option<OuterProcfs>,
-    pub(super) cgroup_procs: Option<Result<OwnedFd, String>>,
-}
 
 impl Init {
     /// Forks init, which exits in here. Returns the control socket and init's process id, and closes everything else.

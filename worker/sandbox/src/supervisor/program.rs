@@ -6,7 +6,7 @@ use nightshift_protocol::machine::{SandboxMeans, SandboxReport, UNPRIVILEGED_USE
 use rustix::process::{DumpableBehavior, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::init::Init;
+use super::context::Init;
 use super::{has_loopback, refuse};
 use crate::break_out::try_to_break_out;
 use crate::isolation::landlock_rules::{self, LandlockScope, Surroundings};

@@ -1,0 +1,20 @@
+"""The programs of the corpus, by what stands in their first lines."""
+
+import re
+from pathlib import Path
+
+CORPUS = Path(__file__).resolve().parent.parent.parent / "tests" / "corpus"
+FOLDERS = {"native": "cuda", "cpu": "cpu", "torch": "torch", "kernelbench": "torch"}
+
+
+def programs(part):
+    """The programs of one part: attacks and honest ones."""
+    found = []
+    for kind, folder in (("attack", "attacks"), ("honest", "honest")):
+        form = FOLDERS[part]
+        for path in sorted((CORPUS / folder / form).iterdir()):
+            head = path.read_bytes()[:2000].decode("utf-8-sig", errors="replace")
+            said = dict(re.findall(r"^(?://|#) (task|class|style|what|dormant): (.*?)\s*$", head, re.MULTILINE))
+            found.append({"path": path, "name": path.name, "kind": kind, "form": form, "task": said["task"],
+                          "class": said.get("class") or said.get("style"), "what": said["what"]})
+    return found

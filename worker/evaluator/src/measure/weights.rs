@@ -1,0 +1,116 @@
+//! Weights of a measurement, and the reference's own error under them.
+
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+
+use super::Side;
+use crate::draw::{Draw, InputKind};
+use crate::memory::{Memory, Operand};
+use crate::program::{Given, Program, ProgramError};
+use crate::seeds::SecretSeeds;
+
+/// Sets of inputs by which the reference's own error is found.
+const ERROR_SETS: usize = 2;
+
+/// Weights that are scaled until they matter.
+const SCALED_WEIGHTS: usize = 4;
+
+/// Factors by which they are scaled.
+const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
+
+/// A weight matters when the outputs change by so many tolerances.
+const MATTERS: f64 = 8.0;
+
+/// Draws weights of which some matter that otherwise would not: a program that leaves a small weight out while it is timed is
+/// found. Their outputs are finite.
+pub(super) fn weights<M: Memory>(
+    memory: &M,
+    spec: &TaskSpec,
+    shapes: &ConcreteShapes,
+    baseline: &mut Program<M>,
+    seeds: &mut SecretSeeds,
+) -> Result<Vec<Draw>, ProgramError> {
+    let mut weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
+    let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
+    let call = |baseline: &mut Program<M>, weights: &[Draw]| -> Result<bool, ProgramError> {
+        baseline.init(memory, Given::Drawn(weights))?;
+        baseline.renew_poison(memory)?;
+        baseline.prepare(memory, 0, Given::Drawn(&inputs))?;
+        memory.null_operation()?;
+        baseline.call(1)?;
+        for output in baseline.outputs(0) {
+            if !memory.is_finite(output)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    if !call(baseline, &weights)? || weights.is_empty() {
+        return Ok(weights);
+    }
+    let usual = baseline.keep_outputs(memory, 0)?;
+    for _ in 0..SCALED_WEIGHTS.min(weights.len()) {
+        let number = seeds.below(weights.len());
+        let declared = weights[number];
+        if shapes.params[number].dtype == nightshift_protocol::task::DType::I32 {
+            continue;
+        }
+        let seed = seeds.draw();
+        let mut found = None;
+        for scale in SCALES {
+            let mut tried = weights.clone();
+            tried[number] = Draw { seed, kind: InputKind::Declared, scale };
+            if !call(baseline, &tried)? {
+                break;
+            }
+            let places = baseline.layout().call(0).outputs.clone();
+            let outputs = baseline.outputs(0);
+            let mut matters = false;
+            for ((output, usual), place) in outputs.iter().zip(&usual).zip(&places) {
+                matters |= memory.differ((*output, Operand::Copied(usual)), place, &spec.tolerance, MATTERS)?;
+            }
+            if matters {
+                found = Some(tried[number]);
+                break;
+            }
+        }
+        weights[number] = found.unwrap_or(declared);
+        // Several scaled weights together may overflow.
+        if !call(baseline, &weights)? {
+            weights[number] = declared;
+        }
+    }
+    baseline.init(memory, Given::Drawn(&weights))?;
+    Ok(weights)
+}
+
+/// Finds the reference's own largest normalized error under these weights.
+pub(super) fn reference_error<M: Memory>(
+    memory: &M,
+    spec: &TaskSpec,
+    shapes: &ConcreteShapes,
+    (baseline, truth): (&mut Program<M>, &mut Program<M>),
+    weights: &[Draw],
+    seeds: &mut SecretSeeds,
+) -> Result<f64, Side> {
+    let mut largest = 0.0_f64;
+    let mut find = || -> Result<(), ProgramError> {
+        truth.init(memory, Given::Drawn(weights))?;
+        for _ in 0..ERROR_SETS {
+            let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
+            for program in [&mut *baseline, &mut *truth] {
+                program.renew_poison(memory)?;
+                program.prepare(memory, 0, Given::Drawn(&inputs))?;
+                memory.null_operation()?;
+                program.call(1)?;
+            }
+            for (output, expected) in baseline.outputs(0).into_iter().zip(truth.outputs(0)) {
+                let error = memory.compare(output, expected, &spec.tolerance)?.largest_error;
+                // Without a finite answer there is no error.
+                largest = if error.is_finite() { largest.max(error) } else { largest };
+            }
+        }
+        Ok(())
+    };
+    find().map_err(Side::Baseline)?;
+    Ok(largest)
+}
