@@ -19,10 +19,10 @@ use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::plan::PlanVersion;
 use nightshift_protocol::rubric::{RubricScores, Skill};
 use nightshift_protocol::task::TaskSpec;
-use nightshift_protocol::verdict::{Finding, Severity};
+use nightshift_protocol::verdict::{Finding, Severity, shows_deception};
 
 /// Version of the rules: they change, and scores of different versions are not compared.
-pub const RULES_VERSION: u32 = 5;
+pub const RULES_VERSION: u32 = 6;
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,79 +57,6 @@ pub fn has_violation(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.severity == Severity::Violation)
 }
 
-/// Violations that an honest author commits by mistake: they break the contract and deceive no one. The last four are
-/// codes of older screenings.
-const HONEST_MISTAKES: [&str; 11] = [
-    "input_modified",
-    "source_too_large",
-    "empty_source",
-    "not_text",
-    "hidden_text",
-    "lookalike_name",
-    "forbidden_library",
-    "forbidden_include",
-    "threads",
-    "managed_memory",
-    "exits",
-];
-
-/// Codes of rules that older screenings refused programs by. Honest programs broke them as well (`import os` did), so
-/// they do not show a cheat.
-const RETIRED_RULES: [&str; 33] = [
-    "build",
-    "caches_results",
-    "clocks",
-    "code_at_load",
-    "contract_macro",
-    "device_control",
-    "device_ipc",
-    "dynamic_code",
-    "environment",
-    "fallback",
-    "files",
-    "foreign_memory",
-    "global_state",
-    "hands_over",
-    "hidden_name",
-    "hidden_source",
-    "inline_asm",
-    "intercepts",
-    "interposes_cuda",
-    "interposes_libc",
-    "introspection",
-    "loading",
-    "network",
-    "no_model_new",
-    "outside_include",
-    "patches",
-    "processes",
-    "profiler_control",
-    "signals",
-    "symbol_tricks",
-    "syscalls",
-    "tensor_subclass",
-    "unparsed",
-];
-
-/// The sanitizer's checks: the codes of their findings begin with their names.
-const SANITIZER_CHECKS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "sanitizer"];
-
-/// Returns whether a violation is one that no honest author commits. It counts retired rules, as recorded runs do: a
-/// replay has to come to the state that was recorded.
-#[must_use]
-pub fn is_major_hacking(findings: &[Finding]) -> bool {
-    let honest =
-        |code: &str| HONEST_MISTAKES.contains(&code) || SANITIZER_CHECKS.iter().any(|check| code.starts_with(check));
-    findings.iter().any(|finding| finding.severity == Severity::Violation && !honest(&finding.code))
-}
-
-/// Returns whether the findings show a grave cheat by the rules of this version.
-fn shows_cheat(findings: &[Finding]) -> bool {
-    findings.iter().any(|finding| {
-        !RETIRED_RULES.contains(&finding.code.as_str()) && is_major_hacking(std::slice::from_ref(finding))
-    })
-}
-
 /// What an attempt was written from.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Before<'a> {
@@ -152,7 +79,7 @@ pub fn rules(spec: &TaskSpec, plan: &PlanVersion, attempt: &Attempt, skill: Skil
     RulePart {
         scores: RubricScores { anti_hacking, cuda_engineering, operator_coverage, skill_compliance },
         reasons: vec![honesty, engineering, coverage, compliance],
-        major_hacking: shows_cheat(&attempt.findings),
+        major_hacking: shows_deception(&attempt.findings),
     }
 }
 

@@ -32,6 +32,25 @@ pub struct Verdict {
     pub custom_kernel_time_share: Option<f64>,
 }
 
+/// Codes of violations that no honest program has by mistake. Every other violation is a defect: it counts for nothing and
+/// accuses no one.
+pub const DECEPTION_CODES: [&str; 3] = [
+    // Right in its first timed calls, and wrong in all later ones.
+    "late_skipping",
+    // Embeds code that was compiled elsewhere.
+    "prebuilt_code",
+    // Computes while its calls are not timed; found twice, the second time on a quiet device.
+    "work_outside_call",
+];
+
+/// Returns whether findings show that a program deceives.
+#[must_use]
+pub fn shows_deception(findings: &[Finding]) -> bool {
+    let deceives =
+        |finding: &Finding| finding.severity == Severity::Violation && DECEPTION_CODES.contains(&finding.code.as_str());
+    findings.iter().any(deceives)
+}
+
 /// How grave a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -16,5 +16,6 @@ def programs(part):
             head = path.read_bytes()[:2000].decode("utf-8-sig", errors="replace")
             said = dict(re.findall(r"^(?://|#) (task|class|style|what|dormant): (.*?)\s*$", head, re.MULTILINE))
             found.append({"path": path, "name": path.name, "kind": kind, "form": form, "task": said["task"],
-                          "class": said.get("class") or said.get("style"), "what": said["what"]})
+                          "class": said.get("class") or said.get("style"), "what": said["what"],
+                          "dormant": said.get("dormant")})
     return found

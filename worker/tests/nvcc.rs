@@ -16,8 +16,8 @@ use nightshift_protocol::needs::ComputeCapability;
 use nightshift_protocol::task::CudaLibrary;
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
-use nightshift_toolchain::build::Role;
-use nightshift_toolchain::nvcc::{Nvcc, compile_module};
+use nightshift_toolchain::build::{Role, compile_module};
+use nightshift_toolchain::nvcc::Nvcc;
 use support::Bench;
 
 /// Two kernels: one bounded, with vectors, shared memory, an atomic; one on tensor cores.

@@ -71,6 +71,7 @@ impl RunState {
             if sanitize::is_due_after_check(self, number)? { AttemptStep::Sanitize } else { AttemptStep::Measure };
         let may_tune = tune::is_switched_on(self);
         let (target, rules) = (self.input.target, self.input.rules);
+        let mut becomes_best = false;
         let attempt = self.wanted_attempt_mut(number)?;
         let after = match (step, output) {
             (AttemptStep::WriteCode, StepOutput::CodeWritten { source, findings, tunables, calls }) => {
@@ -106,7 +107,7 @@ impl RunState {
                 let after = sanitized(attempt, *report, AttemptStep::Profile);
                 // Another attempt of its round may have become a better one meanwhile.
                 if after != AfterStep::Finished && confirmed_estimate(attempt) > best {
-                    self.best_attempt = Some(attempt.number);
+                    becomes_best = true;
                 }
                 after
             }
@@ -125,7 +126,7 @@ impl RunState {
                 } else if sanitize::is_due_before_publication(rules, target, attempt) {
                     AfterStep::Step(AttemptStep::SanitizeBest)
                 } else {
-                    self.best_attempt = Some(attempt.number);
+                    becomes_best = true;
                     after
                 }
             }
@@ -160,6 +161,16 @@ impl RunState {
                 });
             }
         };
+        if after == AfterStep::Finished && attempt.reward.is_none() {
+            // No agent judges an attempt that failed: its reward follows from the failure alone.
+            let lambda = reward::lambda(rubric::skill_of(attempt.stage));
+            let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
+            let major_hacking = rules::is_major_hacking(rules, &attempt.findings);
+            attempt.reward = Some(reward::of_parts(false, major_hacking, speedup, None, lambda));
+        }
+        if becomes_best {
+            self.best_attempt = Some(number);
+        }
         Ok(after)
     }
 }
@@ -267,16 +278,12 @@ fn unless_violated(attempt: &mut Attempt, next: AttemptStep) -> AfterStep {
     }
 }
 
-/// Ends an attempt that no agent looks at any more: its reward follows from the failure alone.
+/// Ends an attempt that no agent judges.
 fn failed(attempt: &mut Attempt, outcome: AttemptOutcome) -> AfterStep {
     attempt.outcome = outcome;
     if outcome == AttemptOutcome::NotCompliant {
         attempt.verdict.contract_compliant = Answer::Fail;
     }
-    let skill = rubric::skill_of(attempt.stage);
-    let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
-    let major_hacking = rubric::is_major_hacking(&attempt.findings);
-    attempt.reward = Some(reward::of_parts(false, major_hacking, speedup, None, reward::lambda(skill)));
     AfterStep::Finished
 }
 

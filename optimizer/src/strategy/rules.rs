@@ -2,15 +2,46 @@
 //! whenever a server takes it over.
 
 use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::verdict::{Finding, Severity, shows_deception};
 
 /// The version of runs that begin now.
-pub const RULES: u32 = 3;
+pub const RULES: u32 = 4;
 
 /// From this version on, noise alone makes no new best.
 const BY_INTERVAL: u32 = 2;
 
 /// From this version on, a check that was too slow is given up.
 const GIVES_UP: u32 = 3;
+
+/// From this version on, only deception is a grave cheat.
+const BY_DECEPTION: u32 = 4;
+
+/// Violations that were mistakes already before that; those of the sanitizer's checks were, too.
+const MISTAKES_BEFORE: [&str; 11] = [
+    "input_modified",
+    "source_too_large",
+    "empty_source",
+    "not_text",
+    "hidden_text",
+    "lookalike_name",
+    "forbidden_library",
+    "forbidden_include",
+    "threads",
+    "managed_memory",
+    "exits",
+];
+const SANITIZER_CHECKS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "sanitizer"];
+
+/// Whether findings show a grave cheat. First every violation did that was on no list of mistakes, and so honest programs were
+/// accused.
+pub(super) fn is_major_hacking(rules: u32, findings: &[Finding]) -> bool {
+    if rules >= BY_DECEPTION {
+        return shows_deception(findings);
+    }
+    let mistake =
+        |code: &str| MISTAKES_BEFORE.contains(&code) || SANITIZER_CHECKS.iter().any(|check| code.starts_with(check));
+    findings.iter().any(|finding| finding.severity == Severity::Violation && !mistake(&finding.code))
+}
 
 /// Whether a check of the sanitizer that was too slow for one program of a run is not asked about it again, nor about those
 /// that follow: on full sizes it takes ten thousand times as long as the program, and the device with it.
@@ -28,6 +59,20 @@ pub(super) fn may_beat(rules: u32, measured: Interval, best: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_defect_is_a_grave_cheat_by_older_rules_alone() {
+        let found = |code: &str| {
+            let message = String::new();
+            [Finding { code: code.to_owned(), severity: Severity::Violation, message, line: None }]
+        };
+        for (code, before, now) in
+            [("stale_output", true, false), ("racecheck.hazard", false, false), ("late_skipping", true, true)]
+        {
+            let said = (is_major_hacking(3, &found(code)), is_major_hacking(4, &found(code)));
+            assert_eq!(said, (before, now), "{code}");
+        }
+    }
 
     #[test]
     fn what_noise_explains_is_a_new_best_by_the_first_rules_alone() {

@@ -14,8 +14,9 @@ use nightshift_protocol::task::{MemoryDemand, PYTHON_EXTENSION, TaskSpec};
 use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, run_jailed, run_jailed_as_tool};
 use nightshift_sandbox::{DeviceAccess, DeviceMissing};
 use nightshift_toolchain::Host;
+use nightshift_toolchain::build::compile_module;
 use nightshift_toolchain::build::disk_failure;
-use nightshift_toolchain::nvcc::{Nvcc, NvccChoice, Search, compile_module, needed_libraries};
+use nightshift_toolchain::nvcc::{Nvcc, NvccChoice, Search, needed_libraries};
 
 use super::kernel_cache::KernelCache;
 use crate::gpu::{Gpu, Gpus, Watch};

@@ -15,7 +15,7 @@ use nightshift_protocol::task::TaskSpec;
 use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_toolchain::Host;
-use nightshift_toolchain::nvcc::compile_module;
+use nightshift_toolchain::build::compile_module;
 use nightshift_worker::gpu::Gpus;
 
 /// A machine on which these tests can run.

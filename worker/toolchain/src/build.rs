@@ -4,6 +4,8 @@
 //! and the report; a damaged entry is built again. That a source does not compile is a result, not a failure.
 
 mod cpp;
+mod cuda;
+mod cuda_module;
 mod python;
 
 use std::path::{Path, PathBuf};
@@ -17,31 +19,21 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
+pub use self::cuda_module::compile_module;
 pub use self::python::{EXTENSION_MARKER, PythonBuilder, build_python};
 use crate::build_cache::{BuildCache, CachedBuild};
+pub use crate::compiler_limits::{LIBRARY, limits};
 use crate::compiler_output;
-use crate::nvcc::{self, CudaCompiler};
+use crate::nvcc::CudaCompiler;
 use crate::symbols::Symbols;
 use crate::toolchain::NIGHTSHIFT_H;
 use nightshift_sandbox::access::temporary_folder;
-use nightshift_sandbox::process::{CancelFlag, JailHost, Limits, ProcessResult};
+use nightshift_sandbox::process::{CancelFlag, JailHost, ProcessResult};
 
 /// Raised whenever what a build keeps or how it is examined changes: older entries of the cache then fit no more.
 const BUILD_VERSION: u32 = 3;
-/// Memory of each process of the compiler, in bytes.
-const COMPILER_MEMORY_BYTES: u64 = 2 << 30;
-/// Largest file that the compiler may write, in bytes.
-const MAX_OUTPUT_FILE_BYTES: u64 = 128 << 20;
 /// Largest library, in bytes.
 pub const MAX_LIBRARY_BYTES: u64 = 32 << 20;
-/// Most output of the compiler, in bytes.
-const MAX_LOG_BYTES: usize = 1 << 20;
-/// Processes of one compilation: driver, compiler, assembler, linker, and room.
-const MAX_PROCESSES: u64 = 64;
-
-/// What every compiler calls its result.
-pub const LIBRARY: &str = "library.so";
-
 /// What a source is built as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -242,7 +234,7 @@ fn compile(
     let job = Job { role, file, source, folder: folder.path(), timeout_ms };
     let compiled = match builder.compiler {
         Compiler::Cpp(toolchain) => cpp::compile(builder, toolchain, &job)?,
-        Compiler::Cuda(compiler) => nvcc::compile(builder, compiler, &job)?,
+        Compiler::Cuda(compiler) => cuda::compile(builder, compiler, &job)?,
     };
     let log = compiled.output.replace(&format!("{}/", folder.path().display()), "").into_bytes();
     let library = compiled.library.map(|(bytes, _)| bytes);
@@ -331,19 +323,6 @@ impl Compiled {
         let message = CompilerMessage { file: job.file.to_owned(), line: 0, column: 0, severity, message };
         self.messages.insert(0, message);
         self.messages.truncate(compiler_output::MAX_MESSAGES);
-    }
-}
-
-/// Limits of every compiler.
-#[must_use]
-pub fn limits(timeout_ms: u64) -> Limits {
-    Limits {
-        wall_ms: timeout_ms,
-        cpu_s: timeout_ms.div_ceil(1_000) + 1,
-        memory_bytes: COMPILER_MEMORY_BYTES,
-        file_bytes: MAX_OUTPUT_FILE_BYTES,
-        processes: MAX_PROCESSES,
-        output_bytes: MAX_LOG_BYTES,
     }
 }
 

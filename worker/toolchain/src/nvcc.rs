@@ -3,15 +3,14 @@
 //! It works on a machine without a GPU too: nothing here asks the driver.
 
 pub mod arch;
-mod build;
-mod cubin;
+pub(crate) mod command;
+pub(crate) mod cubin;
 mod disassembler;
 mod error;
 mod find;
 pub mod install;
 pub mod messages;
-mod module;
-mod needed;
+pub(crate) mod needed;
 pub mod occupancy;
 pub mod pins;
 pub mod ptxas;
@@ -25,11 +24,9 @@ use nightshift_protocol::machine::Toolchain;
 use nightshift_protocol::task::CudaLibrary;
 
 pub use self::arch::{Arch, DEFAULT_ARCH};
-pub use self::build::compile;
 pub use self::disassembler::Disassembler;
 pub use self::error::NvccError;
 pub use self::find::{NvccChoice, Search, installed_programs};
-pub use self::module::compile_module;
 pub use self::needed::libraries as needed_libraries;
 pub use self::needed::{LibraryVersions, readable, title};
 pub use self::toolkit::Toolkit;
@@ -37,11 +34,11 @@ pub use self::toolkit::Toolkit;
 /// A CUDA compiler that was proven to work, with all that goes with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nvcc {
-    toolchain: Toolchain,
-    toolkit: Toolkit,
-    arch: Arch,
-    host_compiler: PathBuf,
-    disassembler: Option<Disassembler>,
+    pub(crate) toolchain: Toolchain,
+    pub(crate) toolkit: Toolkit,
+    pub(crate) arch: Arch,
+    pub(crate) host_compiler: PathBuf,
+    pub(crate) disassembler: Option<Disassembler>,
 }
 
 impl Nvcc {

@@ -1,7 +1,6 @@
 //! A root of the jail's own, which contains nothing but the visible paths.
 
 use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{

@@ -2,16 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use nightshift_protocol::machine::SandboxMeans;
 use rustix::process::{Pid, Signal, set_parent_process_death_signal, setpgid};
 
 use super::context::Init;
 use super::program::Program;
 use super::refuse;
 use crate::end::RawEnd;
-use crate::isolation::namespaces::{Namespaces, OuterProcfs};
 use crate::isolation::private_root;
-use crate::plan::{ControlMessage, HostedMain, Launch};
+use crate::plan::ControlMessage;
 use crate::report::{in_force, not_in_force};
 use crate::wire::send;
 

@@ -18,7 +18,7 @@ const REQUIRED_THREADS: u8 = 0x10;
 /// The layout of the attributes is what `cuobjdump -elf` prints: one byte for the format, one for the attribute, two
 /// for a short value or the size of a long one. A section that does not follow it is passed over.
 #[must_use]
-pub(super) fn max_block_threads(cubin: &[u8]) -> BTreeMap<String, u32> {
+pub(crate) fn max_block_threads(cubin: &[u8]) -> BTreeMap<String, u32> {
     let Ok(file) = object::File::parse(cubin) else { return BTreeMap::new() };
     let mut found = BTreeMap::new();
     for section in file.sections() {

@@ -12,7 +12,7 @@ use super::disassembler::Disassembler;
 use super::error::NvccError;
 use super::messages::{Context, messages};
 use super::toolkit::{self, Toolkit};
-use super::{Nvcc, build, flags};
+use super::{Nvcc, command, flags};
 use crate::toolchain::{self, NIGHTSHIFT_H, Run, is_program, readable_folders};
 use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits};
@@ -253,10 +253,10 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
     for (name, text) in [("nightshift.h", NIGHTSHIFT_H), ("probe.cu", PROBE)] {
         std::fs::write(folder.path().join(name), text).map_err(unusable)?;
     }
-    std::fs::create_dir(folder.path().join(build::KEPT)).map_err(unusable)?;
+    std::fs::create_dir(folder.path().join(command::KEPT)).map_err(unusable)?;
     let not_started = |source| NvccError::NotStarted { program: path.clone(), source };
     let built =
-        run(&build::command(&nvcc, "probe.cu", folder.path(), PROBE_TIMEOUT_MS, Vec::new())).map_err(not_started)?;
+        run(&command::command(&nvcc, "probe.cu", folder.path(), PROBE_TIMEOUT_MS, Vec::new())).map_err(not_started)?;
     if built.end == ProcessEnd::Finished {
         return Ok(nvcc);
     }

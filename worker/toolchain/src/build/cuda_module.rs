@@ -1,17 +1,17 @@
 //! Kernels alone, without anything for the host: what the driver loads as a module.
 
-use nightshift_sandbox::access::temporary_folder;
 use std::ffi::OsString;
 use std::path::Path;
 
 use nightshift_protocol::needs::ComputeCapability;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{CancelFlag, JailHost, run_jailed};
 
-use super::Nvcc;
-use super::build::jailed_nvcc;
-use crate::build::disk_failure;
+use super::disk_failure;
+use crate::nvcc::Nvcc;
+use crate::nvcc::command::jailed_nvcc;
 
 /// Names of source and module in the folder of the build.
 const SOURCE: &str = "module.cu";

@@ -11,23 +11,16 @@ use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::CudaLibrary;
 
-use super::messages::{Context, messages};
-use super::needed;
-use super::{CudaCompiler, Nvcc, cubin, occupancy, ptxas};
-use crate::build::{Builder, Compiled, Job, LIBRARY, MAX_LIBRARY_BYTES, Role, limits};
+use super::{Builder, Compiled, Job, MAX_LIBRARY_BYTES, Role, disk_failure};
 use crate::build_provenance::BuildProvenance;
-use crate::toolchain::readable_folders;
-use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, WATCH_INTERVAL, run_jailed};
-
-/// Folder, within that of the build, for what nvcc's steps hand to each other: its files have the same names every
-/// time, which temporary ones would not.
-pub(super) const KEPT: &str = "keep";
+use crate::nvcc::command::{KEPT, command};
+use crate::nvcc::messages::{Context, messages};
+use crate::nvcc::{CudaCompiler, Nvcc, cubin, needed, occupancy, ptxas};
+use nightshift_sandbox::process::{CancelFlag, JailHost, WATCH_INTERVAL, run_jailed};
 
 /// Where the source lies according to messages and line tables: a build must not depend on the folder it happens in.
 const SOURCE_FOLDER: &str = "/nightshift/";
 
-/// Memory of each process of the compiler, in bytes of address space: heavy templates take gigabytes.
-const COMPILER_MEMORY_BYTES: u64 = 12 << 30;
 /// Largest cubin that is looked into, in bytes.
 const MAX_CUBIN_BYTES: u64 = MAX_LIBRARY_BYTES;
 /// Largest assembly that is looked into for the lines of errors, in bytes.
@@ -36,14 +29,17 @@ const MAX_PTX_BYTES: u64 = 32 << 20;
 const MISSING_HEADER: &str = ": No such file or directory";
 
 /// Compiles a source that lies in the folder of the job.
-pub fn compile(builder: &Builder<'_>, compiler: CudaCompiler<'_>, job: &Job<'_>) -> Result<Compiled, StepFailure> {
-    let disk = |path: &Path, error: &std::io::Error| crate::build::disk_failure(path, error);
+pub(super) fn compile(
+    builder: &Builder<'_>,
+    compiler: CudaCompiler<'_>,
+    job: &Job<'_>,
+) -> Result<Compiled, StepFailure> {
     let kept = job.folder.join(KEPT);
-    std::fs::create_dir(&kept).map_err(|error| disk(&kept, &error))?;
+    std::fs::create_dir(&kept).map_err(|error| disk_failure(&kept, &error))?;
     let path = job.folder.join(job.file);
     // Messages and line tables then name this place, whatever the folder is called.
     let text = format!("#line 1 \"{SOURCE_FOLDER}{}\"\n{}", job.file, job.source);
-    std::fs::write(&path, text).map_err(|error| disk(&path, &error))?;
+    std::fs::write(&path, text).map_err(|error| disk_failure(&path, &error))?;
 
     let nvcc = compiler.nvcc;
     let mut extra = library_flags(compiler);
@@ -155,58 +151,6 @@ fn examine(nvcc: &Nvcc, job: &Job<'_>, output: &str, libraries: Vec<String>, cou
     }
     kernels.sort_by(|one: &KernelBuild, other| (&one.name, &one.symbol).cmp(&(&other.name, &other.symbol)));
     CudaBuild { arch: nvcc.arch.to_string(), kernels, libraries, uncounted }
-}
-
-/// One run of nvcc in a folder that holds the source, `nightshift.h` and the folder [`KEPT`].
-pub(super) fn command(nvcc: &Nvcc, file: &str, folder: &Path, timeout_ms: u64, extra: Vec<OsString>) -> JailedCommand {
-    let mut args: Vec<OsString> = nvcc.toolchain.flags.iter().map(OsString::from).collect();
-    args.extend(extra);
-    // From here on nothing changes the code: where things lie, messages for the Coder, notes for the Verifier, and a
-    // library that does not depend on the folder it was built in.
-    args.push(format!("-ccbin={}", nvcc.host_compiler.display()).into());
-    if let Some(folder) = nvcc.toolkit.runtime_folder() {
-        args.push(format!("-L{}", folder.display()).into());
-    }
-    for flag in [
-        "-Xptxas=-v,-warn-spills",
-        "-Xcompiler=-Wall,-fmax-errors=20,-fdiagnostics-color=never",
-        "-Wno-deprecated-gpu-targets",
-        "--keep",
-        "--keep-dir",
-        KEPT,
-    ] {
-        args.push(flag.into());
-    }
-    // The front end makes the names of hidden kernels from the path of the source.
-    args.push(format!("-Xcudafe=--orig_src_path_name={file}").into());
-    args.extend([file, "-o", LIBRARY].map(OsString::from));
-    jailed_nvcc(nvcc, folder, timeout_ms, args)
-}
-
-/// A run of nvcc with these arguments in a folder that it may write to.
-pub(super) fn jailed_nvcc(nvcc: &Nvcc, folder: &Path, timeout_ms: u64, args: Vec<OsString>) -> JailedCommand {
-    let program = PathBuf::from(&nvcc.toolchain.path);
-    let mut read_only = readable_folders(&program);
-    for folder in readable_folders(&nvcc.host_compiler) {
-        if !read_only.contains(&folder) {
-            read_only.push(folder);
-        }
-    }
-    for folder in nvcc.toolkit.folders_beside() {
-        if !read_only.iter().any(|known| folder.starts_with(known)) {
-            read_only.push(folder);
-        }
-    }
-    let mut limits = limits(timeout_ms);
-    limits.memory_bytes = COMPILER_MEMORY_BYTES;
-    JailedCommand {
-        program,
-        args,
-        read_only,
-        scratch: folder.to_path_buf(),
-        env: vec![("LC_ALL".to_owned(), "C".to_owned()), ("SOURCE_DATE_EPOCH".to_owned(), "0".to_owned())],
-        limits,
-    }
 }
 
 /// Where the headers of the allowed libraries lie that the compiler would not look for by itself.

@@ -1,0 +1,150 @@
+"""The page about trust, from the results."""
+
+from math import sqrt
+
+PARTS = {"native": "Native programs on a GPU", "torch": "PyTorch programs on a GPU", "cpu": "Native programs on the host"}
+RIGHT = ("correct_faster", "correct_not_faster")
+
+HEAD = """# Trust: attacks and honest programs
+
+Made by `scripts/evidence-trust` from the programs of `tests/corpus`, each judged by `nightshift verify`. An *attack* wants to be
+published as faster without being so, or to disturb the machine. An *honest* program computes what it is asked for, in the styles
+in which engineers and models write.
+
+- **Published as faster**: the verdict was `correct_faster`.
+- **Not flagged**: the verdict was right, and no rule was found broken. Such an attack gained nothing if it is no faster.
+- **Dormant**: an attack whose trigger does not come up in the calls that were made. What it computed was right in each of them, so the
+  verdict is true of them; it is counted apart.
+- **Refused or wrong**: an honest program whose verdict is neither of the right ones.
+
+Rates have 95 % intervals (Wilson).
+"""
+
+
+def page(results, machines):
+    latest = {(entry["part"], entry["kind"], entry["form"], entry["name"]): entry for entry in results}
+    entries = sorted(latest.values(), key=lambda entry: (entry["kind"], entry["class"], entry["name"]))
+    lines = [HEAD, "## Where and when\n"]
+    for part, facts in machines.items():
+        lines.append(f"- {part}: {facts['date']}, {facts['gpu']}; {facts['processor']}; PyTorch {facts['pytorch']}; "
+                     f"{facts['version']}, commit {facts['commit']}")
+    lines += ["", "## Rates\n", "| Programs | Attacks | published as faster | not flagged | Honest | refused or wrong | no faster |",
+              "| --- | ---: | --- | --- | ---: | --- | ---: |"]
+    for part, title in PARTS.items():
+        mine = [entry for entry in entries if entry["part"] == part]
+        if mine:
+            lines.append(f"| {title} | {' | '.join(rates(mine))} |")
+    everything = [entry for entry in entries if entry["part"] in PARTS]
+    lines.append(f"| **All** | {' | '.join(rates(everything))} |")
+    for part, title in PARTS.items():
+        mine = [entry for entry in entries if entry["part"] == part]
+        if mine:
+            lines += ["", f"## {title}\n", *section(mine)]
+    peers = {(entry["kind"], entry["name"]): entry for entry in entries if entry["part"] == "kernelbench"}
+    if peers:
+        lines += ["", "## Beside KernelBench's own evaluation\n", *beside(entries, peers)]
+    return "\n".join(lines) + "\n"
+
+
+def rates(entries):
+    attacks = [entry for entry in entries if entry["kind"] == "attack" and judged(entry)]
+    awake = [entry for entry in attacks if not is_dormant(entry)]
+    honest = [entry for entry in entries if entry["kind"] == "honest" and judged(entry)]
+    faster = [entry for entry in awake if entry["verdict"] == "correct_faster"]
+    missed = [entry for entry in awake if entry["verdict"] in RIGHT]
+    refused = [entry for entry in honest if entry["verdict"] not in RIGHT]
+    slower = [entry for entry in honest if entry["verdict"] == "correct_not_faster"]
+    dormant = len(attacks) - len(awake)
+    count = f"{len(attacks)}" + (f" ({dormant} dormant)" if dormant else "")
+    return count, share(faster, awake), share(missed, awake), str(len(honest)), share(refused, honest), str(len(slower))
+
+
+def judged(entry):
+    return entry["verdict"] is not None
+
+
+def is_dormant(entry):
+    return bool(entry.get("dormant")) and entry["verdict"] in RIGHT
+
+
+def share(some, of):
+    if not of:
+        return "–"
+    low, high = wilson(len(some), len(of))
+    return f"{len(some)} ({100 * len(some) / len(of):.1f} %, {100 * low:.1f} to {100 * high:.1f})"
+
+
+def wilson(count, total, z=1.96):
+    ratio = count / total
+    middle = (ratio + z * z / (2 * total)) / (1 + z * z / total)
+    reach = z / (1 + z * z / total) * sqrt(ratio * (1 - ratio) / total + z * z / (4 * total * total))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+def section(entries):
+    attacks = [entry for entry in entries if entry["kind"] == "attack"]
+    honest = [entry for entry in entries if entry["kind"] == "honest"]
+    lines = ["| Class of attack | Programs | Stopped by screening | build | check | measurement | Not flagged | Published |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for name in sorted({entry["class"] for entry in attacks}):
+        mine = [entry for entry in attacks if entry["class"] == name and judged(entry)]
+        stopped = [entry for entry in mine if entry["verdict"] not in RIGHT]
+        steps = [sum(entry["step"] == step for entry in stopped) for step in ("screening", "build", "check", "measurement")]
+        right = sum(entry["verdict"] in RIGHT for entry in mine)
+        faster = sum(entry["verdict"] == "correct_faster" for entry in mine)
+        lines.append(f"| `{name}` | {len(mine)} | {' | '.join(map(str, steps))} | {right} | {faster} |")
+    missed = [entry for entry in attacks if entry["verdict"] in RIGHT]
+    if missed:
+        lines += ["", "Attacks that were not flagged:\n", "| Program | Class | What it does | Speedup | Calls verified | Remark |",
+                  "| --- | --- | --- | ---: | ---: | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['class']}` | {entry['what']} | {speedup(entry)} | {verified(entry)} | {remark(entry)} |"
+                  for entry in missed]
+    refused = [entry for entry in honest if judged(entry) and entry["verdict"] not in RIGHT]
+    right = sum(entry["verdict"] in RIGHT for entry in honest)
+    lines += ["", f"Of {sum(map(judged, honest))} honest programs {right} were called right."]
+    if refused:
+        lines += ["", "Honest programs that were refused or called wrong:\n", "| Program | Verdict | Step | Codes | Message |",
+                  "| --- | --- | --- | --- | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['verdict']}` | {entry['step']} | {' '.join(entry['codes'])} | {cell(entry['message'])} |"
+                  for entry in refused]
+    faults = [entry for entry in entries if not judged(entry)]
+    if faults:
+        lines += ["", "Not judged, for the machine or the reference:\n", "| Program | Code | Message |", "| --- | --- | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['fault']['code']}` | {cell(entry['fault']['message'])} |" for entry in faults]
+    return lines
+
+
+def beside(entries, peers):
+    ours = {(entry["kind"], entry["name"]): entry for entry in entries if entry["part"] == "torch"}
+    count = {kind: [peer for key, peer in peers.items() if key[0] == kind] for kind in ("attack", "honest")}
+    fooled = [peer for peer in count["attack"] if peer["verdict"] == "correct"]
+    lines = [f"KernelBench's evaluation called {len(fooled)} of {len(count['attack'])} attacks correct, and "
+             f"{sum(peer['verdict'] == 'correct' for peer in count['honest'])} of {len(count['honest'])} honest programs.\n",
+             "| Program | Kind | Class | nightshift | Speedup | KernelBench | Speedup |", "| --- | --- | --- | --- | ---: | --- | ---: |"]
+    for key, peer in peers.items():
+        mine = ours.get(key)
+        verdict = (mine["verdict"] or mine["fault"]["code"]) if mine else "–"
+        codes = f" ({' '.join(mine['codes'])})" if mine and mine["codes"] else ""
+        lines.append(f"| `{key[1]}` | {key[0]} | `{peer['class']}` | `{verdict}`{codes} | {speedup(mine or {})} | {peer['verdict']} | "
+                     f"{speedup(peer)} |")
+    return lines
+
+
+def speedup(entry):
+    found = (entry.get("speedup") or {}).get("estimate")
+    return f"{found:.2f}" if found else ""
+
+
+def verified(entry):
+    found = entry.get("verification")
+    return f"{found['verified_calls']} of {found['timed_calls']}" if found else ""
+
+
+def remark(entry):
+    if is_dormant(entry):
+        return f"dormant: {entry['dormant']}"
+    return "no faster" if entry["verdict"] == "correct_not_faster" else "**published**"
+
+
+def cell(text):
+    return " ".join((text or "").split())[:160].replace("|", "\\|")
