@@ -18,10 +18,10 @@ use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 use self::cases::{Answers, Check, Stop};
 pub(crate) use self::judge::{Limits, SMALLEST_REFERENCE_ERROR};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError};
-use crate::context::{ExecutionContext, Place};
 use crate::golden::Recording;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
+use crate::program::context::{ExecutionContext, Place};
 use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
 use crate::seeds::SecretSeeds;
 

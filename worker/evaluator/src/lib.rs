@@ -3,7 +3,6 @@
 mod breach;
 pub mod check;
 pub mod compare;
-pub mod context;
 pub mod device;
 pub mod draw;
 pub mod element;
@@ -20,3 +19,5 @@ pub mod seeds;
 pub mod statistics;
 pub mod tensor;
 pub mod trial;
+
+pub use self::program::context;

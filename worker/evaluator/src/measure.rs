@@ -26,11 +26,11 @@ use self::pairs::{PairTimes, time_pairs};
 use self::report::Report;
 use self::setup::Setup;
 pub(crate) use self::windows::median_call_ns;
-use crate::context::{ExecutionContext, Place};
 use crate::lock::DeviceMode;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
 use crate::program::ProgramError;
+use crate::program::context::{ExecutionContext, Place};
 use crate::seeds::SecretSeeds;
 
 /// Confidence level of the interval.

@@ -11,12 +11,12 @@ use nightshift_protocol::verdict::{Finding, ProcessEnd};
 use crate::breach::warning;
 use crate::check::{LaunchedOracle, Oracle, OracleError, smallest_first};
 use crate::compare::UNNOTICED;
-use crate::context::{ExecutionContext, Place};
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
 use crate::measure::{OneCore, median_call_ns};
 use crate::memory::{DeviceMemory, Memory, MemoryError, Operand};
 use crate::phases::PhaseTimer;
+use crate::program::context::{ExecutionContext, Place};
 use crate::program::{Given, ProgramOptions};
 use crate::seeds::SecretSeeds;
 

@@ -1,5 +1,6 @@
 //! The evaluator's side of one program: its process and the memory that both share.
 
+pub mod context;
 mod error;
 mod pool;
 mod process;

@@ -6,10 +6,10 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::TaskSpec;
 
 use crate::check::{launch, open};
-use crate::context::{ExecutionContext, Place};
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
+use crate::program::context::{ExecutionContext, Place};
 use crate::program::{Given, ProgramError, ProgramFile, ProgramOptions};
 use crate::seeds::SecretSeeds;
 

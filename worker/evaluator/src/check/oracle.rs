@@ -9,8 +9,8 @@ use nightshift_protocol::verdict::ProcessEnd;
 use super::judge::{all_finite, compare_outputs};
 use super::{launch, open};
 use crate::breach::Breach;
-use crate::context::ExecutionContext;
 use crate::memory::{Memory, MemoryError, Operand};
+use crate::program::context::ExecutionContext;
 use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
 
 /// Which of the two broke down, and how.

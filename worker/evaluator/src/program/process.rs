@@ -13,7 +13,6 @@ use nightshift_toolchain::Host;
 use tempfile::TempDir;
 
 use super::ProgramError;
-use super::watch::OUTPUT_BYTES;
 use crate::runner::control::{Command, ControlPage, Spin, WindowKind};
 use crate::runner::message::{Message, PythonPlan, Request, StartPlan};
 use crate::seeds::SecretSeeds;
@@ -29,6 +28,9 @@ const PYTHON_LIMIT_MS: u64 = 180_000;
 
 /// Processes and threads of a Python with `PyTorch`.
 const PYTHON_THREADS: u64 = 64;
+
+/// Captured output of a process in bytes; more ends it.
+pub(super) const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// Processor time of a process in seconds: a backstop behind the time limit of each call.
 pub(super) const CPU_LIMIT_S: u64 = 3_600;

@@ -8,10 +8,10 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, PYTHON_EXTENSION
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::ProgramError;
+use super::context::ExecutionContext;
 use super::pool::{Slot, TrustedProgram};
 use super::process::{Process, ProcessKind, ProcessLimits, Window};
 use crate::breach::Breach;
-use crate::context::ExecutionContext;
 use crate::draw::Draw;
 use crate::layout::{CallBuffers, Layout, Placed, Representation};
 use crate::lock::DeviceMode;

@@ -7,11 +7,8 @@ use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::{EndLimits, ProcessError, WATCH_INTERVAL, classify, receive, send};
 
 use super::ProgramError;
-use super::process::{CPU_LIMIT_S, Process};
+use super::process::{CPU_LIMIT_S, OUTPUT_BYTES, Process};
 use crate::runner::message::{Message, Reply, Request};
-
-/// Captured output of a process in bytes; more ends it.
-pub(super) const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// Printed lines that a report keeps.
 const PRINTED_LINES: usize = 20;

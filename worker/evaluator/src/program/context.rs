@@ -8,10 +8,10 @@ use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 
+use super::pool::ProcessPool;
 use crate::device::Gpu;
 use crate::lock::{DeviceGuard, DeviceLock, DeviceMode};
 use crate::memory::HostMemory;
-use crate::program::ProcessPool;
 
 /// Where an evaluation runs.
 #[derive(Debug, Clone, Copy)]
