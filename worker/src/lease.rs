@@ -9,6 +9,7 @@ mod backoff;
 mod carry;
 mod claim;
 mod device;
+mod device_care;
 mod held;
 mod life;
 mod readings;

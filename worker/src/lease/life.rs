@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::device::Told;
 use super::held::{Held, StopCause};
-use super::readings::Readings;
+use super::readings::{LOOK_INTERVAL, Readings, temperatures};
 use super::slots::Slots;
 use super::{KILL_GRACE, Stop, Work};
 use crate::gpu::Ward;
@@ -238,6 +238,19 @@ impl<P: Port, W: Work> Life<P, W> {
             biased;
             () = self.over.cancelled() => None,
             output = future => Some(output),
+        }
+    }
+
+    /// Looks at the devices now and then, until this life is over.
+    pub(super) async fn look_at_devices(self: Arc<Self>) {
+        loop {
+            let (ward, processors) = (self.ward.clone(), self.readings.processors.clone());
+            let looking = tokio::task::spawn_blocking(move || temperatures(ward.as_deref(), &processors));
+            let Some(temperatures) = self.unless_over(looking).await else { return };
+            self.readings.put(&self.slots, &temperatures.unwrap_or_default());
+            if self.unless_over(tokio::time::sleep(LOOK_INTERVAL)).await.is_none() {
+                return;
+            }
         }
     }
 }

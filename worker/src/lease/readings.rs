@@ -3,21 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::api::DeviceReading;
 use nightshift_protocol::machine::Offers;
 use nightshift_protocol::task::Target;
 
-use super::Work;
-use super::life::Life;
 use super::slots::Slots;
 use crate::gpu::Ward;
-use crate::port::Port;
 
 /// How often devices are looked at.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Where the system tells temperatures.
 const THERMAL_ZONES: &str = "/sys/class/thermal";
 /// Zones that are the processor's as a whole.
@@ -29,7 +26,7 @@ const MAX_ZONES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Readings {
     /// Devices that are the machine itself.
-    processors: Vec<u32>,
+    pub(super) processors: Vec<u32>,
     news: Mutex<Option<Vec<DeviceReading>>>,
 }
 
@@ -45,7 +42,7 @@ impl Readings {
         self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn put(&self, slots: &Slots, temperatures: &BTreeMap<u32, u32>) {
+    pub(super) fn put(&self, slots: &Slots, temperatures: &BTreeMap<u32, u32>) {
         let in_ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let readings = slots.uses(Instant::now()).into_iter().map(|(device, used, of)| DeviceReading {
             device,
@@ -57,23 +54,8 @@ impl Readings {
     }
 }
 
-impl<P: Port, W: Work> Life<P, W> {
-    /// Looks at the devices now and then, until this life is over.
-    pub(super) async fn look_at_devices(self: Arc<Self>) {
-        loop {
-            let (ward, processors) = (self.ward.clone(), self.readings.processors.clone());
-            let looking = tokio::task::spawn_blocking(move || temperatures(ward.as_deref(), &processors));
-            let Some(temperatures) = self.unless_over(looking).await else { return };
-            self.readings.put(&self.slots, &temperatures.unwrap_or_default());
-            if self.unless_over(tokio::time::sleep(LOOK_INTERVAL)).await.is_none() {
-                return;
-            }
-        }
-    }
-}
-
 /// In degrees Celsius, by the numbers of devices; those that are not known are left out. Blocks.
-fn temperatures(ward: Option<&Ward>, processors: &[u32]) -> BTreeMap<u32, u32> {
+pub(super) fn temperatures(ward: Option<&Ward>, processors: &[u32]) -> BTreeMap<u32, u32> {
     let mut temperatures = ward.map(Ward::temperatures).unwrap_or_default();
     if let Some(of_processor) = of_processor(Path::new(THERMAL_ZONES)) {
         temperatures.extend(processors.iter().map(|device| (*device, of_processor)));
