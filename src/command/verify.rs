@@ -173,7 +173,7 @@ fn judge_all(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..builds.clamp(at_once, submissions.len().max(1)) {
+        for _ in 0..builds.max(at_once).min(submissions.len()) {
             // Processes of programs end with the thread that started them.
             scope.spawn(work);
         }
