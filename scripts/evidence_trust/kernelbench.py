@@ -13,7 +13,7 @@ LIMIT_S = 240
 
 def judge(checkout, task, batch, out, facts):
     """One entry for each program."""
-    python = os.environ.get("NIGHTSHIFT_PYTHON", sys.executable)
+    python = os.environ.get("NIGHTSHIFT_WORKER__PYTHON", sys.executable)
     for program in batch:
         jobs = out / "jobs.json"
         jobs.write_text(json.dumps([{"name": program["name"], "reference": str(task), "program": str(program["path"]),

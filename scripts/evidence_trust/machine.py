@@ -11,7 +11,7 @@ from evidence_h200.machine import commit, first_line
 def machine(nightshift):
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         processor = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
-    python = os.environ.get("NIGHTSHIFT_PYTHON", sys.executable)
+    python = os.environ.get("NIGHTSHIFT_WORKER__PYTHON", sys.executable)
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "version": first_line([str(nightshift), "--version"]),

@@ -6,6 +6,7 @@ mod task;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use nightshift_optimizer::screen::screen_candidate;
 use nightshift_protocol::attempt::AttemptOutcome;
@@ -50,13 +51,15 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         for (path, submission) in submissions.iter().chain(&against) {
             fits(path, submission, &bundle)?;
         }
-        let bench = Workbench::open(&config, Box::new(MemoryArtifacts::default()))
+        let began = Instant::now();
+        let bench = Workbench::open_for(&config, Box::new(MemoryArtifacts::default()), Some(bundle.spec.target))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
         let options = VerifyOptions { profile: args.profile, require_sandbox: !args.allow_unsandboxed };
         let mut verifier = Verifier::new(&bench, bundle.clone(), options, &cancel).map_err(|failure| step(&failure))?;
         if let Some((path, submission)) = &against {
             stand_against(&mut verifier, path, submission, &bundle)?;
         }
+        tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers, sandbox and reference are ready");
         let programs = judge_all(&verifier, &bundle, &submissions, (builds, &cancel), output);
         if cancel.is_cancelled() {
             return Err(Failure::new(INTERRUPTED, "stopped before every program was judged"));
@@ -193,8 +196,13 @@ fn judge(
     if let Some(refused) = screened.as_ref().filter(|screened| screened.outcome != AttemptOutcome::Pending) {
         return Ok(refused.clone());
     }
+    let began = Instant::now();
     let built = verifier.build(submission)?;
-    let mut judgement = permits.with(|| verifier.judge(built))?;
+    let built_ms = began.elapsed().as_millis();
+    let (waited_ms, judgement) = permits.with(|| (began.elapsed().as_millis() - built_ms, verifier.judge(built)));
+    let judgement_ms = began.elapsed().as_millis() - built_ms - waited_ms;
+    tracing::debug!(built_ms, waited_ms, judgement_ms, "a program was judged");
+    let mut judgement = judgement?;
     let noticed = screened.map(|screened| screened.findings).unwrap_or_default();
     judgement.findings.splice(0..0, noticed);
     Ok(judgement)

@@ -32,8 +32,8 @@ use tempfile::TempDir;
 
 use self::devices::CudaBench;
 pub use self::devices::find_profilers;
+use self::examine::{Found, find_all, jail_host};
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, probe_sandbox};
-use self::examine::{find_toolchain, jail_host};
 use self::step::Step;
 pub use self::verify::{BuiltProgram, Judgement, Submission, Verifier, VerifyOptions};
 use crate::artifacts::{ArtifactCache, ArtifactStore, MAX_CACHE_BYTES, StepArtifacts, Transfer};
@@ -70,6 +70,15 @@ pub struct Workbench {
 impl Workbench {
     /// Examines the machine and opens the folders. Blocks, and starts processes.
     pub fn open(config: &WorkerConfig, store: Box<dyn ArtifactStore>) -> Result<Self, WorkbenchError> {
+        Self::open_for(config, store, None)
+    }
+
+    /// Opens one that carries out steps of one target only, and looks for nothing that other targets need.
+    pub fn open_for(
+        config: &WorkerConfig,
+        store: Box<dyn ArtifactStore>,
+        only: Option<Target>,
+    ) -> Result<Self, WorkbenchError> {
         let unusable = |folder: &Path| {
             let folder = folder.to_path_buf();
             move |source| WorkbenchError::Folder { folder, source }
@@ -83,22 +92,10 @@ impl Workbench {
         let jail = &host.jail;
         let hardware = machine::this_hardware();
         let memory = MemoryBudget::new("this machine's memory", hardware.memory_bytes);
-        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), &hardware, scratch.folder())?;
-        let sandbox = nightshift_sandbox::probe(jail, scratch.folder())?;
         let [artifacts, builds, references, prepared] =
             ["artifacts", "builds", "references", "prepared"].map(|name| config.cache_dir.join(name));
+        let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder())?;
         let cuda = {
-            // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
-            let host_compiler = config.cpp_compiler.as_ref().map(|_| Path::new(&toolchain.path));
-            let cuda = devices::find(
-                jail,
-                &config.gpus,
-                &config.nvcc,
-                &config.search_path,
-                host_compiler,
-                &hardware.os,
-                scratch.folder(),
-            );
             let memory_bytes = hardware.memory_bytes;
             if let Some(good_for) = fewer_contexts_by_memory(config.gpu_contexts, memory_bytes)
                 && !config.gpus.usable().is_empty()

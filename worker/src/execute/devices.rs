@@ -66,8 +66,7 @@ struct SharedGpu {
 /// for others.
 pub(super) fn find(
     jail: &JailHost,
-    gpus: &Gpus,
-    choice: &NvccChoice,
+    (gpus, choice): (&Gpus, &NvccChoice),
     search_path: &[PathBuf],
     host_compiler: Option<&Path>,
     os: &str,

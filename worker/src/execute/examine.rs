@@ -1,9 +1,13 @@
 //! What a machine has for carrying out steps, and why it cannot.
 
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 
 use nightshift_protocol::machine::{MachineFacts, SandboxReport, Toolchain};
+use nightshift_protocol::task::Target;
 
+use super::devices::{self, CudaBench};
+use crate::lease::WorkerConfig;
 use crate::scratch::Scratch;
 use nightshift_sandbox::process::{CancelFlag, JailHost, JailedCommand, ProcessError, SandboxChoice, run_jailed};
 use nightshift_toolchain::machine::{self, Hardware};
@@ -76,7 +80,48 @@ pub fn find_cpp_toolchain(
     Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), life.folder())?)
 }
 
-pub(super) fn find_toolchain(
+/// What steps need of a machine.
+pub(super) struct Found {
+    pub(super) toolchain: Toolchain,
+    pub(super) sandbox: SandboxReport,
+    /// What the `cuda` target needs, or why it is not there.
+    pub(super) cuda: Result<CudaBench, String>,
+}
+
+/// Finds compilers and sandbox, at the same time: each starts processes and waits for them. With a target, what others need is not
+/// looked for.
+pub(super) fn find_all(
+    jail: &JailHost,
+    config: &WorkerConfig,
+    only: Option<Target>,
+    hardware: &Hardware,
+    scratch: &Path,
+) -> Result<Found, WorkbenchError> {
+    let find_cuda = |host_compiler: Option<&Path>| {
+        if only == Some(Target::Cpu) {
+            return Err("the `cuda` target was not asked for".to_owned());
+        }
+        let gpus = (&config.gpus, &config.nvcc);
+        devices::find(jail, gpus, &config.search_path, host_compiler, &hardware.os, scratch)
+    };
+    std::thread::scope(|scope| {
+        let sandbox = scope.spawn(|| nightshift_sandbox::probe(jail, scratch));
+        // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
+        let by_system = config.cpp_compiler.is_none().then(|| scope.spawn(|| find_cuda(None)));
+        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), hardware, scratch);
+        let cuda = match by_system {
+            Some(finding) => joined(finding),
+            None => find_cuda(toolchain.as_ref().ok().map(|toolchain| Path::new(&toolchain.path))),
+        };
+        Ok(Found { toolchain: toolchain?, sandbox: joined(sandbox)?, cuda })
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn find_toolchain(
     jail: &JailHost,
     cpp_compiler: Option<&str>,
     hardware: &Hardware,
