@@ -13,9 +13,10 @@ def programs(part):
     for kind, folder in (("attack", "attacks"), ("honest", "honest")):
         form = FOLDERS[part]
         for path in sorted((CORPUS / folder / form).iterdir()):
-            head = path.read_bytes()[:2000].decode("utf-8-sig", errors="replace")
+            text = path.read_bytes().decode("utf-8-sig", errors="replace")
+            head = text[:2000]
             said = dict(re.findall(r"^(?://|#) (task|class|style|what|dormant): (.*?)\s*$", head, re.MULTILINE))
             found.append({"path": path, "name": path.name, "kind": kind, "form": form, "task": said["task"],
                           "class": said.get("class") or said.get("style"), "what": said["what"],
-                          "dormant": said.get("dormant")})
+                          "dormant": said.get("dormant"), "extension": "load_inline" in text or "cpp_extension" in text})
     return found

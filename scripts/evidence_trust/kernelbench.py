@@ -7,26 +7,44 @@ import sys
 from pathlib import Path
 
 PEER = Path(__file__).resolve().parent.parent / "evidence_kernelbench" / "peer.py"
-LIMIT_S = 240
-"""Seconds for each program; its evaluation runs programs in its own process, so one that hangs or ends takes the rest along."""
+LOADING_S = 40
+"""Seconds for loading PyTorch and the evaluation."""
+LIMIT_S = {True: 150, False: 15}
+"""Seconds for each program, with an extension that is compiled and without. Programs run in the evaluation's own process: one that hangs
+or ends it takes the rest along, which are then asked anew."""
 
 
 def judge(checkout, task, batch, out, facts):
     """One entry for each program."""
+    rest = list(batch)
+    while rest:
+        said, reason = ask(checkout, task, rest, out)
+        for program, line in zip(rest, said):
+            yield entry(program, json.loads(line), facts)
+        rest = rest[len(said):]
+        if rest and reason:
+            yield entry(rest.pop(0), {"correct": None, "note": reason}, facts)
+
+
+def ask(checkout, task, programs, out):
+    """Lines of its answers, and why there are not more."""
+    jobs = out / "jobs.json"
+    jobs.write_text(json.dumps([{"name": program["name"], "reference": str(task), "program": str(program["path"]),
+                                 "build": str(out / "builds" / program["name"])} for program in programs]))
     python = os.environ.get("NIGHTSHIFT_WORKER__PYTHON", sys.executable)
-    for program in batch:
-        jobs = out / "jobs.json"
-        jobs.write_text(json.dumps([{"name": program["name"], "reference": str(task), "program": str(program["path"]),
-                                     "build": str(out / "builds" / program["name"])}]))
-        try:
-            said = subprocess.run([python, str(PEER), str(checkout), str(jobs)], capture_output=True, text=True, timeout=LIMIT_S,
-                                  check=False)
-            lines = said.stdout.splitlines()
-            answer = json.loads(lines[-1]) if lines else {"correct": None, "note": said.stderr.strip()[-300:]}
-        except subprocess.TimeoutExpired:
-            answer = {"correct": None, "note": "it did not come to an end"}
-        runtime, reference = answer.get("runtime_ms") or 0, answer.get("reference_ms") or 0
-        ratio = reference / runtime if runtime > 0 and reference > 0 else None
-        verdict = "not judged" if answer["correct"] is None else "wrong" if not answer["correct"] else "correct"
-        yield dict(facts(program), part="kernelbench", verdict=verdict, codes=[], seconds=answer.get("seconds"),
-                   speedup={"estimate": ratio} if ratio else None, message=str(answer.get("note"))[:300])
+    limit_s = LOADING_S + sum(LIMIT_S["cpp_extension" in program["path"].read_text(errors="replace")] for program in programs)
+    try:
+        done = subprocess.run([python, str(PEER), str(checkout), str(jobs)], capture_output=True, timeout=limit_s, check=False)
+        lines, reason = done.stdout, f"its process ended: {done.stderr.decode(errors='replace').strip()[-200:]}"
+    except subprocess.TimeoutExpired as expired:
+        lines, reason = expired.stdout or b"", "it did not come to its end"
+    said = [line for line in lines.decode(errors="replace").split("\n")[:-1] if line.startswith("{")]
+    return said, reason
+
+
+def entry(program, answer, facts):
+    runtime, reference = answer.get("runtime_ms") or 0, answer.get("reference_ms") or 0
+    ratio = reference / runtime if runtime > 0 and reference > 0 else None
+    verdict = "not judged" if answer["correct"] is None else "wrong" if not answer["correct"] else "correct"
+    return dict(facts(program), part="kernelbench", verdict=verdict, codes=[], seconds=answer.get("seconds"),
+                speedup={"estimate": ratio} if ratio else None, message=str(answer.get("note"))[:300])
