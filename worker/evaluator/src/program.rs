@@ -2,12 +2,14 @@
 
 pub mod context;
 mod error;
+mod given;
 mod pool;
 mod process;
 mod run;
 mod watch;
 
 pub use self::error::ProgramError;
+pub(crate) use self::given::Given;
 pub use self::pool::{ProcessPool, Slot};
 pub(crate) use self::process::Window;
-pub(crate) use self::run::{Given, Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
+pub(crate) use self::run::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};

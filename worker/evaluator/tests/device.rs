@@ -23,7 +23,7 @@ use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::TaskSpec;
-use nightshift_protocol::verdict::{Finding, ProcessEnd};
+use nightshift_protocol::verdict::{CheckCase, Finding, ProcessEnd};
 use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use nightshift_sandbox::{DeviceAccess, Queues};
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
@@ -62,10 +62,14 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-const TESTS: [(&str, fn()); 9] = [
+const TESTS: [(&str, fn()); 10] = [
     ("a_right_program_passes_and_is_timed", a_right_program_passes_and_is_timed),
     ("wrong_programs_are_found_as_on_the_host", wrong_programs_are_found_as_on_the_host),
     ("wrong_results_of_timed_calls_are_found", wrong_results_of_timed_calls_are_found),
+    (
+        "results_that_come_after_the_work_of_the_stream_are_found",
+        results_that_come_after_the_work_of_the_stream_are_found,
+    ),
     ("a_program_that_turns_wrong_late_is_found", a_program_that_turns_wrong_late_is_found),
     ("processes_that_wait_serve_as_fresh_ones_do", processes_that_wait_serve_as_fresh_ones_do),
     ("no_process_that_ran_a_candidate_is_kept", no_process_that_ran_a_candidate_is_kept),
@@ -215,6 +219,18 @@ fn wrong_results_of_timed_calls_are_found() {
     let (_also, oversteps) = built("oversteps", "static int calls;", "HONEST if (++calls > 20) y[rows * columns] = 3;");
     let (_, findings) = raced(None, &oversteps, false);
     assert!(codes(&findings).contains(&"canary_overwritten"), "{findings:?}");
+}
+
+fn results_that_come_after_the_work_of_the_stream_are_found() {
+    let preamble = "#include <dlfcn.h>\n#include <cstring>\n#include <vector>\nstatic std::vector<float> kept; static float *to;\n\
+                    static void finish() { memcpy(to, kept.data(), kept.size() * sizeof(float)); }";
+    let body = "HONEST auto later = (void (*)(void (*)()))dlsym(dlopen(\"libcuda.so\", RTLD_NOW), \"fake_later\"); \
+                kept.assign(y, y + rows * columns); to = y; memset(y, 0, kept.size() * sizeof(float)); later(finish);";
+    let (_kept, late) = built("later", preamble, body);
+    let report = checked(None, &late);
+    assert!(codes(&report.findings).contains(&"output_late"), "{report:?}");
+    let usual = |case: &&CheckCase| case.inputs != "in_stream_order";
+    assert!(report.cases.iter().filter(usual).all(|case| case.passed), "{:?}", report.cases);
 }
 
 fn a_program_that_turns_wrong_late_is_found() {

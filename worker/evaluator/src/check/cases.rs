@@ -80,6 +80,8 @@ pub(super) enum TestCase {
     Scaled(InputKind, &'static str),
     /// Other weights.
     ChangedWeights,
+    /// Other inputs, in a call of which only what is complete in the order of the stream counts.
+    InStreamOrder,
     /// The first inputs but for one.
     ChangedInput(usize),
     /// The first weights but for one, which is as large as it takes to matter.
@@ -110,6 +112,7 @@ impl TestCase {
             Self::SamePointers => "same_pointers".to_owned(),
             Self::Scaled(_, name) => name.to_owned(),
             Self::ChangedWeights => "changed_weights".to_owned(),
+            Self::InStreamOrder => "in_stream_order".to_owned(),
             Self::ChangedInput(number) => format!("changed:{}", shapes.inputs[number].name),
             Self::ScaledWeight(number) => format!("scaled:{}", shapes.params[number].name),
         }
@@ -294,6 +297,9 @@ impl<M: Memory> Check<'_, M> {
                 return Err(Stop::Wrong);
             }
         }
+        if let Expected::Live(oracle) = &mut *expected {
+            self.in_stream_order(shapes, candidate, oracle, &weights, &seen)?;
+        }
         if let (true, Expected::Live(oracle)) = (thorough, expected) {
             self.changed_inputs(shapes, candidate, oracle, (&weights, &inputs), &seen)?;
             self.scaled_weights(shapes, candidate, oracle, (&weights, &inputs), &after_first, &mut seen)?;
@@ -312,10 +318,20 @@ impl<M: Memory> Check<'_, M> {
 
     /// Calls the candidate, which is stopped afterwards so that nothing changes while its outputs are read.
     pub(super) fn call(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
+        self.call_by(candidate, inputs, |candidate| candidate.call(1).map(|_| ()))
+    }
+
+    /// The same, by another kind of call.
+    pub(super) fn call_by(
+        &mut self,
+        candidate: &mut Program<M>,
+        inputs: Given<'_>,
+        call: impl FnOnce(&mut Program<M>) -> Result<(), ProgramError>,
+    ) -> Result<(), Stop> {
         candidate.renew_poison(self.memory)?;
         candidate.prepare(self.memory, 0, inputs)?;
         self.memory.null_operation()?;
-        candidate.call(1)?;
+        call(candidate)?;
         candidate.process.freeze()?;
         for breach in candidate.breaches(self.memory, 1)? {
             note(&mut self.report.findings, breach.finding());

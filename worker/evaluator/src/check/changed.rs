@@ -1,6 +1,6 @@
 //! Cases that change a single tensor: a program whose outputs do not follow leaves that tensor out.
 
-use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 
 use super::cases::{Check, Material, Seen, Stop, TestCase};
 use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
@@ -14,6 +14,9 @@ use crate::program::{Given, Program};
 /// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
 const MAX_CHANGED_TENSORS: usize = 16;
 
+/// Largest outputs of which a program's process holds a second copy, in bytes.
+const MAX_COPIED_BYTES: u64 = 1 << 30;
+
 /// Factors by which weights are scaled, until the reference's outputs change by [`MATTERS`] tolerances.
 const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
 
@@ -25,6 +28,43 @@ const MATTERS: f64 = 32.0;
 const PASSES_WHEN_SCALED: f64 = 8.0;
 
 impl<M: Memory> Check<'_, M> {
+    /// Calls a program of which only what is complete in the order of the stream counts, and compares with the reference. On the host
+    /// a call is complete when it returns, and a model's results are copied by its stream in every call.
+    pub(super) fn in_stream_order(
+        &mut self,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        oracle: &mut Oracle<M>,
+        weights: &Material,
+        seen: &Seen,
+    ) -> Result<(), Stop> {
+        let output_bytes: u64 = shapes.outputs.iter().map(ConcreteTensor::size_bytes).sum();
+        if self.context.device().is_none() || candidate.process.kind.python || output_bytes > MAX_COPIED_BYTES {
+            return Ok(());
+        }
+        let _guard = self.context.lock(DeviceMode::Work);
+        let (memory, limits) = (self.memory, Limits::against_reference(&self.spec.tolerance, seen.reference_error));
+        oracle.reference.init(memory, weights.given()).map_err(OracleError::from)?;
+        candidate.init(memory, weights.given())?;
+        let draws = Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
+        if !call_reference(memory, &mut oracle.reference, &draws)? {
+            return Ok(());
+        }
+        self.call_by(candidate, Given::Drawn(&draws), Program::call_in_order)?;
+        let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
+        let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        drop((outputs, expected));
+        candidate.process.thaw()?;
+        let passed = limits.pass(&found);
+        self.push(TestCase::InStreamOrder, shapes, passed, found, seen.reference_error);
+        if !passed {
+            let message = "the results are not complete when the work of the call's stream is: it runs on a stream, or in a kernel, that \
+                           the call's stream does not wait for";
+            note(&mut self.report.findings, violation("output_late", message.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Which of so many tensors are changed one at a time, in a secret order.
     pub(super) fn chosen(&mut self, count: usize) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..count).collect();

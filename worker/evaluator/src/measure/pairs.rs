@@ -213,7 +213,7 @@ pub(super) fn time_pairs<M: Memory>(
         alone: Duration::ZERO,
     };
     for _ in 0..WARM_UP_PAIRS {
-        pairs.pair(calls, findings)?;
+        pairs.pair(WindowKind::Calls, calls, findings)?;
     }
     let (limit, started) = (Duration::from_millis(options.max_wall_ms), Instant::now());
     let fewest = match (options.confirms, pairs.setup.call_bytes() > LARGE_CALL_BYTES) {
@@ -225,9 +225,9 @@ pub(super) fn time_pairs<M: Memory>(
     while !pairs.is_over() {
         let mut block = Vec::with_capacity(BLOCK);
         for position in 0..BLOCK {
-            block.push(pairs.pair(calls, findings)?);
+            block.push(pairs.pair(WindowKind::Calls, calls, findings)?);
             if let (0, Some(usual)) = (position % PAIRS_PER_LONE, &usual_lone) {
-                let (candidate, baseline) = pairs.pair(1, findings)?;
+                let (candidate, baseline) = pairs.pair(WindowKind::CallInOrder, 1, findings)?;
                 times.lone_candidate_ns.push(candidate.net_ns(&usual.0));
                 times.lone_baseline_ns.push(baseline.net_ns(&usual.1));
             }
@@ -264,7 +264,7 @@ pub(super) fn time_pairs<M: Memory>(
     }
     if times.candidate_ns.is_empty() {
         // Sampling ended because of wrong outputs: one pair tells what there is to tell.
-        let pair = pairs.pair(calls, findings)?;
+        let pair = pairs.pair(WindowKind::Calls, calls, findings)?;
         times.take(&[pair], &usual);
     }
     if let Some(verifier) = &pairs.verifier {
@@ -302,15 +302,20 @@ impl<M: Memory> Pairs<'_, '_, M> {
     }
 
     /// One window of each program on the same inputs, in random order. Compares what came out.
-    fn pair(&mut self, calls: usize, findings: &mut Vec<Finding>) -> Result<(WindowTimes, WindowTimes), Side> {
+    fn pair(
+        &mut self,
+        kind: WindowKind,
+        calls: usize,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(WindowTimes, WindowTimes), Side> {
         let on_device = self.setup.on_device();
         let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *self.setup;
         let memory = *memory;
         let draws = draws_of(calls, shapes.inputs.len(), seeds);
         let mut of_candidate =
-            || time_window(memory, candidate, WindowKind::Calls, (&draws, calls), on_device).map_err(Side::Candidate);
+            || time_window(memory, candidate, kind, (&draws, calls), on_device).map_err(Side::Candidate);
         let mut of_baseline =
-            || time_window(memory, baseline, WindowKind::Calls, (&draws, calls), on_device).map_err(Side::Baseline);
+            || time_window(memory, baseline, kind, (&draws, calls), on_device).map_err(Side::Baseline);
         let (candidate_times, baseline_times) = if seeds.flip() {
             let first = of_candidate()?;
             (first, of_baseline()?)

@@ -131,8 +131,8 @@ pub(super) fn time_window<M: Memory>(
     program.process.thaw()?;
     let window: Window = match (on_device, kind) {
         (true, kind) => program.window(kind, count)?,
-        (false, WindowKind::Calls) => program.call(count)?,
-        (false, _) => program.empty(count)?,
+        (false, WindowKind::Empty) => program.empty(count)?,
+        (false, _) => program.call(count)?,
     };
     let after_ns = nanoseconds(memory.null_operation()?);
     program.process.freeze()?;

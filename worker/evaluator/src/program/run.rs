@@ -4,22 +4,21 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, PYTHON_EXTENSION, TaskSpec, TorchSpec};
+use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TaskSpec, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::ProgramError;
 use super::context::ExecutionContext;
+use super::given::{Contents, Given, give};
 use super::pool::{Slot, TrustedProgram};
 use super::process::{Process, ProcessKind, ProcessLimits, Window};
 use crate::breach::Breach;
-use crate::draw::Draw;
-use crate::layout::{CallBuffers, Layout, Placed, Representation};
+use crate::layout::{CallBuffers, Layout, Representation};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 use crate::runner::control::WindowKind;
 use crate::runner::message::{ProgramPlan, Request};
 use crate::seeds::SecretSeeds;
-use crate::tensor::HostTensor;
 
 /// Added to the time limit of a call for building a model, in milliseconds.
 const BUILD_MODEL_EXTRA_MS: u64 = 60_000;
@@ -64,22 +63,6 @@ pub(crate) struct ProgramOptions<'a> {
     pub(crate) require_sandbox: bool,
     /// Whether the process of a trusted program may have served before.
     pub(crate) may_be_resident: bool,
-}
-
-/// What a call is given.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Given<'a> {
-    /// Values that are drawn where the program computes.
-    Drawn(&'a [Draw]),
-    /// Values of the host.
-    Written(&'a [HostTensor]),
-}
-
-/// What was put in place.
-#[derive(Debug, Clone)]
-enum Contents {
-    Drawn(Vec<Draw>),
-    Written(Vec<HostTensor>),
 }
 
 /// One program with its memory.
@@ -330,6 +313,16 @@ impl<M: Memory> Program<M> {
         Ok(Window { elapsed, events_ns: reply.events_ns })
     }
 
+    /// Calls the program once. Of its outputs only what is complete in the order of the stream gets to the evaluator. A model of
+    /// `PyTorch` is always called so: what it returns is copied to the evaluator's memory by its stream.
+    pub(crate) fn call_in_order(&mut self) -> Result<(), ProgramError> {
+        if self.process.kind.python {
+            return self.call(1).map(|_| ());
+        }
+        let reply = self.process.ask(Request::CallInOrder {}, None, self.limit_ms(1))?;
+        self.process.succeeded("ns_run", reply.status)
+    }
+
     /// Carries out everything that surrounds so many calls, without the program.
     pub(crate) fn empty(&mut self, count: usize) -> Result<Window, ProgramError> {
         let (limit_ms, started) = (self.limit_ms(count), Instant::now());
@@ -340,6 +333,7 @@ impl<M: Memory> Program<M> {
     /// The same through the control page, where the program waits for it.
     pub(crate) fn window(&mut self, kind: WindowKind, count: usize) -> Result<Window, ProgramError> {
         let limit_ms = self.limit_ms(count);
+        let kind = if self.process.kind.python && kind == WindowKind::CallInOrder { WindowKind::Calls } else { kind };
         self.process.window(kind, count, limit_ms)
     }
 
@@ -470,28 +464,4 @@ fn layouts(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> Vec<Layout> 
 /// Returns the size of the memory that a program will share with the evaluator.
 pub(crate) fn shared_bytes(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> usize {
     layouts(file, options).iter().map(|layout| layout.total_bytes).max().unwrap_or(0)
-}
-
-/// Puts tensors in place.
-fn give<M: Memory>(
-    memory: &M,
-    shared: &mut M::Shared,
-    places: &[Placed],
-    tensors: &[ConcreteTensor],
-    given: Given<'_>,
-) -> Result<Contents, ProgramError> {
-    match given {
-        Given::Drawn(draws) => {
-            for ((place, tensor), draw) in places.iter().zip(tensors).zip(draws) {
-                memory.draw(shared, place, tensor, *draw)?;
-            }
-            Ok(Contents::Drawn(draws.to_vec()))
-        }
-        Given::Written(values) => {
-            for (place, values) in places.iter().zip(values) {
-                memory.write(shared, place, values)?;
-            }
-            Ok(Contents::Written(values.to_vec()))
-        }
-    }
 }

@@ -24,6 +24,8 @@ const EVENTS_HIGH: usize = 19;
 pub(crate) enum WindowKind {
     /// Calls of the program.
     Calls,
+    /// One call, of whose outputs only what is complete in the order of the stream counts. For libraries on a device.
+    CallInOrder,
     /// The same without the program: the smallest operation, and for a Python the delivery of a result.
     Empty,
     /// The end of the windows.
@@ -36,6 +38,7 @@ impl WindowKind {
             Self::Calls => 1,
             Self::Empty => 2,
             Self::Leave => 3,
+            Self::CallInOrder => 4,
         }
     }
 }
@@ -128,6 +131,7 @@ impl ControlPage {
         let kind = match self.word(KIND).load(Ordering::Relaxed) {
             1 => WindowKind::Calls,
             2 => WindowKind::Empty,
+            4 => WindowKind::CallInOrder,
             _ => WindowKind::Leave,
         };
         Command { kind, count: usize::try_from(self.word(COUNT).load(Ordering::Relaxed)).unwrap_or(0) }

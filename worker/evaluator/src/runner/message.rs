@@ -78,6 +78,8 @@ pub(crate) enum Request {
     },
     /// Prepare the weights, after freeing what was prepared before.
     Init {},
+    /// Call the program once, and take of its outputs what is complete in the order of the stream. For libraries on a device.
+    CallInOrder {},
     /// Call the program on the buffers of so many calls, the first ones first.
     Call {
         /// How many calls.
@@ -105,6 +107,7 @@ impl Request {
             Self::Shape { .. } => "shape",
             Self::Init {} => "init",
             Self::Call { .. } => "call",
+            Self::CallInOrder {} => "call_in_order",
             Self::Empty { .. } => "empty",
             Self::Windows {} => "windows",
             Self::Trim {} => "trim",

@@ -36,6 +36,7 @@ pub(super) struct NativeProgram {
 /// Where a descriptor's pointers point to. Every call gets descriptors of its own, as a program may change them.
 struct Described {
     data: *mut c_void,
+    size: usize,
     dtype: i32,
     shape: Vec<i64>,
     strides: Vec<i64>,
@@ -59,6 +60,7 @@ impl Described {
         }
         Self {
             data: tensors.address(placed.region.offset),
+            size: placed.region.size,
             dtype: if placed.element == crate::element::Element::F64 { 1 } else { placed.dtype.abi_code() },
             shape,
             strides,
@@ -92,6 +94,12 @@ impl NativeTensors {
         }
         let params = Described::all(&layout.params, tensors);
         Self { params, calls, workspace: tensors.address(layout.workspace.offset) }
+    }
+
+    /// Addresses and sizes in bytes of the outputs of the first call.
+    pub(super) fn outputs_of_first_call(&self) -> impl Iterator<Item = (u64, usize)> {
+        let outputs = self.calls.first().map(|(_, outputs)| outputs.as_slice()).unwrap_or_default();
+        outputs.iter().map(|output| (u64::try_from(output.data.addr()).unwrap_or(0), output.size))
     }
 }
 
@@ -141,8 +149,27 @@ impl NativeProgram {
     /// Calls the program once, on the buffers of the call of this number.
     pub(super) fn run(&self, tensors: &NativeTensors, number: usize, stream: *mut c_void) -> i32 {
         let Some((inputs, outputs)) = tensors.calls.get(number % tensors.calls.len().max(1)) else { return -1 };
+        self.run_on(inputs, outputs.iter().map(Described::descriptor).collect(), tensors.workspace, stream)
+    }
+
+    /// The same on the buffers of the first call, with outputs at other addresses.
+    pub(super) fn run_with_outputs(&self, tensors: &NativeTensors, addresses: &[u64], stream: *mut c_void) -> i32 {
+        let Some((inputs, outputs)) = tensors.calls.first() else { return -1 };
+        let at = |(output, address): (&Described, &u64)| NsTensor {
+            data: std::ptr::without_provenance_mut(usize::try_from(*address).unwrap_or(0)),
+            ..output.descriptor()
+        };
+        self.run_on(inputs, outputs.iter().zip(addresses).map(at).collect(), tensors.workspace, stream)
+    }
+
+    fn run_on(
+        &self,
+        inputs: &[Described],
+        mut outputs: Vec<NsTensor>,
+        workspace: *mut c_void,
+        stream: *mut c_void,
+    ) -> i32 {
         let inputs: Vec<NsTensor> = inputs.iter().map(Described::descriptor).collect();
-        let mut outputs: Vec<NsTensor> = outputs.iter().map(Described::descriptor).collect();
         let outputs_count = count(&outputs);
         // SAFETY: as for `init`; the workspace has the size that the contract names.
         unsafe {
@@ -152,7 +179,7 @@ impl NativeProgram {
                 count(&inputs),
                 outputs.as_mut_ptr(),
                 outputs_count,
-                tensors.workspace,
+                workspace,
                 stream,
             )
         }

@@ -12,6 +12,7 @@ use super::message::{Message, ProgramPlan, Reply, Request, StartPlan};
 use super::native::{NativeProgram, NativeTensors, bottom_of_the_stack};
 use super::tensors::{RunnerDevice, Tensors};
 use crate::device::DeviceError;
+use crate::device::driver::{DeviceBuffer, copy};
 use crate::device::error::error_of_status;
 
 /// Exit status of a runner that was given something it cannot work with.
@@ -54,7 +55,7 @@ fn answer_messages(plan: &StartPlan, descriptors: Vec<OwnedFd>) -> i32 {
     let channel = ManuallyDrop::new(channel);
     let Ok(page) = ControlPage::open(&page_memory) else { return UNUSABLE };
     drop(page_memory);
-    let mut runner = Runner { page, device: None, tensors: None, shape: None, program: None };
+    let mut runner = Runner { page, device: None, tensors: None, shape: None, copies: Vec::new(), program: None };
     // The device is opened before the first message: other processes get ready meanwhile.
     let mut opened = plan.on_device.then(|| runner.open(plan.filtered));
     while let Ok(Some(received)) = receive_from_parent::<Message>(&*channel) {
@@ -77,6 +78,8 @@ struct Runner {
     program: Option<NativeProgram>,
     shape: Option<NativeTensors>,
     tensors: Option<Tensors>,
+    /// Outputs of calls of which only what is complete in the order of the stream counts.
+    copies: Vec<DeviceBuffer>,
     device: Option<RunnerDevice>,
 }
 
@@ -105,6 +108,10 @@ impl Runner {
             Request::Shape { number } => self.select(number),
             Request::Init {} => self.init(),
             Request::Call { count } => self.call(count),
+            Request::CallInOrder {} => {
+                let (status, events_ns) = self.call_in_order()?;
+                Ok(self.reply("ns_run", status, events_ns))
+            }
             Request::Empty { .. } => {
                 self.empty()?;
                 Ok(Reply::default())
@@ -124,6 +131,7 @@ impl Runner {
             program.free();
         }
         (self.shape, self.tensors) = (None, None);
+        self.copies.clear();
         self.tensors = Some(Tensors::map(self.device.as_ref(), descriptor, size, layouts)?);
         self.select(0)
     }
@@ -133,6 +141,7 @@ impl Runner {
         if let Some(program) = &mut self.program {
             program.free();
         }
+        self.copies.clear();
         let tensors = self.tensors.as_mut().ok_or_else(|| out_of_turn("no memory was mapped"))?;
         let layout = tensors.layouts.get(number).cloned().ok_or_else(|| out_of_turn("there is no such shape"))?;
         self.shape = Some(NativeTensors::new(&layout, tensors));
@@ -192,6 +201,31 @@ impl Runner {
         Ok((status.unwrap_or(0), device.started.until_ns(&device.ended).unwrap_or(0)))
     }
 
+    /// Calls the program once with outputs in buffers of this process, and copies them to the evaluator's in the order of the stream:
+    /// what the program writes later, because it runs where the stream does not wait for it, is not in the copy.
+    fn call_in_order(&mut self) -> Result<(i32, u64), DeviceError> {
+        let missing = || out_of_turn("there is no program, or no memory");
+        let (program, shape) = (self.program.as_ref().ok_or_else(missing)?, self.shape.as_ref().ok_or_else(missing)?);
+        let Some(device) = &self.device else { return self.calls(1) };
+        if self.copies.is_empty() {
+            self.copies =
+                shape.outputs_of_first_call().map(|(_, size)| DeviceBuffer::new(size)).collect::<Result<_, _>>()?;
+        }
+        let buffers = &self.copies;
+        device.started.record(&device.stream)?;
+        for (buffer, (shared, size)) in buffers.iter().zip(shape.outputs_of_first_call()) {
+            copy(buffer.address, shared, size, &device.stream)?;
+        }
+        let addresses: Vec<u64> = buffers.iter().map(|buffer| buffer.address).collect();
+        let status = program.run_with_outputs(shape, &addresses, device.stream.handle());
+        for (buffer, (shared, size)) in buffers.iter().zip(shape.outputs_of_first_call()) {
+            copy(shared, buffer.address, size, &device.stream)?;
+        }
+        device.ended.record(&device.stream)?;
+        device.context.synchronize("the call")?;
+        Ok((status, device.started.until_ns(&device.ended).unwrap_or(0)))
+    }
+
     fn empty(&mut self) -> Result<(i32, u64), DeviceError> {
         if let (Some(device), Some(tensors)) = (&self.device, &mut self.tensors) {
             device.started.record(&device.stream)?;
@@ -208,6 +242,7 @@ impl Runner {
             let command = self.page.wait();
             let done = match command.kind {
                 WindowKind::Calls => self.calls(command.count),
+                WindowKind::CallInOrder => self.call_in_order(),
                 WindowKind::Empty => self.empty(),
                 WindowKind::Leave => {
                     self.page.finish(Answer::default());
