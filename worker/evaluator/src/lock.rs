@@ -3,8 +3,19 @@
 //! Measurements need the device alone. A confirmation, on which a published number rests, also needs a driver that is idle: while
 //! other contexts begin, end or free memory, the driver delays calls. Requests are served in FIFO order.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+thread_local! {
+    /// Guards that this thread holds.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this thread holds a guard. Then it must wait for no one who may want one.
+pub(crate) fn holds_guard() -> bool {
+    HELD.get() > 0
+}
 
 /// How a device is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +80,7 @@ impl DeviceLock {
     /// Waits until the device may be used in this mode. A thread that holds a guard must not ask for another one.
     #[must_use]
     pub fn lock(&self, mode: DeviceMode) -> DeviceGuard<'_> {
+        debug_assert!(!holds_guard(), "a thread that holds a guard may wait for itself");
         let mut state = self.state();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
@@ -82,6 +94,7 @@ impl DeviceLock {
         drop(state);
         // One that leaves the queue may let others pass.
         self.changed.notify_all();
+        HELD.set(HELD.get() + 1);
         DeviceGuard { lock: self, mode }
     }
 
@@ -92,6 +105,7 @@ impl DeviceLock {
 
 impl Drop for DeviceGuard<'_> {
     fn drop(&mut self) {
+        HELD.set(HELD.get().saturating_sub(1));
         let mut state = self.lock.state();
         if let Some(position) = state.active.iter().position(|active| *active == self.mode) {
             state.active.swap_remove(position);

@@ -148,17 +148,11 @@ fn start<M: Memory>(
     libraries: &ReferenceLibraries,
     options: &ProgramOptions<'_>,
 ) -> Result<Oracle<M>, OracleError> {
-    let guard = context.lock(DeviceMode::Driver);
     let mut launched = LaunchedOracle::start(context, &libraries.reference, &libraries.truth, options)?;
-    let guard = if launched.processes().iter().all(|process| process.is_ready()) {
-        guard
-    } else {
-        for process in launched.processes() {
-            process.load_runtime()?;
-        }
-        drop(guard);
-        context.lock(DeviceMode::Driver)
-    };
+    for process in launched.processes() {
+        process.load_runtime()?;
+    }
+    let guard = context.lock(DeviceMode::Driver);
     for process in launched.processes() {
         process.make_ready()?;
     }

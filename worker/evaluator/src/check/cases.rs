@@ -207,7 +207,6 @@ impl<M: Memory> Check<'_, M> {
     /// machine lacks something, and the program is not blamed for it.
     fn processes(&mut self, answers: &Answers<'_>) -> Result<(Program<M>, Option<Oracle<M>>), Stop> {
         let (context, memory, options) = (self.context, self.memory, self.options);
-        let guard = context.lock(DeviceMode::Driver);
         let mut candidate = launch(context, self.file, &options)?;
         let mut oracle = match answers {
             Answers::Live { reference, truth, .. } => Some(LaunchedOracle::start(context, reference, truth, &options)?),
@@ -215,17 +214,11 @@ impl<M: Memory> Check<'_, M> {
         };
         let mut trusted: Vec<&mut Launched> = oracle.iter_mut().flat_map(LaunchedOracle::processes).collect();
         // Pythons load for seconds, and use no device meanwhile.
-        let are_ready = candidate.is_ready() && trusted.iter().all(|process| process.is_ready());
-        let guard = if are_ready {
-            guard
-        } else {
-            for process in &mut trusted {
-                process.load_runtime().map_err(OracleError::from)?;
-            }
-            candidate.load_runtime()?;
-            drop(guard);
-            context.lock(DeviceMode::Driver)
-        };
+        for process in &mut trusted {
+            process.load_runtime().map_err(OracleError::from)?;
+        }
+        candidate.load_runtime()?;
+        let guard = context.lock(DeviceMode::Driver);
         for process in trusted {
             process.make_ready().map_err(OracleError::from)?;
         }

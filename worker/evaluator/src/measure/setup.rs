@@ -131,7 +131,6 @@ impl<'a, M: Memory> Setup<'a, M> {
         let of_baseline = ProgramOptions { require_sandbox: false, may_be_resident, ..of_candidate };
         let of_truth = ProgramOptions { may_be_resident: true, ..of_baseline };
         let needs_control = candidate_file.is_python() != baseline_file.is_python();
-        let guard = context.lock(DeviceMode::Driver);
         let start = |file: &ProgramFile<'_>, options: &ProgramOptions<'_>| {
             // Memory for as many calls as a window may have: on the host its size limits the process.
             let most = ProgramOptions { calls: most_calls(shapes), ..*options };
@@ -142,17 +141,11 @@ impl<'a, M: Memory> Setup<'a, M> {
         let mut truth = start(&truth_file, &of_truth).map_err(Side::Baseline)?;
         let mut control =
             if needs_control { Some(start(&candidate_file, &of_candidate).map_err(Side::Baseline)?) } else { None };
-        let are_ready = [&candidate, &baseline, &truth].into_iter().chain(&control).all(Launched::is_ready);
-        let guard = if are_ready {
-            guard
-        } else {
-            for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
-                process.load_runtime().map_err(Side::Baseline)?;
-            }
-            candidate.load_runtime().map_err(Side::Candidate)?;
-            drop(guard);
-            context.lock(DeviceMode::Driver)
-        };
+        for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
+            process.load_runtime().map_err(Side::Baseline)?;
+        }
+        candidate.load_runtime().map_err(Side::Candidate)?;
+        let guard = context.lock(DeviceMode::Driver);
         for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
             process.make_ready().map_err(Side::Baseline)?;
         }

@@ -14,7 +14,7 @@ use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 
 use super::process::{Process, ProcessKind, ProcessLimits};
-use crate::lock::{DeviceLock, DeviceMode};
+use crate::lock::{DeviceLock, DeviceMode, holds_guard};
 
 /// How long a process waits for a program, and a trusted program for its next use.
 const KEPT_FOR: Duration = Duration::from_secs(120);
@@ -247,6 +247,7 @@ impl ProcessPool {
         kind: &ProcessKind,
         cancel: &CancelFlag,
     ) -> Result<(Process, Slot), super::ProgramError> {
+        debug_assert!(!holds_guard(), "what is starting may wait for the guard of this thread");
         let taken = {
             let mut state = self.shared.state();
             state.asked.retain(|(asked, _)| asked != kind);

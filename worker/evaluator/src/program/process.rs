@@ -210,11 +210,6 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the process has opened its device.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.state >= State::Ready
-    }
-
     /// Asks a process that has loaded nothing foreign: how it ends is no fact about a program.
     fn ask_runtime(&mut self, request: Request) -> Result<(), ProgramError> {
         let limit_ms = if self.kind.python { PYTHON_LIMIT_MS } else { OPEN_LIMIT_MS };

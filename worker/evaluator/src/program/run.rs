@@ -143,11 +143,6 @@ impl Launched {
     pub(crate) fn make_ready(&mut self) -> Result<(), ProgramError> {
         self.process.make_ready()
     }
-
-    /// Whether the process can load a program.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.process.is_ready()
-    }
 }
 
 impl<M: Memory> Program<M> {
