@@ -10,7 +10,7 @@ use nightshift_toolchain::Host;
 
 use super::pool::ProcessPool;
 use crate::device::Gpu;
-use crate::lock::{DeviceGuard, DeviceLock, DeviceMode};
+use crate::lock::{DeviceGuard, DeviceLock, DeviceMode, holds_guard};
 use crate::memory::HostMemory;
 
 /// Where an evaluation runs.
@@ -117,6 +117,7 @@ impl<'a> ExecutionContext<'a> {
 
     /// Waits until the device may be used in this mode. Returns nothing where evaluations need not be kept apart.
     pub(crate) fn lock(&self, mode: DeviceMode) -> Option<DeviceGuard<'a>> {
+        debug_assert!(!holds_guard(), "a thread that holds a guard may wait for itself");
         self.device().and_then(|device| device.lock).map(|lock| lock.lock(mode))
     }
 
