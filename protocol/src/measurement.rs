@@ -107,19 +107,12 @@ pub struct DeviceMeasurement {
     /// time is that of one of them. None in measurements from before there were several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_per_sample: Option<u32>,
-    /// Times of one call in long rows of calls, by the parent's clock alone, which no program can reach.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<TimePair>,
     /// Times of one call by itself, where a sample has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lone: Option<TimePair>,
     /// Times of one call between the device's events, as the programs' own processes tell: evidence only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_time: Option<TimePair>,
-    /// Times of one launch of each program's calls as a recorded graph, in a row, without what the host takes to launch
-    /// them; none when a program cannot be recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<TimePair>,
     /// No program that does the work can be faster than this on this device, in nanoseconds, when the task says how much
     /// work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

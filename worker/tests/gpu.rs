@@ -306,7 +306,7 @@ fn a_program_against_itself_is_neither_faster_nor_slower() {
         let device = measurement.device.unwrap();
         assert!(device.exclusive_ms > 0.0 && device.device_time.is_some(), "{device:?}");
         assert!(device.calls_per_sample.is_some_and(|calls| calls > 1), "{device:?}");
-        assert!(device.rows.is_some() && device.lone.is_some(), "{device:?}");
+        assert!(device.lone.is_some(), "{device:?}");
         let verification = measurement.verification.unwrap();
         assert_eq!(verification.verified_calls, verification.timed_calls);
     }

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use nightshift_protocol::attempt::Attempt;
 use nightshift_protocol::measurement::{CostPart, DeviceMeasurement, Measurement, TimePair};
 
-use crate::chart::{Axis, Caption, Group, Unit, float_u64, histogram, show, significant};
+use crate::chart::{Axis, Caption, Group, Unit, float_u64, histogram, show};
 use crate::format::speedup;
 use crate::page::parts::{Cell, facts, folded, isolation, machine, milliseconds, table};
 
@@ -81,8 +81,10 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
         ("Arithmetic", m.achieved_flops_per_s.map(|rate| show(rate, Unit::FlopsPerS)).into()),
         ("Memory, compulsory bytes", m.achieved_bytes_per_s.map(|rate| show(rate, Unit::BytesPerS)).into()),
         (
-            "Two clocks",
-            format!("the parent saw {} times what the runner claims", significant(m.outside_to_inside_time)).into(),
+            "Verified",
+            m.verification
+                .map(|verified| format!("{} of {} timed calls, in full", verified.verified_calls, verified.timed_calls))
+                .into(),
         ),
     ]);
     let device = m.device.as_deref().map(device);
@@ -113,8 +115,8 @@ fn device(device: &DeviceMeasurement) -> AnyView {
         count => format!("{count}: {}", device.rejected_because.join("; ")),
     };
     facts(&[
-        ("Calls in a row, one call", pair(device.rows)),
-        ("As a recorded graph", pair(device.graph)),
+        ("A call by itself", pair(device.lone)),
+        ("Between the device's events, as programs tell", pair(device.device_time)),
         ("No program can be faster than", device.floor_ns.map(|ns| show(ns, Unit::Nanoseconds)).into()),
         ("Calls of one sample", device.calls_per_sample.map(|calls| calls.to_string()).into()),
         ("Samples that did not count", rejected.into()),

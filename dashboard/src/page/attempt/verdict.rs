@@ -29,12 +29,23 @@ pub(super) fn section(attempt: &Attempt) -> AnyView {
     let rows: Vec<Vec<Cell>> =
         rows.into_iter().map(|(question, answer, evidence)| vec![question.into(), answer, evidence.into()]).collect();
     let answers = table(&["Question", "Answer", "Because"], &rows);
+    let evidence = evidence(attempt);
     let found = if attempt.findings.is_empty() && attempt.check.is_none() {
         view! { <p class="quiet">"None so far. The program did not run: nobody saw what it does."</p> }.into_any()
     } else {
         findings(&attempt.findings)
     };
-    view! { {answers}<h3 id="findings">"Findings"</h3>{found} }.into_any()
+    view! { {answers}{evidence}<h3 id="findings">"Findings"</h3>{found} }.into_any()
+}
+
+/// What was not examined. It says nothing about the program.
+fn evidence(attempt: &Attempt) -> AnyView {
+    let missing = attempt.evidence().missing;
+    if missing.is_empty() || !attempt.outcome.is_correct() {
+        return ().into_any();
+    }
+    let missing: Vec<_> = missing.into_iter().map(|missing| view! { <li>{missing}</li> }).collect();
+    view! { <p>"The evidence is not complete:"</p><ul>{missing}</ul> }.into_any()
 }
 
 fn own_kernels(attempt: &Attempt) -> String {

@@ -87,10 +87,8 @@ impl Report<'_> {
         DeviceMeasurement {
             exclusive_ms: times.alone.as_secs_f64() * 1e3,
             calls_per_sample: Some(u32::try_from(times.calls).unwrap_or(u32::MAX)),
-            rows: (times.calls > 1).then(|| pair(&times.candidate_ns, &times.baseline_ns)).flatten(),
             lone: pair(&times.lone_candidate_ns, &times.lone_baseline_ns),
             device_time: pair(&times.events_candidate_ns, &times.events_baseline_ns),
-            graph: None,
             floor_ns: None,
             rejected_samples: times.rejected,
             rejected_because: times.rejected_because.clone(),
