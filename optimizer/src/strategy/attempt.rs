@@ -5,6 +5,7 @@ use nightshift_protocol::attempt::{Attempt, AttemptOutcome, CheckReport};
 use nightshift_protocol::attempt_memory::Candidate;
 use nightshift_protocol::measurement::{Interval, Measurement};
 use nightshift_protocol::profile::SanitizeReport;
+use nightshift_protocol::rubric::RewardBreakdown;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::verdict::{Answer, Finding, ProcessEnd, Severity, Verdict};
 
@@ -162,17 +163,21 @@ impl RunState {
             }
         };
         if after == AfterStep::Finished && attempt.reward.is_none() {
-            // No agent judges an attempt that failed: its reward follows from the failure alone.
-            let lambda = reward::lambda(rubric::skill_of(attempt.stage));
-            let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
-            let major_hacking = rules::is_major_hacking(rules, &attempt.findings);
-            attempt.reward = Some(reward::of_parts(false, major_hacking, speedup, None, lambda));
+            attempt.reward = Some(reward_of_failure(rules, attempt));
         }
         if becomes_best {
             self.best_attempt = Some(number);
         }
         Ok(after)
     }
+}
+
+/// No agent judges an attempt that failed: its reward follows from the failure alone.
+fn reward_of_failure(rules: u32, attempt: &Attempt) -> RewardBreakdown {
+    let lambda = reward::lambda(rubric::skill_of(attempt.stage));
+    let speedup = attempt.speedup().map_or(0.0, |speedup| speedup.estimate);
+    let major_hacking = rules::is_major_hacking(rules, &attempt.findings);
+    reward::of_parts(false, major_hacking, speedup, None, lambda)
 }
 
 fn died_while_timed(attempt: &mut Attempt, end: &ProcessEnd, findings: Vec<Finding>) -> AfterStep {

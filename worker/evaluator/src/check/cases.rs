@@ -424,7 +424,7 @@ impl<M: Memory> Check<'_, M> {
             }
             TestCase::SamePointers if seen.kept_weights && !passed => self.note_stale_weights(),
             TestCase::ChangedWeights if like_previous || (seen.first == Some(print) && !passed) => {
-                self.note_stale_weights()
+                self.note_stale_weights();
             }
             _ => {}
         }

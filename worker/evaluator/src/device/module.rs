@@ -33,10 +33,8 @@ impl Module {
         image.push(0);
         let mut module = std::ptr::null_mut();
         // SAFETY: a context is current, and both pointers are valid for the call.
-        checked(
-            unsafe { sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) },
-            "loading the evaluator's kernels",
-        )?;
+        let loaded = unsafe { sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) };
+        checked(loaded, "loading the evaluator's kernels")?;
         Ok(Self(module))
     }
 

@@ -189,7 +189,7 @@ pub(super) fn time_pairs<M: Memory>(
     let usual_lone = if calls > 1 { Some(setup.usual(1)?) } else { None };
     timer.end("usual times");
     let monitor = setup.context.device().and_then(|device| device.monitor);
-    let observe = || monitor.and_then(|monitor| monitor.observe());
+    let observe = || monitor.and_then(super::super::program::context::DeviceMonitor::observe);
     let mut before = observe();
     let mut pairs = Pairs { setup, verifier: None, windows: 0 };
     pairs.verifier = Some(OutputVerifier::new(pairs.setup.limits));

@@ -26,6 +26,7 @@ const EMPTY_WINDOWS: usize = 6;
 
 /// Times of one window in nanoseconds, by the evaluator's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[expect(clippy::struct_field_names, reason = "every time tells its unit")]
 pub(super) struct WindowTimes {
     /// From the first operation that puts inputs in place until all of them are done.
     prepare_ns: f64,

@@ -74,7 +74,7 @@ impl HostMemory {
         values
     }
 
-    fn view<'a>(&self, operand: Operand<'a, Self>) -> TensorView<'a> {
+    fn view(operand: Operand<'_, Self>) -> TensorView<'_> {
         match operand {
             Operand::Shared(mapping, place) => {
                 TensorView { element: place.element, bytes: mapping.bytes(place.region) }
@@ -146,7 +146,7 @@ impl Memory for HostMemory {
         tensor: &ConcreteTensor,
         draw: Draw,
     ) -> Result<bool, MemoryError> {
-        Ok(self.drawn(tensor, draw).equals_as(self.view(Operand::Shared(shared, place))))
+        Ok(self.drawn(tensor, draw).equals_as(Self::view(Operand::Shared(shared, place))))
     }
 
     fn write(&self, shared: &mut Mapping, place: &Placed, tensor: &HostTensor) -> Result<(), MemoryError> {
@@ -162,7 +162,7 @@ impl Memory for HostMemory {
     }
 
     fn unwritten(&self, shared: &Mapping, place: &Placed, pattern: u32) -> Result<u64, MemoryError> {
-        Ok(count_pattern(self.view(Operand::Shared(shared, place)), pattern))
+        Ok(count_pattern(Self::view(Operand::Shared(shared, place)), pattern))
     }
 
     fn set_guards(&self, shared: &mut Mapping, layout: &Layout, seed: u64) -> Result<(), MemoryError> {
@@ -202,7 +202,7 @@ impl Memory for HostMemory {
         Ok(match operand {
             Operand::Copied(copied) => copied.clone(),
             Operand::Shared(..) => {
-                let view = self.view(operand);
+                let view = Self::view(operand);
                 HostTensor::new(view.element, view.bytes.to_vec())
             }
         })
@@ -214,11 +214,11 @@ impl Memory for HostMemory {
         expected: Operand<'_, Self>,
         tolerance: &Tolerance,
     ) -> Result<crate::compare::TensorComparison, MemoryError> {
-        Ok(compare(self.view(output), self.view(expected), tolerance))
+        Ok(compare(Self::view(output), Self::view(expected), tolerance))
     }
 
     fn fingerprint(&self, operand: Operand<'_, Self>) -> Result<u64, MemoryError> {
-        let hash = blake3::hash(self.view(operand).bytes);
+        let hash = blake3::hash(Self::view(operand).bytes);
         Ok(u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap_or(&[0; 8])))
     }
 
@@ -230,15 +230,15 @@ impl Memory for HostMemory {
         share: f64,
     ) -> Result<bool, MemoryError> {
         let element = crate::element::Element::of(output.dtype);
-        Ok(differ_noticeably(self.view(left), self.view(right), element, tolerance, share))
+        Ok(differ_noticeably(Self::view(left), Self::view(right), element, tolerance, share))
     }
 
     fn is_finite(&self, operand: Operand<'_, Self>) -> Result<bool, MemoryError> {
-        Ok(is_finite(self.view(operand)))
+        Ok(is_finite(Self::view(operand)))
     }
 
     fn is_constant(&self, operand: Operand<'_, Self>) -> Result<bool, MemoryError> {
-        let values = self.view(operand).to_f64();
+        let values = Self::view(operand).to_f64();
         let is_same = |pair: &[f64]| pair[0].partial_cmp(&pair[1]) == Some(std::cmp::Ordering::Equal);
         Ok(values.windows(2).all(is_same))
     }

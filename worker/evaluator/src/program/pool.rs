@@ -17,7 +17,7 @@ use super::process::{Process, ProcessKind, ProcessLimits};
 use crate::lock::{DeviceLock, DeviceMode, holds_guard};
 
 /// How long a process waits for a program, and a trusted program for its next use.
-const KEPT_FOR: Duration = Duration::from_secs(120);
+const KEPT_FOR: Duration = Duration::from_mins(2);
 
 /// How long a trusted program stays loaded, however often it is used.
 const MAX_AGE: Duration = Duration::from_mins(15);

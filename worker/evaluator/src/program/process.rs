@@ -276,7 +276,7 @@ impl Process {
     pub(crate) fn enter_windows(&mut self) -> Result<(), ProgramError> {
         if self.windows.is_none() {
             let nonce = self.nonces.draw();
-            self.send(Message { nonce, request: Request::Windows {} }, None)?;
+            self.send(&Message { nonce, request: Request::Windows {} }, None)?;
             self.windows = Some(nonce);
         }
         Ok(())

@@ -37,7 +37,7 @@ impl Process {
         let nonce = self.nonces.draw();
         let name = request.name();
         let started = Instant::now();
-        self.send(Message { nonce, request }, descriptor)?;
+        self.send(&Message { nonce, request }, descriptor)?;
         let reply = self.receive(nonce, started + Duration::from_millis(limit_ms), limit_ms)?;
         tracing::trace!(request = name, took_us = started.elapsed().as_micros(), "asked a program's process");
         if let Some(fault) = reply.fault {
@@ -50,14 +50,14 @@ impl Process {
     /// Sends a message without waiting for the answer.
     pub(super) fn send(
         &mut self,
-        message: Message,
+        message: &Message,
         descriptor: Option<&std::os::fd::OwnedFd>,
     ) -> Result<(), ProgramError> {
         if self.channel_has_something()? {
             return Err(self.give_up_over_protocol("it wrote to the runner's socket without being asked"));
         }
         let descriptor = descriptor.map(AsFd::as_fd);
-        if send(&self.channel, &message, descriptor.as_slice()).is_err() {
+        if send(&self.channel, message, descriptor.as_slice()).is_err() {
             return Err(self.find_end());
         }
         Ok(())

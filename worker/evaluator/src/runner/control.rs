@@ -96,6 +96,7 @@ impl ControlPage {
         Ok(Self { map: map_shared(descriptor, PAGE_BYTES)?, sequence: 0 })
     }
 
+    #[expect(clippy::cast_ptr_alignment, reason = "a page is aligned for every word")]
     fn word(&self, place: usize) -> &AtomicU32 {
         debug_assert!(place < PAGE_BYTES / 4);
         // SAFETY: the page is mapped as long as this lives, aligned, and longer than the place; atomic words allow the other

@@ -166,6 +166,7 @@ pub fn replay(
     observer.map_or(Ok(()), CallObserver::end)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "errors are handed on by value")]
 fn failed(error: DeviceError) -> String {
     format!("the GPU reported {} ({})", error.error, error.during)
 }
