@@ -165,9 +165,7 @@ impl RunState {
         if after == AfterStep::Finished && attempt.reward.is_none() {
             attempt.reward = Some(reward_of_failure(rules, attempt));
         }
-        if becomes_best {
-            self.best_attempt = Some(number);
-        }
+        self.best_attempt = if becomes_best { Some(number) } else { self.best_attempt };
         Ok(after)
     }
 }

@@ -42,7 +42,8 @@ pub(super) struct Report {
 /// One program, in three statements: the verdict on it, how complete the evidence is, and what failed beside it.
 #[derive(Serialize)]
 struct Program {
-    program: String,
+    #[serde(rename = "program")]
+    file: String,
     /// The verdict; none when nothing can be said about the program.
     verdict: Option<&'static str>,
     /// Whether it is right; none when that is not known.
@@ -88,7 +89,7 @@ impl Report {
             let measured = program.judgement.as_ref().and_then(|judgement| judgement.measurement.as_ref());
             let cell = |value: Option<String>| value.unwrap_or_else(|| present::NONE.to_owned());
             table.add_row([
-                printable(&program.program),
+                printable(&program.file),
                 program.verdict.unwrap_or("not judged").to_owned(),
                 cell(measured.map(|measured| present::interval(measured.speedup))),
                 cell(measured.map(|measured| present::nanoseconds(measured.candidate_median_ns))),
@@ -117,13 +118,13 @@ fn verified(measured: &Measurement) -> Option<String> {
 
 impl Program {
     fn of(judged: Judged) -> Self {
-        let program = judged.program.display().to_string();
+        let file = judged.program.display().to_string();
         match judged.result {
             Ok(judgement) => {
                 let outcome = judgement.outcome;
                 let evidence = Evidence::of(outcome, judgement.check.as_ref(), judgement.measurement.as_ref(), None);
                 Self {
-                    program,
+                    file,
                     verdict: Some(outcome.as_str()),
                     right: Some(outcome.is_correct()),
                     faster: outcome.is_correct().then_some(outcome == AttemptOutcome::CorrectFaster),
@@ -134,7 +135,7 @@ impl Program {
                 }
             }
             Err(failure) => Self {
-                program,
+                file,
                 verdict: None,
                 right: None,
                 faster: None,
@@ -148,7 +149,7 @@ impl Program {
 
     /// What is to be said below the table.
     fn lines(&self) -> Vec<String> {
-        let name = printable(&self.program);
+        let name = printable(&self.file);
         if let Some(fault) = &self.fault {
             return vec![format!("{name}: not judged: {} ({})", printable(&fault.message), fault.code)];
         }
@@ -227,13 +228,8 @@ pub(super) fn reason(judgement: &Judgement) -> Option<String> {
             let value =
                 |value: Option<f64>| value.map_or_else(|| "not finite".to_owned(), |value| format!("{value:.6e}"));
             let place: Vec<String> = worst.index.iter().map(ToString::to_string).collect();
-            said.push_str(&format!(
-                "; the worst is {}[{}]: {} instead of {:.6e}",
-                worst.tensor,
-                place.join(", "),
-                value(worst.candidate),
-                worst.truth
-            ));
+            let (place, found) = (place.join(", "), value(worst.candidate));
+            said = format!("{said}; the worst is {}[{place}]: {found} instead of {:.6e}", worst.tensor, worst.truth);
         }
         return Some(said);
     }

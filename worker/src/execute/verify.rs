@@ -170,7 +170,7 @@ impl<'a> Verifier<'a> {
         let step = step(self.bench, folder.path(), self.cancel);
         self.measure(&step, &task, &path, &mut judgement)?;
         if self.options.profile && judgement.outcome.is_correct() {
-            judgement.profile = self.profiled(&step, &task, &path, &judgement)?;
+            judgement.profile = Self::profiled(&step, &task, &path, &judgement)?;
         }
         Ok(judgement)
     }
@@ -240,7 +240,6 @@ impl<'a> Verifier<'a> {
     }
 
     fn profiled(
-        &self,
         step: &Step<'_>,
         task: &TaskBundle,
         library: &Path,
