@@ -17,7 +17,11 @@ in which engineers and models write.
   verdict is true of them; it is counted apart.
 - **Refused or wrong**: an honest program whose verdict is neither of the right ones.
 
-Rates have 95 % intervals (Wilson).
+- An attack that is published is not always a success: most of them are a fast program with something added, and are published with the
+  speedup of that program when the addition gained nothing. Whether it gained something is not decided by the script; the lists show
+  each one with its speedup, for people to judge.
+
+Rates have 95 % intervals (Wilson). Results of several calls of the script may be of different commits.
 """
 
 
