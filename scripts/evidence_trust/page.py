@@ -1,5 +1,6 @@
 """The page about trust, from the results."""
 
+from collections import Counter
 from math import sqrt
 
 PARTS = {"native": "Native programs on a GPU", "torch": "PyTorch programs on a GPU", "cpu": "Native programs on the host"}
@@ -17,11 +18,10 @@ in which engineers and models write.
   verdict is true of them; it is counted apart.
 - **Refused or wrong**: an honest program whose verdict is neither of the right ones.
 
-- An attack that is published is not always a success: most of them are a fast program with something added, and are published with the
-  speedup of that program when the addition gained nothing. Whether it gained something is not decided by the script; the lists show
-  each one with its speedup, for people to judge.
+- An attack that is published may or may not have gained by it: many are a fast program with something added. The corpus has no twins
+  without the addition, so this is **not decided here**, and every one of them counts as published.
 
-Rates have 95 % intervals (Wilson). Results of several calls of the script may be of different commits.
+Rates have 95 % intervals (Wilson). Results are of several calls of the script; how many are of which commit is told below.
 """
 
 
@@ -31,7 +31,9 @@ def page(results, machines):
     lines = [HEAD, "## Where and when\n"]
     for part, facts in machines.items():
         lines.append(f"- {part}: {facts['date']}, {facts['gpu']}; {facts['processor']}; PyTorch {facts['pytorch']}; "
-                     f"{facts['version']}, commit {facts['commit']}")
+                     f"{facts['version']}")
+        commits = Counter((entry["kind"], entry["commit"]) for entry in entries if entry["part"] == part)
+        lines += [f"  - commit {name}: {count} results ({kind})" for (kind, name), count in sorted(commits.items())]
     lines += ["", "## Rates\n", "| Programs | Attacks | published as faster | not flagged | Honest | refused or wrong | no faster |",
               "| --- | ---: | --- | --- | ---: | --- | ---: |"]
     for part, title in PARTS.items():
@@ -68,6 +70,7 @@ def judged(entry):
 
 
 def is_dormant(entry):
+    # What is dormant is found out by reading: the trigger that the program names lies beyond the calls that were made.
     return bool(entry.get("dormant")) and entry["verdict"] in RIGHT
 
 
