@@ -359,7 +359,7 @@ fn refused(folder: &Path) -> Result<(Vec<String>, usize), std::io::Error> {
 #[test]
 fn no_honest_program_of_the_corpora_is_refused() -> TestResult {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/honest");
-    for (folder, least) in [(own, 12), (repository().join("tests/corpus/honest"), 0)] {
+    for (folder, least) in [(own, 12), (repository().join("tests/corpus/honest"), 120)] {
         let (refused, count) = refused(&folder)?;
         writeln!(std::io::stdout(), "honest: {} of {count} programs refused", refused.len())?;
         assert!(count >= least, "{} holds {count} programs", folder.display());
@@ -372,6 +372,7 @@ fn no_honest_program_of_the_corpora_is_refused() -> TestResult {
 fn attacks_are_left_to_the_evaluator() -> TestResult {
     let (refused, count) = refused(&repository().join("tests/corpus/attacks"))?;
     writeln!(std::io::stdout(), "attacks: {} of {count} programs refused by the screening", refused.len())?;
+    assert!(count >= 250 && refused.len() * 20 <= count, "{}", refused.join("\n"));
     Ok(())
 }
 

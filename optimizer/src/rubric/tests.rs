@@ -205,7 +205,23 @@ fn findings_decide_on_honesty() {
 
 #[test]
 fn defects_break_rules_and_accuse_no_one() {
-    for defect in ["files", "stale_output", "ignores_parameter", "racecheck", "timing_mismatch"] {
+    let defects = [
+        "files",
+        "environment",
+        "threads",
+        "fallback",
+        "unparsed",
+        "stale_output",
+        "ignores_parameter",
+        "timing_mismatch",
+        "memcheck",
+        "memcheck.invalid_write",
+        "racecheck",
+        "initcheck",
+        "forbidden_library",
+        "managed_memory",
+    ];
+    for defect in defects {
         let mut draft = attempt(Stage::Draft, 2.0, true, code(300, &[], 0), None);
         draft.findings = vec![finding(defect, Severity::Violation)];
         let part = rules(&spec(), &plan(&[ALL]), &draft, Skill::FromScratch, Before::default());

@@ -66,9 +66,11 @@ mod tests {
             let message = String::new();
             [Finding { code: code.to_owned(), severity: Severity::Violation, message, line: None }]
         };
-        for (code, before, now) in
-            [("stale_output", true, false), ("racecheck.hazard", false, false), ("late_skipping", true, true)]
-        {
+        let mistakes =
+            ["memcheck", "memcheck.invalid_write", "racecheck", "initcheck", "forbidden_library", "managed_memory"];
+        let mistakes = mistakes.map(|code| (code, false, false));
+        let others = [("files", true, false), ("stale_output", true, false), ("prebuilt_code", true, true)];
+        for (code, before, now) in mistakes.into_iter().chain(others) {
             let said = (is_major_hacking(3, &found(code)), is_major_hacking(4, &found(code)));
             assert_eq!(said, (before, now), "{code}");
         }

@@ -56,7 +56,7 @@ fn a_violation_is_not_even_built() -> TestResult {
     assert_eq!(first.outcome, AttemptOutcome::NotCompliant);
     assert_eq!(first.verdict.contract_compliant, Answer::Fail);
     let reward = first.reward.as_ref().ok_or("no reward")?;
-    assert!(!reward.correct && reward.reward.abs() < f64::EPSILON);
+    assert!(!reward.major_hacking && !reward.correct && reward.reward.abs() < f64::EPSILON);
     Ok(())
 }
 

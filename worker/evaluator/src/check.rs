@@ -3,8 +3,8 @@
 //!
 //! Smaller shapes come first, and a shape that fails is the last one: most wrong programs are found within a few calls.
 
+mod beside_reference;
 mod cases;
-mod changed;
 mod judge;
 mod oracle;
 

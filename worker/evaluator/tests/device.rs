@@ -206,6 +206,7 @@ fn wrong_programs_are_found_as_on_the_host() {
         let is_found = report.findings.iter().any(|finding| Some(finding.code.as_str()) == code);
         assert!(is_found || report.cases.iter().any(|case| !case.passed), "{body}: {report:?}");
         assert!(code.is_none() || is_found, "{body}: {:?}", report.findings);
+        assert!(!codes(&report.findings).contains(&"output_late"), "{body} is wrong, and not late: {report:?}");
     }
     let (_kept, ends) = built("ends", "", "return 3;");
     assert!(matches!(checked(None, &ends).end, ProcessEnd::CallFailed { .. }));

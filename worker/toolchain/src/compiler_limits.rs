@@ -1,4 +1,4 @@
-//! What every compiler is held to, and what it calls its result.
+//! Limits of every compiler, and the name of its output file.
 
 use nightshift_sandbox::process::Limits;
 
@@ -11,7 +11,7 @@ const MAX_LOG_BYTES: usize = 1 << 20;
 /// Processes of one compilation: driver, compiler, assembler, linker, and room.
 const MAX_PROCESSES: u64 = 64;
 
-/// What every compiler calls its result.
+/// Name of the file that every compiler writes.
 pub const LIBRARY: &str = "library.so";
 
 /// Limits of every compiler.

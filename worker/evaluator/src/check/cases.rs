@@ -311,7 +311,7 @@ impl<M: Memory> Check<'_, M> {
 
     /// Calls the candidate, which is stopped afterwards so that nothing changes while its outputs are read.
     pub(super) fn call(&mut self, candidate: &mut Program<M>, inputs: Given<'_>) -> Result<(), Stop> {
-        self.call_by(candidate, inputs, |candidate| candidate.call(1).map(|_| ()))
+        self.call_by(candidate, inputs, Program::call_once)
     }
 
     /// The same, by another kind of call.

@@ -14,6 +14,7 @@ use super::{CONFIDENCE, MeasureOptions, Side};
 use crate::breach::{note, violation, warning};
 use crate::memory::Memory;
 use crate::phases::PhaseTimer;
+use crate::program::context::DeviceMonitor;
 use crate::runner::control::WindowKind;
 use crate::statistics::{bootstrap_median, median};
 
@@ -189,7 +190,7 @@ pub(super) fn time_pairs<M: Memory>(
     let usual_lone = if calls > 1 { Some(setup.usual(1)?) } else { None };
     timer.end("usual times");
     let monitor = setup.context.device().and_then(|device| device.monitor);
-    let observe = || monitor.and_then(super::super::program::context::DeviceMonitor::observe);
+    let observe = || monitor.and_then(DeviceMonitor::observe);
     let mut before = observe();
     let mut pairs = Pairs { setup, verifier: None, windows: 0 };
     pairs.verifier = Some(OutputVerifier::new(pairs.setup.limits));

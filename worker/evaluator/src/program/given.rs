@@ -8,7 +8,7 @@ use crate::layout::Placed;
 use crate::memory::Memory;
 use crate::tensor::HostTensor;
 
-/// What a call is given.
+/// What the evaluator gives a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Given<'a> {
     /// Values that are drawn where the program computes.

@@ -308,11 +308,17 @@ impl<M: Memory> Program<M> {
         Ok(Window { elapsed, events_ns: reply.events_ns })
     }
 
+    /// Calls the program once.
+    pub(crate) fn call_once(&mut self) -> Result<(), ProgramError> {
+        self.call(1)?;
+        Ok(())
+    }
+
     /// Calls the program once. Of its outputs only what is complete in the order of the stream gets to the evaluator. A model of
     /// `PyTorch` is always called so: what it returns is copied to the evaluator's memory by its stream.
     pub(crate) fn call_in_order(&mut self) -> Result<(), ProgramError> {
         if self.process.kind.python {
-            return self.call(1).map(|_| ());
+            return self.call_once();
         }
         let reply = self.process.ask(Request::CallInOrder {}, None, self.limit_ms(1))?;
         self.process.succeeded("ns_run", reply.status)

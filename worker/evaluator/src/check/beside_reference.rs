@@ -1,4 +1,5 @@
-//! Cases that change a single tensor: a program whose outputs do not follow leaves that tensor out.
+//! Cases that are compared with the reference alone: a single tensor is changed, and a program whose outputs do not follow leaves it
+//! out; or only those outputs count that are complete in the order of the stream.
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 
@@ -6,10 +7,11 @@ use super::cases::{Check, Material, Seen, Stop, TestCase};
 use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
 use super::oracle::{Oracle, OracleError};
 use crate::breach::{note, violation};
+use crate::compare::Comparison;
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
-use crate::program::{Given, Program};
+use crate::program::{Given, Program, ProgramError};
 
 /// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
 const MAX_CHANGED_TENSORS: usize = 16;
@@ -28,8 +30,8 @@ const MATTERS: f64 = 32.0;
 const PASSES_WHEN_SCALED: f64 = 8.0;
 
 impl<M: Memory> Check<'_, M> {
-    /// Calls a program of which only what is complete in the order of the stream counts, and compares with the reference. On the host
-    /// a call is complete when it returns, and a model's results are copied by its stream in every call.
+    /// Calls the program so that only what is complete in the order of the stream counts. On the host a call is complete when it
+    /// returns, and the stream of a model copies its results in every call.
     pub(super) fn in_stream_order(
         &mut self,
         shapes: &ConcreteShapes,
@@ -43,26 +45,52 @@ impl<M: Memory> Check<'_, M> {
             return Ok(());
         }
         let _guard = self.context.lock(DeviceMode::Work);
-        let (memory, limits) = (self.memory, Limits::against_reference(&self.spec.tolerance, seen.reference_error));
-        oracle.reference.init(memory, weights.given()).map_err(OracleError::from)?;
-        candidate.init(memory, weights.given())?;
+        self.init_both(candidate, oracle, weights)?;
         let draws = Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
-        if !call_reference(memory, &mut oracle.reference, &draws)? {
+        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        if !call_reference(self.memory, &mut oracle.reference, &draws)? {
             return Ok(());
         }
-        self.call_by(candidate, Given::Drawn(&draws), Program::call_in_order)?;
-        let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
-        let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
-        drop((outputs, expected));
-        candidate.process.thaw()?;
+        let pair = (&mut *candidate, &oracle.reference);
+        let (found, _) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_in_order)?;
         let passed = limits.pass(&found);
         self.push(TestCase::InStreamOrder, shapes, passed, found, seen.reference_error);
-        if !passed {
-            let message = "the results are not complete when the work of the call's stream is: it runs on a stream, or in a kernel, that \
-                           the call's stream does not wait for";
+        if passed {
+            return Ok(());
+        }
+        // A program that is wrong for these inputs in any case is not late.
+        let (found, _) =
+            self.beside_reference(shapes, (candidate, &oracle.reference), &draws, &limits, Program::call_once)?;
+        if limits.pass(&found) {
+            let message = "the results are complete after the work of the call's stream: the program computes on a stream, or in a \
+                           kernel, that the call's stream does not wait for";
             note(&mut self.report.findings, violation("output_late", message.to_owned()));
         }
         Ok(())
+    }
+
+    fn init_both(&self, candidate: &mut Program<M>, oracle: &mut Oracle<M>, weights: &Material) -> Result<(), Stop> {
+        oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
+        Ok(candidate.init(self.memory, weights.given())?)
+    }
+
+    /// Calls the candidate, and compares its outputs with those that the reference has for the same inputs. Returns the comparison,
+    /// and the fingerprint of the outputs.
+    fn beside_reference(
+        &mut self,
+        shapes: &ConcreteShapes,
+        (candidate, reference): (&mut Program<M>, &Program<M>),
+        draws: &[Draw],
+        limits: &Limits,
+        call: impl FnOnce(&mut Program<M>) -> Result<(), ProgramError>,
+    ) -> Result<(Comparison, u64), Stop> {
+        self.call_by(candidate, Given::Drawn(draws), call)?;
+        let (outputs, expected) = (candidate.outputs(0), reference.outputs(0));
+        let found = compare_outputs(self.memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        let print = fingerprint(self.memory, &outputs)?;
+        drop(outputs);
+        candidate.process.thaw()?;
+        Ok((found, print))
     }
 
     /// Which of so many tensors are changed one at a time, in a secret order.
@@ -88,22 +116,17 @@ impl<M: Memory> Check<'_, M> {
             return Ok(());
         }
         let _guard = self.context.lock(DeviceMode::Work);
-        let (memory, limits) = (self.memory, Limits::against_reference(&self.spec.tolerance, seen.reference_error));
-        oracle.reference.init(memory, weights.given()).map_err(OracleError::from)?;
-        candidate.init(memory, weights.given())?;
+        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        self.init_both(candidate, oracle, weights)?;
         for number in self.chosen(shapes.inputs.len()) {
             let mut draws = inputs.draws.clone();
             draws[number] = Draw::declared(self.seeds.draw());
-            if !call_reference(memory, &mut oracle.reference, &draws)? {
+            if !call_reference(self.memory, &mut oracle.reference, &draws)? {
                 continue;
             }
-            self.call(candidate, Given::Drawn(&draws))?;
-            let (outputs, expected) = (candidate.outputs(0), oracle.reference.outputs(0));
-            let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
-            let same = seen.first == Some(fingerprint(memory, &outputs)?);
-            drop((outputs, expected));
-            candidate.process.thaw()?;
-            let passed = limits.pass(&found);
+            let pair = (&mut *candidate, &oracle.reference);
+            let (found, print) = self.beside_reference(shapes, pair, &draws, &limits, Program::call_once)?;
+            let (same, passed) = (seen.first == Some(print), limits.pass(&found));
             self.push(TestCase::ChangedInput(number), shapes, passed, found, seen.reference_error);
             if same && !passed {
                 let message =
