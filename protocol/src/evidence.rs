@@ -110,7 +110,8 @@ mod tests {
             "sandbox": {"means": [], "isolates_files": true, "isolates_network": true},
         });
         let mut measurement: Measurement = serde_json::from_value(measurement).unwrap();
-        measurement.verification = Some(Verification { timed_calls: 20, verified_calls, compared_share: 1.0 });
+        measurement.verification =
+            Some(Verification { timed_calls: 20, verified_calls, later_calls: 0, compared_share: 1.0 });
         measurement
     }
 

@@ -83,6 +83,9 @@ pub struct Verification {
     /// Timed calls whose outputs were compared with the baseline's to the same inputs. A program that is wrong in a share `f` of
     /// its timed calls is found with a probability of at least `1 - (1 - f)^n`, where `n` is this number.
     pub verified_calls: u64,
+    /// Calls after the timed ones, of which all outputs were compared, too.
+    #[serde(default)]
+    pub later_calls: u64,
     /// Share of each output that was compared.
     pub compared_share: f64,
 }

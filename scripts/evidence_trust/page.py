@@ -18,8 +18,9 @@ in which engineers and models write.
   of them. It counts like every other attack. We marked these programs after their results were known.
 - **Refused or wrong**: an honest program whose verdict is neither of the right ones.
 
-A published attack may have gained by its addition or not: many are a fast program with something added. The corpus has no twins without
-the addition, so the script does **not decide** this, and counts every one of them as published.
+Many attacks are a fast program with something added that has no effect. Each published one is therefore timed against its *twin*, the same
+program without the addition (`tests/corpus/twins`). It **gained** when it is faster than its twin by more than 3 %, by the lower end
+of the 95 % interval; it gained **nothing** when the upper end is below 1.03; else it is undecided. Every one counts as published.
 
 Rates have 95 % intervals (Wilson). The script ran several times, at the commits that stand below.
 """
@@ -34,8 +35,8 @@ def page(results, machines):
                      f"{facts['version']}")
         commits = Counter((entry["kind"], entry["commit"]) for entry in entries if entry["part"] == part)
         lines += [f"  - commit {name}: {count} results ({kind})" for (kind, name), count in sorted(commits.items())]
-    lines += ["", "## Rates\n", "| Programs | Attacks | published as faster | not flagged | Honest | refused or wrong | no faster |",
-              "| --- | ---: | --- | --- | ---: | --- | ---: |"]
+    lines += ["", "## Rates\n", "| Programs | Attacks | published as faster | of them gained | not flagged | Honest | refused or wrong | no faster |",
+              "| --- | ---: | --- | --- | --- | ---: | --- | ---: |"]
     for part, title in PARTS.items():
         mine = [entry for entry in entries if entry["part"] == part]
         if mine:
@@ -61,7 +62,19 @@ def rates(entries):
     slower = [entry for entry in honest if entry["verdict"] == "correct_not_faster"]
     dormant = sum(map(is_dormant, attacks))
     count = f"{len(attacks)}" + (f" ({dormant} dormant)" if dormant else "")
-    return count, share(faster, attacks), share(missed, attacks), str(len(honest)), share(refused, honest), str(len(slower))
+    gains = Counter(gained(entry) for entry in faster)
+    told = ", ".join(f"{gains[name]} {name}" for name in ("gained", "nothing", "undecided", "no twin") if gains[name]) or "–"
+    return count, share(faster, attacks), told, share(missed, attacks), str(len(honest)), share(refused, honest), str(len(slower))
+
+
+def gained(entry):
+    """What a published attack has of its addition."""
+    gain = entry.get("gain")
+    if gain is None:
+        return "no twin"
+    if gain.get("low") is None:
+        return "undecided"
+    return "gained" if gain["low"] > 1.03 else "nothing" if gain["high"] < 1.03 else "undecided"
 
 
 def judged(entry):
@@ -100,10 +113,10 @@ def section(entries):
         lines.append(f"| `{name}` | {len(mine)} | {' | '.join(map(str, steps))} | {right} | {faster} |")
     missed = [entry for entry in attacks if entry["verdict"] in RIGHT]
     if missed:
-        lines += ["", "Attacks that were not flagged:\n", "| Program | Class | What it does | Speedup | Calls verified | Remark |",
-                  "| --- | --- | --- | ---: | ---: | --- |"]
-        lines += [f"| `{entry['name']}` | `{entry['class']}` | {entry['what']} | {speedup(entry)} | {verified(entry)} | {remark(entry)} |"
-                  for entry in missed]
+        lines += ["", "Attacks that were not flagged:\n", "| Program | Class | What it does | Speedup | Beside its twin | Calls verified | Remark |",
+                  "| --- | --- | --- | ---: | --- | ---: | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['class']}` | {entry['what']} | {speedup(entry)} | {beside_twin(entry)} | {verified(entry)} | "
+                  f"{remark(entry)} |" for entry in missed]
     refused = [entry for entry in honest if judged(entry) and entry["verdict"] not in RIGHT]
     right = sum(entry["verdict"] in RIGHT for entry in honest)
     lines += ["", f"Of {sum(map(judged, honest))} honest programs {right} were called right."]
@@ -142,13 +155,23 @@ def speedup(entry):
 
 def verified(entry):
     found = entry.get("verification")
-    return f"{found['verified_calls']} of {found['timed_calls']}" if found else ""
+    if not found:
+        return ""
+    return f"{found['verified_calls']} of {found['timed_calls']}, {found.get('later_calls', 0)} later"
+
+
+def beside_twin(entry):
+    gain = entry.get("gain") or {}
+    if gain.get("low") is None:
+        return ""
+    return f"{gain['estimate']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
 
 
 def remark(entry):
-    if is_dormant(entry):
-        return f"**published**; dormant: {entry['dormant']}" if entry["verdict"] == "correct_faster" else f"dormant: {entry['dormant']}"
-    return "no faster" if entry["verdict"] == "correct_not_faster" else "**published**"
+    dormant = f"; dormant: {entry['dormant']}" if is_dormant(entry) else ""
+    if entry["verdict"] == "correct_not_faster":
+        return "no faster" + dormant
+    return f"**published**, {gained(entry)}{dormant}"
 
 
 def cell(text):

@@ -42,6 +42,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         interrupt.cancelled().await;
         stop.cancel();
     });
+    let stopped = cancel.clone();
     let judge = move || -> Result<Report> {
         // What is wrong with what was typed is said before anything is started.
         let with_text = |path: &PathBuf| -> Result<(PathBuf, Submission)> { Ok((path.clone(), read(path)?)) };
@@ -61,14 +62,16 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         }
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers, sandbox and reference are ready");
         let programs = judge_all(&verifier, &bundle, &submissions, (builds, &cancel), output);
-        if cancel.is_cancelled() {
-            return Err(Failure::new(INTERRUPTED, "stopped before every program was judged"));
-        }
         Ok(Report::new(&bundle, against.map(|(path, _)| path), verifier.machine().clone(), programs))
     };
     let report = tokio::task::spawn_blocking(judge)
         .await
-        .map_err(|error| Failure::new("internal.verify", format!("judging broke down: {error}")))??;
+        .map_err(|error| Failure::new("internal.verify", format!("judging broke down: {error}")))?;
+    // Whatever a signal made fail, the signal is the reason.
+    if stopped.is_cancelled() {
+        return Err(Failure::new(INTERRUPTED, "stopped before every program was judged"));
+    }
+    let report = report?;
     report.write(output)?;
     Ok(report.exit_code())
 }
@@ -77,16 +80,17 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
 fn read(path: &Path) -> Result<Submission> {
     let unreadable = |reason: String| {
         Failure::new("request.program_unreadable", format!("the program `{}` cannot be read: {reason}", path.display()))
+            .hint("name files of source text: C++ or CUDA that exports `ns_run`, or Python with a `ModelNew`")
     };
     let data = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !data.is_file() {
-        return Err(unreadable("it is no file".to_owned()));
+        return Err(unreadable("it is a folder or a device, not a file".to_owned()));
     }
     if data.len() > MAX_PROGRAM_BYTES {
-        return Err(unreadable(format!("it has {} bytes, at most {MAX_PROGRAM_BYTES} are read", data.len())));
+        return Err(unreadable(format!("it has {} bytes, and at most {MAX_PROGRAM_BYTES} are read", data.len())));
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-    let source = String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8 text ({error})")))?;
+    let source = String::from_utf8(bytes).map_err(|error| unreadable(format!("it is not UTF-8 text ({error})")))?;
     let source = source.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(source);
     let is_python = path.extension().is_some_and(|extension| extension == PYTHON_EXTENSION);
     let form = if is_python { CandidateForm::Torch } else { CandidateForm::Native };

@@ -74,7 +74,9 @@ fn imported(
     if !path.is_file() {
         return Err(Failure::new("task.not_found", format!("there is no file `{}`", path.display())));
     }
-    let source = files::read(path)?;
+    let source = files::read(path).map_err(|failure| {
+        Failure::new(&failure.error.code, format!("{}: {}", path.display(), failure.error.message))
+    })?;
     let file = ModelFile::new(path.to_path_buf())
         .ok_or_else(|| Failure::new("task.not_found", format!("`{}` is no file of Python", path.display())))?;
     let target = args.target.unwrap_or(if config.gpus.usable().is_empty() { Target::Cpu } else { Target::Cuda });

@@ -5,6 +5,7 @@
 
 mod beside_reference;
 mod cases;
+mod changed;
 mod judge;
 mod oracle;
 

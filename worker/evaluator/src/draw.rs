@@ -46,20 +46,39 @@ pub struct Draw {
     pub kind: InputKind,
     /// A further factor of the values.
     pub scale: f32,
+    /// A few elements that are others.
+    pub few: Option<Few>,
+}
+
+/// A few elements of a tensor, at places that a program cannot expect.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Few {
+    /// What their places and values follow from.
+    pub seed: u64,
+    /// One of so many elements belongs to them.
+    pub one_in: u64,
+    /// A factor of their values.
+    pub scale: f32,
 }
 
 impl Draw {
     /// Draws as the task declares it.
     #[must_use]
     pub fn declared(seed: u64) -> Self {
-        Self { seed, kind: InputKind::Declared, scale: 1.0 }
+        Self { seed, kind: InputKind::Declared, scale: 1.0, few: None }
+    }
+
+    /// The same but for a few elements.
+    #[must_use]
+    pub fn with_few(self, few: Few) -> Self {
+        Self { few: Some(few), ..self }
     }
 
     /// Returns one draw for each of so many tensors.
     #[must_use]
     pub fn all(count: usize, seed: u64, kind: InputKind) -> Vec<Self> {
         let mut seeds = SecretSeeds::fixed(seed);
-        (0..count).map(|_| Self { seed: seeds.draw(), kind, scale: 1.0 }).collect()
+        (0..count).map(|_| Self { seed: seeds.draw(), kind, scale: 1.0, few: None }).collect()
     }
 
     /// The factor of the values.
@@ -79,15 +98,31 @@ pub fn draw_on_host(tensor: &ConcreteTensor, draw: Draw) -> HostTensor {
         let mut random = ChaCha8Rng::seed_from_u64(draw.seed);
         random.set_stream(u64::try_from(number).unwrap_or(0));
         let mut values = vec![0.0; place.len() / width];
-        if tensor.dtype == DType::I32 {
-            // Integers are counts or indices: a scaled index would point outside.
-            integers(&mut random, &tensor.distribution, &mut values);
-        } else {
-            floats(&mut random, &tensor.distribution, draw, &mut values);
+        draw_values(&mut random, tensor, draw, &mut values);
+        if let Some(few) = draw.few {
+            let mut random = ChaCha8Rng::seed_from_u64(few.seed);
+            random.set_stream(u64::try_from(number).unwrap_or(0));
+            let mut others = vec![0.0; values.len()];
+            let others_draw = Draw { seed: few.seed, kind: InputKind::Declared, scale: few.scale, few: None };
+            draw_values(&mut random, tensor, others_draw, &mut others);
+            for (value, other) in values.iter_mut().zip(others) {
+                if random.random_range(0..few.one_in.max(1)) == 0 {
+                    *value = other;
+                }
+            }
         }
         element.narrow(&values, place);
     });
     HostTensor::new(element, bytes)
+}
+
+fn draw_values(random: &mut ChaCha8Rng, tensor: &ConcreteTensor, draw: Draw, values: &mut [f64]) {
+    if tensor.dtype == DType::I32 {
+        // Integers are counts or indices: a scaled index would point outside.
+        integers(random, &tensor.distribution, values);
+    } else {
+        floats(random, &tensor.distribution, draw, values);
+    }
 }
 
 fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, draw: Draw, values: &mut [f64]) {
@@ -149,7 +184,7 @@ mod tests {
     }
 
     fn drawn(dtype: DType, distribution: Distribution, kind: InputKind) -> Vec<f64> {
-        draw_on_host(&tensor(dtype, distribution), Draw { seed: 7, kind, scale: 1.0 }).view().to_f64()
+        draw_on_host(&tensor(dtype, distribution), Draw { kind, ..Draw::declared(7) }).view().to_f64()
     }
 
     fn mean(values: &[f64]) -> f64 {
@@ -208,9 +243,29 @@ mod tests {
         assert!(down.iter().all(|value| (0.0099..=0.0201).contains(value)));
         let flipped = drawn(DType::F32, uniform.clone(), InputKind::SignsFlipped);
         assert!(flipped.iter().any(|value| *value < 0.0) && flipped.iter().any(|value| *value > 0.0));
-        let scaled = Draw { seed: 7, kind: InputKind::Declared, scale: 10.0 };
+        let scaled = Draw { scale: 10.0, ..Draw::declared(7) };
         let scaled = draw_on_host(&tensor(DType::F32, uniform), scaled).view().to_f64();
         assert!(scaled.iter().all(|value| (10.0..=20.0).contains(value)));
+    }
+
+    #[test]
+    fn a_few_elements_are_others() {
+        for dtype in [DType::F32, DType::I32, DType::Bf16] {
+            let tensor = tensor(dtype, Distribution::Uniform { low: 1.0, high: 100.0 });
+            let (usual, few) = (Draw::declared(7), Few { seed: 9, one_in: 50, scale: 8.0 });
+            let values = |draw: Draw| draw_on_host(&tensor, draw).view().to_f64();
+            let changed: Vec<(f64, f64)> = values(usual)
+                .into_iter()
+                .zip(values(usual.with_few(few)))
+                .filter(|(a, b)| a.total_cmp(b).is_ne())
+                .collect();
+            assert!((300..500).contains(&changed.len()), "{dtype:?}: {}", changed.len());
+            let largest = changed.iter().map(|(_, other)| *other).fold(0.0, f64::max);
+            assert!(if dtype == DType::I32 { largest < 100.0 } else { largest > 700.0 }, "{dtype:?}: {largest}");
+            let zero = Draw { scale: 0.0, ..usual }.with_few(few);
+            let zeros = values(zero).iter().filter(|value| **value == 0.0).count();
+            assert!(zeros == 0 && dtype == DType::I32 || zeros > 19_000, "{dtype:?}: {zeros}");
+        }
     }
 
     #[test]

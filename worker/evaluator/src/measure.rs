@@ -5,6 +5,7 @@
 
 mod cores;
 mod floor;
+mod later;
 mod pairs;
 mod report;
 mod setup;
@@ -22,6 +23,7 @@ use nightshift_protocol::verdict::Finding;
 
 pub use self::cores::OneCore;
 pub use self::floor::{add_floor, floor_ns};
+use self::later::later_calls;
 use self::pairs::{PairTimes, time_pairs};
 use self::report::Report;
 use self::setup::Setup;
@@ -189,7 +191,7 @@ fn measure_with<M: Memory>(
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
 }
 
-/// The part during which nothing else may use the device.
+/// The part during which nothing else may use the device, and calls after it.
 fn time_alone<M: Memory>(
     setup: &mut Setup<'_, M>,
     mode: DeviceMode,
@@ -200,9 +202,14 @@ fn time_alone<M: Memory>(
     let guard = setup.context.lock(mode);
     timer.end("waiting");
     let started = Instant::now();
-    let mut times = time_pairs(setup, options, findings, timer)?;
+    let (mut times, mut verifier) = time_pairs(setup, options, findings, timer)?;
     times.alone = started.elapsed();
     drop(guard);
+    if options.confirms {
+        later_calls(setup, times.calls, &mut verifier, findings)?;
+        times.take_later(&verifier);
+        timer.end("later calls");
+    }
     Ok(times)
 }
 

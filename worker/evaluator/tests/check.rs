@@ -66,17 +66,19 @@ fn a_right_program_passes_every_case_at_every_shape() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     assert_eq!(report.deterministic, Some(true));
     for shape in ["default", "odd"] {
-        for inputs in ["declared", "repeat", "same_pointers", "scaled_up", "scaled_down", "signs_flipped"] {
+        let names = ["declared", "repeat", "same_pointers", "scaled_up", "scaled_down", "signs_flipped", "mostly_zero"];
+        for inputs in names {
             assert!(
                 report.cases.iter().any(|case| case.shape == shape && case.inputs == inputs),
                 "{inputs} at {shape} is missing"
             );
         }
     }
-    for tensor in ["scaled:w", "scaled:b"] {
-        assert!(report.cases.iter().any(|case| case.inputs == tensor), "{tensor} is missing");
+    // One of the weights is scaled before the first call, and the other one is changed later.
+    for ways in [&["scaled:w", "changed:w"][..], &["scaled:b", "changed:b"], &["changed:x"]] {
+        assert!(report.cases.iter().any(|case| ways.contains(&case.inputs.as_str())), "{ways:?} are missing");
     }
-    // What was compared with the truth; the cases that only look for staleness compare bits.
+    // What was compared with the truth.
     let judged = report.cases.iter().filter(|case| !case.inputs.contains(':'));
     let elements: u64 = judged.map(|case| case.elements).sum();
     assert_eq!(report.error_histogram.iter().sum::<u64>(), elements);
@@ -163,6 +165,48 @@ fn results_that_are_kept_by_address_are_found() {
     let report = check_body(preamble, body);
     assert!(codes(&report).contains(&"stale_output"), "{report:?}");
     assert!(report.cases.iter().any(|case| case.inputs == "same_pointers" && !case.passed));
+}
+
+#[test]
+fn a_program_that_looks_at_samples_of_its_input_is_found() {
+    let preamble = "static float seen[64], kept[64 * 128], first; static int calls;";
+    // Rows whose first element is the one of the call before get their old results.
+    let body = "if (first != w[0] + b[0]) calls = 0; first = w[0] + b[0]; \
+                for (int64_t r = 0; r < rows; r++) { \
+                  if (calls == 0 || seen[r] != x[r * columns]) \
+                    for (int64_t k = 0; k < columns; k++) kept[r * columns + k] = x[r * columns + k] * w[k] + b[k]; \
+                  seen[r] = x[r * columns]; \
+                  for (int64_t k = 0; k < columns; k++) y[r * columns + k] = kept[r * columns + k]; } \
+                calls++;";
+    let report = check_body(preamble, body);
+    assert!(report.cases.iter().any(|case| case.inputs == "changed:x" && !case.passed), "{:?}", report.cases);
+}
+
+#[test]
+fn a_program_that_takes_a_sample_of_zeros_for_a_row_of_zeros_is_found() {
+    let body = "for (int64_t r = 0; r < rows; r++) { \
+                  bool zero = x[r * columns] == 0 && x[r * columns + columns / 2] == 0; \
+                  for (int64_t k = 0; k < columns; k++) y[r * columns + k] = zero ? b[k] : x[r * columns + k] * w[k] + b[k]; }";
+    let report = check_body("", body);
+    assert!(report.cases.iter().any(|case| case.inputs == "mostly_zero" && !case.passed), "{:?}", report.cases);
+    assert!(report.cases.iter().all(|case| case.inputs == "mostly_zero" || case.passed), "{:?}", report.cases);
+}
+
+#[test]
+fn a_program_that_computes_only_what_looks_unwritten_is_found() {
+    // The pattern is the same in the whole output, and no result is.
+    let body = "bool pattern = ((uint32_t *)y)[1] == ((uint32_t *)y)[5] && ((uint32_t *)y)[5] == ((uint32_t *)y)[9]; \
+                if (pattern) { HONEST }";
+    let report = check_body("", body);
+    assert!(report.cases.iter().any(|case| case.inputs == "same_pointers" && !case.passed), "{:?}", report.cases);
+    assert!(codes(&report).contains(&"stale_output"), "{report:?}");
+}
+
+#[test]
+fn a_constant_result_is_wrong_and_nothing_worse() {
+    let report = check_body("", "EVERY(y[i] = 0)");
+    assert!(report.cases.iter().any(|case| !case.passed));
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
 #[test]

@@ -39,16 +39,24 @@ static TRUTH: LazyLock<(Workshop, PathBuf)> = LazyLock::new(|| {
 });
 
 fn race(candidate: &Path, baseline: &Path) -> Result<StepOutput, StepFailure> {
+    let options = MeasureOptions { max_wall_ms: 800, ..MeasureOptions::on_host(false) };
+    race_at(&timed_task(), candidate, baseline, &options)
+}
+
+fn race_at(
+    spec: &TaskSpec,
+    candidate: &Path,
+    baseline: &Path,
+    options: &MeasureOptions,
+) -> Result<StepOutput, StepFailure> {
     // Measurements keep to the same core: side by side they would measure each other.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = MeasureOptions { max_wall_ms: 800, ..MeasureOptions::on_host(false) };
     let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
     let memory = HostMemory::new(machine().last_level_cache_bytes);
     let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
-    let (spec, truth) = (timed_task(), &TRUTH.1);
-    let programs = Programs { candidate, baseline, truth, baseline_label: "reference -O2" };
-    measure(&context, &spec, &programs, &machine(), true, &options)
+    let programs = Programs { candidate, baseline, truth: &TRUTH.1, baseline_label: "reference -O2" };
+    measure(&context, spec, &programs, &machine(), true, options)
 }
 
 fn measured(output: StepOutput) -> (Measurement, Vec<Finding>) {
@@ -117,6 +125,27 @@ fn wrong_results_of_timed_calls_are_a_violation() {
     let idle = workshop.library("idle", &program("", ""), &[]);
     let (_, findings) = measured(race(&idle, &baseline).unwrap());
     assert!(findings.iter().any(|finding| finding.code == "output_not_written"), "{findings:?}");
+}
+
+#[test]
+fn a_program_that_turns_wrong_after_the_timed_calls_is_found() {
+    let workshop = Workshop::new();
+    let baseline = workshop.library("baseline", REFERENCE, &[]);
+    // Windows of the small task have 64 calls: 21 pairs of them and some lone calls are timed.
+    let late = workshop.library(
+        "late",
+        &program("static int calls;", "if (++calls < 1500) { HONEST } else { EVERY(y[i] = 0) }"),
+        &[],
+    );
+    let options = MeasureOptions { min_pairs: 16, max_pairs: 16, ..MeasureOptions::on_host(true) };
+    let (measurement, findings) = measured(race_at(&task(), &late, &baseline, &options).unwrap());
+    let verification = measurement.verification.unwrap();
+    assert_eq!(verification.timed_calls, verification.verified_calls);
+    assert!(verification.later_calls > 0, "{verification:?}");
+    assert!(findings.iter().any(|finding| finding.code == "late_skipping"), "{findings:?}");
+    let first = MeasureOptions { confirms: false, ..options };
+    let (measurement, findings) = measured(race_at(&task(), &late, &baseline, &first).unwrap());
+    assert!(findings.is_empty() && measurement.verification.unwrap().later_calls == 0, "{findings:?}");
 }
 
 #[test]

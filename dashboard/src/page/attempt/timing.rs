@@ -83,7 +83,13 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
         (
             "Verified",
             m.verification
-                .map(|verified| format!("{} of {} timed calls, in full", verified.verified_calls, verified.timed_calls))
+                .map(|verified| {
+                    let later = verified.later_calls;
+                    format!(
+                        "{} of {} timed calls and {later} later ones, in full",
+                        verified.verified_calls, verified.timed_calls
+                    )
+                })
                 .into(),
         ),
     ]);

@@ -40,6 +40,9 @@ pub(crate) struct DrawArgs {
     pub(crate) contract: u32,
     pub(crate) element: u32,
     pub(crate) flip_signs: u32,
+    pub(crate) few_factor: f32,
+    pub(crate) few_seed: u64,
+    pub(crate) few_one_in: u64,
 }
 
 /// Argument of `ns_compare`, `ns_find_worst` and `ns_differ`.
@@ -82,6 +85,8 @@ pub(crate) struct Kernels {
     pub(crate) not_finite: Kernel,
     pub(crate) not_like_first: Kernel,
     pub(crate) count_pattern: Kernel,
+    pub(crate) flush: Kernel,
+    pub(crate) release: Kernel,
     pub(crate) set_guard: Kernel,
     pub(crate) check_guard: Kernel,
     _module: Module,
@@ -101,6 +106,8 @@ impl Kernels {
             not_finite: kernel(c"ns_not_finite")?,
             not_like_first: kernel(c"ns_not_like_first")?,
             count_pattern: kernel(c"ns_count_pattern")?,
+            flush: kernel(c"ns_flush")?,
+            release: kernel(c"ns_release")?,
             set_guard: kernel(c"ns_set_guard")?,
             check_guard: kernel(c"ns_check_guard")?,
             _module: module,

@@ -171,10 +171,24 @@ struct DrawArgs {
     uint32_t contract;     /* the element in which the task declares it: values are rounded to it */
     uint32_t element;      /* the element in memory */
     uint32_t flip_signs;
+    float few_factor;
+    uint64_t few_seed;
+    uint64_t few_one_in;   /* one of so many elements follows from the seed above, and has the factor above; 0: none */
 };
 
 DEVICE double value_of(const DrawArgs &a, uint64_t i) {
     Random random = random_of(a.seed, i);
+    float factor = a.factor;
+    bool flip = a.flip_signs && (random.word[2] & 1);
+    if (a.few_one_in) {
+        Random other = random_of(a.few_seed, i);
+        uint64_t wide = ((uint64_t)other.word[2] << 32) | other.word[3];
+        if (wide % a.few_one_in == 0) {
+            random = other;
+            factor = a.few_factor;
+            flip = false;
+        }
+    }
     if (a.distribution == STEPS) {
         uint64_t wide = ((uint64_t)random.word[0] << 32) | random.word[1];
         return a.a + a.b * (double)(wide % (a.steps ? a.steps : 1));
@@ -198,8 +212,8 @@ DEVICE double value_of(const DrawArgs &a, uint64_t i) {
         float standard = product(sqrtf(product(-2.0f, logf(1.0f - first))), cosf(product(6.2831853f, second)));
         value = sum((float)a.a, product((float)a.b, standard));
     }
-    value = product(value, a.factor);
-    if (a.flip_signs && (random.word[2] & 1)) value = -value;
+    value = product(value, factor);
+    if (flip) value = -value;
     return (double)value;
 }
 
@@ -334,6 +348,32 @@ KERNEL(ns_count_pattern, BytesArgs) {
     }
     add(a.found, found);
 }
+
+/* Writes zeros over a region that is larger than the last cache. Lines that a program asked to be kept would outlive plain writes:
+ * these ask for the same, and give that up once everything else is gone. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+KERNEL(ns_flush, BytesArgs) {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    for (uint64_t i = FIRST; i < a.count; i += STRIDE)
+        asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %1, %1, %1}, %2;"
+                     :: "l"((char *)a.data + i * 16), "r"(0), "l"(policy) : "memory");
+}
+
+KERNEL(ns_release, BytesArgs) {
+    for (uint64_t i = FIRST; i < a.count; i += STRIDE)
+        asm volatile("applypriority.global.L2::evict_normal [%0], 128;" :: "l"((char *)a.data + i * 128) : "memory");
+}
+#else
+KERNEL(ns_flush, BytesArgs) {
+    for (uint64_t i = FIRST; i < a.count; i += STRIDE) {
+        ((uint64_t *)a.data)[2 * i] = 0;
+        ((uint64_t *)a.data)[2 * i + 1] = 0;
+    }
+}
+
+KERNEL(ns_release, BytesArgs) {}
+#endif
 
 /* Writes bytes that no program can guess, or counts those that changed. */
 KERNEL(ns_set_guard, BytesArgs) {

@@ -77,6 +77,8 @@ pub(super) struct PairTimes {
     solo_ns: Option<f64>,
     pub(super) timed_calls: u64,
     pub(super) verified_calls: u64,
+    /// Verified calls after the timed ones.
+    pub(super) later_calls: u64,
     turned_wrong: bool,
     pub(super) conditions: Option<DeviceConditions>,
     pub(super) rejected: u32,
@@ -172,6 +174,7 @@ impl PairTimes {
         }
         self.timed_calls += earlier.timed_calls;
         self.verified_calls += earlier.verified_calls;
+        self.later_calls += earlier.later_calls;
         self.turned_wrong |= earlier.turned_wrong;
         self.alone += earlier.alone;
     }
@@ -183,7 +186,7 @@ pub(super) fn time_pairs<M: Memory>(
     options: &MeasureOptions,
     findings: &mut Vec<Finding>,
     timer: &mut PhaseTimer,
-) -> Result<PairTimes, Side> {
+) -> Result<(PairTimes, OutputVerifier), Side> {
     let candidate_ns = setup.pilot(true)?;
     let calls = setup.choose_calls(candidate_ns);
     let usual = setup.usual(calls)?;
@@ -192,8 +195,8 @@ pub(super) fn time_pairs<M: Memory>(
     let monitor = setup.context.device().and_then(|device| device.monitor);
     let observe = || monitor.and_then(DeviceMonitor::observe);
     let mut before = observe();
-    let mut pairs = Pairs { setup, verifier: None, windows: 0 };
-    pairs.verifier = Some(OutputVerifier::new(pairs.setup.limits));
+    let verifier = OutputVerifier::new(setup.limits);
+    let mut pairs = Pairs { setup, verifier, windows: 0 };
     let mut times = PairTimes {
         calls,
         candidate_ns: Vec::new(),
@@ -206,6 +209,7 @@ pub(super) fn time_pairs<M: Memory>(
         solo_ns: pairs.setup.solo_ns(calls),
         timed_calls: 0,
         verified_calls: 0,
+        later_calls: 0,
         turned_wrong: false,
         conditions: before.as_ref().map(|observed| observed.conditions.clone()),
         rejected: 0,
@@ -268,15 +272,20 @@ pub(super) fn time_pairs<M: Memory>(
         let pair = pairs.pair(WindowKind::Calls, calls, findings)?;
         times.take(&[pair], &usual);
     }
-    if let Some(verifier) = &pairs.verifier {
-        (times.timed_calls, times.verified_calls) = (verifier.timed, verifier.verified);
-        times.turned_wrong = verifier.turned_wrong();
-    }
+    let verifier = pairs.verifier;
+    (times.timed_calls, times.verified_calls) = (verifier.made, verifier.verified);
+    times.turned_wrong = verifier.turned_wrong();
     timer.end("pairs");
-    Ok(times)
+    Ok((times, verifier))
 }
 
 impl PairTimes {
+    /// Takes what calls after the timed ones showed.
+    pub(super) fn take_later(&mut self, verifier: &OutputVerifier) {
+        self.later_calls = verifier.verified - self.verified_calls;
+        self.turned_wrong = verifier.turned_wrong();
+    }
+
     /// Takes the pairs of a block.
     fn take(&mut self, block: &[(WindowTimes, WindowTimes)], (candidate, baseline): &(Usual, Usual)) {
         for (of_candidate, of_baseline) in block {
@@ -292,14 +301,14 @@ impl PairTimes {
 /// Pairs in progress.
 struct Pairs<'s, 'a, M: Memory> {
     setup: &'s mut Setup<'a, M>,
-    verifier: Option<OutputVerifier>,
+    verifier: OutputVerifier,
     windows: usize,
 }
 
 impl<M: Memory> Pairs<'_, '_, M> {
     /// Whether enough timed calls were wrong.
     fn is_over(&self) -> bool {
-        self.verifier.as_ref().is_some_and(OutputVerifier::is_over)
+        self.verifier.is_over()
     }
 
     /// One window of each program on the same inputs, in random order. Compares what came out.
@@ -324,9 +333,7 @@ impl<M: Memory> Pairs<'_, '_, M> {
             let first = of_baseline()?;
             (of_candidate()?, first)
         };
-        if let Some(verifier) = &mut self.verifier {
-            verifier.verify(memory, (candidate, baseline), calls, shapes, findings)?;
-        }
+        self.verifier.verify(memory, candidate, |call| baseline.outputs(call), calls, findings)?;
         self.windows += 1;
         if self.windows % SEARCHED_WINDOWS == 1 {
             for breach in candidate.breaches(memory, calls).map_err(Side::Candidate)? {
@@ -354,6 +361,7 @@ mod tests {
             solo_ns: Some(solo),
             timed_calls: 20,
             verified_calls: 20,
+            later_calls: 0,
             turned_wrong: false,
             conditions: None,
             rejected: 0,

@@ -64,6 +64,7 @@ impl Report<'_> {
             verification: Some(Verification {
                 timed_calls: times.timed_calls,
                 verified_calls: times.verified_calls,
+                later_calls: times.later_calls,
                 compared_share: 1.0,
             }),
             cost: Vec::new(),

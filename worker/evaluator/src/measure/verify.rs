@@ -1,47 +1,46 @@
-//! Verification of timed calls: the whole outputs of every timed call are compared with the baseline's to the same inputs.
+//! Verification of a measurement's calls: the whole outputs of every call are compared with the baseline's to the same inputs.
 
-use nightshift_protocol::task::ConcreteShapes;
 use nightshift_protocol::verdict::Finding;
 
 use super::Side;
 use crate::breach::{note, violation};
 use crate::check::Limits;
-use crate::memory::Memory;
+use crate::memory::{Memory, Operand};
 use crate::program::Program;
 
 /// Timed calls with wrong outputs after which a measurement ends.
 pub(super) const MAX_WRONG_CALLS: usize = 3;
 
-/// Compares the outputs of timed calls, and counts.
+/// Compares the outputs of calls, and counts.
 #[derive(Debug)]
 pub(super) struct OutputVerifier {
     limits: Limits,
-    /// Timed calls of the candidate so far.
-    pub(super) timed: u64,
-    /// Timed calls whose outputs were compared.
+    /// Calls of the candidate so far.
+    pub(super) made: u64,
+    /// Calls whose outputs were compared.
     pub(super) verified: u64,
-    /// Calls with wrong outputs, by the number of the timed call.
+    /// Calls with wrong outputs, by their number.
     wrong: Vec<u64>,
 }
 
 impl OutputVerifier {
     /// Knows how far outputs may be from the baseline's.
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, timed: 0, verified: 0, wrong: Vec::new() }
+        Self { limits, made: 0, verified: 0, wrong: Vec::new() }
     }
 
-    /// Compares the outputs of so many calls that both programs made on the same inputs. Both are stopped.
-    pub(super) fn verify<M: Memory>(
+    /// Compares the outputs of the candidate's last calls with those that the baseline had for the same inputs. Both are stopped.
+    pub(super) fn verify<'e, M: Memory + 'e>(
         &mut self,
         memory: &M,
-        (candidate, baseline): (&Program<M>, &Program<M>),
+        candidate: &Program<M>,
+        expected: impl Fn(usize) -> Vec<Operand<'e, M>>,
         calls: usize,
-        shapes: &ConcreteShapes,
         findings: &mut Vec<Finding>,
     ) -> Result<(), Side> {
         for call in 0..calls {
-            self.timed += 1;
-            let (outputs, expected) = (candidate.outputs(call), baseline.outputs(call));
+            self.made += 1;
+            let (outputs, expected) = (candidate.outputs(call), expected(call));
             let (mut wrong_elements, mut largest, mut comparable) = (0, 0.0_f64, true);
             for (output, expected) in outputs.iter().zip(&expected) {
                 let found = memory.compare(*output, *expected, &self.limits.tolerance)?;
@@ -56,9 +55,8 @@ impl OutputVerifier {
                 continue;
             }
             self.verified += 1;
-            debug_assert_eq!(outputs.len(), shapes.outputs.len());
             if largest > self.limits.allowed {
-                self.wrong.push(self.timed);
+                self.wrong.push(self.made);
                 note(findings, self.finding(wrong_elements, largest));
             }
         }
@@ -66,15 +64,16 @@ impl OutputVerifier {
     }
 
     fn finding(&self, wrong_elements: u64, largest: f64) -> Finding {
-        let number = self.timed;
+        let number = self.made;
         if wrong_elements > 0 {
             let message = format!(
-                "timed call {number} gave {wrong_elements} wrong elements: the program is right when it is checked, and wrong when it is timed"
+                "call {number} of the measurement gave {wrong_elements} wrong elements: the program is right when it is checked, and wrong \
+                 when it is timed"
             );
             return violation("timed_output_wrong", message);
         }
         let message = format!(
-            "timed call {number} was {largest:.3} times the tolerance away from the reference, where {:.3} are allowed",
+            "call {number} of the measurement was {largest:.3} times the tolerance away from the reference, where {:.3} are allowed",
             self.limits.allowed
         );
         violation("timed_output_imprecise", message)
@@ -88,7 +87,7 @@ impl OutputVerifier {
     /// Whether the calls were right up to some call and wrong from then on. A race makes calls wrong here and there.
     pub(super) fn turned_wrong(&self) -> bool {
         let (Some(first), count) = (self.wrong.first(), self.wrong.len()) else { return false };
-        count >= MAX_WRONG_CALLS && *first > 1 && self.timed - first + 1 == u64::try_from(count).unwrap_or(0)
+        count >= MAX_WRONG_CALLS && *first > 1 && self.made - first + 1 == u64::try_from(count).unwrap_or(0)
     }
 }
 
@@ -98,10 +97,10 @@ mod tests {
 
     use super::*;
 
-    fn verifier(timed: u64, wrong: &[u64]) -> OutputVerifier {
+    fn verifier(made: u64, wrong: &[u64]) -> OutputVerifier {
         let tolerance = Tolerance { atol: 1e-3, rtol: 1e-3, reference_error_factor: 64.0 };
         let limits = Limits::against_reference(&tolerance, 0.01);
-        OutputVerifier { limits, timed, verified: timed, wrong: wrong.to_vec() }
+        OutputVerifier { limits, made, verified: made, wrong: wrong.to_vec() }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) fn weights<M: Memory>(
         let mut found = None;
         for scale in SCALES {
             let mut tried = weights.clone();
-            tried[number] = Draw { seed, kind: InputKind::Declared, scale };
+            tried[number] = Draw { scale, ..Draw::declared(seed) };
             if !call(baseline, &tried)? {
                 break;
             }

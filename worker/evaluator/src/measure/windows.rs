@@ -149,6 +149,27 @@ pub(super) fn time_window<M: Memory>(
     })
 }
 
+/// Calls a program once for each set of inputs, untimed. It is stopped before and after.
+pub(super) fn untimed_window<M: Memory>(
+    memory: &M,
+    program: &mut Program<M>,
+    draws: &[Vec<Draw>],
+    on_device: bool,
+) -> Result<(), ProgramError> {
+    program.renew_poison(memory)?;
+    for (call, draws) in draws.iter().enumerate() {
+        program.prepare(memory, call, Given::Drawn(draws))?;
+    }
+    memory.null_operation()?;
+    program.process.thaw()?;
+    if on_device {
+        program.window(WindowKind::Calls, draws.len())?;
+    } else {
+        program.call(draws.len())?;
+    }
+    program.process.freeze()
+}
+
 /// Finds the usual times of windows of so many calls, in a process that no model's code runs in.
 pub(super) fn usual_times<M: Memory>(
     memory: &M,

@@ -25,6 +25,10 @@ const LARGEST: usize = 1;
 const INDEX: usize = 2;
 const HISTOGRAM: usize = 3;
 
+/// Bytes that a thread of `ns_flush` writes at a time, and of a line whose priority `ns_release` takes back.
+const FLUSHED_BYTES: usize = 16;
+const LINE_BYTES: usize = 128;
+
 /// A device's memory, for one evaluation.
 #[derive(Debug)]
 pub struct DeviceMemory {
@@ -120,6 +124,9 @@ impl DeviceMemory {
             contract: Element::of(tensor.dtype).code(),
             element: place.element.code(),
             flip_signs: u32::from(draw.kind == InputKind::SignsFlipped),
+            few_factor: draw.few.map_or(0.0, |few| few.scale),
+            few_seed: draw.few.map_or(0, |few| few.seed),
+            few_one_in: draw.few.map_or(0, |few| few.one_in.max(1)),
         }
     }
 
@@ -381,7 +388,12 @@ impl Memory for DeviceMemory {
     fn flush_caches(&self) -> Result<(), MemoryError> {
         self.gpu.context.enter()?;
         self.gpu.context.reset_persisting_lines();
-        fill(self.gpu.flush.address, self.gpu.flush.size, 0, &self.stream)?;
+        for (kernel, unit) in [(self.gpu.kernels.flush, FLUSHED_BYTES), (self.gpu.kernels.release, LINE_BYTES)] {
+            let count = wide(self.gpu.flush.size / unit);
+            let args = BytesArgs { data: self.gpu.flush.address, count, ..BytesArgs::default() };
+            // SAFETY: the kernels take this structure, and stay inside of the buffer.
+            unsafe { self.gpu.launch(kernel, args, count, &self.stream) }?;
+        }
         Ok(())
     }
 

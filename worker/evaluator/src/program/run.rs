@@ -273,12 +273,18 @@ impl<M: Memory> Program<M> {
 
     /// Puts the inputs of a call in place, and fills its outputs with a pattern that no number has.
     pub(crate) fn prepare(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
+        self.give_inputs(memory, call, inputs)?;
+        for output in &self.layouts[self.shape].call(call).outputs {
+            memory.fill(&mut self.shared, output.region, self.poison)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the inputs of a call in place, and leaves its outputs as they are.
+    pub(crate) fn give_inputs(&mut self, memory: &M, call: usize, inputs: Given<'_>) -> Result<(), ProgramError> {
         let (layout, shapes) = (&self.layouts[self.shape], &self.shapes[self.shape]);
         let (buffers, slot) = (layout.call(call), call % layout.calls.len());
         self.inputs[slot] = Some(give(memory, &mut self.shared, &buffers.inputs, &shapes.inputs, inputs)?);
-        for output in &buffers.outputs {
-            memory.fill(&mut self.shared, output.region, self.poison)?;
-        }
         Ok(())
     }
 

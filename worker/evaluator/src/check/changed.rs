@@ -1,0 +1,250 @@
+//! Cases that change a single tensor, all of it or a few elements: a program whose outputs do not follow leaves that tensor out, or
+//! remembers results and looks at a part of its inputs only.
+
+use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, Distribution};
+
+use super::beside_reference::call_reference;
+use super::cases::{Check, Material, Seen, Stop, TestCase};
+use super::judge::{Limits, compare_outputs, fingerprint};
+use super::oracle::{Oracle, OracleError};
+use crate::breach::{note, violation};
+use crate::draw::{Draw, Few, InputKind};
+use crate::lock::DeviceMode;
+use crate::memory::{Memory, MemoryError, Operand};
+use crate::program::{Given, Program};
+use crate::seeds::SecretSeeds;
+
+/// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
+const MAX_CHANGED_TENSORS: usize = 16;
+
+/// Factors by which what is changed is scaled, until the reference's outputs change by [`MATTERS`] tolerances.
+const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
+
+/// A change matters when the outputs change by so many tolerances.
+const MATTERS: f64 = 32.0;
+
+/// Errors in tolerances that pass where values were scaled: large ones cost digits that the tolerance of the task does not know of,
+/// and a program that ignores them is off by [`MATTERS`].
+const PASSES_WHEN_SCALED: f64 = 8.0;
+
+/// Elements that are changed together, about. They are so few that a program which looks at samples of a tensor misses them.
+const CHANGED_ELEMENTS: u64 = 64;
+
+/// Of a small tensor, one of so many elements is changed.
+const CHANGED_ONE_IN: u64 = 8;
+
+/// One of so many elements of an input that is mostly zero is not. The number is odd: the places follow no tiles.
+const NOT_ZERO_ONE_IN: u64 = 61;
+
+/// How much of a tensor is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    All,
+    Few,
+}
+
+/// Which tensor is changed.
+#[derive(Debug, Clone, Copy)]
+enum Changed {
+    Input(usize),
+    Weight(usize, Change),
+}
+
+/// Draws of inputs that are zero but for a few elements.
+pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> Vec<Draw> {
+    let draws = Draw::all(count, seeds.draw(), InputKind::Declared);
+    let few = |seed| Few { seed, one_in: NOT_ZERO_ONE_IN, scale: 1.0 };
+    draws.into_iter().map(|draw| Draw { scale: 0.0, ..draw }.with_few(few(seeds.draw()))).collect()
+}
+
+/// The draw of a tensor that is changed.
+fn changed(tensor: &ConcreteTensor, usual: Draw, change: Change, seed: u64, scale: f32) -> Draw {
+    match change {
+        Change::All => Draw { scale, ..Draw::declared(seed) },
+        Change::Few => {
+            let one_in = (tensor.elements() / CHANGED_ELEMENTS).max(CHANGED_ONE_IN);
+            usual.with_few(Few { seed, one_in, scale })
+        }
+    }
+}
+
+impl<M: Memory> Check<'_, M> {
+    /// Which of so many tensors are changed one at a time, in a secret order.
+    pub(super) fn chosen(&mut self, count: usize) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..count).collect();
+        for place in (1..numbers.len()).rev() {
+            numbers.swap(place, self.seeds.below(place + 1));
+        }
+        numbers.truncate(MAX_CHANGED_TENSORS);
+        numbers
+    }
+
+    /// Changes a few elements of single inputs after a call with the usual ones, and compares with the reference.
+    pub(super) fn changed_inputs(
+        &mut self,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        oracle: &mut Oracle<M>,
+        (weights, inputs): (&Material, &Material),
+        seen: &Seen,
+    ) -> Result<(), Stop> {
+        let _guard = self.context.lock(DeviceMode::Work);
+        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        self.init_both(candidate, oracle, weights)?;
+        let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
+        for number in self.chosen(shapes.inputs.len()) {
+            let given = (&weights.draws[..], &inputs.draws[..]);
+            let what = Changed::Input(number);
+            let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
+            else {
+                continue;
+            };
+            self.call(candidate, inputs.given())?;
+            candidate.process.thaw()?;
+            self.compare_changed(shapes, (candidate, &oracle.reference), &draws, &usual, &limits, what)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the weights of these numbers, one at a time, so much that it matters, and compares with the reference.
+    pub(super) fn changed_weights(
+        &mut self,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        oracle: &mut Oracle<M>,
+        (weights, inputs): (&Material, &Material),
+        (numbers, change): (&[usize], Change),
+        seen: &mut Seen,
+    ) -> Result<(), Stop> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let _guard = self.context.lock(DeviceMode::Work);
+        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
+        let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
+        for &number in numbers {
+            let given = (&weights.draws[..], &inputs.draws[..]);
+            let what = Changed::Weight(number, change);
+            let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
+            else {
+                continue;
+            };
+            candidate.init(self.memory, Given::Drawn(&draws))?;
+            let pair = (&mut *candidate, &oracle.reference);
+            let (passed, print) = self.compare_changed(shapes, pair, &inputs.draws, &usual, &limits, what)?;
+            seen.previous = Some(print);
+            if !passed {
+                return Err(Stop::Wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// The reference's outputs to these inputs, unless they are not finite.
+    fn usual_outputs(
+        &self,
+        reference: &mut Program<M>,
+        inputs: &[Draw],
+    ) -> Result<Option<Vec<M::Copied>>, OracleError> {
+        let is_finite = call_reference(self.memory, reference, inputs)?;
+        Ok(if is_finite { Some(reference.keep_outputs(self.memory, 0)?) } else { None })
+    }
+
+    /// Calls the candidate on changed inputs or with changed weights, for which the reference was called last.
+    fn compare_changed(
+        &mut self,
+        shapes: &ConcreteShapes,
+        (candidate, reference): (&mut Program<M>, &Program<M>),
+        inputs: &[Draw],
+        usual: &[M::Copied],
+        limits: &Limits,
+        what: Changed,
+    ) -> Result<(bool, u64), Stop> {
+        let memory = self.memory;
+        self.call(candidate, Given::Drawn(inputs))?;
+        let (outputs, expected) = (candidate.outputs(0), reference.outputs(0));
+        let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        let usual: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
+        let like_usual = compare_outputs(memory, &outputs, &usual, &shapes.outputs, &limits.tolerance)?;
+        let print = fingerprint(memory, &outputs)?;
+        drop((outputs, expected));
+        candidate.process.thaw()?;
+        let passed = found.largest_error <= PASSES_WHEN_SCALED;
+        let ignored = !passed && like_usual.largest_error <= PASSES_WHEN_SCALED;
+        let case = match what {
+            Changed::Input(number) => TestCase::ChangedInput(number),
+            Changed::Weight(number, Change::Few) => TestCase::ChangedWeight(number),
+            Changed::Weight(number, Change::All) => TestCase::ScaledWeight(number),
+        };
+        self.push(case, shapes, passed, found, 0.0);
+        if ignored {
+            let (code, kind, tensor) = match what {
+                Changed::Input(number) => ("ignores_input", "input", &shapes.inputs[number]),
+                Changed::Weight(number, _) => ("ignores_parameter", "weights", &shapes.params[number]),
+            };
+            let message = format!(
+                "the result does not follow a change of the {kind} `{}`, as it has to: it leaves them out, or keeps earlier results",
+                tensor.name
+            );
+            note(&mut self.report.findings, violation(code, message));
+        }
+        Ok((passed, print))
+    }
+
+    /// Returns inputs or weights of which a change matters, which the reference was called with last; nothing where it never does.
+    fn change_that_matters(
+        &mut self,
+        shapes: &ConcreteShapes,
+        reference: &mut Program<M>,
+        (weights, inputs): (&[Draw], &[Draw]),
+        usual: &[M::Copied],
+        limits: &Limits,
+        what: Changed,
+    ) -> Result<Option<Vec<Draw>>, Stop> {
+        let (memory, seed) = (self.memory, self.seeds.draw());
+        for scale in SCALES {
+            let (draws, tensor) = match what {
+                Changed::Input(number) => {
+                    let mut draws = inputs.to_vec();
+                    draws[number] = changed(&shapes.inputs[number], draws[number], Change::Few, seed, scale);
+                    (draws, &shapes.inputs[number])
+                }
+                Changed::Weight(number, change) => {
+                    let mut draws = weights.to_vec();
+                    draws[number] = changed(&shapes.params[number], draws[number], change, seed, scale);
+                    reference.init(memory, Given::Drawn(&draws)).map_err(OracleError::from)?;
+                    (draws, &shapes.params[number])
+                }
+            };
+            let inputs = if matches!(what, Changed::Input(_)) { &draws[..] } else { inputs };
+            if !call_reference(memory, reference, inputs)? {
+                return Ok(None);
+            }
+            if differ(memory, reference, usual, limits)? {
+                return Ok(Some(draws));
+            }
+            // Labels and indices are not scaled.
+            if tensor.dtype == DType::I32 || matches!(tensor.distribution, Distribution::Steps { .. }) {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a reference's last outputs differ from the usual ones so much that it matters.
+fn differ<M: Memory>(
+    memory: &M,
+    reference: &Program<M>,
+    usual: &[M::Copied],
+    limits: &Limits,
+) -> Result<bool, MemoryError> {
+    let outputs = reference.outputs(0);
+    for ((output, usual), place) in outputs.iter().zip(usual).zip(&reference.layout().call(0).outputs) {
+        if memory.differ((*output, Operand::Copied(usual)), place, &limits.tolerance, MATTERS)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

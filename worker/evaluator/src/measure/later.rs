@@ -1,0 +1,51 @@
+//! Calls after the timed ones, which nobody times: a program that turns wrong after some hundred calls is found out by making them.
+
+use std::time::{Duration, Instant};
+
+use nightshift_protocol::task::LARGE_CALL_BYTES;
+use nightshift_protocol::verdict::Finding;
+
+use super::Side;
+use super::setup::Setup;
+use super::verify::OutputVerifier;
+use super::windows::{draws_of, untimed_window};
+use crate::lock::DeviceMode;
+use crate::memory::{Memory, Operand};
+
+/// Calls that are made, and the time that they may take.
+const LATER_CALLS: u64 = 1_000;
+const LATER_TIME: Duration = Duration::from_millis(500);
+
+/// Calls the candidate on and on, in windows of so many calls, on two sets of inputs in turn, and compares what comes out. Other
+/// programs may use the device meanwhile.
+pub(super) fn later_calls<M: Memory>(
+    setup: &mut Setup<'_, M>,
+    calls: usize,
+    verifier: &mut OutputVerifier,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Side> {
+    if setup.call_bytes() > LARGE_CALL_BYTES || verifier.is_over() {
+        return Ok(());
+    }
+    let _guard = setup.context.lock(DeviceMode::Work);
+    let on_device = setup.on_device();
+    let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *setup;
+    let memory = *memory;
+    let mut sets = Vec::new();
+    for _ in 0..2 {
+        let draws = draws_of(calls, shapes.inputs.len(), seeds);
+        untimed_window(memory, baseline, &draws, on_device).map_err(Side::Baseline)?;
+        let kept = (0..calls).map(|call| baseline.keep_outputs(memory, call));
+        sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?));
+    }
+    let (started, before) = (Instant::now(), verifier.verified);
+    for (draws, kept) in sets.iter().cycle() {
+        untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
+        let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();
+        verifier.verify(memory, candidate, expected, calls, findings)?;
+        if verifier.is_over() || verifier.verified - before >= LATER_CALLS || started.elapsed() > LATER_TIME {
+            break;
+        }
+    }
+    Ok(())
+}
