@@ -25,8 +25,11 @@ use crate::context::Context;
 use crate::failure::{Failure, INTERRUPTED, Result};
 use crate::output::Output;
 
-/// Programs that are checked and timed at the same time on a GPU: while one is timed alone, others start and end.
-const AT_ONCE_ON_GPU: usize = 3;
+/// Native programs that are checked and timed at the same time on a GPU: while one is timed alone, others start and end.
+const NATIVE_AT_ONCE: usize = 3;
+
+/// Most programs of `PyTorch` at the same time: each starts Pythons for seconds, on a core of its own.
+const TORCH_AT_ONCE: usize = 8;
 
 /// Largest program that is read, in bytes: screening refuses less.
 const MAX_PROGRAM_BYTES: u64 = 16 << 20;
@@ -164,7 +167,11 @@ fn judge_all(
     (builds, cancel): (usize, &CancelFlag),
     output: Output,
 ) -> Vec<Judged> {
-    let at_once = if task.spec.target == Target::Cuda { AT_ONCE_ON_GPU } else { 1 };
+    let at_once = match (task.spec.target, &task.spec.torch) {
+        (Target::Cpu, _) => 1,
+        (Target::Cuda, None) => NATIVE_AT_ONCE,
+        (Target::Cuda, Some(_)) => (builds / 2).clamp(NATIVE_AT_ONCE, TORCH_AT_ONCE),
+    };
     let permits = Permits { free: Mutex::new(at_once), changed: Condvar::new() };
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(submissions.len())));
     let work = || {

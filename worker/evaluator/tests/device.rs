@@ -182,7 +182,7 @@ fn a_right_program_passes_and_is_timed() {
     assert!(report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     assert_eq!(report.deterministic, Some(true));
-    for inputs in ["declared", "repeat", "same_pointers", "scaled_up", "changed_weights", "scaled:w", "scaled:b"] {
+    for inputs in ["declared", "repeat", "same_pointers", "scaled_up", "changed_weights", "mostly_zero", "changed:x"] {
         assert!(report.cases.iter().any(|case| case.inputs == inputs), "{inputs} is missing");
     }
     let (measurement, findings) = raced(None, &honest, false);
