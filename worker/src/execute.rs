@@ -107,7 +107,8 @@ impl Workbench {
                      once it may run out, and the system would end the worker"
                 );
             }
-            let cuda = cuda.map(|cuda| cuda.with_gpus(&host, config.gpu_contexts, memory_bytes));
+            let locks = config.cache_dir.join("devices");
+            let cuda = cuda.map(|cuda| cuda.with_gpus(&host, config.gpu_contexts, memory_bytes, &locks));
             if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
         };
         if let Err(reason) = &cuda {

@@ -3,9 +3,14 @@
 //! Measurements need the device alone. A confirmation, on which a published number rests, also needs a driver that is idle: while
 //! other contexts begin, end or free memory, the driver delays calls. Requests are served in FIFO order.
 
+mod between_processes;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use self::between_processes::{LockFiles, Locked};
 
 thread_local! {
     /// Guards that this thread holds.
@@ -50,6 +55,8 @@ impl DeviceMode {
 pub struct DeviceLock {
     state: Mutex<State>,
     changed: Condvar,
+    /// Keeps other processes of ours apart, too.
+    files: Option<LockFiles>,
 }
 
 #[derive(Debug, Default)]
@@ -74,9 +81,18 @@ impl State {
 pub struct DeviceGuard<'a> {
     lock: &'a DeviceLock,
     mode: DeviceMode,
+    _between_processes: Locked,
 }
 
 impl DeviceLock {
+    /// A lock that all processes share which name the same folder: several commands that judge programs on one device take turns.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn between_processes(folder: &Path) -> std::io::Result<Self> {
+        Ok(Self { files: Some(LockFiles::open(folder)?), ..Self::default() })
+    }
+
     /// Waits until the device may be used in this mode. A thread that holds a guard must not ask for another one.
     #[must_use]
     pub fn lock(&self, mode: DeviceMode) -> DeviceGuard<'_> {
@@ -94,7 +110,8 @@ impl DeviceLock {
         // One that leaves the queue may let others pass.
         self.changed.notify_all();
         HELD.set(HELD.get() + 1);
-        DeviceGuard { lock: self, mode }
+        let locked = self.files.as_ref().map_or_else(Locked::default, |files| files.lock(mode));
+        DeviceGuard { lock: self, mode, _between_processes: locked }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nightshift_evaluator::context::DevicePlace;
 use nightshift_evaluator::device::{DeviceError, Gpu as DeviceContext, KERNELS_SOURCE};
-use nightshift_evaluator::lock::DeviceLock;
+use nightshift_evaluator::lock::{DeviceLock, DeviceMode};
 use nightshift_evaluator::program::ProcessPool;
 use nightshift_profilers::Profilers;
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
@@ -144,10 +144,14 @@ impl StepDevice<'_> {
 
 impl CudaBench {
     /// The same, ready for steps on its GPUs, with so many contexts on the whole machine, or as many as its memory, of so many
-    /// bytes, is good for.
-    pub(super) fn with_gpus(mut self, host: &Host, contexts: Option<u32>, memory_bytes: u64) -> Self {
+    /// bytes, is good for. Processes that name the same folder of locks take turns.
+    pub(super) fn with_gpus(mut self, host: &Host, contexts: Option<u32>, memory_bytes: u64, locks: &Path) -> Self {
         let share = |(contexts, gpu): (u32, &Gpu)| {
-            let lock: Arc<DeviceLock> = Arc::default();
+            let lock = DeviceLock::between_processes(&locks.join(&gpu.facts.uuid)).unwrap_or_else(|error| {
+                tracing::warn!(%error, "other processes of this kind may disturb measurements: no lock of files can be made");
+                DeviceLock::default()
+            });
+            let lock = Arc::new(lock);
             let capacity = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PROCESSES_PER_CONTEXT);
             SharedGpu {
                 pool: ProcessPool::new(host.clone(), Arc::clone(&lock), capacity),
@@ -222,6 +226,8 @@ impl CudaBench {
         let compile =
             || compile_module(&self.nvcc, KERNELS_SOURCE, capability, kernels.jail, kernels.scratch, kernels.cancel);
         let image = kernels.get(&self.nvcc.toolchain().fingerprint, capability, compile)?;
+        // A context that begins delays what other processes measure.
+        let _guard = shared.lock.lock(DeviceMode::Driver);
         let context = DeviceContext::open(Some(&gpu.facts.uuid), &image).map_err(|error| unusable(&error))?;
         let context = Arc::new(context);
         *opened = Some(Arc::clone(&context));

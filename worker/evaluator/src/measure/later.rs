@@ -14,7 +14,7 @@ use crate::memory::{Memory, Operand};
 
 /// Calls that are made, and the time that they may take.
 const LATER_CALLS: u64 = 1_000;
-const LATER_TIME: Duration = Duration::from_millis(500);
+const LATER_TIME: Duration = Duration::from_millis(300);
 
 /// Calls the candidate on and on, in windows of so many calls, on two sets of inputs in turn, and compares what comes out. Other
 /// programs may use the device meanwhile.

@@ -125,7 +125,7 @@ pub(super) fn time_window<M: Memory>(
     for (call, draws) in draws.iter().enumerate() {
         program.prepare(memory, call, Given::Drawn(draws))?;
     }
-    memory.flush_caches()?;
+    program.flush_caches(memory)?;
     memory.null_operation()?;
     let prepare_ns = nanoseconds(started.elapsed());
     let before = if on_device { None } else { program.processor_time() };

@@ -385,13 +385,20 @@ impl Memory for DeviceMemory {
         Ok(self.count(self.gpu.kernels.not_like_first, args, "looking for constant outputs")? == 0)
     }
 
-    fn flush_caches(&self) -> Result<(), MemoryError> {
+    fn flush_caches(&self, shared: &SharedMemory) -> Result<(), MemoryError> {
         self.gpu.context.enter()?;
         self.gpu.context.reset_persisting_lines();
-        for (kernel, unit) in [(self.gpu.kernels.flush, FLUSHED_BYTES), (self.gpu.kernels.release, LINE_BYTES)] {
-            let count = wide(self.gpu.flush.size / unit);
-            let args = BytesArgs { data: self.gpu.flush.address, count, ..BytesArgs::default() };
-            // SAFETY: the kernels take this structure, and stay inside of the buffer.
+        let flushed = (self.gpu.flush.address, self.gpu.flush.size);
+        for (kernel, (data, size), unit) in [
+            // A program may have marked lines of this memory, and of its own: the former are like all others from now on, and the
+            // latter go with those that the evaluator marks in the same way.
+            (self.gpu.kernels.release, (shared.address, shared.size), LINE_BYTES),
+            (self.gpu.kernels.flush, flushed, FLUSHED_BYTES),
+            (self.gpu.kernels.release, flushed, LINE_BYTES),
+        ] {
+            let count = wide(size / unit);
+            let args = BytesArgs { data, count, ..BytesArgs::default() };
+            // SAFETY: the kernels take this structure, and stay inside of the memory.
             unsafe { self.gpu.launch(kernel, args, count, &self.stream) }?;
         }
         Ok(())
