@@ -35,6 +35,10 @@ use crate::program::ProgramError;
 use crate::program::context::{ExecutionContext, Place};
 use crate::seeds::SecretSeeds;
 
+/// The code of a measurement that something else on the machine disturbed, and how often it is tried.
+const DISTURBED: &str = "gpu.disturbed";
+const TRIES: usize = 3;
+
 /// Confidence level of the interval.
 const CONFIDENCE: f64 = 0.95;
 
@@ -86,10 +90,11 @@ impl MeasureOptions {
     }
 }
 
-/// Whose process ended.
+/// Whose process ended, or what else failed.
 pub(crate) enum Side {
     Candidate(ProgramError),
     Baseline(ProgramError),
+    Machine(StepFailure),
 }
 
 impl From<MemoryError> for Side {
@@ -108,13 +113,21 @@ pub fn measure(
     require_sandbox: bool,
     options: &MeasureOptions,
 ) -> Result<StepOutput, StepFailure> {
-    match context.place {
+    let once = || match context.place {
         Place::Host(memory) => measure_with(context, memory, spec, programs, machine, require_sandbox, options),
         Place::Device(device) => {
             let memory = DeviceMemory::new(std::sync::Arc::clone(&device.gpu)).map_err(MemoryError::from)?;
             measure_with(context, &memory, spec, programs, machine, require_sandbox, options)
         }
+    };
+    let mut output = once();
+    for _ in 1..TRIES {
+        match &output {
+            Err(failure) if failure.code == DISTURBED => output = once(),
+            _ => break,
+        }
     }
+    output
 }
 
 fn measure_with<M: Memory>(
@@ -215,6 +228,7 @@ fn time_alone<M: Memory>(
 
 fn failed(side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure> {
     match side {
+        Side::Machine(failure) => Err(failure),
         Side::Candidate(error) => Ok(StepOutput::MeasureFailed { end: error.into_end()?, findings }),
         Side::Baseline(error) => {
             let end = error.into_end()?;

@@ -190,7 +190,6 @@ fn a_right_program_passes_and_is_timed() {
     let verification = measurement.verification.unwrap();
     assert_eq!(verification.timed_calls, verification.verified_calls);
     assert!(verification.timed_calls >= 16, "{verification:?}");
-    assert!(measurement.device.unwrap().calls_per_sample > Some(1));
 }
 
 fn wrong_programs_are_found_as_on_the_host() {

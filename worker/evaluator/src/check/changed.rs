@@ -28,7 +28,10 @@ const MATTERS: f64 = 32.0;
 const PASSES_WHEN_SCALED: f64 = 8.0;
 
 /// Elements that are changed together, about. They are so few that a program which looks at samples of a tensor misses them.
-const CHANGED_ELEMENTS: u64 = 64;
+const CHANGED_ELEMENTS: u64 = 3;
+
+/// Times that an input is changed: what is missed once is found next time.
+const INPUT_ROUNDS: usize = 2;
 
 /// Of a small tensor, one of so many elements is changed.
 const CHANGED_ONE_IN: u64 = 8;
@@ -92,7 +95,8 @@ impl<M: Memory> Check<'_, M> {
         let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        for number in self.chosen(shapes.inputs.len()) {
+        let chosen = self.chosen(shapes.inputs.len());
+        for number in chosen.iter().copied().cycle().take(chosen.len() * INPUT_ROUNDS) {
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
             let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
@@ -202,8 +206,9 @@ impl<M: Memory> Check<'_, M> {
         limits: &Limits,
         what: Changed,
     ) -> Result<Option<Vec<Draw>>, Stop> {
-        let (memory, seed) = (self.memory, self.seeds.draw());
+        let memory = self.memory;
         for scale in SCALES {
+            let seed = self.seeds.draw();
             let (draws, tensor) = match what {
                 Changed::Input(number) => {
                     let mut draws = inputs.to_vec();

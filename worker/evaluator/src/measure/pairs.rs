@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::evidence::{VERIFIED_CALLS, VERIFIED_LARGE_CALLS};
 use nightshift_protocol::measurement::DeviceConditions;
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::LARGE_CALL_BYTES;
 use nightshift_protocol::verdict::Finding;
 
 use super::setup::Setup;
 use super::verify::OutputVerifier;
 use super::windows::{Usual, WindowTimes, draws_of, per_call, time_window};
-use super::{CONFIDENCE, MeasureOptions, Side};
+use super::{CONFIDENCE, DISTURBED, MeasureOptions, Side};
 use crate::breach::{note, violation, warning};
 use crate::memory::Memory;
 use crate::phases::PhaseTimer;
@@ -54,6 +55,10 @@ const OVERLAP_NS: f64 = 5_000.0;
 /// Hidden time that is worth an accusation: a share of the call, and nanoseconds.
 const ACCUSED_SHARE: f64 = 0.05;
 const ACCUSED_NS: f64 = 5_000.0;
+
+/// Shares of a program's time that may be subtracted too much before: in a steady measurement, and before its times mean nothing.
+const STEADY_SHARE: f64 = 0.02;
+const MEANINGLESS_SHARE: f64 = 0.3;
 
 /// A baseline may be this share slower next to the candidate than alone.
 const DISTURBED_SHARE: f64 = 0.05;
@@ -273,6 +278,8 @@ pub(super) fn time_pairs<M: Memory>(
         times.take(&[pair], &usual);
     }
     let verifier = pairs.verifier;
+    let too_much_ns = setup.subtracted_too_much(calls)?;
+    times.give_back(too_much_ns)?;
     (times.timed_calls, times.verified_calls) = (verifier.made, verifier.verified);
     times.turned_wrong = verifier.turned_wrong();
     timer.end("pairs");
@@ -284,6 +291,28 @@ impl PairTimes {
     pub(super) fn take_later(&mut self, verifier: &OutputVerifier) {
         self.later_calls = verifier.verified - self.verified_calls;
         self.turned_wrong = verifier.turned_wrong();
+    }
+
+    /// Adds what was subtracted too much from each window of the candidate and of the baseline.
+    fn give_back(&mut self, (of_candidate_ns, of_baseline_ns): (f64, f64)) -> Result<(), Side> {
+        for (times, too_much_ns) in [(&mut self.candidate_ns, of_candidate_ns), (&mut self.baseline_ns, of_baseline_ns)]
+        {
+            let share = per_call(too_much_ns, self.calls);
+            for time in times.iter_mut() {
+                *time += share;
+            }
+            let of_time = share / median(times).max(1.0);
+            self.steady &= of_time <= STEADY_SHARE;
+            if of_time > MEANINGLESS_SHARE {
+                let message = format!(
+                    "a window without calls took {:.0} microseconds less after the measurement than before it: something else used \
+                     the processor or the GPU meanwhile",
+                    too_much_ns / 1e3
+                );
+                return Err(Side::Machine(StepFailure::retriable(DISTURBED, message)));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the pairs of a block.
@@ -347,6 +376,17 @@ impl<M: Memory> Pairs<'_, '_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_subtracted_too_much_is_given_back() {
+        let mut little = times(100_000.0, 0.0, 0.0, 200_000.0, 200_000.0);
+        assert!(little.give_back((4_000.0, 8_000.0)).is_ok() && little.steady);
+        assert!((little.candidate_ns[0] - 101_000.0).abs() < 1e-6 && (little.baseline_ns[0] - 202_000.0).abs() < 1e-6);
+        let mut more = times(100_000.0, 0.0, 0.0, 200_000.0, 200_000.0);
+        assert!(more.give_back((40_000.0, 90_000.0)).is_ok() && !more.steady);
+        let mut nonsense = times(1.0, 0.0, 0.0, 1.0, 200_000.0);
+        assert!(matches!(nonsense.give_back((4e6, 4e6)), Err(Side::Machine(failure)) if failure.code == DISTURBED));
+    }
 
     fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> PairTimes {
         PairTimes {

@@ -6,7 +6,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_W
 use nightshift_protocol::verdict::Finding;
 
 use super::weights::{reference_error, weights};
-use super::windows::{Usual, draws_of, per_call, time_window, usual_times};
+use super::windows::{Usual, draws_of, per_call, quietest_times, time_window, usual_times};
 use super::{MeasureOptions, Programs, Side};
 use crate::breach::note;
 use crate::check::{Limits, SMALLEST_REFERENCE_ERROR};
@@ -75,11 +75,13 @@ impl Calls {
     }
 }
 
-/// The baseline's time of one call in windows of so many calls, while the candidate is not loaded.
+/// What was timed in windows of so many calls while the candidate was not loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Solo {
     calls: usize,
     call_ns: f64,
+    /// Usual times for the candidate and for the baseline.
+    usual: (Usual, Usual),
 }
 
 /// Everything that a measurement works with.
@@ -264,14 +266,18 @@ impl<'a, M: Memory> Setup<'a, M> {
         let mut numbers = vec![1, self.calls.usual, self.calls.most];
         numbers.dedup();
         for calls in numbers {
-            let usual = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, on_device)?;
+            let usual = quietest_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds)?;
+            let of_candidate = match &mut self.control {
+                None => usual,
+                Some(control) => quietest_times(memory, control, (calls, inputs), &mut self.seeds)?,
+            };
             let mut times = Vec::with_capacity(SOLO_WINDOWS);
             for _ in 0..SOLO_WINDOWS {
                 let draws = draws_of(calls, inputs, &mut self.seeds);
                 let window = time_window(memory, &mut self.baseline, WindowKind::Calls, (&draws, calls), on_device);
                 times.push(per_call(window.map_err(Side::Baseline)?.net_ns(&usual), calls));
             }
-            self.solo.push(Solo { calls, call_ns: median(&times) });
+            self.solo.push(Solo { calls, call_ns: median(&times), usual: (of_candidate, usual) });
         }
         timer.end("baseline alone");
         Ok(())
@@ -318,8 +324,12 @@ impl<'a, M: Memory> Setup<'a, M> {
         self.calls.choose(candidate_ns, self.baseline_ns)
     }
 
-    /// Finds the usual times of windows of so many calls: for the candidate and for the baseline.
+    /// The usual times of windows of so many calls: for the candidate and for the baseline. On a device they are from before the
+    /// candidate was loaded, as kernels that it left there would make them longer.
     pub(super) fn usual(&mut self, calls: usize) -> Result<(Usual, Usual), Side> {
+        if let Some(solo) = self.solo.iter().find(|solo| solo.calls == calls) {
+            return Ok(solo.usual);
+        }
         let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
         let memory = self.memory;
         let baseline = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, on_device)?;
@@ -328,6 +338,25 @@ impl<'a, M: Memory> Setup<'a, M> {
             Some(control) => usual_times(memory, control, (calls, inputs), &mut self.seeds, on_device)?,
         };
         Ok((candidate, baseline))
+    }
+
+    /// Looks at windows without calls once more, and returns by how many nanoseconds they are shorter now, for the candidate and for
+    /// the baseline: so much was disturbed before, and subtracted too much.
+    pub(super) fn subtracted_too_much(&mut self, calls: usize) -> Result<(f64, f64), Side> {
+        let Some(before) = self.solo.iter().find(|solo| solo.calls == calls).map(|solo| solo.usual) else {
+            return Ok((0.0, 0.0));
+        };
+        let (memory, inputs) = (self.memory, self.shapes.inputs.len());
+        let now = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, true)?;
+        let of_baseline = before.1.longer_ns(&now).max(0.0);
+        let of_candidate = match &mut self.control {
+            None => of_baseline,
+            Some(control) => {
+                let now = usual_times(memory, control, (calls, inputs), &mut self.seeds, true)?;
+                before.0.longer_ns(&now).max(0.0)
+            }
+        };
+        Ok((of_candidate, of_baseline))
     }
 
     /// Ends every process, or keeps those of trusted programs loaded.

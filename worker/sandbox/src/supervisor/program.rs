@@ -186,8 +186,13 @@ impl Program {
         let Init { control, launch, descriptors, namespaces, hosted: entry_points, .. } = self.context;
         let plan = launch.plan;
         let has_short_name = namespaces.mount && plan.shows_kernel_files() && plan.scratch.is_some();
+        let is_on_device = plan.device.is_some();
         match plan.work {
             Work::Command { program, args, mut env } => {
+                if !is_on_device {
+                    // Compilers give way to programs that are timed. A failure costs precision only.
+                    let _ = rustix::process::nice(BUILD_NICENESS);
+                }
                 let temporary = env.iter_mut().find(|(name, _)| name == "TMPDIR").filter(|_| has_short_name);
                 if let Some((_, folder)) = temporary {
                     SHORT_SCRATCH.clone_into(folder);
@@ -211,6 +216,9 @@ impl Program {
         }
     }
 }
+
+/// By how much compilers give way.
+const BUILD_NICENESS: i32 = 10;
 
 /// Keeps this process on one core. A failure costs precision only.
 fn pin_to(core: usize) {
