@@ -51,11 +51,12 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         let with_text = |path: &PathBuf| -> Result<(PathBuf, Submission)> { Ok((path.clone(), read(path)?)) };
         let submissions = args.programs.iter().map(with_text).collect::<Result<Vec<_>>>()?;
         let against = args.against.as_ref().map(with_text).transpose()?;
+        let began = Instant::now();
         let bundle = task::load(&args, &config, &cancel, output)?;
+        tracing::debug!(took_ms = began.elapsed().as_millis(), "the task is loaded");
         for (path, submission) in submissions.iter().chain(&against) {
             fits(path, submission, &bundle)?;
         }
-        let began = Instant::now();
         let bench = Workbench::open_for(&config, Box::new(MemoryArtifacts::default()), Some(bundle.spec.target))
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
         let options = VerifyOptions { profile: args.profile, require_sandbox: !args.allow_unsandboxed };

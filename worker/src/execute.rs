@@ -14,6 +14,7 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use nightshift_evaluator::check::Libraries;
 use nightshift_profilers::Checks;
@@ -94,7 +95,9 @@ impl Workbench {
         let memory = MemoryBudget::new("this machine's memory", hardware.memory_bytes);
         let [artifacts, builds, references, prepared] =
             ["artifacts", "builds", "references", "prepared"].map(|name| config.cache_dir.join(name));
+        let began = Instant::now();
         let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder())?;
+        tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers and sandbox were found");
         let cuda = {
             let memory_bytes = hardware.memory_bytes;
             if let Some(good_for) = fewer_contexts_by_memory(config.gpu_contexts, memory_bytes)

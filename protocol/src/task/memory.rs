@@ -20,8 +20,8 @@ pub const LARGE_CALL_BYTES: u64 = 1 << 30;
 /// Inputs and outputs that the calls of one timed window have together, where one call does not have more, in bytes.
 pub const MAX_ROTATED_BYTES: u64 = 512 << 20;
 
-/// Tensors of a task from which on only one program has its memory at a time while it is checked, in bytes.
-pub const ONE_AT_A_TIME_BYTES: u64 = 4 << 30;
+/// Tensors of a task from which on a trusted program gives back, after each call, the memory that it keeps for its next one, in bytes.
+pub const TRIMMED_BYTES: u64 = 4 << 30;
 
 /// What every program has beside its tensors, in bytes: a workspace, and the evaluator's own buffers.
 const FIXED_BYTES: u64 = 512 << 20;
@@ -56,12 +56,11 @@ impl MemoryDemand {
 
     fn of_call(target: Target, inputs: u64, params: u64, outputs: u64) -> Self {
         let call = inputs + outputs;
-        // Candidate, reference and the truth in double precision, each with results that are not in place yet, and with a model's
-        // own weights; and outputs that are kept.
-        let together = inputs * 4 + params * 8 + outputs * 10;
-        // The truth, results of the candidate, and the truth's outputs, which are kept.
-        let one_at_a_time = inputs * 2 + params * 8 + outputs * 9;
-        let check = if call + params >= ONE_AT_A_TIME_BYTES { one_at_a_time } else { together };
+        // Inputs and outputs of candidate, reference and the truth in double precision; a model's own weights; and results that are
+        // not in place yet, of all three, and outputs that are kept.
+        let in_place = inputs * 4 + params * 8 + outputs * 4;
+        let results = if call + params >= TRIMMED_BYTES { outputs * 3 } else { outputs * 6 };
+        let check = in_place + results;
         // Candidate and baseline with the calls of a window; before that the truth with the baseline.
         let window = call.max(MAX_ROTATED_BYTES.min(call.saturating_mul(MAX_CALLS_OF_A_WINDOW)));
         let timed = (2 * window + 2 * outputs + params * 4).max(window + outputs + 2 * call + 2 * outputs + params * 6);

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::task::{ConcreteShapes, TRIMMED_BYTES};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::judge::{all_finite, compare_outputs};
-use super::{launch, open};
+use super::{launch, open, total_bytes};
 use crate::breach::Breach;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
@@ -138,6 +138,9 @@ impl<M: Memory> Oracle<M> {
             program.call(1)?;
             if look_for_breaches {
                 breaches.extend(program.breaches(memory, 1)?);
+            }
+            if total_bytes(shapes) >= TRIMMED_BYTES {
+                program.trim()?;
             }
         }
         if !all_finite(memory, &self.reference.outputs(0))? || !all_finite(memory, &self.truth.outputs(0))? {
