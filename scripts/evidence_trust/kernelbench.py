@@ -14,6 +14,15 @@ LIMIT_S = {True: 150, False: 15}
 or ends it takes the rest along, which are then asked anew."""
 
 
+def reason_not_to(checkout, out):
+    """Why the evaluation cannot be asked; none when it can."""
+    jobs = out / "jobs.json"
+    jobs.write_text("[]")
+    python = os.environ.get("NIGHTSHIFT_WORKER__PYTHON", sys.executable)
+    done = subprocess.run([python, str(PEER), str(checkout), str(jobs)], capture_output=True, timeout=120, check=False)
+    return done.stderr.decode(errors="replace").strip()[-400:] if done.returncode else None
+
+
 def judge(checkout, task, batch, out, facts):
     """One entry for each program."""
     rest = list(batch)
@@ -28,7 +37,7 @@ def judge(checkout, task, batch, out, facts):
 
 def ask(checkout, task, programs, out):
     """Lines of its answers, and why there are not more."""
-    jobs = out / "jobs.json"
+    jobs = out / f"jobs-{task.stem}.json"
     jobs.write_text(json.dumps([{"name": program["name"], "reference": str(task), "program": str(program["path"]),
                                  "build": str(out / "builds" / program["name"])} for program in programs]))
     python = os.environ.get("NIGHTSHIFT_WORKER__PYTHON", sys.executable)

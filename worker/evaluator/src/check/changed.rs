@@ -30,8 +30,8 @@ const PASSES_WHEN_SCALED: f64 = 8.0;
 /// Elements that are changed together, about. They are so few that a program which looks at samples of a tensor misses them.
 const CHANGED_ELEMENTS: u64 = 3;
 
-/// Times that an input is changed: what is missed once is found next time.
-const INPUT_ROUNDS: usize = 2;
+/// Most times that a tensor is changed: what is missed once is found next time.
+const MAX_ROUNDS: usize = 4;
 
 /// Of a small tensor, one of so many elements is changed.
 const CHANGED_ONE_IN: u64 = 8;
@@ -58,6 +58,12 @@ pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> Vec<Draw> {
     let draws = Draw::all(count, seeds.draw(), InputKind::Declared);
     let few = |seed| Few { seed, one_in: NOT_ZERO_ONE_IN, scale: 1.0 };
     draws.into_iter().map(|draw| Draw { scale: 0.0, ..draw }.with_few(few(seeds.draw()))).collect()
+}
+
+/// The numbers of so many tensors, several times over where they are few.
+fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = usize> {
+    let count = (MAX_CHANGED_TENSORS / numbers.len().max(1)).clamp(1, most);
+    numbers.iter().copied().cycle().take(numbers.len() * count)
 }
 
 /// The draw of a tensor that is changed.
@@ -95,8 +101,7 @@ impl<M: Memory> Check<'_, M> {
         let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        let chosen = self.chosen(shapes.inputs.len());
-        for number in chosen.iter().copied().cycle().take(chosen.len() * INPUT_ROUNDS) {
+        for number in rounds(&self.chosen(shapes.inputs.len()), MAX_ROUNDS) {
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
             let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
@@ -127,7 +132,8 @@ impl<M: Memory> Check<'_, M> {
         let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        for &number in numbers {
+        let most = if change == Change::All { 1 } else { MAX_ROUNDS };
+        for number in rounds(numbers, most) {
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Weight(number, change);
             let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
