@@ -203,8 +203,8 @@ fn paths_that_cannot_be_read_as_programs_end_with_4() {
     std::fs::File::create(folder.path().join("huge.cpp")).unwrap().set_len(17 << 20).unwrap();
     for (name, code, reason) in [
         ("missing.cpp", "request.program_unreadable", "No such file"),
-        ("folder.cpp", "request.program_unreadable", "it is no file"),
-        ("binary.cpp", "request.program_unreadable", "no UTF-8 text"),
+        ("folder.cpp", "request.program_unreadable", "it is a folder"),
+        ("binary.cpp", "request.program_unreadable", "not UTF-8 text"),
         ("huge.cpp", "request.program_unreadable", "17825792 bytes"),
         ("new.py", "request.program_form", "`ns_run`"),
     ] {

@@ -8,6 +8,7 @@ mod cases;
 mod changed;
 mod judge;
 mod oracle;
+mod test_case;
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +17,10 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
-use self::cases::{Answers, Check, Stop};
+use self::cases::{Answers, Check};
 pub(crate) use self::judge::{Limits, SMALLEST_REFERENCE_ERROR};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError};
+use self::test_case::{Stop, TestCase};
 use crate::golden::Recording;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
@@ -66,7 +68,7 @@ pub fn check_recorded(
 /// Returns how many answers a recording has for a task with these shapes.
 #[must_use]
 pub fn recorded_answers(shapes: &ConcreteShapes) -> usize {
-    cases::TestCase::with_truth(shapes).len()
+    TestCase::with_truth(shapes).len()
 }
 
 /// Checks the reference against itself, and records the answers. Returns nothing when the reference does not pass.

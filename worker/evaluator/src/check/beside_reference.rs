@@ -2,9 +2,10 @@
 
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 
-use super::cases::{Check, Material, Seen, Stop, TestCase};
+use super::cases::Check;
 use super::judge::{Limits, all_finite, compare_outputs, fingerprint};
 use super::oracle::{Oracle, OracleError};
+use super::test_case::{Material, Seen, Stop, TestCase};
 use crate::breach::{note, violation};
 use crate::compare::Comparison;
 use crate::draw::{Draw, InputKind};

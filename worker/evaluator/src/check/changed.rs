@@ -4,15 +4,15 @@
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, Distribution};
 
 use super::beside_reference::call_reference;
-use super::cases::{Check, Material, Seen, Stop, TestCase};
+use super::cases::Check;
 use super::judge::{Limits, compare_outputs, fingerprint};
 use super::oracle::{Oracle, OracleError};
+use super::test_case::{Change, Material, Seen, Stop, TestCase};
 use crate::breach::{note, violation};
-use crate::draw::{Draw, Few, InputKind};
+use crate::draw::{Draw, Few};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::{Given, Program};
-use crate::seeds::SecretSeeds;
 
 /// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
 const MAX_CHANGED_TENSORS: usize = 16;
@@ -36,28 +36,11 @@ const MAX_ROUNDS: usize = 4;
 /// Of a small tensor, one of so many elements is changed.
 const CHANGED_ONE_IN: u64 = 8;
 
-/// One of so many elements of an input that is mostly zero is not. The number is odd: the places follow no tiles.
-const NOT_ZERO_ONE_IN: u64 = 61;
-
-/// How much of a tensor is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    All,
-    Few,
-}
-
 /// Which tensor is changed.
 #[derive(Debug, Clone, Copy)]
 enum Changed {
     Input(usize),
     Weight(usize, Change),
-}
-
-/// Draws of inputs that are zero but for a few elements.
-pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> Vec<Draw> {
-    let draws = Draw::all(count, seeds.draw(), InputKind::Declared);
-    let few = |seed| Few { seed, one_in: NOT_ZERO_ONE_IN, scale: 1.0 };
-    draws.into_iter().map(|draw| Draw { scale: 0.0, ..draw }.with_few(few(seeds.draw()))).collect()
 }
 
 /// The numbers of so many tensors, several times over where they are few.

@@ -12,9 +12,10 @@ use super::windows::{draws_of, untimed_window};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 
-/// Calls that are made, and the time that they may take.
+/// Calls that are made, and the time that they may take on a device and on the host, where each takes longer.
 const LATER_CALLS: u64 = 1_000;
 const LATER_TIME: Duration = Duration::from_millis(300);
+const LATER_TIME_ON_HOST: Duration = Duration::from_secs(1);
 
 /// Calls the candidate on and on, in windows of so many calls, on two sets of inputs in turn, and compares what comes out. Other
 /// programs may use the device meanwhile.
@@ -38,12 +39,13 @@ pub(super) fn later_calls<M: Memory>(
         let kept = (0..calls).map(|call| baseline.keep_outputs(memory, call));
         sets.push((draws, kept.collect::<Result<Vec<_>, _>>().map_err(Side::Baseline)?));
     }
+    let limit = if on_device { LATER_TIME } else { LATER_TIME_ON_HOST };
     let (started, before) = (Instant::now(), verifier.verified);
     for (draws, kept) in sets.iter().cycle() {
         untimed_window(memory, candidate, draws, on_device).map_err(Side::Candidate)?;
         let expected = |call: usize| kept[call].iter().map(Operand::Copied).collect();
         verifier.verify(memory, candidate, expected, calls, findings)?;
-        if verifier.is_over() || verifier.verified - before >= LATER_CALLS || started.elapsed() > LATER_TIME {
+        if verifier.is_over() || verifier.verified - before >= LATER_CALLS || started.elapsed() > limit {
             break;
         }
     }

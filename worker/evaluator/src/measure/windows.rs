@@ -166,7 +166,6 @@ pub(super) fn untimed_window<M: Memory>(
     draws: &[Vec<Draw>],
     on_device: bool,
 ) -> Result<(), ProgramError> {
-    program.renew_poison(memory)?;
     for (call, draws) in draws.iter().enumerate() {
         program.prepare(memory, call, Given::Drawn(draws))?;
     }

@@ -155,9 +155,9 @@ impl Memory for HostMemory {
     }
 
     fn fill(&self, shared: &mut Mapping, region: Region, pattern: u32) -> Result<(), MemoryError> {
-        for chunk in shared.bytes_mut(region).chunks_mut(4) {
-            chunk.copy_from_slice(&pattern.to_le_bytes()[..chunk.len()]);
-        }
+        let (words, rest) = shared.bytes_mut(region).as_chunks_mut::<4>();
+        words.fill(pattern.to_le_bytes());
+        rest.copy_from_slice(&pattern.to_le_bytes()[..rest.len()]);
         Ok(())
     }
 
