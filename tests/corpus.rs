@@ -1,8 +1,13 @@
 //! A sample of the corpus: honest programs for the host are called right, and attacks that a check finds are not. All of it is
 //! judged by `scripts/evidence-trust`.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it should be")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at the first thing that is not as it should be"
+)]
 
 #[path = "support/binary.rs"]
+#[expect(dead_code, reason = "each test file uses a part of it")]
 mod binary;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,9 @@ import time
 from evidence_h200.machine import commit, first_line
 
 
+VERSION = "import importlib.metadata as m; print(next((d.version for d in m.distributions() if d.name == 'torch'), 'none'))"
+
+
 def machine(nightshift):
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         processor = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
@@ -19,5 +22,5 @@ def machine(nightshift):
         "system": f"{platform.system()} {platform.release()}",
         "processor": f"{processor}, {os.cpu_count()} cores",
         "gpu": first_line(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]),
-        "pytorch": first_line([python, "-c", "import torch; print(torch.__version__)"]),
+        "pytorch": first_line([python, "-c", VERSION]),
     }

@@ -45,7 +45,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         interrupt.cancelled().await;
         stop.cancel();
     });
-    let stopped = cancel.clone();
+    let (stopped, count) = (cancel.clone(), args.programs.len());
     let judge = move || -> Result<Report> {
         // What is wrong with what was typed is said before anything is started.
         let with_text = |path: &PathBuf| -> Result<(PathBuf, Submission)> { Ok((path.clone(), read(path)?)) };
@@ -71,11 +71,12 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
     let report = tokio::task::spawn_blocking(judge)
         .await
         .map_err(|error| Failure::new("internal.verify", format!("judging broke down: {error}")))?;
-    // Whatever a signal made fail, the signal is the reason.
-    if stopped.is_cancelled() {
-        return Err(Failure::new(INTERRUPTED, "stopped before every program was judged"));
-    }
-    let report = report?;
+    // Where a signal kept programs from being judged, it is the reason for everything that failed.
+    let report = match report {
+        Ok(report) if report.is_complete(count) || !stopped.is_cancelled() => report,
+        Err(failure) if !stopped.is_cancelled() => return Err(failure),
+        _ => return Err(Failure::new(INTERRUPTED, "stopped before every program was judged")),
+    };
     report.write(output)?;
     Ok(report.exit_code())
 }

@@ -17,6 +17,9 @@ use crate::failure::Result;
 use crate::output::{Output, printable};
 use crate::present;
 
+/// The code of a step that was cancelled.
+const CANCELLED: &str = "step.cancelled";
+
 /// Most findings of a program that are printed.
 const MAX_FINDINGS: usize = 6;
 
@@ -72,6 +75,12 @@ impl Report {
     pub(super) fn new(task: &TaskBundle, against: Option<PathBuf>, machine: MachineFacts, judged: Vec<Judged>) -> Self {
         let against = against.map_or_else(|| task.spec.reference.clone(), |path| path.display().to_string());
         Self { task: task.spec.name.clone(), against, machine, programs: judged.into_iter().map(Program::of).collect() }
+    }
+
+    /// Whether so many programs were judged, none of them cut short by a signal.
+    pub(super) fn is_complete(&self, count: usize) -> bool {
+        let was_cut = |program: &Program| program.fault.as_ref().is_some_and(|fault| fault.code == CANCELLED);
+        self.programs.len() == count && !self.programs.iter().any(was_cut)
     }
 
     pub(super) fn exit_code(&self) -> ExitCode {

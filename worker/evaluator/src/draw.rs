@@ -126,6 +126,7 @@ fn draw_values(random: &mut ChaCha8Rng, tensor: &ConcreteTensor, draw: Draw, val
 }
 
 fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, draw: Draw, values: &mut [f64]) {
+    // Zero is added because zeros have no sign here.
     let factor = draw.factor();
     match *distribution {
         #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
@@ -133,13 +134,13 @@ fn floats(random: &mut ChaCha8Rng, distribution: &Distribution, draw: Draw, valu
             let (mean, std) = (mean as f32, std as f32);
             values.fill_with(|| {
                 let standard: f32 = StandardNormal.sample(random);
-                f64::from((mean + std * standard) * factor)
+                f64::from((mean + std * standard) * factor + 0.0)
             });
         }
         #[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
         Distribution::Uniform { low, high } => {
             let (low, width) = (low as f32, (high - low) as f32);
-            values.fill_with(|| f64::from((low + width * random.random::<f32>()) * factor));
+            values.fill_with(|| f64::from((low + width * random.random::<f32>()) * factor + 0.0));
         }
         // Labels and truth values keep their meaning only as they are.
         Distribution::Steps { low, high, step } => return steps(random, (low, high, step), values),

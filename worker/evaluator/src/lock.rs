@@ -81,7 +81,7 @@ impl State {
 pub struct DeviceGuard<'a> {
     lock: &'a DeviceLock,
     mode: DeviceMode,
-    _between_processes: Locked,
+    between_processes: Locked,
 }
 
 impl DeviceLock {
@@ -111,7 +111,7 @@ impl DeviceLock {
         self.changed.notify_all();
         HELD.set(HELD.get() + 1);
         let locked = self.files.as_ref().map_or_else(Locked::default, |files| files.lock(mode));
-        DeviceGuard { lock: self, mode, _between_processes: locked }
+        DeviceGuard { lock: self, mode, between_processes: locked }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -122,6 +122,8 @@ impl DeviceLock {
 impl Drop for DeviceGuard<'_> {
     fn drop(&mut self) {
         HELD.set(HELD.get().saturating_sub(1));
+        // First, so that whoever enters next finds the files free.
+        self.between_processes = Locked::default();
         let mut state = self.lock.state();
         if let Some(position) = state.active.iter().position(|active| *active == self.mode) {
             state.active.swap_remove(position);

@@ -145,7 +145,8 @@ fn a_program_that_turns_wrong_after_the_timed_calls_is_found() {
     assert!(findings.iter().any(|finding| finding.code == "late_skipping"), "{findings:?}");
     let first = MeasureOptions { confirms: false, ..options };
     let (measurement, findings) = measured(race_at(&task(), &late, &baseline, &first).unwrap());
-    assert!(findings.is_empty() && measurement.verification.unwrap().later_calls == 0, "{findings:?}");
+    let by_output = |finding: &Finding| ["late_skipping", "timed_output_wrong"].contains(&finding.code.as_str());
+    assert!(!findings.iter().any(by_output) && measurement.verification.unwrap().later_calls == 0, "{findings:?}");
 }
 
 #[test]

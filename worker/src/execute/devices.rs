@@ -70,7 +70,7 @@ pub(super) fn find(
     search_path: &[PathBuf],
     host_compiler: Option<&Path>,
     os: &str,
-    scratch: &Path,
+    (scratch, proofs): (&Path, &Path),
 ) -> Result<CudaBench, String> {
     let never = CancelFlag::default();
     let run = |command: &JailedCommand| run_jailed(jail, command, &never);
@@ -83,6 +83,7 @@ pub(super) fn find(
         arch: choice.arch(device).map_err(|error| error.to_string())?,
         host_compiler,
         os,
+        proofs: Some(proofs),
     };
     let nvcc = Nvcc::find(&search, scratch, &run).map_err(|error| error.to_string())?;
     let search = ProfilerSearch { jail: jail.clone(), folders: search_path.to_vec(), scratch: scratch.to_path_buf() };

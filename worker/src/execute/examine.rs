@@ -102,7 +102,8 @@ pub(super) fn find_all(
             return Err("the `cuda` target was not asked for".to_owned());
         }
         let gpus = (&config.gpus, &config.nvcc);
-        devices::find(jail, gpus, &config.search_path, host_compiler, &hardware.os, scratch)
+        let proofs = config.cache_dir.join("compilers");
+        devices::find(jail, gpus, &config.search_path, host_compiler, &hardware.os, (scratch, &proofs))
     };
     std::thread::scope(|scope| {
         let sandbox = scope.spawn(|| nightshift_sandbox::probe(jail, scratch));

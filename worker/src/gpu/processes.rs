@@ -44,6 +44,12 @@ impl ProcessTable {
         Self { root, ourselves }
     }
 
+    /// Whether it is another process of this program: those take turns with this one.
+    fn runs_our_program(&self, pid: u32) -> bool {
+        let program = |pid: u32| std::fs::read_link(self.root.join(pid.to_string()).join("exe")).ok();
+        program(pid).is_some_and(|of_pid| program(self.ourselves) == Some(of_pid))
+    }
+
     fn parent(&self, pid: u32) -> Option<u32> {
         let stat = std::fs::read_to_string(self.root.join(pid.to_string()).join("stat")).ok()?;
         // The name in parentheses may hold anything, also parentheses and blanks.
@@ -57,7 +63,7 @@ impl Processes for ProcessTable {
         let mut seen = BTreeSet::new();
         let mut current = pid;
         while seen.len() < MAX_ANCESTORS && seen.insert(current) {
-            if current == self.ourselves {
+            if current == self.ourselves || self.runs_our_program(current) {
                 return Kin::Ours;
             }
             match self.parent(current) {

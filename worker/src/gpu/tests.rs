@@ -219,7 +219,14 @@ fn descendants_are_ours_and_everybody_else_is_not() {
     process(11, "a) b (c", 10);
     process(12, "runner", 11);
     process(20, "python", 1);
+    process(30, "nightshift", 1);
+    process(31, "runner", 30);
+    for (pid, program) in [(10, "nightshift"), (20, "python"), (30, "nightshift")] {
+        std::os::unix::fs::symlink(format!("/bin/{program}"), table.path().join(format!("{pid}/exe"))).unwrap();
+    }
     let processes = ProcessTable::at(table.path().to_path_buf(), 10);
+    // Another process of this program takes turns with it.
+    assert_eq!([30, 31].map(|pid| processes.kin(pid)), [Kin::Ours; 2]);
     assert_eq!([10, 11, 12].map(|pid| processes.kin(pid)), [Kin::Ours; 3]);
     assert_eq!([1, 20].map(|pid| processes.kin(pid)), [Kin::Foreign; 2]);
     assert_eq!(processes.kin(99), Kin::Unknown);

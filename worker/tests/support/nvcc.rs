@@ -42,6 +42,7 @@ pub(crate) fn find(scratch: &Path, means: SandboxChoice) -> Result<Nvcc, NvccErr
         arch: DEFAULT_ARCH,
         host_compiler: None,
         os: "Linux",
+        proofs: None,
     };
     Nvcc::find(&search, scratch, &|command: &JailedCommand| run_jailed(&jail(means), command, &CancelFlag::default()))
 }

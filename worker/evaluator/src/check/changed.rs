@@ -51,7 +51,8 @@ fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = usize> {
 
 /// The draw of a tensor that is changed.
 fn changed(tensor: &ConcreteTensor, usual: Draw, change: Change, seed: u64, scale: f32) -> Draw {
-    match change {
+    let too_small = tensor.elements() < CHANGED_ONE_IN * CHANGED_ELEMENTS;
+    match if too_small { Change::All } else { change } {
         Change::All => Draw { scale, ..Draw::declared(seed) },
         Change::Few => {
             let one_in = (tensor.elements() / CHANGED_ELEMENTS).max(CHANGED_ONE_IN);
@@ -132,6 +133,24 @@ impl<M: Memory> Check<'_, M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the reference's outputs hardly change where zeros become values that are nearly zero. Else equal values decide, such as
+    /// which of several zeros is the largest, and programs may decide otherwise.
+    pub(super) fn is_continuous(
+        &mut self,
+        oracle: &mut Oracle<M>,
+        weights: &Material,
+        (zero, nearly): (&[Draw], &[Draw]),
+    ) -> Result<bool, Stop> {
+        let _guard = self.context.lock(DeviceMode::Work);
+        let limits = Limits::against_reference(&self.spec.tolerance, 0.0);
+        oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
+        let Some(outputs) = self.usual_outputs(&mut oracle.reference, zero)? else { return Ok(false) };
+        if !call_reference(self.memory, &mut oracle.reference, nearly)? {
+            return Ok(false);
+        }
+        Ok(!differ(self.memory, &oracle.reference, &outputs, &limits, 1.0)?)
     }
 
     /// The reference's outputs to these inputs, unless they are not finite.
@@ -215,7 +234,7 @@ impl<M: Memory> Check<'_, M> {
             if !call_reference(memory, reference, inputs)? {
                 return Ok(None);
             }
-            if differ(memory, reference, usual, limits)? {
+            if differ(memory, reference, usual, limits, MATTERS)? {
                 return Ok(Some(draws));
             }
             // Labels and indices are not scaled.
@@ -227,16 +246,17 @@ impl<M: Memory> Check<'_, M> {
     }
 }
 
-/// Whether a reference's last outputs differ from the usual ones so much that it matters.
+/// Whether a reference's last outputs differ from earlier ones by so many tolerances.
 fn differ<M: Memory>(
     memory: &M,
     reference: &Program<M>,
     usual: &[M::Copied],
     limits: &Limits,
+    tolerances: f64,
 ) -> Result<bool, MemoryError> {
     let outputs = reference.outputs(0);
     for ((output, usual), place) in outputs.iter().zip(usual).zip(&reference.layout().call(0).outputs) {
-        if memory.differ((*output, Operand::Copied(usual)), place, &limits.tolerance, MATTERS)? {
+        if memory.differ((*output, Operand::Copied(usual)), place, &limits.tolerance, tolerances)? {
             return Ok(true);
         }
     }

@@ -10,6 +10,9 @@ use crate::program::{Given, ProgramError};
 use crate::seeds::SecretSeeds;
 use crate::tensor::HostTensor;
 
+/// The factor of values that are nearly zero.
+const NEARLY_ZERO: f32 = 1e-6;
+
 /// One of so many elements of an input that is mostly zero is not. The number is odd: the places follow no tiles.
 const NOT_ZERO_ONE_IN: u64 = 61;
 
@@ -138,11 +141,14 @@ impl Material {
     }
 }
 
-/// Draws of inputs that are zero but for a few elements.
-pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> Vec<Draw> {
+/// Draws of inputs that are zero but for a few elements, and of those that are nearly so.
+pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> (Vec<Draw>, Vec<Draw>) {
     let draws = Draw::all(count, seeds.draw(), InputKind::Declared);
     let few = |seed| Few { seed, one_in: NOT_ZERO_ONE_IN, scale: 1.0 };
-    draws.into_iter().map(|draw| Draw { scale: 0.0, ..draw }.with_few(few(seeds.draw()))).collect()
+    let zero: Vec<Draw> =
+        draws.into_iter().map(|draw| Draw { scale: 0.0, ..draw }.with_few(few(seeds.draw()))).collect();
+    let nearly = zero.iter().map(|draw| Draw { scale: NEARLY_ZERO, ..*draw }).collect();
+    (zero, nearly)
 }
 
 /// What is remembered of a shape while its cases are gone through.

@@ -212,7 +212,7 @@ DEVICE double value_of(const DrawArgs &a, uint64_t i) {
         float standard = product(sqrtf(product(-2.0f, logf(1.0f - first))), cosf(product(6.2831853f, second)));
         value = sum((float)a.a, product((float)a.b, standard));
     }
-    value = product(value, factor);
+    value = sum(product(value, factor), 0.0f); /* zeros have no sign */
     if (flip) value = -value;
     return (double)value;
 }

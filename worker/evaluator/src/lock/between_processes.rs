@@ -1,9 +1,12 @@
 //! The same lock between processes: files that the system locks, and frees when a process ends.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::DeviceMode;
 
@@ -20,26 +23,32 @@ pub(super) struct Locked {
     _files: Vec<File>,
 }
 
-/// Two files: whoever waits for the room holds the gate, so that those who come later wait behind it and nobody waits for ever.
+/// Two files: a process that waits for the second one holds the first one, so that later processes wait behind it and none of them
+/// waits for ever.
 #[derive(Debug)]
 struct Turnstile {
-    gate: PathBuf,
-    room: PathBuf,
+    first: PathBuf,
+    second: PathBuf,
 }
+
+/// How often a file that another process holds is tried again, and after how long a message says so.
+const POLL: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Turnstile {
     fn new(folder: &Path, name: &str) -> std::io::Result<Self> {
-        let turnstile = Self { gate: folder.join(format!("{name}.gate")), room: folder.join(name) };
-        open(&turnstile.gate)?;
-        open(&turnstile.room)?;
+        let turnstile = Self { first: folder.join(format!("{name}.next")), second: folder.join(name) };
+        open(&turnstile.first)?;
+        open(&turnstile.second)?;
         Ok(turnstile)
     }
 
     fn pass(&self, alone: bool) -> std::io::Result<File> {
-        let (gate, room) = (open(&self.gate)?, open(&self.room)?);
-        flock(&gate, FlockOperation::LockExclusive)?;
-        flock(&room, if alone { FlockOperation::LockExclusive } else { FlockOperation::LockShared })?;
-        Ok(room)
+        let (first, second) = (open(&self.first)?, open(&self.second)?);
+        wait_for(&first, &self.first, FlockOperation::NonBlockingLockExclusive)?;
+        let shared = FlockOperation::NonBlockingLockShared;
+        wait_for(&second, &self.second, if alone { FlockOperation::NonBlockingLockExclusive } else { shared })?;
+        Ok(second)
     }
 }
 
@@ -68,8 +77,24 @@ impl LockFiles {
     }
 }
 
+fn wait_for(file: &File, path: &Path, operation: FlockOperation) -> std::io::Result<()> {
+    let (started, mut told) = (Instant::now(), false);
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(POLL),
+            Err(error) => return Err(error.into()),
+        }
+        if !told && started.elapsed() > PATIENCE {
+            told = true;
+            tracing::warn!(file = %path.display(), "waiting for another process that judges programs on this device");
+        }
+    }
+}
+
 fn open(path: &Path) -> std::io::Result<File> {
-    File::options().create(true).truncate(false).write(true).open(path)
+    // Other users cannot hold them.
+    File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Calls after the timed ones, which nobody times: a program that turns wrong after some hundred calls is found out by making them.
+//! Untimed calls after the timed ones: a program that turns wrong after some hundred calls is found by making them.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ const LATER_CALLS: u64 = 1_000;
 const LATER_TIME: Duration = Duration::from_millis(300);
 const LATER_TIME_ON_HOST: Duration = Duration::from_secs(1);
 
+/// Outputs of the baseline that are kept, where those of one call are not more, in bytes.
+const KEPT_BYTES: u64 = 128 << 20;
+
 /// Calls the candidate on and on, in windows of so many calls, on two sets of inputs in turn, and compares what comes out. Other
 /// programs may use the device meanwhile.
 pub(super) fn later_calls<M: Memory>(
@@ -28,6 +31,8 @@ pub(super) fn later_calls<M: Memory>(
     if setup.call_bytes() > LARGE_CALL_BYTES || verifier.is_over() {
         return Ok(());
     }
+    let kept_bytes = setup.output_bytes().saturating_mul(2).max(1);
+    let calls = calls.min(usize::try_from(KEPT_BYTES / kept_bytes).unwrap_or(calls)).max(1);
     let _guard = setup.context.lock(DeviceMode::Work);
     let on_device = setup.on_device();
     let Setup { memory, shapes, seeds, candidate, baseline, .. } = &mut *setup;

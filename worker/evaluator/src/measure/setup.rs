@@ -200,6 +200,11 @@ impl<'a, M: Memory> Setup<'a, M> {
         bytes_of(&self.shapes.inputs) + bytes_of(&self.shapes.outputs)
     }
 
+    /// Bytes of the outputs of one call.
+    pub(super) fn output_bytes(&self) -> u64 {
+        bytes_of(&self.shapes.outputs)
+    }
+
     /// Whether programs compute on a device.
     pub(super) fn on_device(&self) -> bool {
         self.context.device().is_some()
@@ -348,12 +353,12 @@ impl<'a, M: Memory> Setup<'a, M> {
         };
         let (memory, inputs) = (self.memory, self.shapes.inputs.len());
         let now = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, true)?;
-        let of_baseline = before.1.longer_ns(&now).max(0.0);
+        let of_baseline = before.1.too_much_ns(&now);
         let of_candidate = match &mut self.control {
             None => of_baseline,
             Some(control) => {
                 let now = usual_times(memory, control, (calls, inputs), &mut self.seeds, true)?;
-                before.0.longer_ns(&now).max(0.0)
+                before.0.too_much_ns(&now)
             }
         };
         Ok((of_candidate, of_baseline))

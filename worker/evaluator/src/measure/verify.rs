@@ -68,7 +68,7 @@ impl OutputVerifier {
         if wrong_elements > 0 {
             let message = format!(
                 "call {number} of the measurement gave {wrong_elements} wrong elements: the program is right when it is checked, and wrong \
-                 when it is timed"
+                 when it is measured"
             );
             return violation("timed_output_wrong", message);
         }

@@ -85,6 +85,11 @@ impl Usual {
         self.calls.median_ns - than.calls.median_ns
     }
 
+    /// The same, and nothing for noise.
+    pub(super) fn too_much_ns(&self, now: &Self) -> f64 {
+        Some(self.longer_ns(now)).filter(|longer| *longer > AGREEMENT_NS).unwrap_or(0.0)
+    }
+
     /// Returns the usual times of these windows.
     pub(super) fn of(windows: &[WindowTimes]) -> Self {
         let all = |part: fn(&WindowTimes) -> f64| Typical::of(windows.iter().map(part));

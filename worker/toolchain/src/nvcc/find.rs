@@ -89,6 +89,8 @@ pub struct Search<'a> {
     pub host_compiler: Option<&'a Path>,
     /// Name of the operating system, for advice.
     pub os: &'a str,
+    /// Where it is kept which compilers were proven; without it each is proven anew.
+    pub proofs: Option<&'a Path>,
 }
 
 impl Nvcc {
@@ -250,6 +252,10 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
         disassembler,
     };
 
+    let proof = search.proofs.zip(proof_of(&nvcc)).map(|(folder, name)| folder.join(name));
+    if proof.as_ref().is_some_and(|proof| proof.is_file()) {
+        return Ok(nvcc);
+    }
     for (name, text) in [("nightshift.h", NIGHTSHIFT_H), ("probe.cu", PROBE)] {
         std::fs::write(folder.path().join(name), text).map_err(unusable)?;
     }
@@ -258,6 +264,9 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
     let built =
         run(&command::command(&nvcc, "probe.cu", folder.path(), PROBE_TIMEOUT_MS, Vec::new())).map_err(not_started)?;
     if built.end == ProcessEnd::Finished {
+        if let Some(error) = proof.and_then(|proof| keep_proof(&proof).err()) {
+            tracing::debug!(%error, "the compiler will be proven again next time");
+        }
         return Ok(nvcc);
     }
     let output = [built.stdout.as_slice(), built.stderr.as_slice()].concat();
@@ -277,6 +286,24 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
     } else {
         broken(reason)
     })
+}
+
+/// A name for what was proven: the compilers as they lie on the disk, their versions and flags, and the program that was built. None
+/// where a compiler cannot be looked at.
+fn proof_of(nvcc: &Nvcc) -> Option<String> {
+    let mut hasher = blake3::Hasher::new();
+    for program in [Path::new(&nvcc.toolchain.path), &nvcc.host_compiler] {
+        let data = std::fs::metadata(program).ok()?;
+        let changed = data.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        hasher.update(format!("{}\n{} {}\n", program.display(), data.len(), changed.as_nanos()).as_bytes());
+    }
+    hasher.update(nvcc.toolchain.fingerprint.as_bytes()).update(NIGHTSHIFT_H.as_bytes()).update(PROBE.as_bytes());
+    Some(hasher.finalize().to_hex().to_string())
+}
+
+fn keep_proof(proof: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(proof.parent().unwrap_or(Path::new(".")))?;
+    std::fs::write(proof, "")
 }
 
 fn version_report(program: &Path, scratch: &Path, run: &Run<'_>) -> Result<String, NvccError> {

@@ -52,6 +52,7 @@ impl Machine {
             arch: DEFAULT_ARCH,
             host_compiler,
             os: "Debian",
+            proofs: Some(&self.path("cache/compilers")),
         };
         Nvcc::find(&search, scratch.path(), &|command| Ok(self.run(command)))
     }
@@ -129,6 +130,24 @@ fn the_newest_of_several_versions_that_works_is_taken() {
     ]);
     let nvcc = machine.search(None).unwrap();
     assert_eq!(nvcc.toolchain().path, machine.path("usr/local/cuda-13.0/bin/nvcc").display().to_string());
+}
+
+#[test]
+fn a_compiler_is_proven_once_and_again_when_it_changed() {
+    let machine = Machine::new(&["usr/bin/g++", "usr/bin/nvcc"]);
+    let builds = || {
+        let is_build = |command: &&JailedCommand| command.args.iter().all(|arg| arg != "--version");
+        machine.commands.borrow().iter().filter(is_build).count()
+    };
+    let first = machine.search(None).unwrap();
+    assert_eq!((machine.search(None).unwrap().toolchain(), builds()), (first.toolchain(), 1));
+    std::fs::write(machine.path("usr/bin/nvcc"), "another one").unwrap();
+    machine.search(None).unwrap();
+    assert_eq!(builds(), 2);
+
+    let broken = Machine { build: (ProcessEnd::Exited { status: 1 }, "fatal: no"), ..machine };
+    std::fs::write(broken.path("usr/bin/nvcc"), "a third one").unwrap();
+    assert!(broken.search(None).is_err() && broken.search(None).is_err(), "what fails is not kept");
 }
 
 #[test]
