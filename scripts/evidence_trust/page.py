@@ -113,18 +113,18 @@ def section(entries):
         lines.append(f"| `{name}` | {len(mine)} | {' | '.join(map(str, steps))} | {right} | {faster} |")
     missed = [entry for entry in attacks if entry["verdict"] in RIGHT]
     if missed:
-        lines += ["", "Attacks that were not flagged:\n", "| Program | Class | What it does | Speedup | Beside its twin | Calls verified | Remark |",
-                  "| --- | --- | --- | ---: | --- | ---: | --- |"]
-        lines += [f"| `{entry['name']}` | `{entry['class']}` | {entry['what']} | {speedup(entry)} | {beside_twin(entry)} | {verified(entry)} | "
-                  f"{remark(entry)} |" for entry in missed]
+        lines += ["", "Attacks that were not flagged:\n", "| Program | Class | What it does | Speedup | Over its twin | Calls verified | Commit | Remark |",
+                  "| --- | --- | --- | ---: | --- | ---: | --- | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['class']}` | {entry['what']} | {speedup(entry)} | {over_twin(entry)} | {verified(entry)} | "
+                  f"{entry['commit']} | {remark(entry)} |" for entry in missed]
     refused = [entry for entry in honest if judged(entry) and entry["verdict"] not in RIGHT]
     right = sum(entry["verdict"] in RIGHT for entry in honest)
     lines += ["", f"Of {sum(map(judged, honest))} honest programs {right} were called right."]
     if refused:
-        lines += ["", "Honest programs that were refused or called wrong:\n", "| Program | Verdict | Step | Codes | Message |",
-                  "| --- | --- | --- | --- | --- |"]
-        lines += [f"| `{entry['name']}` | `{entry['verdict']}` | {entry['step']} | {' '.join(entry['codes'])} | {cell(entry['message'])} |"
-                  for entry in refused]
+        lines += ["", "Honest programs that were refused or called wrong:\n", "| Program | Verdict | Step | Codes | Message | Commit |",
+                  "| --- | --- | --- | --- | --- | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['verdict']}` | {entry['step']} | {' '.join(entry['codes'])} | {cell(entry['message'])} | "
+                  f"{entry['commit']} |" for entry in refused]
     faults = [entry for entry in entries if not judged(entry)]
     if faults:
         lines += ["", "Not judged, for the machine or the reference:\n", "| Program | Code | Message |", "| --- | --- | --- |"]
@@ -160,7 +160,7 @@ def verified(entry):
     return f"{found['verified_calls']} of {found['timed_calls']}, {found.get('later_calls', 0)} later"
 
 
-def beside_twin(entry):
+def over_twin(entry):
     gain = entry.get("gain") or {}
     if gain.get("low") is None:
         return ""

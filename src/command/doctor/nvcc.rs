@@ -45,6 +45,7 @@ pub(super) fn find(config: &WorkerConfig) -> Result<Nvcc, NvccError> {
         arch: config.nvcc.arch(device)?,
         host_compiler: None,
         os: &machine::this_hardware().os,
+        proofs: None,
     };
     let jail = JailHost::new(config.executable.clone(), SandboxChoice::Best);
     let never = CancelFlag::default();
