@@ -207,8 +207,8 @@ pub(super) fn usual_times<M: Memory>(
 const ROUNDS: usize = 5;
 const AGREEMENT_NS: f64 = 3_000.0;
 
-/// The same where nothing of the candidate runs: whatever disturbs a window makes it longer, so the quietest of several rounds counts,
-/// once another one agrees with it.
+/// The same where nothing of the candidate runs. A disturbance makes windows longer, so the quietest of several rounds counts, once
+/// another one agrees with it.
 pub(super) fn quietest_times<M: Memory>(
     memory: &M,
     trusted: &mut Program<M>,
