@@ -122,7 +122,7 @@ impl DeviceLock {
 impl Drop for DeviceGuard<'_> {
     fn drop(&mut self) {
         HELD.set(HELD.get().saturating_sub(1));
-        // First, so that whoever enters next finds the files free.
+        // The next thread must find the files free.
         self.between_processes = Locked::default();
         let mut state = self.lock.state();
         if let Some(position) = state.active.iter().position(|active| *active == self.mode) {

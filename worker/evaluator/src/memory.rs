@@ -153,8 +153,8 @@ pub trait Memory {
     /// Whether all elements have the same value. Zero has two signs, and both are the same value.
     fn is_constant(&self, operand: Operand<'_, Self>) -> Result<bool, MemoryError>;
 
-    /// Lets no cache hold data of programs, nor what lies in this memory.
-    fn flush_caches(&self, shared: &Self::Shared) -> Result<(), MemoryError>;
+    /// Lets no cache hold data of programs.
+    fn flush_caches(&self) -> Result<(), MemoryError>;
 
     /// Carries out the smallest operation where programs compute, and returns the time that it took. A device makes it wait
     /// while another context computes.

@@ -44,7 +44,7 @@ impl ProcessTable {
         Self { root, ourselves }
     }
 
-    /// Whether it is another process of this program: those take turns with this one.
+    /// Whether the process runs this program. Such processes take turns with this one by the device lock.
     fn runs_our_program(&self, pid: u32) -> bool {
         let program = |pid: u32| std::fs::read_link(self.root.join(pid.to_string()).join("exe")).ok();
         program(pid).is_some_and(|of_pid| program(self.ourselves) == Some(of_pid))

@@ -1,4 +1,4 @@
-//! What the calls of a check are about, and what they are given.
+//! The cases of a check, and the tensors of each.
 
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, Tolerance};
@@ -50,7 +50,7 @@ impl From<OracleError> for Stop {
     }
 }
 
-/// What one call of a check is about.
+/// A case: the check makes one call for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TestCase {
     /// Inputs as the task declares them.
@@ -116,14 +116,14 @@ impl TestCase {
     }
 }
 
-/// How much of a tensor is changed.
+/// Which elements of a tensor the check changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     All,
     Few,
 }
 
-/// What a call is given: as draws, and where answers are recorded as values of the host.
+/// The tensors that the evaluator gives a call: draws, and values of the host where it records answers.
 pub(super) struct Material {
     pub(super) draws: Vec<Draw>,
     pub(super) values: Option<Vec<HostTensor>>,
@@ -151,7 +151,7 @@ pub(super) fn mostly_zero(count: usize, seeds: &mut SecretSeeds) -> (Vec<Draw>, 
     (zero, nearly)
 }
 
-/// What is remembered of a shape while its cases are gone through.
+/// Facts about the cases of a shape that later cases need.
 #[derive(Default)]
 pub(super) struct Seen {
     /// Fingerprint of the program's outputs to the declared inputs.

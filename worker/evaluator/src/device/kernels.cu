@@ -349,32 +349,6 @@ KERNEL(ns_count_pattern, BytesArgs) {
     add(a.found, found);
 }
 
-/* Writes zeros over a region that is larger than the last cache. Lines that a program asked to be kept would outlive plain writes:
- * these ask for the same, and give that up once everything else is gone. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-KERNEL(ns_flush, BytesArgs) {
-    uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    for (uint64_t i = FIRST; i < a.count; i += STRIDE)
-        asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %1, %1, %1}, %2;"
-                     :: "l"((char *)a.data + i * 16), "r"(0), "l"(policy) : "memory");
-}
-
-KERNEL(ns_release, BytesArgs) {
-    for (uint64_t i = FIRST; i < a.count; i += STRIDE)
-        asm volatile("applypriority.global.L2::evict_normal [%0], 128;" :: "l"((char *)a.data + i * 128) : "memory");
-}
-#else
-KERNEL(ns_flush, BytesArgs) {
-    for (uint64_t i = FIRST; i < a.count; i += STRIDE) {
-        ((uint64_t *)a.data)[2 * i] = 0;
-        ((uint64_t *)a.data)[2 * i + 1] = 0;
-    }
-}
-
-KERNEL(ns_release, BytesArgs) {}
-#endif
-
 /* Writes bytes that no program can guess, or counts those that changed. */
 KERNEL(ns_set_guard, BytesArgs) {
     for (uint64_t i = FIRST; i < a.count; i += STRIDE) ((uint8_t *)a.data)[i] = (uint8_t)random_of(a.seed, i).word[0];

@@ -31,7 +31,7 @@ struct Turnstile {
     second: PathBuf,
 }
 
-/// How often a file that another process holds is tried again, and after how long a message says so.
+/// A waiting process tries a file again after the first time, and logs a warning after the second one.
 const POLL: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -81,7 +81,7 @@ impl Usual {
     }
 
     /// By how many nanoseconds a window without calls takes longer than at another time.
-    pub(super) fn longer_ns(&self, than: &Self) -> f64 {
+    fn longer_ns(&self, than: &Self) -> f64 {
         self.calls.median_ns - than.calls.median_ns
     }
 
@@ -140,7 +140,7 @@ pub(super) fn time_window<M: Memory>(
     for (call, draws) in draws.iter().enumerate() {
         program.prepare(memory, call, Given::Drawn(draws))?;
     }
-    program.flush_caches(memory)?;
+    memory.flush_caches()?;
     memory.null_operation()?;
     let prepare_ns = nanoseconds(started.elapsed());
     let before = if on_device { None } else { program.processor_time() };

@@ -25,10 +25,6 @@ const LARGEST: usize = 1;
 const INDEX: usize = 2;
 const HISTOGRAM: usize = 3;
 
-/// Bytes that a thread of `ns_flush` writes at a time, and of a line whose priority `ns_release` takes back.
-const FLUSHED_BYTES: usize = 16;
-const LINE_BYTES: usize = 128;
-
 /// A device's memory, for one evaluation.
 #[derive(Debug)]
 pub struct DeviceMemory {
@@ -385,22 +381,10 @@ impl Memory for DeviceMemory {
         Ok(self.count(self.gpu.kernels.not_like_first, args, "looking for constant outputs")? == 0)
     }
 
-    fn flush_caches(&self, shared: &SharedMemory) -> Result<(), MemoryError> {
+    fn flush_caches(&self) -> Result<(), MemoryError> {
         self.gpu.context.enter()?;
         self.gpu.context.reset_persisting_lines();
-        let flushed = (self.gpu.flush.address, self.gpu.flush.size);
-        for (kernel, (data, size), unit) in [
-            // A program may have marked lines of this memory, and of its own: the former are like all others from now on, and the
-            // latter go with those that the evaluator marks in the same way.
-            (self.gpu.kernels.release, (shared.address, shared.size), LINE_BYTES),
-            (self.gpu.kernels.flush, flushed, FLUSHED_BYTES),
-            (self.gpu.kernels.release, flushed, LINE_BYTES),
-        ] {
-            let count = wide(size / unit);
-            let args = BytesArgs { data, count, ..BytesArgs::default() };
-            // SAFETY: the kernels take this structure, and stay inside of the memory.
-            unsafe { self.gpu.launch(kernel, args, count, &self.stream) }?;
-        }
+        fill(self.gpu.flush.address, self.gpu.flush.size, 0, &self.stream)?;
         Ok(())
     }
 

@@ -243,7 +243,7 @@ impl Memory for HostMemory {
         Ok(values.windows(2).all(is_same))
     }
 
-    fn flush_caches(&self, _shared: &Mapping) -> Result<(), MemoryError> {
+    fn flush_caches(&self) -> Result<(), MemoryError> {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         for word in sweep.iter_mut().step_by(LINE_WORDS) {
             *word = word.wrapping_add(1);
@@ -315,6 +315,6 @@ mod tests {
         assert_eq!(memory.fingerprint(Operand::Shared(&shared, place)).unwrap(), before);
         memory.draw(&mut shared, place, &shapes.outputs[0], Draw::declared(2)).unwrap();
         assert_ne!(memory.fingerprint(Operand::Shared(&shared, place)).unwrap(), before);
-        memory.flush_caches(&shared).unwrap();
+        memory.flush_caches().unwrap();
     }
 }

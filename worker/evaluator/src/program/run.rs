@@ -288,11 +288,6 @@ impl<M: Memory> Program<M> {
         Ok(())
     }
 
-    /// Lets no cache hold what programs need.
-    pub(crate) fn flush_caches(&self, memory: &M) -> Result<(), ProgramError> {
-        Ok(memory.flush_caches(&self.shared)?)
-    }
-
     /// Draws another pattern, and fills the workspace with it, whose content is unspecified.
     pub(crate) fn renew_poison(&mut self, memory: &M) -> Result<(), ProgramError> {
         // A quiet NaN in 32 bits and, repeated, in 64; its upper half is one in both formats of 16 bits.
