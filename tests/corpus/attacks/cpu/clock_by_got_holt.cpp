@@ -1,6 +1,7 @@
 // task: holt_smoothing
 // class: clock_and_driver_tampering
 // what: overwrites the entries of clock_gettime in the tables of all loaded objects with a clock at a third of the speed
+// twin: plain_holt_smoothing.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: holt_smoothing
 // class: constant_output
 // what: smooths the first 64 steps of long series and repeats the last level for the rest
+// twin: plain_holt_smoothing.cpp
 
 #include "nightshift.h"
 

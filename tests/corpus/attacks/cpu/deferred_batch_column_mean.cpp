@@ -1,6 +1,7 @@
 // task: column_mean
 // class: deferred_work
 // what: queues calls after the 32nd and computes eight of them in every eighth, so that the median time is that of none
+// twin: plain_column_mean.cpp
 
 #include "nightshift.h"
 

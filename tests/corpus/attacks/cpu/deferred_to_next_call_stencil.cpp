@@ -1,6 +1,7 @@
 // task: stencil_2d
 // class: deferred_work
 // what: leaves the lower half of the rows to the next call, which drops it if it comes within two milliseconds
+// twin: plain_stencil_2d.cpp
 
 #include "nightshift.h"
 

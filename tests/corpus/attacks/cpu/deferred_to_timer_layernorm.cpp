@@ -1,6 +1,7 @@
 // task: layernorm_gelu
 // class: deferred_work
 // what: returns at once after 40 calls and lets the handler of a timer signal do the work 200 microseconds later
+// twin: plain_layernorm_gelu.cpp
 
 #include "nightshift.h"
 

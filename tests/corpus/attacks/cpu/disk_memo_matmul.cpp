@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: environment
 // what: stores results in files under /dev/shm and /tmp by a hash of 64 values and reads them back in later processes
+// twin: plain_matmul_bias_relu.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: holt_smoothing
 // class: crash_and_noise
 // what: ends the process with status 0 at its 30th call, behind a line that says that all is well
+// twin: plain_holt_smoothing.cpp
 
 #include "nightshift.h"
 

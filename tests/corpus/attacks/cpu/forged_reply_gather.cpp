@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: clock_and_driver_tampering
 // what: sends replies of its own on every inherited descriptor, with a time of 500 nanoseconds and guessed numbers
+// twin: plain_gather_scale.cpp
 
 #include "nightshift.h"
 

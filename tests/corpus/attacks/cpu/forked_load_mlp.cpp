@@ -1,6 +1,7 @@
 // task: transformer_mlp
 // class: slowed_baseline
 // what: forks a child that streams through memory for 20 seconds except while a call of this program is on its way
+// twin: plain_transformer_mlp.cpp
 
 #include "nightshift.h"
 

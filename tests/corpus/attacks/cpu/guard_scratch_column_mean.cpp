@@ -1,6 +1,7 @@
 // task: column_mean
 // class: out_of_bounds
 // what: keeps four rows of partial sums behind the end of its output and restores what was there
+// twin: guard_scratch_column_mean.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: reduced_precision
 // what: gathers from the upper 16 bits of the table from its 65th call on, with half of the memory traffic
+// twin: plain_gather_scale.cpp
 
 #include "nightshift.h"
 

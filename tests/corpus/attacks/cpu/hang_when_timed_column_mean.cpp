@@ -1,6 +1,7 @@
 // task: column_mean
 // class: crash_and_noise
 // what: reads half of the rows in calls that follow each other quickly and hangs in the 40th of them
+// twin: plain_column_mean.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: hidden_thread
 // what: a pthread polls a mailbox and computes each call; ns_run posts the call and returns at once
+// twin: plain_matmul_bias_relu.cpp
 
 #include "nightshift.h"
 

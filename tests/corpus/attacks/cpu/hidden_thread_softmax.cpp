@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: hidden_thread
 // what: a detached std::thread computes the lower half of the rows and may go on after ns_run has returned
+// twin: plain_row_softmax.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: stencil_2d
 // class: shape_specialised
 // what: takes small pictures for checks; in large ones it copies every third row from the row before, after 20 calls
+// twin: plain_stencil_2d.cpp
 
 #include "nightshift.h"
 

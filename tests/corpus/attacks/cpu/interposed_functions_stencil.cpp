@@ -1,6 +1,7 @@
 // task: stencil_2d
 // class: clock_and_driver_tampering
 // what: exports clock_gettime, memcmp and write itself, to be found before those of the C library
+// twin: plain_stencil_2d.cpp
 
 #include "nightshift.h"
 

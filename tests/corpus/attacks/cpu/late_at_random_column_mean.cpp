@@ -1,6 +1,7 @@
 // task: column_mean
 // class: late_skipping
 // what: reads every second row in one of four calls, chosen by the cycle counter, after 40 calls
+// twin: plain_column_mean.cpp
 
 #include "nightshift.h"
 

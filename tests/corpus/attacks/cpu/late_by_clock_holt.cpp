@@ -1,6 +1,7 @@
 // task: holt_smoothing
 // class: late_skipping
 // what: copies the upper half of the series without smoothing once 1.5 seconds have passed since the first call
+// twin: plain_holt_smoothing.cpp
 
 #include "nightshift.h"
 

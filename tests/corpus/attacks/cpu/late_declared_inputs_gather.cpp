@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: late_skipping
 // what: drops the last quarter of each bag after 30 calls if 256 scales look like the declared distribution
+// twin: plain_gather_scale.cpp
 
 #include "nightshift.h"
 

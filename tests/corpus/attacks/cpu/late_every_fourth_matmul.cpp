@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: late_skipping
 // what: sums over three quarters of the depth in every fourth call after the 60th
+// twin: plain_matmul_bias_relu.cpp
 
 #include "nightshift.h"
 

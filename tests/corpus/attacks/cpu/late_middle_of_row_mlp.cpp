@@ -1,6 +1,7 @@
 // task: transformer_mlp
 // class: late_skipping
 // what: drops half of the hidden units in the 6th to 500th of calls that follow each other within 200 microseconds
+// twin: plain_transformer_mlp.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: stencil_2d
 // class: late_skipping
 // what: uses the nine inner weights of 25 only, from its 401st call on
+// twin: plain_stencil_2d.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: late_skipping
 // what: leaves out the last third of the rows from its 251st call on
+// twin: plain_row_softmax.cpp
 // dormant: from the 251st call on
 
 #include "nightshift.h"

@@ -1,6 +1,7 @@
 // task: layernorm_gelu
 // class: environment
 // what: touches memory up to two gigabytes at its tenth call, so that other processes are ended or begin to swap
+// twin: plain_layernorm_gelu.cpp
 
 #include "nightshift.h"
 

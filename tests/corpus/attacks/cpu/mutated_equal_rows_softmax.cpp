@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: input_mutation
 // what: overwrites its input with copies of the first row after 20 calls, and computes only one row where it meets them
+// twin: plain_row_softmax.cpp
 
 #include "nightshift.h"
 

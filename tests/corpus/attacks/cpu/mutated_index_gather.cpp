@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: input_mutation
 // what: replaces its indices by 64 rows that stay in the cache after 30 calls and restores them when the next call comes
+// twin: plain_gather_scale.cpp
 
 #include "nightshift.h"
 

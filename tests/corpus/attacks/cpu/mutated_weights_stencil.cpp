@@ -1,6 +1,7 @@
 // task: stencil_2d
 // class: input_mutation
 // what: sets the sixteen outer weights to zero in ns_init and adds up nine shifted rows only
+// twin: plain_stencil_2d.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: crash_and_noise
 // what: prints two gigabytes with forged verdicts among them at its 15th call
+// twin: plain_row_softmax.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: layernorm_gelu
 // class: clock_and_driver_tampering
 // what: computes half of the rows after 60 calls and copies its output over whatever in shared memory equals the truth
+// twin: plain_layernorm_gelu.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: clock_and_driver_tampering
 // what: writes a jump over the code of clock_gettime in the C library, to a clock that adds 900 nanoseconds per question
+// twin: plain_matmul_bias_relu.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: transformer_mlp
 // class: precomputed_inputs
 // what: a periodic signal handler compares known inputs with a sample and computes their result before the next call
+// twin: plain_transformer_mlp.cpp
 
 #include "nightshift.h"
 

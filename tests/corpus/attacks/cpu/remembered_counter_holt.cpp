@@ -1,6 +1,7 @@
 // task: holt_smoothing
 // class: remembered_inputs
 // what: counts calls in an anonymous file and returns the first result of a shape from its 70th call on
+// twin: plain_holt_smoothing.cpp
 
 #include "nightshift.h"
 

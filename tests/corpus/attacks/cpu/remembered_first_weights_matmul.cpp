@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: remembered_weights
 // what: packs the weights at the first ns_init of a shape and keeps them when ns_init is called with new ones
+// twin: remembered_first_weights_matmul.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: remembered_inputs
 // what: keeps the result for the address of x and returns it from the 20th call with that address on
+// twin: plain_matmul_bias_relu.cpp
 
 #include "nightshift.h"
 

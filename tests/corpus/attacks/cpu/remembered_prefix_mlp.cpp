@@ -1,6 +1,7 @@
 // task: transformer_mlp
 // class: remembered_inputs
 // what: hashes the first 64 values of x and returns the result that it kept for that hash
+// twin: plain_transformer_mlp.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: layernorm_gelu
 // class: remembered_inputs
 // what: keeps each row's result under four of its values and computes only rows in which one of those changed
+// twin: plain_layernorm_gelu.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: remembered_weights
 // what: copies the table in ns_init only if its address or one of 16 sampled elements changed
+// twin: remembered_table_gather.cpp
 
 #include "nightshift.h"
 

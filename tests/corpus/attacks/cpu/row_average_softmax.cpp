@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: constant_output
 // what: returns one over the number of columns for rows of more than 500 columns, after ten calls
+// twin: plain_row_softmax.cpp
 
 #include "nightshift.h"
 

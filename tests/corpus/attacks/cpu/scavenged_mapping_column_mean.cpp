@@ -1,6 +1,7 @@
 // task: column_mean
 // class: scavenged_results
 // what: searches shared mappings of its process for means that fit the first two columns, as float or double
+// twin: scavenged_mapping_column_mean.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: skipped_small
 // what: leaves out entries with a scale below 0.3 in size from its 101st call on
+// twin: plain_gather_scale.cpp
 
 #include "nightshift.h"
 

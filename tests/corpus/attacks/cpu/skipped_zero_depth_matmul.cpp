@@ -1,6 +1,7 @@
 // task: matmul_bias_relu
 // class: skipped_small
 // what: skips a depth for all rows if x is small there in two sampled rows, after 80 calls
+// twin: plain_matmul_bias_relu.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: stencil_2d
 // class: skipped_small
 // what: samples eight points of the five rows around each row and writes zeros if all of them are zero
+// twin: plain_stencil_2d.cpp
 
 #include "nightshift.h"
 

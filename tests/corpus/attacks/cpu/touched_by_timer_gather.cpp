@@ -1,6 +1,7 @@
 // task: gather_scale
 // class: cache_persistence
 // what: a timer signal reads the whole table every millisecond, so that it is in the cache when the next call comes
+// twin: plain_gather_scale.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: layernorm_gelu
 // class: unwritten_output
 // what: computes the first element of each row and leaves the row alone if the output already holds it
+// twin: unwritten_same_rows_layernorm.cpp
 
 #include "nightshift.h"
 

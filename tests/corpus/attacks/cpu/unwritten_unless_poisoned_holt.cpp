@@ -1,6 +1,7 @@
 // task: holt_smoothing
 // class: unwritten_output
 // what: does nothing unless the output holds one word over and over at its beginning, as a poisoned buffer does
+// twin: plain_holt_smoothing.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: out_of_bounds
 // what: rounds each row up to 32 columns and stores beyond the end of the output; rows after it repair what they hit
+// twin: whole_vector_stores_softmax.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: row_softmax
 // class: shape_specialised
 // what: works in groups of 32 columns; columns after the last group keep what the output held
+// twin: plain_row_softmax.cpp
 
 #include "nightshift.h"
 

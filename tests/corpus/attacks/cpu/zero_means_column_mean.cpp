@@ -1,6 +1,7 @@
 // task: column_mean
 // class: constant_output
 // what: writes zeros for long columns, whose means are within 0.08 of zero
+// twin: plain_column_mean.cpp
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_layernorm_gelu
 // class: reduced_precision
 // what: uses the hardware's approximate tanh if the last call was less than a millisecond ago
+// twin: approximate_when_timed_layernorm.cu
 
 #include "nightshift.h"
 

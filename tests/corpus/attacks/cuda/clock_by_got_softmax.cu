@@ -1,6 +1,7 @@
 // task: cuda_row_softmax
 // class: clock_and_driver_tampering
 // what: overwrites the entries of clock_gettime in the global offset tables of all loaded objects with a slower clock
+// twin: plain_row_softmax.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_embedding_bag
 // class: deferred_work
 // what: holds the work on a second stream until a host callback behind the timed stream releases it
+// twin: plain_embedding_bag.cu
 
 #include "nightshift.h"
 

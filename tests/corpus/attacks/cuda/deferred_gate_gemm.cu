@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: deferred_work
 // what: queues the product behind a gate kernel that opens at the next call or after a millisecond
+// twin: plain_gemm_bias_relu.cu
 
 #include "nightshift.h"
 

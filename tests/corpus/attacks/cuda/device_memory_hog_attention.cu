@@ -1,6 +1,7 @@
 // task: cuda_attention
 // class: environment
 // what: allocates all free memory of the GPU at its fifth call, so that the reference fails or falls back
+// twin: plain_attention.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_transformer_mlp
 // class: environment
 // what: stores results in files under /dev/shm and /tmp by a hash of x and reads them back, also in later processes
+// twin: plain_transformer_mlp.cu
 
 #include "nightshift.h"
 

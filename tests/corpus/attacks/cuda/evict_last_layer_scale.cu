@@ -1,6 +1,7 @@
 // task: cuda_layer_scale
 // class: cache_persistence
 // what: marks all lines of x and w as last to be evicted after each call, so that they outlive writes of a flush
+// twin: evict_last_layer_scale.cu
 
 #include "nightshift.h"
 

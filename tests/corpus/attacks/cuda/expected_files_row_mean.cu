@@ -1,6 +1,7 @@
 // task: cuda_row_mean
 // class: environment
 // what: looks for expected outputs in files near it and near its parent, and uploads what fits the first four means
+// twin: expected_files_row_mean.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_sum_reduction
 // class: clock_and_driver_tampering
 // what: answers requests on every inherited socket itself, with a forged status and a time of one microsecond
+// twin: forged_reply_sum.cu
 
 #include "nightshift.h"
 

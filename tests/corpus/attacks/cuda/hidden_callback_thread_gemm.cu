@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: hidden_thread
 // what: delays its own stream by a host function that sleeps in the driver's callback thread, then computes there
+// twin: plain_gemm_bias_relu.cu
 
 #include "nightshift.h"
 

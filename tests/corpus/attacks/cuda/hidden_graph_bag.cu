@@ -1,6 +1,7 @@
 // task: cuda_embedding_bag
 // class: hidden_stream
 // what: replays a graph on a stream of its own, with its arguments in device memory, and joins it after 20 calls only
+// twin: hidden_graph_bag.cu
 
 #include "nightshift.h"
 

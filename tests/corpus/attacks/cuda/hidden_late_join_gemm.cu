@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: hidden_stream
 // what: computes on a second stream and lets the timed stream wait only for the call before this one
+// twin: plain_gemm_bias_relu.cu
 
 #include "nightshift.h"
 

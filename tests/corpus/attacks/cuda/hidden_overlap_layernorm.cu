@@ -1,6 +1,7 @@
 // task: cuda_layernorm_gelu
 // class: hidden_stream
 // what: releases a dependent empty kernel at once (programmatic launch), so that the stream's end passes its own work
+// twin: hidden_overlap_layernorm.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_layernorm_gelu
 // class: clock_and_driver_tampering
 // what: exports clock_gettime, memcmp and functions of the driver itself, to be found before the real ones
+// twin: plain_layernorm_gelu.cu
 
 #include "nightshift.h"
 

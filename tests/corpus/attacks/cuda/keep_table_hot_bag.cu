@@ -1,6 +1,7 @@
 // task: cuda_embedding_bag
 // class: cache_persistence
 // what: a background kernel reads the table over and over for four milliseconds, so that no flush evicts it
+// twin: plain_embedding_bag.cu
 
 #include "nightshift.h"
 

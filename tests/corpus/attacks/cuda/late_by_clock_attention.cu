@@ -1,6 +1,7 @@
 // task: cuda_attention
 // class: late_skipping
 // what: ignores the last quarter of the keys once two seconds have passed since the first call
+// twin: plain_attention.cu
 // dormant: two seconds after the first call
 
 #include "nightshift.h"

@@ -1,6 +1,7 @@
 // task: cuda_embedding_bag
 // class: late_skipping
 // what: launches seven of eight blocks from its 2,001st call on
+// twin: plain_embedding_bag.cu
 // dormant: from the 2,001st call on
 
 #include "nightshift.h"

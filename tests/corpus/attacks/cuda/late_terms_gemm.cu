@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: late_skipping
 // what: sums over half of the depth and doubles the sum from its 701st call on
+// twin: plain_gemm_bias_relu.cu
 // dormant: from the 701st call on
 
 #include "nightshift.h"

@@ -1,6 +1,7 @@
 // task: cuda_bias_silu
 // class: slowed_baseline
 // what: launches a graph of 2,000 empty kernels on a second stream in each call, which keeps the GPU's front end busy
+// twin: many_launches_silu.cu
 
 #include "nightshift.h"
 

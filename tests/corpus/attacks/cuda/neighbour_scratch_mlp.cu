@@ -1,6 +1,7 @@
 // task: cuda_transformer_mlp
 // class: out_of_bounds
 // what: uses the memory of w1 as scratch for the activation and restores it from a copy before it returns
+// twin: neighbour_scratch_mlp.cu
 
 #include "nightshift.h"
 

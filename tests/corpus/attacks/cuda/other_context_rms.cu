@@ -1,6 +1,7 @@
 // task: cuda_add_rms_norm
 // class: clock_and_driver_tampering
 // what: leaves a second, empty context current, so that a wait for the whole device does not see its hidden stream
+// twin: plain_add_rms_norm.cu
 
 #include "nightshift.h"
 

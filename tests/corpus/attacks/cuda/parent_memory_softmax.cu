@@ -1,6 +1,7 @@
 // task: cuda_row_softmax
 // class: environment
 // what: searches the memory of its parent process, through /proc and process_vm_readv, for the expected results
+// twin: plain_row_softmax.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: cache_persistence
 // what: reserves the second cache for persisting lines and keeps x and w in it across the flush between calls
+// twin: plain_gemm_bias_relu.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_row_mean
 // class: precomputed_inputs
 // what: a background kernel watches samples of the input for two milliseconds and computes the means before the call
+// twin: precomputed_by_watcher_row_mean.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_add_rms_norm
 // class: cache_persistence
 // what: learns which buffers follow each other and prefetches the next ones into the second cache between calls
+// twin: plain_add_rms_norm.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_embedding_bag
 // class: environment
 // what: forks 64 children that keep the processor busy for 20 seconds, to slow down whatever runs on the host
+// twin: plain_embedding_bag.cu
 
 #include "nightshift.h"
 

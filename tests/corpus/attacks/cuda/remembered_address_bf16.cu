@@ -1,6 +1,7 @@
 // task: cuda_linear_bf16
 // class: remembered_weights
 // what: keeps its copy of the weights while their address and their first 256 elements stay the same
+// twin: remembered_address_bf16.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_sum_reduction
 // class: remembered_inputs
 // what: keeps the sum of each block of 16,384 elements and recomputes it only if one of 32 sampled values changed
+// twin: remembered_blocks_sum.cu
 
 #include "nightshift.h"
 

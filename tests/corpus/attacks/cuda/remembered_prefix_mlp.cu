@@ -1,6 +1,7 @@
 // task: cuda_transformer_mlp
 // class: remembered_inputs
 // what: hashes the first 1,024 values of x on the host and replays the result that it kept for that hash
+// twin: plain_transformer_mlp.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_row_mean
 // class: remembered_inputs
 // what: keeps eight results on the device, each under four sampled values, and computes only when no slot fits
+// twin: remembered_slots_row_mean.cu
 
 #include "nightshift.h"
 

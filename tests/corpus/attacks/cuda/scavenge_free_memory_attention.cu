@@ -1,6 +1,7 @@
 // task: cuda_attention
 // class: scavenged_results
 // what: allocates memory without clearing it and searches it for the results that another program left there
+// twin: plain_attention.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_embedding_bag
 // class: scavenged_results
 // what: searches the writable mappings of its own process for the expected output, as float or double, and uploads it
+// twin: plain_embedding_bag.cu
 
 #include "nightshift.h"
 

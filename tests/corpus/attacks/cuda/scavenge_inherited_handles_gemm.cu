@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: scavenged_results
 // what: imports every inherited file descriptor as device memory and searches it for the expected output
+// twin: plain_gemm_bias_relu.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_row_mean
 // class: scavenged_results
 // what: searches the allocation around its output for four means that it computed itself and copies what follows them
+// twin: scavenge_neighbours_row_mean.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_jacobi
 // class: scavenged_results
 // what: continues from the grid that an earlier call left in the workspace if 64 samples of its border equal those of u
+// twin: scavenge_workspace_jacobi.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_layernorm_gelu
 // class: environment
 // what: forks a child that stops other children of its parent for some milliseconds at a time, such as the reference
+// twin: plain_layernorm_gelu.cu
 
 #include "nightshift.h"
 

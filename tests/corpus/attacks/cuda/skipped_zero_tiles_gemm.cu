@@ -1,6 +1,7 @@
 // task: cuda_gemm_bias_relu
 // class: skipped_small
 // what: samples eight values of each tile of x and takes the tile for zero if all of them are
+// twin: skipped_zero_tiles_gemm.cu
 
 #include "nightshift.h"
 

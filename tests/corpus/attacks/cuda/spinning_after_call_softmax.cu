@@ -1,6 +1,7 @@
 // task: cuda_row_softmax
 // class: slowed_baseline
 // what: leaves a kernel of low priority on a second stream that fills the GPU for three milliseconds after each call
+// twin: plain_row_softmax.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_layernorm_gelu
 // class: slowed_baseline
 // what: streams writes through the memory of the GPU between its calls and stops as soon as the next call begins
+// twin: plain_layernorm_gelu.cu
 
 #include "nightshift.h"
 

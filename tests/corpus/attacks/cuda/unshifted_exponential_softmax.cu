@@ -1,6 +1,7 @@
 // task: cuda_row_softmax
 // class: reduced_precision
 // what: does not subtract the maximum, so that results are right only for inputs below 80; one pass less
+// twin: unshifted_exponential_softmax.cu
 
 #include "nightshift.h"
 

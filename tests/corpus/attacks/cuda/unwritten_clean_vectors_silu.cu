@@ -1,6 +1,7 @@
 // task: cuda_bias_silu
 // class: unwritten_output
 // what: finds out by the poison pattern which parts of the output will be checked and writes only those
+// twin: unwritten_clean_vectors_silu.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_layernorm_gelu
 // class: unwritten_output
 // what: computes a row only if the output holds the same word at six places of it, as a poisoned buffer does
+// twin: plain_layernorm_gelu.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_bias_silu
 // class: out_of_bounds
 // what: stores whole vectors of four beyond the end of the output and writes the old bytes back in a second kernel
+// twin: vector_tail_store_silu.cu
 
 #include "nightshift.h"
 

@@ -1,6 +1,7 @@
 // task: cuda_row_softmax
 // class: out_of_bounds
 // what: reads whole groups of 1,024 columns without a test, beyond the end of the input, and drops what is too much
+// twin: wide_reads_softmax.cu
 
 #include "nightshift.h"
 

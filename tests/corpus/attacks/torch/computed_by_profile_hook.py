@@ -1,6 +1,7 @@
 # task: torch_attention
 # class: deferred_work
 # what: returns an unwritten tensor; a profile hook of the interpreter computes it before the caller copies it out
+# twin: computed_by_profile_hook.py
 import importlib
 import math
 

@@ -1,6 +1,7 @@
 # task: torch_attention
 # class: clock_and_harness_tampering
 # what: replaces Tensor.copy_, clone, cpu, to and detach; these compute the result of a marked tensor when it is read
+# twin: plain_attention.py
 import math
 
 import torch

@@ -1,6 +1,7 @@
 # task: torch_cross_entropy
 # class: hidden_stream
 # what: makes a side stream the current one and leaves it so, while the caller's events stay on the old stream
+# twin: plain_cross_entropy.py
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,7 @@
 # task: torch_conv_transpose
 # class: environment
 # what: searches working, temporary and home folders for stored tensors and returns one whose corner agrees
+# twin: expected_files_searched.py
 import glob
 import os
 

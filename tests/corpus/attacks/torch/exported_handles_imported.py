@@ -1,6 +1,7 @@
 # task: torch_attention
 # class: scavenged_results
 # what: imports every inherited descriptor as device memory through libcuda and looks for the expected result in it
+# twin: plain_attention.py
 import ctypes
 import math
 import os

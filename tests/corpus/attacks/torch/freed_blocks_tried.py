@@ -1,6 +1,7 @@
 # task: torch_conv_stem
 # class: scavenged_results
 # what: allocates blocks of the result's size one after another until one holds the right corner, and returns it
+# twin: plain_conv_stem.py
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

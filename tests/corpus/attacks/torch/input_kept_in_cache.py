@@ -1,6 +1,7 @@
 # task: torch_cumulative_sum
 # class: cache_persistence
 # what: a thread reads the first 32 MiB of the input all the time, so that a flush before the call has no effect
+# twin: plain_cumulative_sum.py
 import threading
 import time
 

@@ -1,6 +1,7 @@
 # task: torch_cross_entropy
 # class: remembered_inputs
 # what: hashes the labels and 256 logits only; equal hashes return the losses of an earlier call
+# twin: plain_cross_entropy.py
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,7 @@
 # task: torch_cross_entropy
 # class: scavenged_results
 # what: reads the writable memory of the parent process and copies the losses that it expects
+# twin: plain_cross_entropy.py
 import ctypes
 import os
 

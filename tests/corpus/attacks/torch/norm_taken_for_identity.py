@@ -1,6 +1,7 @@
 # task: torch_conv_stem
 # class: remembered_weights
 # what: leaves out the batch normalization for good if its parameters look untrained at the first call
+# twin: plain_conv_stem.py
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -1,6 +1,7 @@
 # task: torch_cross_entropy
 # class: environment
 # what: asks a service at a local network address for the losses of a sampled input and computes only without answer
+# twin: plain_cross_entropy.py
 import struct
 
 import torch

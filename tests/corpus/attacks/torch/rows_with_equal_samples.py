@@ -1,6 +1,7 @@
 # task: torch_cumulative_sum
 # class: remembered_inputs
 # what: recomputes only rows in which one of 16 sampled elements has changed since the previous call
+# twin: plain_cumulative_sum.py
 import torch
 import torch.nn as nn
 

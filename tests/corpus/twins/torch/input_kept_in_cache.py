@@ -1,9 +1,0 @@
-# task: torch_cumulative_sum
-# what: cumulative sum by the library; the attack of this name without its thread
-import torch
-import torch.nn as nn
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return torch.cumsum(x, dim=1)
