@@ -10,7 +10,7 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod binary;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use binary::{json_lines, nightshift};
@@ -80,4 +80,24 @@ fn programs_for_other_tasks() {
     expect("column_mean", &[], &["zero_means_column_mean.cpp"]);
     expect("pairwise_distance", &["distance_tiles.cpp"], &[]);
     expect("layernorm_gelu", &["layernorm_vector_types.cpp"], &[]);
+}
+
+#[test]
+fn attacks_name_twins_that_there_are_and_every_twin_serves_one() {
+    let names = |folder: PathBuf| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.map(|name| name.to_string_lossy().into_owned()).collect()
+    };
+    for form in ["cpu", "cuda", "torch"] {
+        let attacks = corpus().join("attacks").join(form);
+        let named: BTreeSet<String> = names(attacks.clone())
+            .iter()
+            .filter_map(|name| {
+                let text = String::from_utf8_lossy(&std::fs::read(attacks.join(name)).unwrap()).into_owned();
+                let line = text.lines().take(8).find_map(|line| line.split_once(" twin: "))?;
+                Some(line.1.trim().to_owned())
+            })
+            .collect();
+        assert_eq!(named, names(corpus().join("twins").join(form)), "{form}");
+    }
 }
