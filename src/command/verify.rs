@@ -16,7 +16,7 @@ use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskBun
 use nightshift_protocol::verdict::Severity;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::artifacts::MemoryArtifacts;
-use nightshift_worker::execute::{Judgement, Submission, Verifier, VerifyOptions, Workbench};
+use nightshift_worker::execute::{Judgement, ProcessDemand, Submission, Verifier, VerifyOptions, Workbench};
 
 use self::report::{Judged, Report};
 use crate::args::Verify;
@@ -57,7 +57,10 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
         for (path, submission) in submissions.iter().chain(&against) {
             fits(path, submission, &bundle)?;
         }
-        let bench = Workbench::open_for(&config, Box::new(MemoryArtifacts::default()), Some(bundle.spec.target))
+        let at_once = at_once(&bundle, builds);
+        let demand = demand(&bundle, &submissions, against.as_ref().map(|(_, against)| against), at_once);
+        let only = Some((bundle.spec.target, demand));
+        let bench = Workbench::open_for(&config, Box::new(MemoryArtifacts::default()), only)
             .map_err(|error| Failure::new(error.code(), error.to_string()))?;
         let options = VerifyOptions { profile: args.profile, require_sandbox: !args.allow_unsandboxed };
         let mut verifier = Verifier::new(&bench, bundle.clone(), options, &cancel).map_err(|failure| step(&failure))?;
@@ -65,7 +68,7 @@ pub(super) async fn run(context: &Context, args: Verify) -> Result<ExitCode> {
             stand_against(&mut verifier, path, submission, &bundle)?;
         }
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers, sandbox and reference are ready");
-        let programs = judge_all(&verifier, &bundle, &submissions, (builds, &cancel), output);
+        let programs = judge_all(&verifier, &bundle, &submissions, (builds, at_once, &cancel), output);
         Ok(Report::new(&bundle, against.map(|(path, _)| path), verifier.machine().clone(), programs))
     };
     let report = tokio::task::spawn_blocking(judge)
@@ -162,18 +165,50 @@ fn screened(submission: &Submission, task: &TaskBundle) -> Option<Judgement> {
     })
 }
 
+/// Programs that are checked and timed at the same time.
+fn at_once(task: &TaskBundle, builds: usize) -> usize {
+    match (task.spec.target, &task.spec.torch) {
+        (Target::Cpu, _) => 1,
+        (Target::Cuda, None) => NATIVE_AT_ONCE,
+        (Target::Cuda, Some(_)) => (builds / 2).clamp(NATIVE_AT_ONCE, TORCH_AT_ONCE),
+    }
+}
+
+/// Processes on a GPU that checks and measurements will ask for.
+fn demand(
+    task: &TaskBundle,
+    submissions: &[(PathBuf, Submission)],
+    against: Option<&Submission>,
+    at_once: usize,
+) -> ProcessDemand {
+    let reference = if task.spec.torch.is_some() { CandidateForm::Torch } else { CandidateForm::Native };
+    let baseline = against.map_or(reference, |against| against.form);
+    let mut demand = ProcessDemand::default();
+    let mut add = |form: CandidateForm, count: usize| match form {
+        CandidateForm::Native => demand.native += count,
+        CandidateForm::Torch => demand.python += count,
+    };
+    // Reference and truth stay loaded.
+    add(reference, 2 * at_once.min(submissions.len()));
+    if let Some(against) = against {
+        add(against.form, 1);
+    }
+    for (_, Submission { form, .. }) in submissions {
+        // For the check, and for the measurement with its baseline; where that is of another form, an empty process tells what
+        // surrounds the calls of the program.
+        add(*form, if *form == baseline { 2 } else { 3 });
+        add(baseline, 1);
+    }
+    demand
+}
+
 fn judge_all(
     verifier: &Verifier<'_>,
     task: &TaskBundle,
     submissions: &[(PathBuf, Submission)],
-    (builds, cancel): (usize, &CancelFlag),
+    (builds, at_once, cancel): (usize, usize, &CancelFlag),
     output: Output,
 ) -> Vec<Judged> {
-    let at_once = match (task.spec.target, &task.spec.torch) {
-        (Target::Cpu, _) => 1,
-        (Target::Cuda, None) => NATIVE_AT_ONCE,
-        (Target::Cuda, Some(_)) => (builds / 2).clamp(NATIVE_AT_ONCE, TORCH_AT_ONCE),
-    };
     let permits = Permits { free: Mutex::new(at_once), changed: Condvar::new() };
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(submissions.len())));
     let work = || {

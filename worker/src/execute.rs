@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use nightshift_evaluator::check::Libraries;
+pub use nightshift_evaluator::program::ProcessDemand;
 use nightshift_profilers::Checks;
 use nightshift_profilers::host::Peaks;
 use nightshift_protocol::api::LeasedStep;
@@ -31,8 +32,8 @@ use nightshift_toolchain::machine;
 use nightshift_toolchain::python::PythonSearch;
 use tempfile::TempDir;
 
-use self::devices::CudaBench;
 pub use self::devices::find_profilers;
+use self::devices::{CudaBench, SharedGpus};
 use self::examine::{Found, find_all, jail_host};
 pub use self::examine::{WorkbenchError, examine, find_cpp_toolchain, probe_sandbox};
 use self::step::Step;
@@ -74,11 +75,12 @@ impl Workbench {
         Self::open_for(config, store, None)
     }
 
-    /// Opens one that carries out steps of one target only, and looks for nothing that other targets need.
+    /// Opens one that carries out steps of one target only, for programs that need so many processes. It looks for nothing that other
+    /// targets need.
     pub fn open_for(
         config: &WorkerConfig,
         store: Box<dyn ArtifactStore>,
-        only: Option<Target>,
+        only: Option<(Target, ProcessDemand)>,
     ) -> Result<Self, WorkbenchError> {
         let unusable = |folder: &Path| {
             let folder = folder.to_path_buf();
@@ -95,25 +97,26 @@ impl Workbench {
         let memory = MemoryBudget::new("this machine's memory", hardware.memory_bytes);
         let [artifacts, builds, references, prepared] =
             ["artifacts", "builds", "references", "prepared"].map(|name| config.cache_dir.join(name));
+        if let Some(good_for) = fewer_contexts_by_memory(config.gpu_contexts, hardware.memory_bytes)
+            && !config.gpus.usable().is_empty()
+        {
+            tracing::warn!(
+                allowed = config.gpu_contexts,
+                good_for,
+                "`worker.gpu_contexts` allows more contexts than this machine's memory is good for: with many models of PyTorch at \
+                 once it may run out, and the system would end the worker"
+            );
+        }
         let began = Instant::now();
+        let contexts = (config.gpu_contexts, hardware.memory_bytes);
+        let demand = only.filter(|(target, _)| *target == Target::Cuda).map(|(_, demand)| demand);
+        // Processes start while compilers are looked for.
+        let gpus = SharedGpus::new(&host, &config.gpus, contexts, &config.cache_dir.join("devices"), demand);
+        let only = only.map(|(target, _)| target);
         let Found { toolchain, sandbox, cuda } = find_all(jail, config, only, &hardware, scratch.folder())?;
         tracing::debug!(took_ms = began.elapsed().as_millis(), "compilers and sandbox were found");
-        let cuda = {
-            let memory_bytes = hardware.memory_bytes;
-            if let Some(good_for) = fewer_contexts_by_memory(config.gpu_contexts, memory_bytes)
-                && !config.gpus.usable().is_empty()
-            {
-                tracing::warn!(
-                    allowed = config.gpu_contexts,
-                    good_for,
-                    "`worker.gpu_contexts` allows more contexts than this machine's memory is good for: with many models of PyTorch at \
-                     once it may run out, and the system would end the worker"
-                );
-            }
-            let locks = config.cache_dir.join("devices");
-            let cuda = cuda.map(|cuda| cuda.with_gpus(&host, config.gpu_contexts, memory_bytes, &locks));
-            if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) }
-        };
+        let cuda = cuda.map(|cuda| cuda.with_gpus(gpus));
+        let cuda = if config.profilers { cuda } else { cuda.map(CudaBench::without_profilers) };
         if let Err(reason) = &cuda {
             tracing::debug!(reason, "this worker carries out no steps on the `cuda` target");
         }

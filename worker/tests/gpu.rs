@@ -92,7 +92,7 @@ const CAPACITY: usize = 12;
 /// Processes that one test leaves for the next, as a worker's steps do.
 static SHARED: LazyLock<(Arc<DeviceLock>, ProcessPool)> = LazyLock::new(|| {
     let lock: Arc<DeviceLock> = Arc::default();
-    (Arc::clone(&lock), ProcessPool::new(host(SandboxChoice::Best), lock, CAPACITY))
+    (Arc::clone(&lock), ProcessPool::new(host(SandboxChoice::Best), lock, CAPACITY, None))
 });
 
 fn bench(test: &str) -> Option<Bench> {

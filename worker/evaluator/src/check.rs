@@ -19,7 +19,7 @@ use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::{Answers, Check};
 pub(crate) use self::judge::{Limits, SMALLEST_REFERENCE_ERROR};
-pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError};
+pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, with_reason};
 use self::test_case::{Stop, TestCase};
 use crate::golden::Recording;
 use crate::memory::{DeviceMemory, Memory, MemoryError};

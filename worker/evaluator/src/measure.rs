@@ -28,6 +28,7 @@ use self::pairs::{PairTimes, time_pairs};
 use self::report::Report;
 use self::setup::Setup;
 pub(crate) use self::windows::median_call_ns;
+use crate::check::{REFERENCE_FAILED, with_reason};
 use crate::lock::DeviceMode;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
@@ -180,8 +181,9 @@ fn measure_with<M: Memory>(
     let times = match timed {
         Ok(times) => times,
         Err(side) => {
+            let said = setup.baseline.printed();
             setup.finish();
-            return failed(side, findings);
+            return failed(side, findings).map_err(|failure| with_reason(failure, &said));
         }
     };
     for accusation in times.accusations() {
@@ -232,7 +234,7 @@ fn failed(side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure>
         Side::Candidate(error) => Ok(StepOutput::MeasureFailed { end: error.into_end()?, findings }),
         Side::Baseline(error) => {
             let end = error.into_end()?;
-            Err(StepFailure::retriable("reference.failed", format!("the baseline broke down: {}", end.describe())))
+            Err(StepFailure::retriable(REFERENCE_FAILED, format!("the baseline broke down: {}", end.describe())))
         }
     }
 }

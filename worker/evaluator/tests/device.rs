@@ -130,7 +130,7 @@ struct Shared {
 impl Shared {
     fn new(capacity: usize) -> Self {
         let lock: Arc<DeviceLock> = Arc::default();
-        Self { pool: ProcessPool::new(host(SandboxChoice::Best), Arc::clone(&lock), capacity), lock }
+        Self { pool: ProcessPool::new(host(SandboxChoice::Best), Arc::clone(&lock), capacity, None), lock }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use nightshift_evaluator::context::DevicePlace;
 use nightshift_evaluator::device::{DeviceError, Gpu as DeviceContext, KERNELS_SOURCE};
 use nightshift_evaluator::lock::{DeviceLock, DeviceMode};
-use nightshift_evaluator::program::ProcessPool;
+use nightshift_evaluator::program::{ProcessDemand, ProcessPool};
 use nightshift_profilers::Profilers;
 use nightshift_protocol::machine::{GpuFacts, MachineFacts};
 use nightshift_protocol::step::StepFailure;
@@ -60,6 +60,46 @@ struct SharedGpu {
     memory: Arc<MemoryBudget>,
     /// The worker's own context, which is opened by the first step that needs it.
     context: Mutex<Option<Arc<DeviceContext>>>,
+}
+
+/// What steps share on each GPU of a machine, in the order of their numbers.
+#[derive(Debug)]
+pub(super) struct SharedGpus(Vec<SharedGpu>);
+
+impl SharedGpus {
+    /// Allows so many contexts on the whole machine, or as many as its memory, of so many bytes, is good for. Processes that name
+    /// the same folder of locks take turns. With a known demand, processes for it start at once, on the first GPU.
+    pub(super) fn new(
+        host: &Host,
+        gpus: &Gpus,
+        (contexts, memory_bytes): (Option<u32>, u64),
+        locks: &Path,
+        demand: Option<ProcessDemand>,
+    ) -> Self {
+        let share = |(contexts, gpu): (u32, &Gpu)| {
+            let lock = DeviceLock::between_processes(&locks.join(&gpu.facts.uuid)).unwrap_or_else(|error| {
+                tracing::warn!(%error, "other processes of this kind may disturb measurements: no lock of files can be made");
+                DeviceLock::default()
+            });
+            let lock = Arc::new(lock);
+            let capacity = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PROCESSES_PER_CONTEXT);
+            SharedGpu {
+                pool: ProcessPool::new(host.clone(), Arc::clone(&lock), capacity, demand),
+                memory: MemoryBudget::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes),
+                context: Mutex::default(),
+                lock,
+            }
+        };
+        let contexts = contexts_of_each(gpus, contexts, memory_bytes);
+        let shared: Vec<SharedGpu> = contexts.into_iter().zip(gpus.usable()).map(share).collect();
+        // Where the GPU cannot be reached, the first step says why.
+        if let (Some(_), Some(first), Some(gpu)) = (demand, shared.first(), gpus.usable().first())
+            && let Ok(access) = DeviceAccess::find(&gpu.facts.uuid, gpu.minor)
+        {
+            first.pool.start_ahead(&access);
+        }
+        Self(shared)
+    }
 }
 
 /// Finds what steps on the `cuda` target need; returns the reason when there is nothing to find. A machine without a GPU builds
@@ -144,26 +184,9 @@ impl StepDevice<'_> {
 }
 
 impl CudaBench {
-    /// The same, ready for steps on its GPUs, with so many contexts on the whole machine, or as many as its memory, of so many
-    /// bytes, is good for. Processes that name the same folder of locks take turns.
-    pub(super) fn with_gpus(mut self, host: &Host, contexts: Option<u32>, memory_bytes: u64, locks: &Path) -> Self {
-        let share = |(contexts, gpu): (u32, &Gpu)| {
-            let lock = DeviceLock::between_processes(&locks.join(&gpu.facts.uuid)).unwrap_or_else(|error| {
-                tracing::warn!(%error, "other processes of this kind may disturb measurements: no lock of files can be made");
-                DeviceLock::default()
-            });
-            let lock = Arc::new(lock);
-            let capacity = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PROCESSES_PER_CONTEXT);
-            SharedGpu {
-                pool: ProcessPool::new(host.clone(), Arc::clone(&lock), capacity),
-                memory: MemoryBudget::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes),
-                context: Mutex::default(),
-                lock,
-            }
-        };
-        let contexts = contexts_of_each(&self.gpus, contexts, memory_bytes);
-        self.shared = contexts.into_iter().zip(self.gpus.usable()).map(share).collect();
-        self
+    /// The same, ready for steps on these GPUs.
+    pub(super) fn with_gpus(self, shared: SharedGpus) -> Self {
+        Self { shared: shared.0, ..self }
     }
 
     /// The same for a worker that is not to profile.

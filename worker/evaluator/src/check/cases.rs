@@ -8,7 +8,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::CheckCase;
 
 use super::judge::{Limits, compare_outputs, fingerprint};
-use super::oracle::{LaunchedOracle, Oracle, OracleError};
+use super::oracle::{LaunchedOracle, Oracle, OracleError, with_reason};
 use super::test_case::{Change, Material, Seen, Stop, TestCase, mostly_zero};
 use super::{launch, open};
 use crate::breach::{note, violation, warning};
@@ -79,6 +79,10 @@ impl<M: Memory> Check<'_, M> {
         if !printed.is_empty() {
             self.report.printed = printed;
         }
+        let outcome = outcome.map_err(|stop| match (stop, &oracle) {
+            (Stop::Failure(failure), Some(oracle)) => Stop::Failure(with_reason(failure, &oracle.printed())),
+            (stop, _) => stop,
+        });
         candidate.finish(context, memory);
         if let Some(oracle) = oracle {
             oracle.finish(context, memory);

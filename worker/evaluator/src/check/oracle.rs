@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, TRIMMED_BYTES};
 use nightshift_protocol::verdict::ProcessEnd;
@@ -12,6 +13,9 @@ use crate::breach::Breach;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
 use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
+
+/// The code of a reference that broke down.
+pub(crate) const REFERENCE_FAILED: &str = "reference.failed";
 
 /// Which of the two broke down, and how.
 #[derive(Debug)]
@@ -41,11 +45,21 @@ impl From<OracleError> for StepFailure {
     fn from(error: OracleError) -> Self {
         match error {
             OracleError::Ended(end) => {
-                Self::retriable("reference.failed", format!("the reference broke down: {}", end.describe()))
+                Self::retriable(REFERENCE_FAILED, format!("the reference broke down: {}", end.describe()))
             }
             OracleError::Failure(failure) => failure,
         }
     }
+}
+
+/// Adds the reason that a reference printed to its failure.
+pub(crate) fn with_reason(mut failure: StepFailure, printed: &str) -> StepFailure {
+    if let (REFERENCE_FAILED, Some(said)) = (failure.code.as_str(), last_words(printed))
+        && !failure.message.contains(&said)
+    {
+        failure.message = format!("{}: {said}", failure.message);
+    }
+    failure
 }
 
 /// What the two said to one set of inputs. Their outputs lie in their own memory until the next call.

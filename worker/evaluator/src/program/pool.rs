@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::task::TorchSpec;
+use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 
@@ -50,6 +51,21 @@ impl TrustedProgram {
     }
 }
 
+/// Processes that will be asked for, where that is known: then none is started that nobody needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessDemand {
+    /// Those that run libraries.
+    pub native: usize,
+    /// Pythons.
+    pub python: usize,
+}
+
+impl ProcessDemand {
+    fn of(&mut self, kind: &ProcessKind) -> &mut usize {
+        if kind.python { &mut self.python } else { &mut self.native }
+    }
+}
+
 /// Processes of one device.
 #[derive(Debug)]
 pub struct ProcessPool {
@@ -77,6 +93,7 @@ struct State {
     in_use: usize,
     /// When a process of each kind was asked for last.
     asked: Vec<(ProcessKind, Instant)>,
+    demand: Option<ProcessDemand>,
     closed: bool,
 }
 
@@ -141,10 +158,11 @@ impl Shared {
 
     /// Starts spare processes of a kind that was asked for, as many as there is room for.
     fn replenish(self: &Arc<Self>, kind: &ProcessKind) {
-        let wanted = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
+        let most = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
         loop {
             {
                 let mut state = self.state();
+                let wanted = state.demand.as_mut().map_or(most, |demand| most.min(*demand.of(kind)));
                 let spare = state.spare.iter().filter(|(process, _)| process.kind == *kind).count();
                 let starting = state.starting.iter().filter(|starting| *starting == kind).count();
                 let has_room = state.in_use + state.kept() + weight(kind) <= self.capacity;
@@ -198,10 +216,11 @@ impl Shared {
 }
 
 impl ProcessPool {
-    /// Keeps processes of one device, with so much capacity: a process of libraries takes one part, a Python two.
+    /// Keeps processes of one device, with so much capacity: a process of libraries takes one part, a Python two. Without a demand,
+    /// more programs may always come.
     #[must_use]
-    pub fn new(host: Host, lock: Arc<DeviceLock>, capacity: usize) -> Self {
-        let (state, changed) = (Mutex::default(), Condvar::new());
+    pub fn new(host: Host, lock: Arc<DeviceLock>, capacity: usize, demand: Option<ProcessDemand>) -> Self {
+        let (state, changed) = (Mutex::new(State { demand, ..State::default() }), Condvar::new());
         let shared = Arc::new(Shared { host, lock, capacity, state, changed });
         let weak = Arc::downgrade(&shared);
         let look = move || {
@@ -252,6 +271,10 @@ impl ProcessPool {
             let mut state = self.shared.state();
             state.asked.retain(|(asked, _)| asked != kind);
             state.asked.push((kind.clone(), Instant::now()));
+            if let Some(demand) = &mut state.demand {
+                let left = demand.of(kind);
+                *left = left.saturating_sub(1);
+            }
             // One that is starting is ready before a new one would be.
             let is_coming = |state: &State| {
                 !state.spare.iter().any(|(process, _)| process.kind == *kind) && state.starting.contains(kind)
@@ -319,6 +342,16 @@ impl ProcessPool {
             state.evict(in_use + kept.saturating_sub(count), 0)
         };
         self.shared.end(over);
+    }
+
+    /// Starts the first processes of a known demand, which get to the device in this way.
+    pub fn start_ahead(&self, device: &DeviceAccess) {
+        let demand = self.shared.state().demand.unwrap_or_default();
+        for (python, wanted) in [(false, demand.native), (true, demand.python)] {
+            if wanted > 0 {
+                self.shared.replenish(&ProcessKind { python, device: Some(device.clone()) });
+            }
+        }
     }
 
     /// Starts processes ahead of time for programs that will come soon, of the kinds that were asked for lately.

@@ -112,8 +112,8 @@ impl Runner {
                 let (status, events_ns) = self.call_in_order()?;
                 Ok(self.reply("ns_run", status, events_ns))
             }
-            Request::Empty { .. } => {
-                self.empty()?;
+            Request::Empty { count } => {
+                self.empty(count)?;
                 Ok(Reply::default())
             }
             Request::Windows {} => self.follow_page(),
@@ -184,7 +184,8 @@ impl Runner {
         Ok(self.reply("ns_run", status, events_ns))
     }
 
-    /// Calls the program, and waits until the device is at rest.
+    /// Calls the program, and waits until the device is at rest. On a device an operation of this runner lies before each call, as
+    /// in use: a kernel that may begin before the one ahead of it has ended (programmatic launch) does not overlap with the call before.
     fn calls(&mut self, count: usize) -> Result<(i32, u64), DeviceError> {
         let missing = || out_of_turn("there is no program, or no memory");
         let (program, shape) = (self.program.as_ref().ok_or_else(missing)?, self.shape.as_ref().ok_or_else(missing)?);
@@ -195,10 +196,17 @@ impl Runner {
         };
         device.started.record(&device.stream)?;
         let stream = device.stream.handle();
-        let status = (0..count).map(|number| program.run(shape, number, stream)).find(|status| *status != 0);
+        let mut status = 0;
+        for number in 0..count {
+            device.touch()?;
+            status = program.run(shape, number, stream);
+            if status != 0 {
+                break;
+            }
+        }
         device.ended.record(&device.stream)?;
         device.context.synchronize("the call")?;
-        Ok((status.unwrap_or(0), device.started.until_ns(&device.ended).unwrap_or(0)))
+        Ok((status, device.started.until_ns(&device.ended).unwrap_or(0)))
     }
 
     /// Calls the program once with outputs in buffers of this process, and copies them to the evaluator's in the order of the stream:
@@ -226,10 +234,13 @@ impl Runner {
         Ok((status, device.started.until_ns(&device.ended).unwrap_or(0)))
     }
 
-    fn empty(&mut self) -> Result<(i32, u64), DeviceError> {
-        if let (Some(device), Some(tensors)) = (&self.device, &mut self.tensors) {
+    /// What surrounds so many calls, without the program.
+    fn empty(&self, count: usize) -> Result<(i32, u64), DeviceError> {
+        if let Some(device) = &self.device {
             device.started.record(&device.stream)?;
-            tensors.touch(device)?;
+            for _ in 0..count.max(1) {
+                device.touch()?;
+            }
             device.ended.record(&device.stream)?;
             device.context.synchronize("an empty window")?;
         }
@@ -243,7 +254,7 @@ impl Runner {
             let done = match command.kind {
                 WindowKind::Calls => self.calls(command.count),
                 WindowKind::CallInOrder => self.call_in_order(),
-                WindowKind::Empty => self.empty(),
+                WindowKind::Empty => self.empty(command.count),
                 WindowKind::Leave => {
                     self.page.finish(Answer::default());
                     return Ok(Reply::default());
