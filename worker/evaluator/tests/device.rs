@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-const TESTS: [(&str, fn()); 10] = [
+const TESTS: [(&str, fn()); 11] = [
     ("a_right_program_passes_and_is_timed", a_right_program_passes_and_is_timed),
     ("wrong_programs_are_found_as_on_the_host", wrong_programs_are_found_as_on_the_host),
     ("wrong_results_of_timed_calls_are_found", wrong_results_of_timed_calls_are_found),
@@ -70,6 +70,7 @@ const TESTS: [(&str, fn()); 10] = [
         "results_that_come_after_the_work_of_the_stream_are_found",
         results_that_come_after_the_work_of_the_stream_are_found,
     ),
+    ("an_operation_lies_between_calls_in_a_row", an_operation_lies_between_calls_in_a_row),
     ("a_program_that_turns_wrong_late_is_found", a_program_that_turns_wrong_late_is_found),
     ("processes_that_wait_serve_as_fresh_ones_do", processes_that_wait_serve_as_fresh_ones_do),
     ("no_process_that_ran_a_candidate_is_kept", no_process_that_ran_a_candidate_is_kept),
@@ -231,6 +232,16 @@ fn results_that_come_after_the_work_of_the_stream_are_found() {
     assert!(codes(&report.findings).contains(&"output_late"), "{report:?}");
     let usual = |case: &&CheckCase| case.inputs != "in_stream_order";
     assert!(report.cases.iter().filter(usual).all(|case| case.passed), "{:?}", report.cases);
+}
+
+fn an_operation_lies_between_calls_in_a_row() {
+    let body = "auto operations = (long (*)())dlsym(dlopen(\"libcuda.so\", RTLD_NOW), \"fake_operations\"); \
+                long now = operations(); if (now == seen) return 9; seen = now; HONEST";
+    let (_kept, looks) = built("looks", "#include <dlfcn.h>\nstatic long seen;", body);
+    let (measurement, findings) = raced(None, &looks, true);
+    assert!(codes(&findings).is_empty(), "{findings:?}");
+    let calls = measurement.device.and_then(|device| device.calls_per_sample);
+    assert!(calls > Some(1), "{calls:?}");
 }
 
 fn a_program_that_turns_wrong_late_is_found() {

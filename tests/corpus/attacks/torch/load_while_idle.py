@@ -1,6 +1,7 @@
 # task: torch_layer_norm
 # class: slowed_baseline
 # what: a thread keeps the device busy with products whenever forward was not called for 20 ms
+# twin: plain_layer_norm.py
 import threading
 import time
 

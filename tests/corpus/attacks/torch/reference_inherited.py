@@ -1,6 +1,7 @@
 # task: torch_residual_depthwise
 # class: no_own_kernel
 # what: repeats the reference as a base class and adds nothing but a kernel that is never launched
+# twin: plain_residual_depthwise.py
 import torch
 import torch.nn as nn
 import triton

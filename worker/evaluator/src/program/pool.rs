@@ -127,6 +127,19 @@ impl State {
         spare.chain(starting).chain(self.resident.iter().map(|resident| weight(&resident.process.kind))).sum()
     }
 
+    /// Processes of a kind that are to wait.
+    fn spare_wanted(&mut self, kind: &ProcessKind) -> usize {
+        let most = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
+        self.demand.as_mut().map_or(most, |demand| most.min(*demand.of(kind)))
+    }
+
+    fn take_from_demand(&mut self, kind: &ProcessKind) {
+        if let Some(demand) = &mut self.demand {
+            let left = demand.of(kind);
+            *left = left.saturating_sub(1);
+        }
+    }
+
     /// Takes processes out that are only kept, the longest unused first, until so much capacity is free.
     fn evict(&mut self, capacity: usize, wanted: usize) -> Vec<Process> {
         let mut evicted = Vec::new();
@@ -158,11 +171,10 @@ impl Shared {
 
     /// Starts spare processes of a kind that was asked for, as many as there is room for.
     fn replenish(self: &Arc<Self>, kind: &ProcessKind) {
-        let most = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
         loop {
             {
                 let mut state = self.state();
-                let wanted = state.demand.as_mut().map_or(most, |demand| most.min(*demand.of(kind)));
+                let wanted = state.spare_wanted(kind);
                 let spare = state.spare.iter().filter(|(process, _)| process.kind == *kind).count();
                 let starting = state.starting.iter().filter(|starting| *starting == kind).count();
                 let has_room = state.in_use + state.kept() + weight(kind) <= self.capacity;
@@ -271,10 +283,7 @@ impl ProcessPool {
             let mut state = self.shared.state();
             state.asked.retain(|(asked, _)| asked != kind);
             state.asked.push((kind.clone(), Instant::now()));
-            if let Some(demand) = &mut state.demand {
-                let left = demand.of(kind);
-                *left = left.saturating_sub(1);
-            }
+            state.take_from_demand(kind);
             // One that is starting is ready before a new one would be.
             let is_coming = |state: &State| {
                 !state.spare.iter().any(|(process, _)| process.kind == *kind) && state.starting.contains(kind)
@@ -375,5 +384,28 @@ impl Drop for ProcessPool {
         let resident: Vec<Process> = state.resident.drain(..).map(|resident| resident.process).collect();
         drop(state);
         Process::end_all(spare.into_iter().chain(resident));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_process_waits_that_a_known_demand_does_not_need() {
+        let kind = |python| ProcessKind { python, device: None };
+        let demand = ProcessDemand { native: SPARE_NATIVE + 1, python: 1 };
+        let mut state = State { demand: Some(demand), ..State::default() };
+        assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (SPARE_NATIVE, 1));
+        for _ in 0..SPARE_NATIVE {
+            state.take_from_demand(&kind(false));
+        }
+        assert_eq!((state.spare_wanted(&kind(false)), state.spare_wanted(&kind(true))), (1, 1));
+        // More than was expected: they start when they are needed.
+        for _ in 0..3 {
+            state.take_from_demand(&kind(false));
+        }
+        assert_eq!(state.spare_wanted(&kind(false)), 0);
+        assert_eq!(State::default().spare_wanted(&kind(true)), SPARE_PYTHON);
     }
 }
