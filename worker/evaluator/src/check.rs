@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::{Answers, Check};
@@ -25,7 +25,7 @@ use crate::golden::Recording;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
 use crate::program::context::{ExecutionContext, Place};
-use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
+use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes, total_bytes};
 use crate::seeds::SecretSeeds;
 
 /// The three built programs of a check.
@@ -161,10 +161,6 @@ pub(crate) fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, Ste
     let mut shapes = shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
     shapes.sort_by_key(total_bytes);
     Ok(shapes)
-}
-
-fn total_bytes(shapes: &ConcreteShapes) -> u64 {
-    shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs).map(ConcreteTensor::size_bytes).sum()
 }
 
 /// Starts the process of a program.

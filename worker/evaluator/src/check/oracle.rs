@@ -4,11 +4,11 @@ use std::path::Path;
 
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, TRIMMED_BYTES};
+use nightshift_protocol::task::ConcreteShapes;
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::judge::{all_finite, compare_outputs};
-use super::{launch, open, total_bytes};
+use super::{launch, open};
 use crate::breach::Breach;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
@@ -153,9 +153,7 @@ impl<M: Memory> Oracle<M> {
             if look_for_breaches {
                 breaches.extend(program.breaches(memory, 1)?);
             }
-            if total_bytes(shapes) >= TRIMMED_BYTES {
-                program.trim()?;
-            }
+            program.trim_where_large()?;
         }
         if !all_finite(memory, &self.reference.outputs(0))? || !all_finite(memory, &self.truth.outputs(0))? {
             return Ok(None);

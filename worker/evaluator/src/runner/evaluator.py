@@ -459,6 +459,8 @@ class Runner:
     def run(self, count):
         """So many calls; each leaves its results in shared memory before the next one begins."""
         on_device = self.on_device
+        # Else the results of two calls would take memory.
+        self.workload = None
         gc.disable()
         try:
             if on_device:
