@@ -9,7 +9,6 @@ mod device;
 #[expect(unsafe_code, reason = "maps memory that another process maps, too")]
 mod host;
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nightshift_protocol::step::StepFailure;
@@ -20,6 +19,7 @@ pub use self::host::HostMemory;
 pub(crate) use self::host::{anonymous_memory, map_shared};
 use crate::compare::TensorComparison;
 use crate::device::DeviceError;
+use crate::device::Exported;
 use crate::draw::Draw;
 use crate::layout::{Layout, Placed, Region};
 use crate::tensor::HostTensor;
@@ -81,8 +81,8 @@ pub trait Memory {
     /// Allocates shared memory of so many bytes.
     fn allocate(&self, size: usize) -> Result<Self::Shared, MemoryError>;
 
-    /// Returns a descriptor by which another process maps the memory.
-    fn export(&self, shared: &Self::Shared) -> Result<OwnedFd, MemoryError>;
+    /// Returns what another process maps the memory by.
+    fn export(&self, shared: &Self::Shared) -> Result<Exported, MemoryError>;
 
     /// Draws a tensor at its place.
     fn draw(

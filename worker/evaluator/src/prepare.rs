@@ -130,7 +130,7 @@ fn prepare_with<M: Memory>(
         }
         drop(guard);
         match outcome {
-            Ok(()) => oracle.finish(context, memory),
+            Ok(()) => oracle.finish(context),
             Err(Stop::Rejected { code, message }) => {
                 return Ok(Examined::Rejected { code: code.to_owned(), message, printed: oracle.printed() });
             }

@@ -72,6 +72,6 @@ fn try_in<M: Memory>(
     let failed = call().is_err();
     drop(guard);
     let printed = program.printed();
-    program.finish(context, memory);
+    program.finish(context);
     Ok(failed.then_some(printed))
 }

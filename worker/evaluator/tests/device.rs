@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-const TESTS: [(&str, fn()); 11] = [
+const TESTS: [(&str, fn()); 12] = [
     ("a_right_program_passes_and_is_timed", a_right_program_passes_and_is_timed),
     ("wrong_programs_are_found_as_on_the_host", wrong_programs_are_found_as_on_the_host),
     ("wrong_results_of_timed_calls_are_found", wrong_results_of_timed_calls_are_found),
@@ -78,6 +78,7 @@ const TESTS: [(&str, fn()); 11] = [
         "steps_on_one_device_take_turns_and_all_come_to_their_end",
         steps_on_one_device_take_turns_and_all_come_to_their_end,
     ),
+    ("a_driver_that_cannot_export_memory_lends_it_by_handles", a_driver_that_cannot_export_memory_lends_it_by_handles),
     ("a_reference_is_prepared_on_a_device", a_reference_is_prepared_on_a_device),
     (
         "on_a_device_a_reference_may_differ_in_its_last_bits_and_not_by_more",
@@ -136,9 +137,18 @@ impl Shared {
 }
 
 fn on_device<T>(shared: Option<&Shared>, work: impl FnOnce(&ExecutionContext<'_>) -> T) -> T {
-    let (host, cancel) = (host(SandboxChoice::Best), CancelFlag::default());
+    on_gpu(&GROUND.gpu, SandboxChoice::Best, shared, work)
+}
+
+fn on_gpu<T>(
+    gpu: &Arc<Gpu>,
+    means: SandboxChoice,
+    shared: Option<&Shared>,
+    work: impl FnOnce(&ExecutionContext<'_>) -> T,
+) -> T {
+    let (host, cancel) = (host(means), CancelFlag::default());
     let place = DevicePlace {
-        gpu: Arc::clone(&GROUND.gpu),
+        gpu: Arc::clone(gpu),
         access: GROUND.access.clone(),
         libraries: Vec::new(),
         lock: shared.map(|shared| &*shared.lock),
@@ -154,9 +164,12 @@ fn built(name: &str, preamble: &str, body: &str) -> (Workshop, PathBuf) {
     (workshop, library)
 }
 
+fn libraries(candidate: &Path) -> Libraries {
+    Libraries { candidate: candidate.to_owned(), reference: GROUND.reference.clone(), truth: GROUND.truth.clone() }
+}
+
 fn checked(shared: Option<&Shared>, candidate: &Path) -> CheckReport {
-    let libraries =
-        Libraries { candidate: candidate.to_owned(), reference: GROUND.reference.clone(), truth: GROUND.truth.clone() };
+    let libraries = libraries(candidate);
     let mut seeds = SecretSeeds::from_os().unwrap();
     on_device(shared, |context| check(context, &spec(), &libraries, true, &mut seeds)).unwrap()
 }
@@ -292,6 +305,38 @@ fn steps_on_one_device_take_turns_and_all_come_to_their_end() {
             scope.spawn(|| assert!(codes(&raced(Some(&shared), &honest, true).1).is_empty()));
         }
     });
+}
+
+fn a_driver_that_cannot_export_memory_lends_it_by_handles() {
+    let kernels = PathBuf::from(std::env::var_os(FOLDER).unwrap()).join("kernels.so");
+    let gpu = Gpu::open(None, kernels.to_str().unwrap().as_bytes()).unwrap().without_descriptors();
+    let gpu = Arc::new(gpu);
+    // This driver lends memory through files, which a sandbox refuses.
+    let check_on = |candidate: &Path| {
+        let libraries = libraries(candidate);
+        let mut seeds = SecretSeeds::from_os().unwrap();
+        let checked =
+            on_gpu(&gpu, SandboxChoice::None, None, |context| check(context, &spec(), &libraries, false, &mut seeds));
+        checked.unwrap()
+    };
+    let (_kept, honest) = built("honest", "", "HONEST");
+    let report = check_on(&honest);
+    assert!(report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed), "{report:?}");
+    let (_also, wrong) = built("wrong", "", "HONEST y[columns + 2] += 1.0f;");
+    let report = check_on(&wrong);
+    assert!(report.end == ProcessEnd::Finished && report.cases.iter().any(|case| !case.passed), "{report:?}");
+    let programs = Programs {
+        candidate: &honest,
+        baseline: &GROUND.reference,
+        truth: &GROUND.truth,
+        baseline_label: "the reference",
+    };
+    let options = MeasureOptions { confirms: true, ..MeasureOptions::first() };
+    let measured = on_gpu(&gpu, SandboxChoice::None, None, |context| {
+        measure(context, &spec(), &programs, &machine(), false, &options)
+    });
+    let Ok(StepOutput::Measured { findings, .. }) = measured else { panic!("not measured: {measured:?}") };
+    assert!(codes(&findings).is_empty(), "{findings:?}");
 }
 
 fn a_reference_is_prepared_on_a_device() {

@@ -58,7 +58,7 @@ enum Expected<'a, M: Memory> {
 
 impl<M: Memory> Check<'_, M> {
     pub(super) fn run(&mut self, answers: &mut Answers<'_>) -> Result<(), Stop> {
-        let (context, memory) = (self.context, self.memory);
+        let context = self.context;
         let (mut candidate, mut oracle) = self.processes(answers)?;
         let recorded = match answers {
             Answers::Live { .. } => Vec::new(),
@@ -83,9 +83,9 @@ impl<M: Memory> Check<'_, M> {
             (Stop::Failure(failure), Some(oracle)) => Stop::Failure(with_reason(failure, &oracle.printed())),
             (stop, _) => stop,
         });
-        candidate.finish(context, memory);
+        candidate.finish(context);
         if let Some(oracle) = oracle {
-            oracle.finish(context, memory);
+            oracle.finish(context);
         }
         self.timer.end("ends");
         outcome

@@ -169,9 +169,9 @@ impl<M: Memory> Oracle<M> {
     }
 
     /// Ends both, or keeps them loaded.
-    pub(crate) fn finish(self, context: &ExecutionContext<'_>, memory: &M) {
-        self.reference.finish(context, memory);
-        self.truth.finish(context, memory);
+    pub(crate) fn finish(self, context: &ExecutionContext<'_>) {
+        self.reference.finish(context);
+        self.truth.finish(context);
     }
 
     /// What the reference printed, and in double precision where that differs: either may be the one that broke down.

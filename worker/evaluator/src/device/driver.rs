@@ -1,13 +1,8 @@
 //! The CUDA driver, as far as evaluator and runner need it, with every error as a value.
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use cudarc::driver::sys::{
-    self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUlimit, CUmemAccess_flags,
-    CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1,
-    CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUresult,
-};
+use cudarc::driver::sys::{self, CUcontext, CUctx_flags, CUdevice, CUdevice_attribute, CUdeviceptr, CUlimit, CUresult};
 
 use super::error::{DeviceError, Outcome, checked};
 use super::stream::Stream;
@@ -15,7 +10,7 @@ use super::stream::Stream;
 /// A device's primary context, current in the threads that entered it.
 #[derive(Debug)]
 pub(crate) struct Context {
-    device: CUdevice,
+    pub(super) device: CUdevice,
     context: CUcontext,
 }
 
@@ -63,6 +58,12 @@ impl Context {
     /// Number of multiprocessors.
     pub(crate) fn multiprocessors(&self) -> Outcome<usize> {
         self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+    }
+
+    /// Whether the driver exports memory by file descriptors.
+    pub(crate) fn exports_descriptors(&self) -> Outcome<bool> {
+        let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+        Ok(self.attribute(which)? > 0)
     }
 
     fn attribute(&self, which: CUdevice_attribute) -> Outcome<usize> {
@@ -153,104 +154,6 @@ fn same_uuid(name: &str, bytes: [u8; 16]) -> bool {
 
 fn wide(size: usize) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
-}
-
-/// Memory of a device that several processes map.
-#[derive(Debug)]
-pub struct SharedMemory {
-    handle: CUmemGenericAllocationHandle,
-    /// Where this process maps it.
-    pub(crate) address: CUdeviceptr,
-    /// Size of the mapping in bytes: at least what was asked for.
-    pub(crate) size: usize,
-}
-
-impl SharedMemory {
-    /// Allocates memory that can be exported, and maps it.
-    pub(crate) fn new(context: &Context, size: usize) -> Outcome<Self> {
-        let properties = CUmemAllocationProp {
-            type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-            location: location(context.device),
-            win32HandleMetaData: std::ptr::null_mut(),
-            allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
-                compressionType: 0,
-                gpuDirectRDMACapable: 0,
-                usage: 0,
-                reserved: [0; 4],
-            },
-        };
-        let size = size.max(1).next_multiple_of(GRANULARITY_BYTES);
-        let mut handle = 0;
-        // SAFETY: a context is current, and every pointer is valid for its call.
-        let created = unsafe { sys::cuMemCreate(&raw mut handle, size, &raw const properties, 0) };
-        checked(created, "allocating memory of the device")?;
-        Self::map(context, handle, size)
-    }
-
-    /// Maps memory that another process exported.
-    pub(crate) fn import(context: &Context, exported: &OwnedFd, size: usize) -> Outcome<Self> {
-        let size = size.max(1).next_multiple_of(GRANULARITY_BYTES);
-        let kind = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        let descriptor = std::ptr::without_provenance_mut(usize::try_from(exported.as_raw_fd()).unwrap_or(0));
-        let mut handle = 0;
-        // SAFETY: a context is current; the driver takes the descriptor's number in the place of the pointer.
-        let imported = unsafe { sys::cuMemImportFromShareableHandle(&raw mut handle, descriptor, kind) };
-        checked(imported, "importing memory of the device")?;
-        Self::map(context, handle, size)
-    }
-
-    fn map(context: &Context, handle: CUmemGenericAllocationHandle, size: usize) -> Outcome<Self> {
-        let mut address = 0;
-        let access = CUmemAccessDesc {
-            location: location(context.device),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        // SAFETY: a context is current, and every pointer is valid for its call. What was done is undone when this is dropped,
-        // or here when a later step fails.
-        unsafe {
-            if let Err(error) =
-                checked(sys::cuMemAddressReserve(&raw mut address, size, 0, 0, 0), "reserving addresses")
-            {
-                let _ = sys::cuMemRelease(handle);
-                return Err(error);
-            }
-            let mapped = Self { handle, address, size };
-            checked(sys::cuMemMap(address, size, 0, handle, 0), "mapping memory of the device")?;
-            checked(sys::cuMemSetAccess(address, size, &raw const access, 1), "opening memory of the device")?;
-            Ok(mapped)
-        }
-    }
-
-    /// Returns a descriptor by which another process can map it.
-    pub(crate) fn export(&self) -> Outcome<OwnedFd> {
-        let mut descriptor = -1_i32;
-        let kind = CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        // SAFETY: the pointer is valid for the call, and the driver writes a descriptor to it.
-        unsafe {
-            let place = (&raw mut descriptor).cast::<c_void>();
-            checked(sys::cuMemExportToShareableHandle(place, self.handle, kind, 0), "exporting memory of the device")?;
-            Ok(OwnedFd::from_raw_fd(descriptor))
-        }
-    }
-}
-
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        // SAFETY: mapped and reserved once; the memory stays valid in processes that imported it.
-        unsafe {
-            let _ = sys::cuMemUnmap(self.address, self.size);
-            let _ = sys::cuMemAddressFree(self.address, self.size);
-            let _ = sys::cuMemRelease(self.handle);
-        }
-    }
-}
-
-/// Granularity of memory that can be exported, on every device so far.
-const GRANULARITY_BYTES: usize = 2 << 20;
-
-fn location(device: CUdevice) -> CUmemLocation {
-    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device }
 }
 
 /// Memory of a device that this process alone uses.

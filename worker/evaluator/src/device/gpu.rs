@@ -117,6 +117,8 @@ pub struct Gpu {
     pub(crate) kernels: Kernels,
     pub(crate) flush: DeviceBuffer,
     blocks: u32,
+    /// Whether memory is exported by descriptors.
+    pub(crate) exports_descriptors: bool,
     // Last, so that everything else is freed before the context goes.
     pub(crate) context: Context,
 }
@@ -128,7 +130,20 @@ impl Gpu {
         let kernels = Kernels::load(kernels)?;
         let flush = DeviceBuffer::new(context.l2_bytes()?.max(1 << 20) * FLUSHED_CACHES)?;
         let blocks = context.multiprocessors()?.max(1) * BLOCKS_PER_MULTIPROCESSOR;
-        Ok(Self { kernels, flush, blocks: u32::try_from(blocks).unwrap_or(u32::MAX), context })
+        let exports_descriptors = context.exports_descriptors()?;
+        if !exports_descriptors {
+            tracing::warn!(
+                "this GPU's driver cannot export memory by file descriptors: programs get theirs by handles of CUDA's older interface"
+            );
+        }
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        Ok(Self { kernels, flush, blocks, exports_descriptors, context })
+    }
+
+    /// The same as on a driver that cannot export memory by descriptors.
+    #[must_use]
+    pub fn without_descriptors(self) -> Self {
+        Self { exports_descriptors: false, ..self }
     }
 
     /// Free memory of the device in bytes.

@@ -166,7 +166,7 @@ impl<'a, M: Memory> Setup<'a, M> {
         let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
         let error = reference_error(memory, spec, shapes, (&mut baseline, &mut truth), &weights, &mut seeds)?;
         drop(guard);
-        truth.finish(context, memory);
+        truth.finish(context);
         timer.end("first_calls");
         let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
         let mut setup = Self {
@@ -366,16 +366,15 @@ impl<'a, M: Memory> Setup<'a, M> {
 
     /// Ends every process, or keeps those of trusted programs loaded.
     pub(super) fn finish(self) {
-        let (context, memory) = (self.context, self.memory);
-        let Self { candidate, mut baseline, control, .. } = self;
+        let Self { context, candidate, mut baseline, control, .. } = self;
         // A process that is to be kept has to listen again.
         let listens = baseline.process.thaw().and_then(|()| baseline.leave_windows());
-        candidate.finish(context, memory);
+        candidate.finish(context);
         if let Some(control) = control {
-            control.finish(context, memory);
+            control.finish(context);
         }
         match listens {
-            Ok(()) => baseline.finish(context, memory),
+            Ok(()) => baseline.finish(context),
             Err(_) => drop(baseline),
         }
     }

@@ -1,6 +1,5 @@
 //! Shared memory of a device. Large tensors never leave it.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,9 +8,9 @@ use nightshift_protocol::task::{ConcreteTensor, Distribution, Tolerance};
 
 use super::{Memory, MemoryError, Operand};
 use crate::compare::TensorComparison;
-use crate::device::driver::{DeviceBuffer, SharedMemory, copy, download, fill, upload};
+use crate::device::driver::{DeviceBuffer, copy, download, fill, upload};
 use crate::device::stream::Stream;
-use crate::device::{BytesArgs, CompareArgs, DeviceError, DrawArgs, FOUND_WORDS, Gpu};
+use crate::device::{BytesArgs, CompareArgs, DeviceError, DrawArgs, Exported, FOUND_WORDS, Gpu, SharedMemory};
 use crate::draw::{Draw, InputKind};
 use crate::element::Element;
 use crate::layout::{Layout, Placed, Region, guards};
@@ -159,10 +158,10 @@ impl Memory for DeviceMemory {
 
     fn allocate(&self, size: usize) -> Result<SharedMemory, MemoryError> {
         self.gpu.context.enter()?;
-        Ok(SharedMemory::new(&self.gpu.context, size)?)
+        Ok(SharedMemory::new(&self.gpu.context, size, self.gpu.exports_descriptors)?)
     }
 
-    fn export(&self, shared: &SharedMemory) -> Result<OwnedFd, MemoryError> {
+    fn export(&self, shared: &SharedMemory) -> Result<Exported, MemoryError> {
         Ok(shared.export()?)
     }
 

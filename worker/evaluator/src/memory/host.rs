@@ -12,6 +12,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 
 use super::{Memory, MemoryError, Operand};
 use crate::compare::{compare, count_pattern, differ_noticeably, is_finite};
+use crate::device::Exported;
 use crate::draw::{Draw, draw_on_host};
 use crate::layout::{Layout, Placed, Region, guards};
 use crate::tensor::{HostTensor, TensorView};
@@ -124,8 +125,8 @@ impl Memory for HostMemory {
         Ok(Mapping { map, descriptor })
     }
 
-    fn export(&self, shared: &Mapping) -> Result<OwnedFd, MemoryError> {
-        shared.descriptor.try_clone().map_err(os("sharing memory"))
+    fn export(&self, shared: &Mapping) -> Result<Exported, MemoryError> {
+        shared.descriptor.try_clone().map(Exported::Descriptor).map_err(os("sharing memory"))
     }
 
     fn draw(

@@ -13,6 +13,8 @@ use nightshift_toolchain::Host;
 use tempfile::TempDir;
 
 use super::ProgramError;
+use crate::device::Exported;
+use crate::layout::Layout;
 use crate::runner::control::{Command, ControlPage, Spin, WindowKind};
 use crate::runner::message::{Message, PythonPlan, Request, StartPlan};
 use crate::seeds::SecretSeeds;
@@ -259,6 +261,22 @@ impl Process {
         // The memory of a device is no memory of the process.
         self.shared_bytes = if self.kind.device.is_some() { 0 } else { bytes };
         self.jail.limit_memory(self.limits.memory_bytes, self.shared_bytes)?;
+        Ok(())
+    }
+
+    /// Lets the process map memory.
+    pub(crate) fn map(
+        &mut self,
+        size: usize,
+        exported: Exported,
+        layouts: Vec<Layout>,
+        limit_ms: u64,
+    ) -> Result<(), ProgramError> {
+        let (descriptor, handle) = match exported {
+            Exported::Descriptor(descriptor) => (Some(descriptor), None),
+            Exported::Handle(handle) => (None, Some(handle)),
+        };
+        self.ask(Request::Map { size, handle, layouts }, descriptor.as_ref(), limit_ms)?;
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use super::given::{Contents, Given, give};
 use super::pool::{Slot, TrustedProgram};
 use super::process::{Process, ProcessKind, ProcessLimits, Window};
 use crate::breach::Breach;
-use crate::layout::{CallBuffers, Layout, Representation};
+use crate::layout::{Layout, Representation};
 use crate::lock::DeviceMode;
 use crate::memory::{Memory, Operand};
 use crate::runner::control::WindowKind;
@@ -162,9 +162,9 @@ impl<M: Memory> Program<M> {
         let shared = memory.allocate(size)?;
         let factor = if file.trusted { TRUSTED_FACTOR } else { 1 };
         let call_timeout_ms = options.spec.limits.call_timeout_ms.saturating_mul(factor);
-        let descriptor = memory.export(&shared)?;
         process.share_memory(u64::try_from(size).unwrap_or(u64::MAX))?;
-        process.ask(Request::Map { size, layouts: layouts.clone() }, Some(&descriptor), call_timeout_ms + EXTRA_MS)?;
+        let exported = memory.export(&shared)?;
+        process.map(size, exported, layouts.clone(), call_timeout_ms + EXTRA_MS)?;
         let nonces = SecretSeeds::from_os().map_err(|source| nightshift_sandbox::process::ProcessError::Os {
             what: "drawing random numbers".to_owned(),
             source,
@@ -198,10 +198,9 @@ impl<M: Memory> Program<M> {
         let layouts = layouts(file, options);
         let size = layouts.iter().map(|layout| layout.total_bytes).max().unwrap_or(0);
         let shared = memory.allocate(size)?;
-        let descriptor = memory.export(&shared)?;
         self.process.share_memory(u64::try_from(size).unwrap_or(u64::MAX))?;
-        let limit_ms = self.call_timeout_ms + EXTRA_MS;
-        self.process.ask(Request::Map { size, layouts: layouts.clone() }, Some(&descriptor), limit_ms)?;
+        let (exported, limit_ms) = (memory.export(&shared)?, self.call_timeout_ms + EXTRA_MS);
+        self.process.map(size, exported, layouts.clone(), limit_ms)?;
         (self.shared, self.layouts, self.shape) = (shared, layouts, 0);
         (self.params, self.inputs) = (None, vec![None; options.calls.max(1)]);
         Ok(())
@@ -428,11 +427,11 @@ impl<M: Memory> Program<M> {
     }
 
     /// Ends the program, or keeps the process of a trusted one loaded for its next use.
-    pub(crate) fn finish(mut self, context: &ExecutionContext<'_>, memory: &M) {
+    pub(crate) fn finish(mut self, context: &ExecutionContext<'_>) {
         let kept = self.resident.take().zip(self.slot.take()).zip(context.pool());
         if let Some((((program, loaded), slot), pool)) = kept
             && !self.process.is_over()
-            && self.release(memory).is_ok()
+            && self.release().is_ok()
         {
             pool.keep_resident(self.process, program, loaded, slot);
             return;
@@ -441,18 +440,9 @@ impl<M: Memory> Program<M> {
         drop(self);
     }
 
-    /// Exchanges the memory for as little as there can be.
-    fn release(&mut self, memory: &M) -> Result<(), ProgramError> {
-        let calls = vec![CallBuffers { inputs: Vec::new(), outputs: Vec::new() }];
-        let layout = Layout { params: Vec::new(), calls, ..self.layouts[0].clone() };
-        let shared = memory.allocate(1)?;
-        let descriptor = memory.export(&shared)?;
-        self.process.ask(
-            Request::Map { size: 1, layouts: vec![layout] },
-            Some(&descriptor),
-            self.call_timeout_ms + EXTRA_MS,
-        )?;
-        self.shared = shared;
+    /// Lets the process give the memory back.
+    fn release(&mut self) -> Result<(), ProgramError> {
+        self.process.ask(Request::Unmap {}, None, self.call_timeout_ms + EXTRA_MS)?;
         self.trim()
     }
 

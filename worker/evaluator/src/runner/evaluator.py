@@ -261,6 +261,19 @@ class Driver:
         self.library.cuMemAddressFree(address, ctypes.c_size_t(size))
         self.library.cuMemRelease(handle)
 
+    class Handle(ctypes.Structure):
+        _fields_ = [("reserved", ctypes.c_ubyte * 64)]
+
+    def open(self, handle):
+        """Where the driver cannot export memory by descriptors."""
+        address, lazy_peer_access = ctypes.c_ulonglong(), ctypes.c_uint(1)
+        opened = self.library.cuIpcOpenMemHandle_v2(ctypes.byref(address), self.Handle((ctypes.c_ubyte * 64)(*handle)), lazy_peer_access)
+        self.done(opened, "opening memory of the device")
+        return address
+
+    def close(self, address):
+        self.library.cuIpcCloseMemHandle(address)
+
 
 Driver.Access._fields_ = [("location", Driver.Location), ("flags", ctypes.c_int)]
 
@@ -283,12 +296,20 @@ class HostMemory:
 
 class DeviceMemory:
     def __init__(self, driver, descriptor, size, device):
-        self.driver, self.mapped = driver, driver.map(descriptor, size, device.index)
-        self.tensor = torch.as_tensor(Bytes(self.mapped[1].value, size), device=device)
+        mapped = driver.map(descriptor, size, device.index)
+        self.tensor = torch.as_tensor(Bytes(mapped[1].value, size), device=device)
+        self.give_back = lambda: driver.unmap(*mapped)
 
     def release(self):
         self.tensor = None
-        self.driver.unmap(*self.mapped)
+        self.give_back()
+
+
+class MemoryByHandle(DeviceMemory):
+    def __init__(self, driver, handle, size, device):
+        address = driver.open(handle)
+        self.tensor = torch.as_tensor(Bytes(address.value, size), device=device)
+        self.give_back = lambda: driver.close(address)
 
 
 class Runner:
@@ -324,15 +345,24 @@ class Runner:
         return {}
 
     def on_map(self, asked, descriptors):
+        self.on_unmap(asked, descriptors)
+        size, handle = asked["size"], asked.get("handle")
+        if handle is not None:
+            self.memory = MemoryByHandle(self.driver, handle, size, self.device)
+        elif self.on_device:
+            self.memory = DeviceMemory(self.driver, descriptors[0], size, self.device)
+        else:
+            self.memory = HostMemory(descriptors[0], size)
+        self.layouts = asked["layouts"]
+        self.select(0)
+        return {}
+
+    def on_unmap(self, asked, descriptors):
         self.synchronize("before other memory is mapped")
         self.params, self.calls, self.workload = [], [], None
         if self.memory is not None:
             self.memory.release()
-        descriptor = descriptors[0]
-        self.memory = (DeviceMemory(self.driver, descriptor, asked["size"], self.device) if self.on_device
-                       else HostMemory(descriptor, asked["size"]))
-        self.layouts = asked["layouts"]
-        self.select(0)
+        self.memory = None
         return {}
 
     def on_load(self, asked, descriptors):

@@ -62,13 +62,17 @@ pub(crate) enum Request {
     Hello {},
     /// Open the device.
     Open {},
-    /// Map shared memory in the place of what was mapped before. The message carries its descriptor.
+    /// Map shared memory in the place of what was mapped before. The message carries its descriptor, unless it names a handle.
     Map {
         /// Size of the memory in bytes.
         size: usize,
+        /// The bytes of a handle of CUDA's interface between processes.
+        handle: Option<Vec<u8>>,
         /// Where tensors lie, for each shape.
         layouts: Vec<Layout>,
     },
+    /// Map no memory any more.
+    Unmap {},
     /// Load the program.
     Load(ProgramPlan),
     /// Use the layout of this number from now on, and free what was prepared for another one.
@@ -103,6 +107,7 @@ impl Request {
             Self::Hello {} => "hello",
             Self::Open {} => "open",
             Self::Map { .. } => "map",
+            Self::Unmap {} => "unmap",
             Self::Load(_) => "load",
             Self::Shape { .. } => "shape",
             Self::Init {} => "init",

@@ -11,9 +11,9 @@ use super::control::{Answer, ControlPage, WindowKind};
 use super::message::{Message, ProgramPlan, Reply, Request, StartPlan};
 use super::native::{NativeProgram, NativeTensors, bottom_of_the_stack};
 use super::tensors::{RunnerDevice, Tensors};
-use crate::device::DeviceError;
 use crate::device::driver::{DeviceBuffer, copy};
 use crate::device::error::error_of_status;
+use crate::device::{DeviceError, Exported};
 
 /// Exit status of a runner that was given something it cannot work with.
 const UNUSABLE: i32 = 126;
@@ -62,7 +62,7 @@ fn answer_messages(plan: &StartPlan, descriptors: Vec<OwnedFd>) -> i32 {
         let Message { nonce, request } = received.message;
         let answer = match request {
             Request::Open {} => opened.take().unwrap_or(Ok(())).map(|()| Reply::default()),
-            request => runner.answer(request, received.descriptors.first()),
+            request => runner.answer(request, received.descriptors.into_iter().next()),
         };
         let reply = answer.unwrap_or_else(|fault| Reply { fault: Some(fault), ..Reply::default() });
         if send(&*channel, &Reply { nonce, ..reply }, &[]).is_err() {
@@ -97,12 +97,22 @@ impl Runner {
         Ok(())
     }
 
-    fn answer(&mut self, request: Request, descriptor: Option<&OwnedFd>) -> Result<Reply, DeviceError> {
+    fn answer(&mut self, request: Request, descriptor: Option<OwnedFd>) -> Result<Reply, DeviceError> {
         match request {
             Request::Hello {} | Request::Open {} | Request::Trim {} => Ok(Reply::default()),
-            Request::Map { size, layouts } => {
-                let descriptor = descriptor.ok_or_else(|| out_of_turn("no memory came with the message"))?;
-                self.map(descriptor, size, layouts)
+            Request::Map { size, handle, layouts } => {
+                let missing = || out_of_turn("no memory came with the message");
+                let exported = match handle {
+                    Some(handle) => Exported::Handle(handle),
+                    None => Exported::Descriptor(descriptor.ok_or_else(missing)?),
+                };
+                self.unmap()?;
+                self.tensors = Some(Tensors::map(self.device.as_ref(), &exported, size, layouts)?);
+                self.select(0)
+            }
+            Request::Unmap {} => {
+                self.unmap()?;
+                Ok(Reply::default())
             }
             Request::Load(plan) => Ok(self.load(&plan)),
             Request::Shape { number } => self.select(number),
@@ -120,20 +130,14 @@ impl Runner {
         }
     }
 
-    fn map(
-        &mut self,
-        descriptor: &OwnedFd,
-        size: usize,
-        layouts: Vec<crate::layout::Layout>,
-    ) -> Result<Reply, DeviceError> {
+    fn unmap(&mut self) -> Result<(), DeviceError> {
         self.synchronize("before other memory is mapped")?;
         if let Some(program) = &mut self.program {
             program.free();
         }
         (self.shape, self.tensors) = (None, None);
         self.copies.clear();
-        self.tensors = Some(Tensors::map(self.device.as_ref(), descriptor, size, layouts)?);
-        self.select(0)
+        Ok(())
     }
 
     fn select(&mut self, number: usize) -> Result<Reply, DeviceError> {

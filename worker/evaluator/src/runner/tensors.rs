@@ -1,13 +1,12 @@
 //! Shared memory as a runner sees it.
 
 use std::ffi::c_void;
-use std::os::fd::OwnedFd;
 
 use memmap2::MmapMut;
 
-use crate::device::DeviceError;
-use crate::device::driver::{Context, DeviceBuffer, SharedMemory, fill, upload};
+use crate::device::driver::{Context, DeviceBuffer, fill, upload};
 use crate::device::stream::{Event, Stream};
+use crate::device::{DeviceError, Exported, SharedMemory};
 use crate::layout::{Layout, Region};
 use crate::memory::map_shared;
 
@@ -55,16 +54,17 @@ impl Tensors {
     /// Maps memory that the evaluator made.
     pub(super) fn map(
         device: Option<&RunnerDevice>,
-        descriptor: &OwnedFd,
+        exported: &Exported,
         size: usize,
         layouts: Vec<Layout>,
     ) -> Result<Self, DeviceError> {
-        let memory = match device {
-            Some(device) => Mapped::Device(SharedMemory::import(&device.context, descriptor, size)?),
-            None => Mapped::Host(map_shared(descriptor, size).map_err(|error| DeviceError {
-                error: error.to_string(),
-                during: "mapping shared memory".to_owned(),
-            })?),
+        let unusable = |error: String| DeviceError { error, during: "mapping shared memory".to_owned() };
+        let memory = match (device, exported) {
+            (Some(device), exported) => Mapped::Device(SharedMemory::import(&device.context, exported, size)?),
+            (None, Exported::Descriptor(descriptor)) => {
+                Mapped::Host(map_shared(descriptor, size).map_err(|error| unusable(error.to_string()))?)
+            }
+            (None, Exported::Handle(_)) => return Err(unusable("a handle names memory of a device".to_owned())),
         };
         Ok(Self { memory, layouts })
     }
