@@ -38,6 +38,10 @@ fn main() -> ExitCode {
             "what_a_program_does_to_its_context_is_reported_by_the_drivers_name",
             what_a_program_does_to_its_context_is_reported_by_the_drivers_name,
         ),
+        (
+            "a_driver_that_cannot_export_memory_lends_it_by_handles",
+            a_driver_that_cannot_export_memory_lends_it_by_handles,
+        ),
         ("a_kernel_that_never_ends_is_ended_with_its_process", a_kernel_that_never_ends_is_ended_with_its_process),
         ("the_machine_is_out_of_reach", the_machine_is_out_of_reach),
         (
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
 /// What every test works with.
 struct Bench {
     gpu: &'static Gpu,
+    by_handles: bool,
     workshop: Workshop,
     reference: PathBuf,
     truth: PathBuf,
@@ -102,6 +107,7 @@ fn bench(test: &str) -> Option<Bench> {
     let (_, reference, truth) = BUILT.as_ref()?;
     Some(Bench {
         gpu,
+        by_handles: false,
         workshop: Workshop::new(gpu),
         reference: reference.clone(),
         truth: truth.clone(),
@@ -116,7 +122,7 @@ impl Bench {
     fn evaluate<T>(&self, work: impl FnOnce(&ExecutionContext<'_>) -> T) -> T {
         let (lock, pool) = &*SHARED;
         let place = DevicePlace {
-            gpu: Arc::clone(&self.gpu.context),
+            gpu: Arc::clone(if self.by_handles { &self.gpu.by_handles } else { &self.gpu.context }),
             access: self.gpu.access.clone(),
             libraries: Vec::new(),
             lock: Some(lock),
@@ -191,6 +197,20 @@ fn every_road_of_isolation_leads_to_the_device() {
         let report = bench.check("", "HONEST;");
         assert_eq!(report.end, ProcessEnd::Finished, "{means:?}: {}", report.printed);
     }
+}
+
+fn a_driver_that_cannot_export_memory_lends_it_by_handles() {
+    let Some(mut bench) = bench("a_driver_that_cannot_export_memory_lends_it_by_handles") else { return };
+    bench.by_handles = true;
+    for _ in 0..2 {
+        let report = bench.check("", "HONEST;");
+        assert_eq!(report.end, ProcessEnd::Finished, "{}", report.printed);
+        assert!(report.cases.iter().all(|case| case.passed), "{:?}", report.cases);
+    }
+    let (measurement, findings) = bench.race("", "HONEST;");
+    assert!(codes(&findings).is_empty(), "{findings:?}");
+    assert!(measurement.verification.is_some_and(|verification| verification.verified_calls >= 16));
+    assert!(bench.check("", "HONEST; cudaMemsetAsync(y, 0, 4, stream);").cases.iter().any(|case| !case.passed));
 }
 
 fn what_a_program_does_to_its_context_is_reported_by_the_drivers_name() {

@@ -22,6 +22,8 @@ use nightshift_worker::gpu::Gpus;
 pub struct Gpu {
     /// The evaluator's own context, with its kernels.
     pub context: Arc<DeviceContext>,
+    /// The same, as where a driver cannot export memory by descriptors.
+    pub by_handles: Arc<DeviceContext>,
     /// How a jailed process gets to the device.
     pub access: DeviceAccess,
     /// What the driver tells of the device.
@@ -40,8 +42,9 @@ static GPU: LazyLock<Result<Gpu, String>> = LazyLock::new(|| {
     // A machine that has both has to be able to do the rest.
     let (jail, cancel) = (nvcc::jail(SandboxChoice::Best), CancelFlag::default());
     let image = compile_module(&found, KERNELS_SOURCE, facts.compute_capability, &jail, &folder, &cancel).unwrap();
-    let context = Arc::new(DeviceContext::open(Some(&facts.uuid), &image).unwrap());
-    Ok(Gpu { context, access, facts, nvcc: PathBuf::from(&found.toolchain().path) })
+    let open = || DeviceContext::open(Some(&facts.uuid), &image).unwrap();
+    let (context, by_handles) = (Arc::new(open()), Arc::new(open().without_descriptors()));
+    Ok(Gpu { context, by_handles, access, facts, nvcc: PathBuf::from(&found.toolchain().path) })
 });
 
 /// The GPU of this machine; none, and said why, when there is nothing to test with.
