@@ -56,7 +56,7 @@ pub fn examine(executable: &Path, cpp_compiler: Option<&str>, scratch: &Path) ->
         SandboxReport::default()
     });
     let toolchain = Scratch::open(scratch).ok().and_then(|scratch| {
-        let found = find_toolchain(&jail, cpp_compiler, &hardware, scratch.folder());
+        let found = find_toolchain(&jail, cpp_compiler, &hardware, (scratch.folder(), None));
         found.map_err(|error| tracing::warn!(error = %error, "there is no C++ compiler to work with")).ok()
     });
     machine::facts(hardware, toolchain, sandbox)
@@ -77,7 +77,7 @@ pub fn find_cpp_toolchain(
 ) -> Result<Toolchain, WorkbenchError> {
     let folder = |source| WorkbenchError::Folder { folder: scratch.to_path_buf(), source };
     let life = Scratch::open(scratch).map_err(folder)?;
-    Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), life.folder())?)
+    Ok(find_toolchain(&jail_host(executable), cpp_compiler, &machine::this_hardware(), (life.folder(), None))?)
 }
 
 /// What steps need of a machine.
@@ -97,19 +97,19 @@ pub(super) fn find_all(
     hardware: &Hardware,
     scratch: &Path,
 ) -> Result<Found, WorkbenchError> {
+    let proofs = config.cache_dir.join("compilers");
     let find_cuda = |host_compiler: Option<&Path>| {
         if only == Some(Target::Cpu) {
             return Err("the `cuda` target was not asked for".to_owned());
         }
         let gpus = (&config.gpus, &config.nvcc);
-        let proofs = config.cache_dir.join("compilers");
         devices::find(jail, gpus, &config.search_path, host_compiler, &hardware.os, (scratch, &proofs))
     };
     std::thread::scope(|scope| {
         let sandbox = scope.spawn(|| nightshift_sandbox::probe(jail, scratch));
         // A C++ compiler that was named is nvcc's too: the system's may be one that it does not know.
         let by_system = config.cpp_compiler.is_none().then(|| scope.spawn(|| find_cuda(None)));
-        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), hardware, scratch);
+        let toolchain = find_toolchain(jail, config.cpp_compiler.as_deref(), hardware, (scratch, Some(&proofs)));
         let cuda = match by_system {
             Some(finding) => joined(finding),
             None => find_cuda(toolchain.as_ref().ok().map(|toolchain| Path::new(&toolchain.path))),
@@ -126,11 +126,11 @@ fn find_toolchain(
     jail: &JailHost,
     cpp_compiler: Option<&str>,
     hardware: &Hardware,
-    scratch: &Path,
+    places: (&Path, Option<&Path>),
 ) -> Result<Toolchain, ToolchainError> {
     let never = CancelFlag::default();
     let run = |command: &JailedCommand| run_jailed(jail, command, &never);
-    toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, scratch, &run)
+    toolchain::find(cpp_compiler, &toolchain::system_folders(), hardware, places, &run)
 }
 
 pub(super) fn jail_host(executable: &Path) -> JailHost {

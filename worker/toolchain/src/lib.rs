@@ -12,6 +12,7 @@ mod host;
 pub mod inspect;
 pub mod machine;
 pub mod nvcc;
+mod proofs;
 pub mod python;
 pub mod symbols;
 pub mod toolchain;

@@ -11,6 +11,7 @@ use nightshift_protocol::verdict::ProcessEnd;
 pub use self::error::ToolchainError;
 use crate::compiler_output;
 use crate::machine::Hardware;
+use crate::proofs::Proof;
 use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits, ProcessError, ProcessResult};
 
@@ -68,13 +69,13 @@ pub fn find(
     configured: Option<&str>,
     folders: &[PathBuf],
     hardware: &Hardware,
-    scratch: &Path,
+    (scratch, proofs): (&Path, Option<&Path>),
     run: &Run<'_>,
 ) -> Result<Toolchain, ToolchainError> {
     let names: Vec<&str> = configured.map_or_else(|| COMPILERS.to_vec(), |name| vec![name]);
     let mut first_error = None;
     for (name, path) in names.iter().filter_map(|name| locate(name, folders).map(|path| (*name, path))) {
-        match examine(name, &path, hardware, scratch, run) {
+        match examine(name, &path, hardware, (scratch, proofs), run) {
             Ok(toolchain) => return Ok(toolchain),
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -194,7 +195,7 @@ fn examine(
     name: &str,
     path: &Path,
     hardware: &Hardware,
-    scratch: &Path,
+    (scratch, proofs): (&Path, Option<&Path>),
     run: &Run<'_>,
 ) -> Result<Toolchain, ToolchainError> {
     let unusable = |source| ToolchainError::Scratch { folder: scratch.to_path_buf(), source };
@@ -219,9 +220,14 @@ fn examine(
         return Err(ToolchainError::Broken { program: program(), reason });
     }
 
+    let flags = flags();
+    let fingerprint = fingerprint(name, &version, &flags, hardware);
+    let proof = Proof::of(proofs, &[path], &[&fingerprint, NIGHTSHIFT_H, PROBE]);
+    if proof.as_ref().is_some_and(Proof::is_kept) {
+        return Ok(Toolchain { program: name.to_owned(), path: program(), version, flags, fingerprint });
+    }
     std::fs::write(folder.path().join("nightshift.h"), NIGHTSHIFT_H).map_err(unusable)?;
     std::fs::write(folder.path().join("probe.cpp"), PROBE).map_err(unusable)?;
-    let flags = flags();
     let args = flags.iter().map(OsString::from).chain(["probe.cpp", "-o", "probe.so"].map(OsString::from)).collect();
     let built = run(&command(args)).map_err(not_started)?;
     if built.end != ProcessEnd::Finished {
@@ -236,7 +242,9 @@ fn examine(
         });
     }
 
-    let fingerprint = fingerprint(name, &version, &flags, hardware);
+    if let Some(proof) = proof {
+        proof.keep();
+    }
     Ok(Toolchain { program: name.to_owned(), path: program(), version, flags, fingerprint })
 }
 

@@ -13,6 +13,7 @@ use super::error::NvccError;
 use super::messages::{Context, messages};
 use super::toolkit::{self, Toolkit};
 use super::{Nvcc, command, flags};
+use crate::proofs::Proof;
 use crate::toolchain::{self, NIGHTSHIFT_H, Run, is_program, readable_folders};
 use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{JailedCommand, Limits};
@@ -252,8 +253,9 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
         disassembler,
     };
 
-    let proof = search.proofs.zip(proof_of(&nvcc)).map(|(folder, name)| folder.join(name));
-    if proof.as_ref().is_some_and(|proof| proof.is_file()) {
+    let compilers = [Path::new(&nvcc.toolchain.path), &nvcc.host_compiler];
+    let proof = Proof::of(search.proofs, &compilers, &[&nvcc.toolchain.fingerprint, NIGHTSHIFT_H, PROBE]);
+    if proof.as_ref().is_some_and(Proof::is_kept) {
         return Ok(nvcc);
     }
     for (name, text) in [("nightshift.h", NIGHTSHIFT_H), ("probe.cu", PROBE)] {
@@ -264,8 +266,8 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
     let built =
         run(&command::command(&nvcc, "probe.cu", folder.path(), PROBE_TIMEOUT_MS, Vec::new())).map_err(not_started)?;
     if built.end == ProcessEnd::Finished {
-        if let Some(error) = proof.and_then(|proof| keep_proof(&proof).err()) {
-            tracing::debug!(%error, "the compiler will be proven again next time");
+        if let Some(proof) = proof {
+            proof.keep();
         }
         return Ok(nvcc);
     }
@@ -286,24 +288,6 @@ fn examine(search: &Search<'_>, program: &Path, host: &Path, scratch: &Path, run
     } else {
         broken(reason)
     })
-}
-
-/// A name for what was proven: the compilers as they lie on the disk, their versions and flags, and the program that was built. None
-/// where a compiler cannot be looked at.
-fn proof_of(nvcc: &Nvcc) -> Option<String> {
-    let mut hasher = blake3::Hasher::new();
-    for program in [Path::new(&nvcc.toolchain.path), &nvcc.host_compiler] {
-        let data = std::fs::metadata(program).ok()?;
-        let changed = data.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-        hasher.update(format!("{}\n{} {}\n", program.display(), data.len(), changed.as_nanos()).as_bytes());
-    }
-    hasher.update(nvcc.toolchain.fingerprint.as_bytes()).update(NIGHTSHIFT_H.as_bytes()).update(PROBE.as_bytes());
-    Some(hasher.finalize().to_hex().to_string())
-}
-
-fn keep_proof(proof: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(proof.parent().unwrap_or(Path::new(".")))?;
-    std::fs::write(proof, "")
 }
 
 fn version_report(program: &Path, scratch: &Path, run: &Run<'_>) -> Result<String, NvccError> {

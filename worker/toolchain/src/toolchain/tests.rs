@@ -59,7 +59,7 @@ fn behaves(
 
 fn look(configured: Option<&str>, bin: &Path, os: &str, run: &Run<'_>) -> Result<Toolchain, ToolchainError> {
     let scratch = tempfile::tempdir().unwrap();
-    find(configured, &[bin.to_path_buf()], &hardware(os), scratch.path(), run)
+    find(configured, &[bin.to_path_buf()], &hardware(os), (scratch.path(), None), run)
 }
 
 #[test]
@@ -138,6 +138,20 @@ fn a_newer_compiler_later_in_the_order_helps_out() {
     };
     assert_eq!(look(None, bin.path(), "", &run).unwrap().program, "clang++");
     assert!(seen.borrow().iter().any(|program| program.ends_with("g++")));
+}
+
+#[test]
+fn a_compiler_is_proven_once_as_long_as_it_stays_the_same() {
+    let (bin, scratch, proofs) = (installed(&["g++"]), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let find = |version: &str, compilation: Result<(), &str>| {
+        let places = (scratch.path(), Some(proofs.path()));
+        find(None, &[bin.path().to_path_buf()], &hardware("Debian"), places, &behaves(version, compilation)).is_ok()
+    };
+    assert!(!find("Example 12", Err("broken")) && !find("Example 12", Err("broken")), "what fails is not kept");
+    assert!(find("Example 12", Ok(())) && find("Example 12", Err("not asked")));
+    assert!(!find("Example 13", Err("another version is asked")));
+    std::fs::write(bin.path().join("g++"), "#!/bin/sh\n# another file\n").unwrap();
+    assert!(!find("Example 12", Err("another file is asked")));
 }
 
 #[test]
