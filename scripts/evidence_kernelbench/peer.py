@@ -27,6 +27,13 @@ channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 with open(jobs, encoding="utf-8") as file:
     wanted = json.loads(file.read() or "[]")  # nothing: only whether all this can be loaded
+
+
+def backend(program):
+    """Programs that Python compiles have to lie in a file; the evaluation is told so by its `backend`."""
+    return next((name for name, module in (("triton", "import triton"), ("cute", "import cutlass")) if module in program), "cuda")
+
+
 for job in wanted:
     began = time.monotonic()
     try:
@@ -36,7 +43,7 @@ for job in wanted:
             program = file.read()
         os.makedirs(job["build"], exist_ok=True)
         result = eval_kernel_against_ref(reference, program, num_correct_trials=5, num_perf_trials=100, measure_performance=True,
-                                         build_dir=job["build"], device=torch.device("cuda:0"))
+                                         build_dir=job["build"], device=torch.device("cuda:0"), backend=backend(program))
         if result is None:
             said = {"compiled": None, "correct": None, "note": "it gave no result (a lock of the compiler)"}
         else:

@@ -10,8 +10,7 @@ PEER = Path(__file__).resolve().parent.parent / "evidence_kernelbench" / "peer.p
 LOADING_S = 40
 """Seconds for loading PyTorch and the evaluation."""
 LIMIT_S = {True: 150, False: 15}
-"""Seconds for each program, with an extension that is compiled and without. Programs run in the evaluation's own process: one that hangs
-or ends it takes the rest along, which are then asked anew."""
+"""Seconds for each program, with an extension that is compiled and without."""
 
 
 def reason_not_to(checkout, out):
@@ -23,32 +22,24 @@ def reason_not_to(checkout, out):
     return done.stderr.decode(errors="replace").strip()[-400:] if done.returncode else None
 
 
-def judge(checkout, task, batch, out, facts):
-    """One entry for each program."""
-    rest = list(batch)
-    while rest:
-        said, reason = ask(checkout, task, rest, out)
-        for program, line in zip(rest, said):
-            yield entry(program, json.loads(line), facts)
-        rest = rest[len(said):]
-        if rest and reason:
-            yield entry(rest.pop(0), {"correct": None, "note": reason}, facts)
-
-
-def ask(checkout, task, programs, out):
-    """Lines of its answers, and why there are not more."""
-    jobs = out / f"jobs-{task.stem}.json"
+def judge(checkout, task, program, device, out, facts):
+    """The entry of one program. Each has a process of its own: one that breaks the device's context would take the others along."""
+    jobs = out / f"jobs-{program['kind']}-{program['name']}.json"
     jobs.write_text(json.dumps([{"name": program["name"], "reference": str(task), "program": str(program["path"]),
-                                 "build": str(out / "builds" / program["name"])} for program in programs]))
+                                 "build": str(out / "builds" / program["name"])}]))
     python = os.environ.get("NIGHTSHIFT_WORKER__PYTHON", sys.executable)
-    limit_s = LOADING_S + sum(LIMIT_S["cpp_extension" in program["path"].read_text(errors="replace")] for program in programs)
+    limit_s = LOADING_S + LIMIT_S["cpp_extension" in program["path"].read_text(errors="replace")]
+    environment = dict(os.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {}))
+    command = [python, str(PEER), str(checkout), str(jobs)]
     try:
-        done = subprocess.run([python, str(PEER), str(checkout), str(jobs)], capture_output=True, timeout=limit_s, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=limit_s, check=False, env=environment)
         lines, reason = done.stdout, f"its process ended: {done.stderr.decode(errors='replace').strip()[-200:]}"
     except subprocess.TimeoutExpired as expired:
         lines, reason = expired.stdout or b"", "it did not come to its end"
+    finally:
+        jobs.unlink()
     said = [line for line in lines.decode(errors="replace").split("\n")[:-1] if line.startswith("{")]
-    return said, reason
+    return entry(program, json.loads(said[0]) if said else {"correct": None, "note": reason}, facts)
 
 
 def entry(program, answer, facts):
