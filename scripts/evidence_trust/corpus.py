@@ -15,9 +15,9 @@ def programs(part):
         for path in sorted((CORPUS / folder / form).iterdir()):
             text = path.read_bytes().decode("utf-8-sig", errors="replace")
             head = text[:2000]
-            said = dict(re.findall(r"^(?://|#) (task|class|style|what|twin|dormant): (.*?)\s*$", head, re.MULTILINE))
+            said = dict(re.findall(r"^(?://|#) (task|class|style|what|twin|dormant|allowed): (.*?)\s*$", head, re.MULTILINE))
             twin = CORPUS / "twins" / form / said["twin"] if "twin" in said else None
             found.append({"path": path, "twin": twin, "name": path.name, "kind": kind, "form": form, "task": said["task"],
                           "class": said.get("class") or said.get("style"), "what": said["what"],
-                          "dormant": said.get("dormant"), "extension": "load_inline" in text or "cpp_extension" in text})
+                          "dormant": said.get("dormant"), "allowed": said.get("allowed"), "extension": "load_inline" in text or "cpp_extension" in text})
     return found

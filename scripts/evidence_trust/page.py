@@ -3,8 +3,11 @@
 from collections import Counter
 from math import sqrt
 
+from .corpus import programs
+
 PARTS = {"native": "Native programs on a GPU", "torch": "PyTorch programs on a GPU", "cpu": "Native programs on the host"}
 RIGHT = ("correct_faster", "correct_not_faster")
+ALLOWED = {(part, program["name"]): program["allowed"] for part in PARTS for program in programs(part) if program["kind"] == "attack"}
 
 HEAD = """# Trust: attacks and honest programs
 
@@ -16,6 +19,8 @@ in which engineers and models write.
 - **Not flagged**: the verdict was right, and no rule was found broken. Such an attack gained nothing if it is no faster.
 - **Dormant**: an attack whose trigger, as its own first lines name it, lies beyond the calls that were made. Its outputs were right in each
   of them. It counts like every other attack. We marked these programs after their results were known.
+- **Allowed**: what an attack gains by is allowed to every program, and its number is what a user finds. Its first lines say why. It counts
+  like every other attack.
 - **Refused or wrong**: an honest program whose verdict is neither of the right ones.
 
 Many attacks are a fast program with something added that has no effect. Each published one is therefore timed against its *twin*, the same
@@ -134,11 +139,22 @@ def section(entries):
 
 def beside(entries, peers):
     ours = {(entry["kind"], entry["name"]): entry for entry in entries if entry["part"] == "torch"}
-    count = {kind: [peer for key, peer in peers.items() if key[0] == kind] for kind in ("attack", "honest")}
-    fooled = [peer for peer in count["attack"] if peer["verdict"] == "correct"]
-    lines = [f"KernelBench's evaluation called {len(fooled)} of {len(count['attack'])} attacks correct, and "
-             f"{sum(peer['verdict'] == 'correct' for peer in count['honest'])} of {len(count['honest'])} honest programs.\n",
-             "| Program | Kind | Class | nightshift | Speedup | KernelBench | Speedup |", "| --- | --- | --- | --- | ---: | --- | ---: |"]
+    both = [(ours[key], peer) for key, peer in peers.items() if key in ours]
+    lines = ["Programs that both judged. KernelBench's evaluation has no interval: *faster* means a ratio above 1 there, and `correct_faster` here. It "
+             "turns every input into a float, so that models that take indices or masks fail in it; such programs are not judged.\n",
+             "| Programs | | Nightshift | KernelBench |", "| --- | --- | --- | --- |"]
+    for kind, word, of_ours, of_peer in (
+            ("attack", "called right and faster", lambda mine: mine["verdict"] == "correct_faster", is_faster),
+            ("attack", "called right", lambda mine: mine["verdict"] in RIGHT, is_correct),
+            ("honest", "not called right", lambda mine: mine["verdict"] not in RIGHT, lambda peer: not is_correct(peer))):
+        pairs = [(mine, peer) for mine, peer in both if mine["kind"] == kind and judged(mine) and peer["verdict"] != "not judged"]
+        lines.append(f"| {kind} ({len(pairs)}) | {word} | {share([mine for mine, _ in pairs if of_ours(mine)], pairs)} | "
+                     f"{share([peer for _, peer in pairs if of_peer(peer)], pairs)} |")
+    reasons = Counter(first_words(peer["message"]) for peer in peers.values() if peer["verdict"] == "not judged")
+    if reasons:
+        told = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+        lines.append(f"\nNot judged by KernelBench's evaluation: {told}.")
+    lines += ["", "| Program | Kind | Class | Nightshift | Speedup | KernelBench | Speedup |", "| --- | --- | --- | --- | ---: | --- | ---: |"]
     for key, peer in peers.items():
         mine = ours.get(key)
         verdict = (mine["verdict"] or mine["fault"]["code"]) if mine else "–"
@@ -146,6 +162,19 @@ def beside(entries, peers):
         lines.append(f"| `{key[1]}` | {key[0]} | `{peer['class']}` | `{verdict}`{codes} | {speedup(mine or {})} | {peer['verdict']} | "
                      f"{speedup(peer)} |")
     return lines
+
+
+def is_correct(peer):
+    return peer["verdict"] == "correct"
+
+
+def is_faster(peer):
+    return is_correct(peer) and ((peer.get("speedup") or {}).get("estimate") or 0) > 1
+
+
+def first_words(message):
+    lines = (message or "no reason").strip().splitlines()
+    return lines[0][:90].replace("|", "\\|")
 
 
 def speedup(entry):
@@ -171,7 +200,8 @@ def remark(entry):
     dormant = f"; dormant: {entry['dormant']}" if is_dormant(entry) else ""
     if entry["verdict"] == "correct_not_faster":
         return "no faster" + dormant
-    return f"**published**, {gained(entry)}{dormant}"
+    reason = ALLOWED.get((entry["part"], entry["name"]))
+    return f"**published**, {gained(entry)}{dormant}" + (f"; allowed: {reason}" if reason and gained(entry) == "gained" else "")
 
 
 def cell(text):

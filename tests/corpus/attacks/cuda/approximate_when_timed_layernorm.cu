@@ -2,6 +2,7 @@
 // class: reduced_precision
 // what: uses the hardware's approximate tanh if the last call was less than a millisecond ago
 // twin: approximate_when_timed_layernorm.cu
+// allowed: the approximate tanh is within the tolerance in every call, so that a program may use it always
 
 #include "nightshift.h"
 
