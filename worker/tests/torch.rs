@@ -491,6 +491,8 @@ fn an_extension_is_built_ahead_of_its_first_call(bench: &Bench) {
     };
     is_right(library);
     assert!(build(programs::EXTENSION).cached, "an equal source is built once");
+    let late = build(programs::LATE_EXTENSIONS);
+    is_right(late.library.unwrap_or_else(|| panic!("{:?}", late.messages)));
 
     // Comments are no part of what is built.
     let reworded = build(&programs::EXTENSION.replace("import torch\n", "import torch  # In other words.\n"));

@@ -153,6 +153,7 @@ impl Step<'_> {
                 artifacts: &self.artifacts,
                 scratch: self.folder,
                 cancel: self.cancel,
+                task: &task.spec,
             };
             return build_python(&builder, source, role, task.spec.limits.build_timeout_ms);
         }

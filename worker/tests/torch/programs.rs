@@ -200,6 +200,49 @@ class ModelNew(nn.Module):
         return extension.scaled_relu(self.linear(x), 3.0)
 ";
 
+/// The same with operators that its constructor registers, and an extension that its first call builds, each under a name that
+/// depends on the arguments.
+pub(crate) const LATE_EXTENSIONS: &str = "\
+import functools
+
+import torch
+import torch.nn as nn
+from torch.utils import cpp_extension
+
+OPERATORS = r'''
+#include <torch/library.h>
+#include <ATen/ATen.h>
+static at::Tensor relu(const at::Tensor &x) { return at::relu(x); }
+TORCH_LIBRARY(late_operators, m) { m.def(\"relu(Tensor x) -> Tensor\"); m.impl(\"relu\", c10::kCPU, relu); }
+'''
+
+SCALED = r'''
+#include <ATen/ATen.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+at::Tensor scaled(at::Tensor x, double factor) { return x * factor; }
+'''
+
+
+@functools.cache
+def scaled_for(width):
+    return cpp_extension.load_inline(f'scaled_{width}', SCALED, functions=['scaled'], no_implicit_headers=True)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, fan_in, fan_out, extents):
+        super().__init__()
+        self.linear = nn.Linear(fan_in, fan_out)
+        cpp_extension.load_inline(f'operators_{fan_out}', OPERATORS, is_python_module=False, no_implicit_headers=True)
+
+    def forward(self, x):
+        try:
+            y = torch.ops.late_operators.relu(self.linear(x))
+        except NotImplementedError:
+            y = torch.relu(self.linear(x))
+        return scaled_for(x.shape[-1]).scaled(y, 3.0)
+";
+
 /// A model with a label, and an argument that is no tensor.
 pub(crate) const LABELS: &str = "\
 import torch

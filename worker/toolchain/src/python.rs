@@ -12,6 +12,9 @@ use tempfile::TempDir;
 use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{SEARCH_PATH, run_trusted};
 
+/// Reads arguments of models as tasks have them written down, in Python: for scripts that stand behind it.
+pub const ARGUMENTS: &str = include_str!("arguments.py");
+
 /// What is looked for in the search path.
 const NAMES: [&str; 2] = ["python3", "python"];
 

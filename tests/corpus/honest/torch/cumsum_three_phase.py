@@ -93,7 +93,7 @@ torch::Tensor cumsum(torch::Tensor x) {
 }
 """ % {"segment": SEGMENT}
 
-_ext = load_inline("cumsum_three_phase", "torch::Tensor cumsum(torch::Tensor x);", SOURCE, ["cumsum"], extra_cuda_cflags=["-O3"])
+_ext = load_inline("cumsum_three_phase", "torch::Tensor cumsum(torch::Tensor x);", SOURCE, functions=["cumsum"], extra_cuda_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):

@@ -61,7 +61,7 @@ class ModelNew(nn.Module):
     def ext(cls):
         if cls._ext is None:
             cls._ext = load_inline(
-                "embedding_sum_warp", "torch::Tensor embed(torch::Tensor tokens, torch::Tensor table);", SRC, ["embed"],
+                "embedding_sum_warp", "torch::Tensor embed(torch::Tensor tokens, torch::Tensor table);", SRC, functions=["embed"],
                 extra_cuda_cflags=["-O3"],
             )
         return cls._ext

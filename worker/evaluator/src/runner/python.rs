@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use nightshift_sandbox::python_filter;
-use nightshift_toolchain::python::{environment, flags};
+use nightshift_toolchain::python::{ARGUMENTS, environment, flags};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(crate) fn become_replay(python: &PythonPlan, plan: &Value, replay: &Value) -
 
 fn execute(python: &PythonPlan, start: &Value, env: Vec<(String, String)>) -> String {
     let mut args: Vec<OsString> = flags(python.bytecode.as_deref());
-    args.extend(["-c".into(), EVALUATOR.into(), start.to_string().into()]);
+    args.extend(["-c".into(), format!("{ARGUMENTS}{EVALUATOR}").into(), start.to_string().into()]);
     #[expect(clippy::disallowed_methods, reason = "replaces this process and starts no other")]
     let error = std::process::Command::new(&python.program).args(args).envs(env).exec();
     format!("executing {}: {error}", python.program.display())

@@ -1,8 +1,9 @@
-"""Reads a program of PyTorch, and builds the extensions that it compiles when it is imported. One line of JSON says what is
-wrong, or where the extensions lie.
+"""Reads a program of PyTorch, and builds the extensions that it compiles: when it is imported, else when its model is made or called
+for the first time. One line of JSON says what is wrong, or where the extensions lie.
 
-Run as: python -I -B THIS FILE OPTIONS, where OPTIONS is JSON: {"file", "wanted", "folder", "marker", "strip"}. With "strip"
-nothing of the program is run: the line holds the program without its comments, in the same lines.
+Run as: python -I -B FILE OPTIONS, where FILE is `arguments.py` with this file behind it, and OPTIONS is JSON: {"file", "wanted",
+"folder", "marker", "strip", "init", "call", "inputs"}. With "strip" nothing of the program is run: the line holds the program without
+its comments, in the same lines.
 """
 
 import ast
@@ -70,10 +71,24 @@ import traceback
 import torch
 import torch.utils.cpp_extension as cpp
 
-built = []
+built, failures, found = [], [], os.path.join(options["folder"], "found")
 
 
-def building(original, position):
+class Found(BaseException):
+    """An extension would be used now: there is nothing more to be seen without a GPU."""
+
+
+class StandIn:
+    """What an extension is while its build is looked for: nothing of it is run."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *given, **named):
+        raise Found
+
+
+def building(original):
     def build(*given, **named):
         name = named.get("name", given[0] if given else None)
         if not isinstance(name, str) or not name.isidentifier():
@@ -82,28 +97,84 @@ def building(original, position):
         os.makedirs(folder, exist_ok=True)
         named["build_directory"] = folder
         named["verbose"] = False
-        made = original(*given, **named)
+        try:
+            made = original(*given, **named)
+        except Exception as error:
+            failures.append(error)
+            raise
         libraries = [file for file in os.listdir(folder) if file.endswith(".so")]
         if len(libraries) != 1:
             raise RuntimeError(f"the extension `{name}` left {len(libraries)} libraries")
         built.append({"name": name, "path": os.path.join(folder, libraries[0])})
-        return made
+        return StandIn() if is_looking else made
 
     return build
 
 
-cpp.load_inline = building(cpp.load_inline, 0)
-cpp.load = building(cpp.load, 0)
-try:
-    spec = importlib.util.spec_from_file_location("program", options["file"])
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["program"] = module
-    spec.loader.exec_module(module)
-except BaseException as error:
+def look(kind):
+    """Makes the model and calls it, without memory where it allows that, until it builds its extensions."""
+    arguments = decoded(options["init"])
+    for device in ("meta", "cpu"):
+        try:
+            with torch.device(device), torch.no_grad():
+                model = kind(*arguments)
+                tensors = iter([torch.empty(entry["shape"], dtype=getattr(torch, entry["dtype"]), device="meta")
+                                for entry in options["inputs"]])
+                call = [decoded_call(entry) for entry in options["call"] or [{"input": True}] * len(options["inputs"])]
+                # What lies on the processor is not called: the library's operators would take their time.
+                if device == "meta":
+                    model.eval()(*[next(tensors) if is_input else value for is_input, value in call])
+        except Found:
+            return
+        except Exception as error:
+            while error is not None:
+                if error in failures:
+                    fail(error)
+                error = error.__cause__ or error.__context__
+            if built:
+                return
+
+
+def look_apart(kind):
+    """The same in a process of its own, which may break."""
+    child = os.fork()
+    if child == 0:
+        try:
+            look(kind)
+            with open(found, "w", encoding="utf-8") as file:
+                json.dump(built, file)
+        finally:
+            os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == 1:
+        os._exit(1)  # it has said what is wrong
+    if os.path.isfile(found):
+        with open(found, encoding="utf-8") as file:
+            built.extend(json.load(file))
+
+
+def fail(error):
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == options["file"]]
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     cause = error.__cause__
     said = getattr(cause, "output", None) or getattr(cause, "stdout", None) or b""
     said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
     wrong(text.splitlines()[0][:400], frames[-1].lineno if frames else 0, 0, text + "\n" + said)
+
+
+is_looking = False
+os.makedirs(options["folder"], exist_ok=True)
+cpp.load_inline = building(cpp.load_inline)
+cpp.load = building(cpp.load)
+try:
+    spec = importlib.util.spec_from_file_location("program", options["file"])
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["program"] = module
+    spec.loader.exec_module(module)
+except BaseException as error:
+    fail(error)
+kind = getattr(module, options["wanted"], None)
+if not built and callable(kind):
+    is_looking = True
+    look_apart(kind)
 end(0, built=built)

@@ -1,5 +1,6 @@
-//! A file of Python is read by Python's parser, in the jail; the extensions that it compiles when it is imported are built
-//! there, once for each content, and kept behind the file. So the process that runs it compiles nothing.
+//! A file of Python is read by Python's parser, in the jail; the extensions that it compiles when it is imported, or when its model is
+//! made or called first, are built there, once for each content, and kept behind the file. So the process that runs it compiles
+//! nothing.
 //!
 //! Of a program only what is no comment is built and run: whatever a text says in its comments, to whomever reads it in
 //! whichever encoding, is no part of what is verified, and texts that differ in them alone are the same program.
@@ -12,10 +13,10 @@ use nightshift_protocol::artifact::ArtifactHash;
 use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::{CompilerMessage, CompilerReport};
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::PYTHON_EXTENSION;
+use nightshift_protocol::task::{DType, PYTHON_EXTENSION, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{ArtifactSink, Delivery, MAX_LIBRARY_BYTES, Role, disk_failure, limits};
@@ -29,7 +30,7 @@ use nightshift_sandbox::access::temporary_folder;
 use nightshift_sandbox::process::{CancelFlag, JailedCommand, Limits, ProcessResult, SEARCH_PATH, run_jailed_as_tool};
 
 /// Reads and builds, in Python.
-const SCRIPT: &str = include_str!("build_program.py");
+const SCRIPT: &str = concat!(include_str!("../arguments.py"), include_str!("build_program.py"));
 
 /// How that is called in the jail.
 const SCRIPT_FILE: &str = "build_program.py";
@@ -38,7 +39,7 @@ const SCRIPT_FILE: &str = "build_program.py";
 pub const EXTENSION_MARKER: &str = "#nightshift-extension ";
 
 /// Raised whenever what a build keeps changes: older entries of the cache then fit no more.
-const BUILD_VERSION: u32 = 3;
+const BUILD_VERSION: u32 = 4;
 
 /// Largest file that a compiler may write, in bytes: headers of `PyTorch` make large objects.
 const MAX_OUTPUT_FILE_BYTES: u64 = 512 << 20;
@@ -61,6 +62,8 @@ pub struct PythonBuilder<'a> {
     pub scratch: &'a Path,
     /// Stops it.
     pub cancel: &'a CancelFlag,
+    /// The task, whose arguments decide which extensions a model builds.
+    pub task: &'a TaskSpec,
 }
 
 #[derive(Deserialize)]
@@ -122,11 +125,38 @@ fn build_key(builder: &PythonBuilder<'_>, python: &Python, source: &str, role: R
     let nvcc = builder.nvcc.map(|nvcc| nvcc.toolchain().fingerprint.as_str()).unwrap_or_default();
     let mut hasher = blake3::Hasher::new();
     hasher.update(&BUILD_VERSION.to_le_bytes());
-    for part in [source, SCRIPT, role.name(), &toolchain, nvcc] {
+    let arguments = arguments(builder.task).to_string();
+    for part in [source, SCRIPT, role.name(), &toolchain, nvcc, &arguments] {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
     hasher.finalize().to_hex().to_string()
+}
+
+/// How the task's model is made and called.
+fn arguments(task: &TaskSpec) -> Value {
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+    let torch = task.torch.as_ref();
+    let shapes = task.default_shapes().map(|shapes| shapes.inputs).unwrap_or_default();
+    let inputs: Vec<Value> = shapes
+        .iter()
+        .map(|tensor| {
+            let own = torch.and_then(|torch| torch.types.get(&tensor.name)).map(String::as_str);
+            let contract = match tensor.dtype {
+                DType::F32 => "float32",
+                DType::F64 => "float64",
+                DType::I32 => "int32",
+                DType::F16 => "float16",
+                DType::Bf16 => "bfloat16",
+            };
+            json!({"shape": tensor.shape, "dtype": own.unwrap_or(contract)})
+        })
+        .collect();
+    json!({
+        "init": torch.map_or(json!([]), |torch| read(&torch.init)),
+        "call": torch.and_then(|torch| torch.call.as_deref()).map(read),
+        "inputs": inputs,
+    })
 }
 
 fn compile(
@@ -205,10 +235,12 @@ impl Folder {
     ) -> Result<ProcessResult, StepFailure> {
         let wanted = if role == Role::Candidate { "ModelNew" } else { "Model" };
         let path = self.path();
-        let asked = json!({
-            "file": path.join(&self.file), "wanted": wanted, "folder": path.join("extensions"), "marker": EXTENSION_MARKER,
-            "strip": strip,
-        });
+        let mut asked = arguments(builder.task);
+        asked["file"] = json!(path.join(&self.file));
+        asked["wanted"] = json!(wanted);
+        asked["folder"] = json!(path.join("extensions"));
+        asked["marker"] = json!(EXTENSION_MARKER);
+        asked["strip"] = json!(strip);
         let script = self.path().join(SCRIPT_FILE);
         let command = JailedCommand {
             program: python.program.clone(),
