@@ -18,6 +18,7 @@ use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::{Answers, Check};
+use self::changed::Mattered;
 pub(crate) use self::judge::{Limits, SMALLEST_REFERENCE_ERROR};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, with_reason};
 use self::test_case::{Stop, TestCase};
@@ -127,6 +128,7 @@ fn check_with<M: Memory>(
     // On the host a process is cheap, and each shape gets a new one; on a device opening it takes longer than most checks.
     let groups: Vec<&[ConcreteShapes]> =
         if context.device().is_some() { vec![&shapes] } else { shapes.chunks(1).collect() };
+    let mut mattered = Mattered::default();
     for (group, together) in groups.into_iter().enumerate() {
         let options =
             ProgramOptions { spec, shapes: together, calls: 1, core: None, require_sandbox, may_be_resident: true };
@@ -137,6 +139,7 @@ fn check_with<M: Memory>(
             file,
             options,
             is_first: group == 0,
+            mattered: &mut mattered,
             seeds: &mut *seeds,
             report: &mut report,
             timer: &mut timer,

@@ -39,9 +39,26 @@ fn check_library_of(
 ) -> Result<CheckReport, StepFailure> {
     let (_, reference, truth) = &*ORACLE;
     let libraries = Libraries { candidate: candidate.to_owned(), reference: reference.clone(), truth: truth.clone() };
+    check_in(means, task, &libraries, require)
+}
+
+fn check_with(
+    task: &TaskSpec,
+    (candidate, reference, truth): (&Path, &Path, &Path),
+) -> Result<CheckReport, StepFailure> {
+    let [candidate, reference, truth] = [candidate, reference, truth].map(Path::to_owned);
+    check_in(SandboxChoice::Best, task, &Libraries { candidate, reference, truth }, true)
+}
+
+fn check_in(
+    means: SandboxChoice,
+    task: &TaskSpec,
+    libraries: &Libraries,
+    require: bool,
+) -> Result<CheckReport, StepFailure> {
     let (host, cancel, memory) = (host(means), CancelFlag::default(), HostMemory::new(None));
     let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
-    check(&context, task, &libraries, require, &mut SecretSeeds::from_os().unwrap())
+    check(&context, task, libraries, require, &mut SecretSeeds::from_os().unwrap())
 }
 
 fn check_source(source: &str) -> CheckReport {
@@ -180,6 +197,44 @@ fn a_program_that_looks_at_samples_of_its_input_is_found() {
                 calls++;";
     let report = check_body(preamble, body);
     assert!(report.cases.iter().any(|case| case.inputs == "changed:x" && !case.passed), "{:?}", report.cases);
+}
+
+#[test]
+fn tensors_are_changed_at_the_first_shape_at_which_that_matters() {
+    let workshop = Workshop::new();
+    // Of one column, all results are zero.
+    let source = REFERENCE.replace("x[r * columns + c] * w[c] + b[c]", "x[r * columns + c] - x[r * columns]");
+    let reference = workshop.library("reference", &source, &[]);
+    let truth = workshop.library("truth", &source, &["-DNS_REAL=double"]);
+    let mut spec = task();
+    spec.variants[0].dims.insert("columns".to_owned(), 1);
+    // Rows whose last element is that of the call before get their old results.
+    let remembers = "static float kept[64 * 128];";
+    let body = "for (int64_t r = 0; r < rows; r++) { int64_t last = (r + 1) * columns - 1; \
+                  if (kept[last] != x[last] - x[r * columns]) \
+                    for (int64_t i = r * columns; i <= last; i++) kept[i] = x[i] - x[r * columns]; } \
+                EVERY(y[i] = kept[i])";
+    for (name, preamble, body, is_right) in
+        [("honest", "", "EVERY(y[i] = x[i] - x[r * columns])", true), ("remembers", remembers, body, false)]
+    {
+        let candidate = workshop.library(name, &program(preamble, body), &[]);
+        let report = check_with(&spec, (&candidate, &reference, &truth)).unwrap();
+        let changed = report.cases.iter().filter(|case| case.inputs == "changed:x");
+        let failed = changed.clone().any(|case| !case.passed);
+        assert!(changed.clone().all(|case| case.shape == "default") && changed.count() > 0, "{:?}", report.cases);
+        assert_eq!(failed, !is_right, "{name}: {:?}", report.cases);
+    }
+}
+
+#[test]
+fn where_the_reference_gives_other_results_each_time_nobody_blames_the_program() {
+    let workshop = Workshop::new();
+    let source = REFERENCE.replace("return 0;", "static int calls; y[3] += calls++; return 0;");
+    let reference = workshop.library("reference", &source, &[]);
+    let truth = workshop.library("truth", &source, &["-DNS_REAL=double"]);
+    let candidate = workshop.library("candidate", &program("", "HONEST"), &[]);
+    let failure = check_with(&task(), (&candidate, &reference, &truth)).unwrap_err();
+    assert_eq!(failure.code, "task.reference_not_deterministic", "{failure}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Comparison with the reference alone, and the case that asks whether results are complete in the order of the stream.
 
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor};
 
 use super::cases::Check;
@@ -10,7 +11,7 @@ use crate::breach::{note, violation};
 use crate::compare::Comparison;
 use crate::draw::{Draw, InputKind};
 use crate::lock::DeviceMode;
-use crate::memory::Memory;
+use crate::memory::{Memory, Operand};
 use crate::program::{Given, Program, ProgramError};
 
 /// Largest outputs of which a program's process holds a second copy, in bytes.
@@ -85,6 +86,28 @@ impl<M: Memory> Check<'_, M> {
         drop(outputs);
         candidate.process.thaw()?;
         Ok((found, print))
+    }
+}
+
+impl<M: Memory> Check<'_, M> {
+    /// Fails where the reference, which was called last on these inputs, does not agree with itself: no program can agree with it then.
+    pub(super) fn blame_reference(
+        &self,
+        reference: &mut Program<M>,
+        shapes: &ConcreteShapes,
+        inputs: &[Draw],
+    ) -> Result<(), Stop> {
+        let (memory, tolerance) = (self.memory, &self.spec.tolerance);
+        let first = reference.keep_outputs(memory, 0)?;
+        call_reference(memory, reference, inputs)?;
+        let first: Vec<Operand<'_, M>> = first.iter().map(Operand::Copied).collect();
+        let found = compare_outputs(memory, &reference.outputs(0), &first, &shapes.outputs, tolerance)?;
+        if found.wrong_elements == 0 {
+            return Ok(());
+        }
+        let message = "two calls of the reference with equal inputs gave different results: it draws random numbers, as dropout does in \
+                       training, or keeps something from one call for the next";
+        Err(StepFailure::fatal("task.reference_not_deterministic", message).into())
     }
 }
 

@@ -7,6 +7,7 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::CheckCase;
 
+use super::changed::Mattered;
 use super::judge::{Limits, compare_outputs, fingerprint};
 use super::oracle::{LaunchedOracle, Oracle, OracleError, with_reason};
 use super::test_case::{Change, Material, Seen, Stop, TestCase, mostly_zero};
@@ -41,8 +42,9 @@ pub(super) struct Check<'a, M: Memory> {
     pub(super) spec: &'a TaskSpec,
     pub(super) file: &'a ProgramFile<'a>,
     pub(super) options: ProgramOptions<'a>,
-    /// Whether these are the first shapes: single tensors are changed there.
+    /// Whether these are the first shapes: weights have unusual sizes there before the first call.
     pub(super) is_first: bool,
+    pub(super) mattered: &'a mut Mattered,
     pub(super) seeds: &'a mut SecretSeeds,
     pub(super) report: &'a mut CheckReport,
     pub(super) timer: &'a mut PhaseTimer,
@@ -147,11 +149,11 @@ impl<M: Memory> Check<'_, M> {
             Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared),
             on_host,
         );
-        let thorough = self.is_first && number == 0 && !on_host;
         let mut seen = Seen::default();
-        let mut scaled = if thorough { self.chosen(shapes.params.len()) } else { Vec::new() };
+        let mut scaled = if on_host { Vec::new() } else { self.chosen_weights(shapes.params.len()) };
         // The weights of a program's first call have sizes that it cannot expect.
-        let after_first = scaled.split_off(scaled.len().min(1));
+        let is_first = self.is_first && number == 0;
+        let after_first = if is_first { scaled.split_off(scaled.len().min(1)) } else { std::mem::take(&mut scaled) };
         if let Expected::Live(oracle) = &mut *expected {
             self.changed_weights(shapes, candidate, oracle, (&weights, &inputs), (&scaled, Change::All), &mut seen)?;
         }
@@ -191,7 +193,7 @@ impl<M: Memory> Check<'_, M> {
         if let Expected::Live(oracle) = &mut *expected {
             self.in_stream_order(shapes, candidate, oracle, &weights, &seen)?;
         }
-        if let (true, Expected::Live(oracle)) = (thorough, expected) {
+        if let (false, Expected::Live(oracle)) = (on_host, expected) {
             self.changed_inputs(shapes, candidate, oracle, (&weights, &inputs), &seen)?;
             let given = (&weights, &inputs);
             self.changed_weights(shapes, candidate, oracle, given, (&after_first, Change::Few), &mut seen)?;
@@ -294,6 +296,9 @@ impl<M: Memory> Check<'_, M> {
         drop((outputs, truth));
         candidate.process.thaw()?;
         let passed = found.wrong_elements == 0 && limits.pass(&found);
+        if let (false, TestCase::Declared, Expected::Live(oracle)) = (passed, case, &mut *expected) {
+            self.blame_reference(&mut oracle.reference, shapes, &inputs.draws)?;
+        }
         if found.wrong_elements == 0 && !passed {
             let message = format!(
                 "the error is within tolerance, but {:.0} times the reference's own: more than the {} times that are allowed",

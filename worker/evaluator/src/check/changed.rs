@@ -36,6 +36,23 @@ const MAX_ROUNDS: usize = 4;
 /// Of a small tensor, one of so many elements is changed.
 const CHANGED_ONE_IN: u64 = 8;
 
+/// Tensors of which a change mattered at some shape: at larger ones the others are changed. A softmax of one column is the same
+/// whatever its input.
+#[derive(Debug, Default)]
+pub(super) struct Mattered {
+    inputs: Vec<usize>,
+    weights: Vec<usize>,
+}
+
+impl Mattered {
+    fn of(&mut self, what: Changed) -> (&mut Vec<usize>, usize) {
+        match what {
+            Changed::Input(number) => (&mut self.inputs, number),
+            Changed::Weight(number, _) => (&mut self.weights, number),
+        }
+    }
+}
+
 /// Which tensor is changed.
 #[derive(Debug, Clone, Copy)]
 enum Changed {
@@ -62,9 +79,19 @@ fn changed(tensor: &ConcreteTensor, usual: Draw, change: Change, seed: u64, scal
 }
 
 impl<M: Memory> Check<'_, M> {
-    /// Which of so many tensors are changed one at a time, in a secret order.
-    pub(super) fn chosen(&mut self, count: usize) -> Vec<usize> {
-        let mut numbers: Vec<usize> = (0..count).collect();
+    /// Which of so many weights are changed one at a time, in a secret order: those of which no change mattered so far.
+    pub(super) fn chosen_weights(&mut self, count: usize) -> Vec<usize> {
+        let numbers = (0..count).filter(|number| !self.mattered.weights.contains(number)).collect();
+        self.chosen(numbers)
+    }
+
+    /// The same of inputs.
+    fn chosen_inputs(&mut self, count: usize) -> Vec<usize> {
+        let numbers = (0..count).filter(|number| !self.mattered.inputs.contains(number)).collect();
+        self.chosen(numbers)
+    }
+
+    fn chosen(&mut self, mut numbers: Vec<usize>) -> Vec<usize> {
         for place in (1..numbers.len()).rev() {
             numbers.swap(place, self.seeds.below(place + 1));
         }
@@ -81,11 +108,15 @@ impl<M: Memory> Check<'_, M> {
         (weights, inputs): (&Material, &Material),
         seen: &Seen,
     ) -> Result<(), Stop> {
+        let numbers = self.chosen_inputs(shapes.inputs.len());
+        if numbers.is_empty() {
+            return Ok(());
+        }
         let _guard = self.context.lock(DeviceMode::Work);
         let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        for number in rounds(&self.chosen(shapes.inputs.len()), MAX_ROUNDS) {
+        for number in rounds(&numbers, MAX_ROUNDS) {
             let given = (&weights.draws[..], &inputs.draws[..]);
             let what = Changed::Input(number);
             let Some(draws) = self.change_that_matters(shapes, &mut oracle.reference, given, &usual, &limits, what)?
@@ -94,7 +125,11 @@ impl<M: Memory> Check<'_, M> {
             };
             self.call(candidate, inputs.given())?;
             candidate.process.thaw()?;
-            self.compare_changed(shapes, (candidate, &oracle.reference), &draws, &usual, &limits, what)?;
+            let pair = (&mut *candidate, &oracle.reference);
+            let (passed, _) = self.compare_changed(shapes, pair, &draws, &usual, &limits, what)?;
+            if !passed {
+                self.blame_reference(&mut oracle.reference, shapes, &draws)?;
+            }
         }
         Ok(())
     }
@@ -129,6 +164,7 @@ impl<M: Memory> Check<'_, M> {
             let (passed, print) = self.compare_changed(shapes, pair, &inputs.draws, &usual, &limits, what)?;
             seen.previous = Some(print);
             if !passed {
+                self.blame_reference(&mut oracle.reference, shapes, &inputs.draws)?;
                 return Err(Stop::Wrong);
             }
         }
@@ -174,6 +210,10 @@ impl<M: Memory> Check<'_, M> {
         what: Changed,
     ) -> Result<(bool, u64), Stop> {
         let memory = self.memory;
+        let (mattered, number) = self.mattered.of(what);
+        if !mattered.contains(&number) {
+            mattered.push(number);
+        }
         self.call(candidate, Given::Drawn(inputs))?;
         let (outputs, expected) = (candidate.outputs(0), reference.outputs(0));
         let found = compare_outputs(memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;

@@ -52,6 +52,10 @@ const SEARCHED_WINDOWS: usize = 4;
 const OVERLAP_SHARE: f64 = 0.25;
 const OVERLAP_NS: f64 = 5_000.0;
 
+/// A call that waits longer than the baseline's by this share of its processor time, and by so many nanoseconds, is charged for it.
+const WAITED_SHARE: f64 = 0.2;
+const WAITED_NS: f64 = 20_000.0;
+
 /// Hidden time that is worth an accusation: a share of the call, and nanoseconds.
 const ACCUSED_SHARE: f64 = 0.05;
 const ACCUSED_NS: f64 = 5_000.0;
@@ -80,6 +84,9 @@ pub(super) struct PairTimes {
     hidden_ns: Vec<f64>,
     /// The same of the baseline, which computes nothing outside of them.
     hidden_baseline_ns: Vec<f64>,
+    /// On the host: time of one call of each in which its process did not compute.
+    waited_ns: Vec<f64>,
+    waited_baseline_ns: Vec<f64>,
     /// The baseline's time of one call while the candidate was not loaded.
     solo_ns: Option<f64>,
     pub(super) timed_calls: u64,
@@ -106,11 +113,19 @@ impl PairTimes {
         (beyond > OVERLAP_SHARE * row + OVERLAP_NS).then_some(beyond)
     }
 
-    /// Times of one call of the candidate that count: with what it computed outside of its calls, and as lone calls where calls in a
-    /// row share work.
+    /// How long a call of the candidate waits, as a program does that sleeps, beyond what the baseline's do. The least of all
+    /// windows counts, as other processes make every program wait now and then.
+    fn waits_ns(&self) -> Option<f64> {
+        let least = |times: &[f64]| times.iter().copied().reduce(f64::min).unwrap_or(0.0);
+        let beyond = least(&self.waited_ns) - least(&self.waited_baseline_ns);
+        (beyond > WAITED_NS.max(WAITED_SHARE * median(&self.candidate_ns))).then_some(beyond)
+    }
+
+    /// Times of one call of the candidate that count: with what it computed outside of its calls, as lone calls where calls in a row
+    /// share work, and with the time for which it waits.
     pub(super) fn counted_candidate_ns(&self) -> Vec<f64> {
-        let overlap = self.overlap_ns().unwrap_or(0.0);
-        self.candidate_ns.iter().map(|time| time + overlap).collect()
+        let beside = self.overlap_ns().unwrap_or(0.0) + self.waits_ns().unwrap_or(0.0);
+        self.candidate_ns.iter().map(|time| time + beside).collect()
     }
 
     /// Times of one call of the baseline that count: no slower than it was alone.
@@ -156,6 +171,11 @@ impl PairTimes {
                 overlap / 1e3
             );
             found.push(warning("calls_overlap", message));
+        }
+        if let Some(waits) = self.waits_ns() {
+            let message =
+                format!("a call waits for {:.1} microseconds beside its processor time, and they count", waits / 1e3);
+            found.push(warning("call_waits", message));
         }
         if let Some(share) = self.disturbed() {
             let message = format!(
@@ -215,6 +235,8 @@ pub(super) fn time_pairs<M: Memory>(
         events_baseline_ns: Vec::new(),
         hidden_ns: Vec::new(),
         hidden_baseline_ns: Vec::new(),
+        waited_ns: Vec::new(),
+        waited_baseline_ns: Vec::new(),
         solo_ns: pairs.setup.solo_ns(calls),
         timed_calls: 0,
         verified_calls: 0,
@@ -341,6 +363,8 @@ impl PairTimes {
             self.baseline_ns.push(per_call(of_baseline.net_ns(baseline), self.calls));
             self.hidden_ns.push(per_call(of_candidate.hidden_ns(candidate), self.calls));
             self.hidden_baseline_ns.push(per_call(of_baseline.hidden_ns(baseline), self.calls));
+            self.waited_ns.push(per_call(of_candidate.waited_ns, self.calls));
+            self.waited_baseline_ns.push(per_call(of_baseline.waited_ns, self.calls));
             self.events_candidate_ns.push(per_call(of_candidate.events_ns, self.calls));
             self.events_baseline_ns.push(per_call(of_baseline.events_ns, self.calls));
         }
@@ -394,74 +418,4 @@ impl<M: Memory> Pairs<'_, '_, M> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_subtracted_too_much_is_given_back() {
-        let mut little = times(100_000.0, 0.0, 0.0, 200_000.0, 200_000.0);
-        assert!(little.give_back((4_000.0, 8_000.0), (0.0, 500.0)).is_ok() && little.steady);
-        assert!((little.candidate_ns[0] - 101_000.0).abs() < 1e-6 && (little.baseline_ns[0] - 202_000.0).abs() < 1e-6);
-        let mut more = times(100_000.0, 0.0, 0.0, 200_000.0, 200_000.0);
-        assert!(more.give_back((40_000.0, 90_000.0), (0.0, 0.0)).is_ok() && !more.steady);
-        let mut nonsense = times(1.0, 0.0, 0.0, 1.0, 200_000.0);
-        assert!(
-            matches!(nonsense.give_back((4e6, 4e6), (0.0, 0.0)), Err(Side::Machine(failure)) if failure.code == DISTURBED)
-        );
-    }
-
-    fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> PairTimes {
-        PairTimes {
-            calls: 4,
-            candidate_ns: vec![candidate; 5],
-            baseline_ns: vec![baseline; 5],
-            lone_candidate_ns: vec![lone; 3],
-            lone_baseline_ns: vec![baseline + 9_000.0; 3],
-            events_candidate_ns: Vec::new(),
-            events_baseline_ns: Vec::new(),
-            hidden_ns: vec![hidden; 5],
-            hidden_baseline_ns: vec![0.0; 5],
-            solo_ns: Some(solo),
-            timed_calls: 20,
-            verified_calls: 20,
-            later_calls: 0,
-            turned_wrong: false,
-            conditions: None,
-            rejected: 0,
-            rejected_because: Vec::new(),
-            steady: true,
-            alone: Duration::ZERO,
-        }
-    }
-
-    fn codes(times: &PairTimes) -> Vec<String> {
-        times.accusations().into_iter().map(|finding| finding.code).collect()
-    }
-
-    #[test]
-    fn honest_times_accuse_of_nothing() {
-        let honest = times(10_000.0, 22_000.0, 0.0, 40_000.0, 40_500.0);
-        assert!(codes(&honest).is_empty());
-        assert!(honest.ratios().iter().all(|ratio| (ratio - 4.0).abs() < 1e-9));
-    }
-
-    #[test]
-    fn calls_that_share_work_count_as_calls_by_themselves() {
-        let batched = times(1_000.0, 60_000.0, 0.0, 40_000.0, 40_000.0);
-        assert_eq!(codes(&batched), ["calls_overlap"]);
-        assert!(batched.ratios().iter().all(|ratio| *ratio < 1.0), "{:?}", batched.ratios());
-    }
-
-    #[test]
-    fn work_outside_of_calls_is_an_accusation() {
-        assert_eq!(codes(&times(600_000.0, 609_000.0, 500_000.0, 700_000.0, 700_000.0)), ["work_outside_call"]);
-        assert!(codes(&times(600_000.0, 609_000.0, 20_000.0, 700_000.0, 700_000.0)).is_empty());
-    }
-
-    #[test]
-    fn a_baseline_that_is_slower_next_to_the_candidate_counts_as_before() {
-        let slowed = times(10_000.0, 20_000.0, 0.0, 60_000.0, 40_000.0);
-        assert_eq!(codes(&slowed), ["baseline_disturbed"]);
-        assert!(slowed.ratios().iter().all(|ratio| (ratio - 4.0).abs() < 1e-9));
-    }
-}
+mod tests;

@@ -40,6 +40,8 @@ pub(super) struct WindowTimes {
     stopped_ns: f64,
     /// Between the device's events around the calls, as the process tells: evidence only.
     pub(super) events_ns: f64,
+    /// On the host: from the command to the answer, without the processor time.
+    pub(super) waited_ns: f64,
 }
 
 /// The usual times of windows without a program.
@@ -158,9 +160,14 @@ pub(super) fn time_window<M: Memory>(
     Ok(match before.zip(program.processor_time()) {
         // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
         Some((before, after)) => {
-            WindowTimes { calls_ns: nanoseconds(after.saturating_sub(before)), events_ns, ..WindowTimes::default() }
+            let worked = after.saturating_sub(before);
+            let waited_ns = nanoseconds(window.elapsed.saturating_sub(worked));
+            WindowTimes { calls_ns: nanoseconds(worked), events_ns, waited_ns, ..WindowTimes::default() }
         }
-        None => WindowTimes { prepare_ns, calls_ns: nanoseconds(window.elapsed), after_ns, stopped_ns, events_ns },
+        None => {
+            let calls_ns = nanoseconds(window.elapsed);
+            WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns, waited_ns: 0.0 }
+        }
     })
 }
 
@@ -285,7 +292,7 @@ mod tests {
     use super::*;
 
     fn window(prepare_ns: f64, calls_ns: f64, after_ns: f64, stopped_ns: f64) -> WindowTimes {
-        WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns: 0.0 }
+        WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, ..WindowTimes::default() }
     }
 
     fn usual() -> Usual {
