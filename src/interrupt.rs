@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks for a clean end, the second does not wait for it.
+//! SIGINT, SIGTERM and SIGHUP: the first asks for a clean end, the second does not wait for it.
 
 use nightshift_protocol::error::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,6 +41,7 @@ pub(crate) fn on_signal(output: Output, manners: Manners) -> Result<Signals> {
         |error: std::io::Error| Failure::new("internal.signal", format!("signals cannot be received: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let signals = Signals::default();
     let told = signals.clone();
     tokio::spawn(async move {
@@ -49,6 +50,7 @@ pub(crate) fn on_signal(output: Output, manners: Manners) -> Result<Signals> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
             count += 1;
             if count > manners.told() {
@@ -56,7 +58,7 @@ pub(crate) fn on_signal(output: Output, manners: Manners) -> Result<Signals> {
                 std::process::exit(ExitCode::Interrupted as i32);
             }
             output.note(match (manners, count) {
-                (Manners::Ends, _) => "stopping (everything done so far is stored; a second signal ends at once)",
+                (Manners::Ends, _) => "stopping (a second signal ends at once)",
                 (Manners::Drains, 1) => "draining: what is held comes to its end (a second signal ends at once)",
                 (Manners::Drains, _) => "ending: what is held is given back",
             });

@@ -397,6 +397,8 @@ fn one_shape_can_be_judged_and_an_unknown_one_is_answered_with_those_that_there_
     for shape in ["`nosuch`", "default", "odd", "narrow", "one_column", "wide"] {
         assert!(message.contains(shape), "{shape}: {message}");
     }
+    let (code, message) = refused(verify(folder.path(), &["row_softmax", "wrong.cpp"]).args(["--target", "cuda"]), 4);
+    assert!(code == "request.not_for_this_task" && message.contains("`cpu` target"), "{code}: {message}");
     // 33 rows of 5 columns.
     let report = document(&expect_exit(at("narrow").arg("--json"), 11));
     let cases = report["programs"][0]["judgement"]["check"]["cases"].as_array().unwrap();

@@ -26,7 +26,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Verify {
-    /// Folder with a task.toml, name of a bundled example, or a file of PyTorch with `Model` and `get_inputs`
+    /// Folder with a task.toml, name of a bundled example, or a file of PyTorch with `Model`, `get_inputs` and `get_init_inputs`
     #[arg(value_name = "TASK")]
     pub(crate) task: String,
     /// Programs: C++ or CUDA, or for a task of PyTorch a file of Python with `ModelNew`

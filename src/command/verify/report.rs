@@ -95,7 +95,9 @@ impl Report {
         }
         let mut table = output.table(&["program", "verdict", "speedup", "time", "compared with", "calls verified"]);
         for program in &self.programs {
-            let measured = program.judgement.as_ref().and_then(|judgement| judgement.measurement.as_ref());
+            // Times of a program that is not right mean nothing.
+            let judgement = program.judgement.as_ref().filter(|judgement| judgement.outcome.is_correct());
+            let measured = judgement.and_then(|judgement| judgement.measurement.as_ref());
             let cell = |value: Option<String>| value.unwrap_or_else(|| present::NONE.to_owned());
             table.add_row([
                 printable(&program.file),
@@ -229,10 +231,15 @@ pub(super) fn reason(judgement: &Judgement) -> Option<String> {
     }
     let check = judgement.check.as_ref()?;
     if let Some(case) = check.cases.iter().find(|case| !case.passed) {
-        let mut said = format!(
-            "{} of {} elements are wrong at shape `{}` with inputs `{}`",
-            case.wrong_elements, case.elements, case.shape, case.inputs
-        );
+        let mut said = if case.wrong_elements > 0 {
+            let (wrong, elements) = (case.wrong_elements, case.elements);
+            format!("{wrong} of {elements} elements are wrong at shape `{}` with inputs `{}`", case.shape, case.inputs)
+        } else {
+            let (shape, inputs) = (&case.shape, &case.inputs);
+            format!(
+                "results are within the tolerance at shape `{shape}` with inputs `{inputs}`, and less precise than is allowed"
+            )
+        };
         if let Some(worst) = &case.worst {
             let value =
                 |value: Option<f64>| value.map_or_else(|| "not finite".to_owned(), |value| format!("{value:.6e}"));

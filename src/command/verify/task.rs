@@ -36,6 +36,7 @@ pub(super) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, ou
     } else {
         examples::one(&args.task)?.bundle
     };
+    fit(args, &bundle.spec)?;
     let Some(shape) = &args.shape else { return Ok(bundle) };
     let spec = bundle.spec.at_shape(shape).ok_or_else(|| {
         let names: Vec<&str> = bundle.spec.shape_names().collect();
@@ -63,7 +64,25 @@ fn in_folder_of(path: &Path) -> Result<TaskBundle> {
     Ok(examples::from_folder(folder)?.bundle)
 }
 
-/// A task made of a file with `Model` and `get_inputs`.
+/// Refuses options that the task cannot follow.
+fn fit(args: &Verify, spec: &TaskSpec) -> Result<()> {
+    let refused = |message: String| Err(Failure::new("request.not_for_this_task", message));
+    match args.target {
+        Some(target) if target != spec.target => refused(format!(
+            "`{}` is a task for the `{}` target, and not for `{}`: only files of PyTorch can be judged on either",
+            spec.name,
+            spec.target.as_str(),
+            target.as_str()
+        )),
+        _ if args.precision != Precision::Fp32 && spec.target == Target::Cpu => refused(format!(
+            "`{}` is judged on the `cpu` target, where models are called with 32-bit floats alone",
+            spec.name
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A task made of a file with `Model`, `get_inputs` and `get_init_inputs`.
 fn imported(
     path: &Path,
     args: &Verify,

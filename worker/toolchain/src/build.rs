@@ -171,6 +171,9 @@ pub fn build(
     delivery.of(&key, &format!("{}.so", role.name()), || compile(builder, source, role, &key, timeout_ms))
 }
 
+/// What compilers and linkers say of a full disk, in the locale that they are run in.
+const NO_SPACE: &str = "No space left on device";
+
 /// Where builds come from and go to.
 struct Delivery<'a> {
     cache: &'a BuildCache,
@@ -191,6 +194,11 @@ impl Delivery<'_> {
             return self.hand_over(cached, file, true);
         }
         let built = compile()?;
+        if built.library.is_none() && String::from_utf8_lossy(&built.log).contains(NO_SPACE) {
+            let message =
+                format!("the compiler found no space left on the disk of {}: free some", self.scratch.display());
+            return Err(StepFailure::retriable("worker.disk", message));
+        }
         // What a limit ended may go well on a quieter machine.
         let is_lasting = matches!(built.report.end, ProcessEnd::Finished | ProcessEnd::Exited { .. });
         if is_lasting && let Err(error) = self.cache.put(key, &built) {

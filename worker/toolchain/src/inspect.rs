@@ -192,9 +192,9 @@ fn outcome(result: &ProcessResult) -> Result<Inspection, ModelError> {
         ProcessEnd::TimedOut { limit_ms } => {
             let seconds = limit_ms / 1_000;
             let advice = if stage == IMPORTING_TORCH {
-                "this machine is slow or busy: allow more time with --timeout-s"
+                "this machine is slow or busy: try again, or with `import kernelbench --timeout-s` in more time"
             } else {
-                "it has to come to an end sooner, or to be allowed more time with --timeout-s"
+                "it has to come to an end sooner, or with `import kernelbench --timeout-s` in more time"
             };
             error("task.model_hangs", format!("{stage} was not over after {seconds} s: {advice}"))
         }

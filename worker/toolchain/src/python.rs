@@ -136,7 +136,7 @@ pub enum PythonError {
     /// No Python with `PyTorch` in the search path.
     #[error(
         "no Python with PyTorch was found ({looked_at}): install it (`python3 -m venv DIR && DIR/bin/pip install torch`) and \
-         name that Python with --python DIR/bin/python, or worker.python in the configuration"
+         name it as worker.python in the configuration (NIGHTSHIFT_WORKER__PYTHON=DIR/bin/python)"
     )]
     NotFound {
         /// What was found instead.
