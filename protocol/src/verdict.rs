@@ -176,7 +176,7 @@ impl ProcessEnd {
             ),
             Self::OutputExceeded { limit_bytes } => format!("the program printed more than {limit_bytes} bytes"),
             Self::ProtocolBroken { message } => format!("the program interfered with its runner: {message}"),
-            Self::LoadFailed { message } => format!("the library could not be loaded: {message}"),
+            Self::LoadFailed { message } => format!("the program could not be loaded: {message}"),
             Self::CallFailed { entry_point, status } => format!("`{entry_point}` returned the error status {status}"),
             Self::DeviceFault { error, during } => format!("the GPU reported {error} ({during})"),
         }

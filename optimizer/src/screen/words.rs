@@ -33,12 +33,12 @@ const LOADS: &str =
 const PROCESSES: &str = "starts a process, which fails in the sandbox: leave it out";
 const NETWORK: &str =
     "reaches for the network, which does not exist in the sandbox: put what is needed into the source";
-const CLOCK: &str = "reads a clock: results and work must not depend on it";
+const CLOCK: &str = "reads a clock, or waits by one: results and work must not depend on it";
 const PROFILER: &str = "steers a profiler: the evidence about the program may be incomplete";
 const HANDS_OVER: &str = "hands operators of PyTorch to a compiler: write the kernels that matter";
 const INTROSPECTION: &str = "looks at objects or frames of the caller: a program works on its arguments";
 const DYNAMIC: &str = "runs a text as code: readers expect code that stands in the file";
-const PRECISION: &str = "rounds to fewer bits: the explanation says why the tolerance bears it";
+const PRECISION: &str = "rounds to fewer bits: say in a comment why the tolerance allows that";
 
 const CPP: &[Word] = &[
     Word {

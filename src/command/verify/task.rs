@@ -121,7 +121,7 @@ fn imported(
     if let Some(spec) = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<TaskSpec>(&text).ok()) {
         return Ok(TaskBundle { spec, reference_source: source });
     }
-    output.note(&format!("{}: inspecting the model (a second call will find what is found now)", path.display()));
+    output.note(&format!("{}: inspecting the model, once for this file", path.display()));
     let host = JailHost::new(config.executable.clone(), SandboxChoice::Best);
     let failed = |error: std::io::Error| Failure::new("worker.disk", format!("a folder cannot be made: {error}"));
     let scratch = tempfile::tempdir().map_err(failed)?;

@@ -23,7 +23,7 @@ pub(super) fn section(attempt: &Attempt, material: &Material) -> Option<AnyView>
         ("Took", milliseconds(float_u64(build.duration_ms)).into()),
         ("From the cache", if build.cached { "yes" } else { "no" }.into()),
         ("Library", build.library.as_ref().map_or_else(|| "none".into(), artifact)),
-        ("Address of the build", Cell::Code(build.build_key.clone())),
+        ("Key of the build", Cell::Code(build.build_key.clone())),
         ("Fingerprint of the toolchain", Cell::Code(build.toolchain.fingerprint.clone())),
     ]);
     let flags = &build.toolchain.flags;

@@ -40,9 +40,9 @@ fn diagnosed(diagnosis: &Diagnosis) -> AnyView {
         ("Why once more", diagnosis.repeat_reason.clone().into()),
     ]);
     let metrics = (!diagnosis.metrics.is_empty())
-        .then(|| view! { <h4>"Metrics that say so"</h4>{sentences(&diagnosis.metrics)} });
+        .then(|| view! { <h4>"Metrics behind it"</h4>{sentences(&diagnosis.metrics)} });
     let unsupported = (!diagnosis.unsupported.is_empty())
-        .then(|| view! { <h4>"Named, and not in the evidence"</h4>{sentences(&diagnosis.unsupported)} });
+        .then(|| view! { <h4>"Metrics that it names and the evidence lacks"</h4>{sentences(&diagnosis.unsupported)} });
     view! { {sums}{metrics}{unsupported} }.into_any()
 }
 
@@ -58,7 +58,7 @@ fn routed(route: &RouteDecision) -> AnyView {
         ("Rule", route.rule.as_deref().map(words).into()),
         ("The Verifier had advised", route.advice.map(|advice| words(advice.as_str())).into()),
     ]);
-    view! { <h3 id="route">"Where the run went"</h3>{sums} }.into_any()
+    view! { <h3 id="route">"What came next"</h3>{sums} }.into_any()
 }
 
 /// Rubric and reward; none when there is neither.

@@ -133,7 +133,7 @@ fn fast(attempt: &Attempt) -> String {
 /// Findings, the gravest first, with the lines that they are about.
 pub(crate) fn findings(findings: &[Finding]) -> AnyView {
     if findings.is_empty() {
-        return view! { <p class="quiet">"Nothing speaks of gaming."</p> }.into_any();
+        return view! { <p class="quiet">"Nothing was noticed about the program."</p> }.into_any();
     }
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
