@@ -9,7 +9,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use self::memory::{
-    LARGE_CALL_BYTES, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, MemoryDemand, TRIMMED_BYTES, usable_memory,
+    LARGE_CALL_BYTES, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, MemoryDemand, ONE_CALL_BYTES, TRIMMED_BYTES,
+    usable_memory,
 };
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
 use crate::needs::ComputeCapability;

@@ -354,8 +354,17 @@ fn work_on_other_streams_is_counted() {
     let preamble = format!("{BUSY}\n{OTHER_STREAM}");
     let (late, findings) = bench.race(&preamble, "make(); HONEST; busy<<<1, 1, 0, other>>>(400000ll, y);");
     assert!(late.speedup.high < 0.5, "{:?} {findings:?}", late.speedup);
-    // The inputs are there before the call, and what it does is waited for: on another stream it is as right and as fast.
-    let (same, findings) = bench.race(OTHER_STREAM, "make(); HONEST_ON(other);");
+    // What the call's stream does not wait for is late.
+    let report = bench.check(&preamble, "make(); busy<<<1, 1, 0, other>>>(2000000ll, y); HONEST_ON(other);");
+    assert!(codes(&report.findings).contains(&"output_late"), "{report:?}");
+    // A stream that begins behind the call's, and that the call's waits for, is as right and as fast.
+    let joined = format!(
+        "{OTHER_STREAM} static void follow(cudaStream_t later, cudaStream_t earlier) {{ static cudaEvent_t event; \
+         if (!event) cudaEventCreateWithFlags(&event, cudaEventDisableTiming); \
+         cudaEventRecord(event, earlier); cudaStreamWaitEvent(later, event, 0); }}"
+    );
+    let (same, findings) =
+        bench.race(&joined, "make(); follow(other, stream); HONEST_ON(other); follow(stream, other);");
     assert!(findings.iter().all(|finding| finding.severity != Severity::Violation), "{findings:?}");
     assert!(same.speedup.low < 1.05, "{:?}", same.speedup);
 }

@@ -23,6 +23,9 @@ pub const MAX_ROTATED_BYTES: u64 = 512 << 20;
 /// Tensors of a task from which on a trusted program gives back, after each call, the memory that it keeps for its next one, in bytes.
 pub const TRIMMED_BYTES: u64 = 4 << 30;
 
+/// Bytes of one call from which a check has buffers for one call of a candidate, and not for two.
+pub const ONE_CALL_BYTES: u64 = TRIMMED_BYTES / 2;
+
 /// What every program has beside its tensors, in bytes: a workspace, and the evaluator's own buffers.
 const FIXED_BYTES: u64 = 512 << 20;
 
@@ -58,7 +61,8 @@ impl MemoryDemand {
         let call = inputs + outputs;
         // Inputs and outputs of candidate, reference and the truth in double precision; a model's own weights; and results that are
         // not in place yet, of all three, and outputs that are kept.
-        let in_place = inputs * 4 + params * 8 + outputs * 4;
+        let further = if call + params >= ONE_CALL_BYTES { 0 } else { call };
+        let in_place = inputs * 4 + params * 8 + outputs * 4 + further;
         let results = if call + params >= TRIMMED_BYTES { outputs * 3 } else { outputs * 6 };
         let check = in_place + results;
         // Candidate and baseline with the calls of a window; before that the truth with the baseline.

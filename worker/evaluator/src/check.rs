@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 
 use nightshift_protocol::attempt::CheckReport;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
+use nightshift_protocol::task::{ConcreteShapes, ONE_CALL_BYTES, TaskSpec};
 use nightshift_protocol::verdict::{ERROR_HISTOGRAM_BOUNDS, ProcessEnd};
 
 use self::cases::{Answers, Check};
-use self::changed::Mattered;
 pub(crate) use self::judge::{Limits, SMALLEST_REFERENCE_ERROR};
 pub(crate) use self::oracle::{LaunchedOracle, Oracle, OracleError, REFERENCE_FAILED, with_reason};
-use self::test_case::{Stop, TestCase};
+use self::test_case::{Mattered, Stop, TestCase};
 use crate::golden::Recording;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
@@ -138,6 +137,7 @@ fn check_with<M: Memory>(
             spec,
             file,
             options,
+            calls: calls_of(together),
             is_first: group == 0,
             mattered: &mut mattered,
             seeds: &mut *seeds,
@@ -156,6 +156,11 @@ fn check_with<M: Memory>(
     }
     report.cost = timer.phases();
     Ok(report)
+}
+
+/// Calls for which a candidate gets buffers: two, so that inputs have other addresses once, where tensors are not large.
+fn calls_of(shapes: &[ConcreteShapes]) -> usize {
+    if shapes.iter().any(|shapes| total_bytes(shapes) >= ONE_CALL_BYTES) { 1 } else { 2 }
 }
 
 /// Returns the shapes of a task, the smallest first.

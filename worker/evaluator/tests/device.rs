@@ -213,6 +213,7 @@ fn wrong_programs_are_found_as_on_the_host() {
         ("", "HONEST x[3] = 0.0f;", Some("input_modified")),
         ("", "EVERY(if (i != 4) y[i] = x[i] * w[c] + b[c])", Some("output_not_written")),
         ("static float first; static int calls;", "HONEST if (calls++ == 0) first = y[0]; y[0] = first;", None),
+        ("static float *first;", "if (!first) first = x; x = first; HONEST", None),
     ] {
         let (_kept, candidate) = built("wrong", preamble, body);
         let report = checked(None, &candidate);

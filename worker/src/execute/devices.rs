@@ -326,8 +326,13 @@ fn missing(error: &DeviceMissing) -> StepFailure {
 }
 
 fn unusable(error: &DeviceError) -> StepFailure {
+    let full = if error.error.contains("OUT_OF_MEMORY") {
+        ": other processes hold its memory, which `nvidia-smi` lists"
+    } else {
+        ""
+    };
     StepFailure::retriable(
         "gpu.unusable",
-        format!("the worker cannot open the GPU for itself: {} while {}", error.error, error.during),
+        format!("the worker cannot open the GPU for itself: {} while {}{full}", error.error, error.during),
     )
 }

@@ -39,8 +39,8 @@ fn diagnosed(diagnosis: &Diagnosis) -> AnyView {
         ("The Verifier would", words(diagnosis.route.as_str()).into()),
         ("Why once more", diagnosis.repeat_reason.clone().into()),
     ]);
-    let metrics = (!diagnosis.metrics.is_empty())
-        .then(|| view! { <h4>"Metrics behind it"</h4>{sentences(&diagnosis.metrics)} });
+    let metrics =
+        (!diagnosis.metrics.is_empty()).then(|| view! { <h4>"Metrics behind it"</h4>{sentences(&diagnosis.metrics)} });
     let unsupported = (!diagnosis.unsupported.is_empty())
         .then(|| view! { <h4>"Metrics that it names and the evidence lacks"</h4>{sentences(&diagnosis.unsupported)} });
     view! { {sums}{metrics}{unsupported} }.into_any()

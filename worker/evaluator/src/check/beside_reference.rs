@@ -90,6 +90,40 @@ impl<M: Memory> Check<'_, M> {
 }
 
 impl<M: Memory> Check<'_, M> {
+    /// Calls the program twice in a row, on buffers of their own, and compares what the second call gave: a program that works at the
+    /// addresses of an earlier call is wrong there.
+    pub(super) fn at_other_addresses(
+        &mut self,
+        shapes: &ConcreteShapes,
+        candidate: &mut Program<M>,
+        oracle: &mut Oracle<M>,
+        weights: &Material,
+        seen: &Seen,
+    ) -> Result<(), Stop> {
+        if self.calls < 2 {
+            return Ok(());
+        }
+        let _guard = self.context.lock(DeviceMode::Work);
+        self.init_both(candidate, oracle, weights)?;
+        let mut draw = || Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
+        let (first, second) = (draw(), draw());
+        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        if !call_reference(self.memory, &mut oracle.reference, &second)? {
+            return Ok(());
+        }
+        candidate.renew_poison(self.memory)?;
+        candidate.prepare(self.memory, 0, Given::Drawn(&first))?;
+        candidate.prepare(self.memory, 1, Given::Drawn(&second))?;
+        self.call_by(candidate, |program| program.call(2).map(|_| ()))?;
+        let (outputs, expected) = (candidate.outputs(1), oracle.reference.outputs(0));
+        let found = compare_outputs(self.memory, &outputs, &expected, &shapes.outputs, &limits.tolerance)?;
+        drop(outputs);
+        candidate.process.thaw()?;
+        let passed = limits.pass(&found);
+        self.push(TestCase::OtherAddresses, shapes, passed, found, seen.reference_error);
+        Ok(())
+    }
+
     /// Fails where the reference, which was called last on these inputs, does not agree with itself: no program can agree with it then.
     pub(super) fn blame_reference(
         &self,

@@ -7,10 +7,9 @@ use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, TaskSpec};
 use nightshift_protocol::verdict::CheckCase;
 
-use super::changed::Mattered;
 use super::judge::{Limits, compare_outputs, fingerprint};
 use super::oracle::{LaunchedOracle, Oracle, OracleError, with_reason};
-use super::test_case::{Change, Material, Seen, Stop, TestCase, mostly_zero};
+use super::test_case::{Change, Material, Mattered, Seen, Stop, TestCase, mostly_zero};
 use super::{launch, open};
 use crate::breach::{note, violation, warning};
 use crate::compare::Comparison;
@@ -42,6 +41,8 @@ pub(super) struct Check<'a, M: Memory> {
     pub(super) spec: &'a TaskSpec,
     pub(super) file: &'a ProgramFile<'a>,
     pub(super) options: ProgramOptions<'a>,
+    /// Calls for which the candidate has buffers.
+    pub(super) calls: usize,
     /// Whether these are the first shapes: weights have unusual sizes there before the first call.
     pub(super) is_first: bool,
     pub(super) mattered: &'a mut Mattered,
@@ -97,7 +98,8 @@ impl<M: Memory> Check<'_, M> {
     /// machine lacks something, and the program is not blamed for it.
     fn processes(&mut self, answers: &Answers<'_>) -> Result<(Program<M>, Option<Oracle<M>>), Stop> {
         let (context, memory, options) = (self.context, self.memory, self.options);
-        let mut candidate = launch(context, self.file, &options)?;
+        let of_candidate = ProgramOptions { calls: self.calls, ..options };
+        let mut candidate = launch(context, self.file, &of_candidate)?;
         let mut oracle = match answers {
             Answers::Live { reference, truth, .. } => Some(LaunchedOracle::start(context, reference, truth, &options)?),
             Answers::Recorded(_) => None,
@@ -115,7 +117,7 @@ impl<M: Memory> Check<'_, M> {
         candidate.make_ready()?;
         self.timer.end("processes");
         let oracle = oracle.map(|oracle| oracle.open(context, memory, &options)).transpose()?;
-        let candidate = open(context, memory, candidate, self.file, &options)?;
+        let candidate = open(context, memory, candidate, self.file, &of_candidate)?;
         drop(guard);
         self.timer.end("programs");
         Ok((candidate, oracle))
@@ -192,6 +194,7 @@ impl<M: Memory> Check<'_, M> {
         }
         if let Expected::Live(oracle) = &mut *expected {
             self.in_stream_order(shapes, candidate, oracle, &weights, &seen)?;
+            self.at_other_addresses(shapes, candidate, oracle, &weights, &seen)?;
         }
         if let (false, Expected::Live(oracle)) = (on_host, expected) {
             self.changed_inputs(shapes, candidate, oracle, (&weights, &inputs), &seen)?;

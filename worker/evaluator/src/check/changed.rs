@@ -36,23 +36,6 @@ const MAX_ROUNDS: usize = 4;
 /// Of a small tensor, one of so many elements is changed.
 const CHANGED_ONE_IN: u64 = 8;
 
-/// Tensors of which a change mattered at some shape: at larger ones the others are changed. A softmax of one column is the same
-/// whatever its input.
-#[derive(Debug, Default)]
-pub(super) struct Mattered {
-    inputs: Vec<usize>,
-    weights: Vec<usize>,
-}
-
-impl Mattered {
-    fn of(&mut self, what: Changed) -> (&mut Vec<usize>, usize) {
-        match what {
-            Changed::Input(number) => (&mut self.inputs, number),
-            Changed::Weight(number, _) => (&mut self.weights, number),
-        }
-    }
-}
-
 /// Which tensor is changed.
 #[derive(Debug, Clone, Copy)]
 enum Changed {
@@ -210,7 +193,10 @@ impl<M: Memory> Check<'_, M> {
         what: Changed,
     ) -> Result<(bool, u64), Stop> {
         let memory = self.memory;
-        let (mattered, number) = self.mattered.of(what);
+        let (mattered, number) = match what {
+            Changed::Input(number) => (&mut self.mattered.inputs, number),
+            Changed::Weight(number, _) => (&mut self.mattered.weights, number),
+        };
         if !mattered.contains(&number) {
             mattered.push(number);
         }

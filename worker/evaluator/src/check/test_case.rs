@@ -50,6 +50,14 @@ impl From<OracleError> for Stop {
     }
 }
 
+/// Tensors of which a change mattered at some shape: at larger ones the others are changed. A softmax of one column is the same
+/// whatever its input.
+#[derive(Debug, Default)]
+pub(super) struct Mattered {
+    pub(super) inputs: Vec<usize>,
+    pub(super) weights: Vec<usize>,
+}
+
 /// A case: the check makes one call for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TestCase {
@@ -65,6 +73,8 @@ pub(super) enum TestCase {
     ChangedWeights,
     /// Other inputs, in a call of which only what is complete in the order of the stream counts.
     InStreamOrder,
+    /// Other inputs at other addresses, in the second of two calls in a row.
+    OtherAddresses,
     /// Inputs that are zero but for a few elements.
     MostlyZero,
     /// The first inputs but for a few elements of one.
@@ -100,6 +110,7 @@ impl TestCase {
             Self::Scaled(_, name) => name.to_owned(),
             Self::ChangedWeights => "changed_weights".to_owned(),
             Self::InStreamOrder => "in_stream_order".to_owned(),
+            Self::OtherAddresses => "other_addresses".to_owned(),
             Self::MostlyZero => "mostly_zero".to_owned(),
             Self::ChangedInput(number) => format!("changed:{}", shapes.inputs[number].name),
             Self::ChangedWeight(number) => format!("changed:{}", shapes.params[number].name),
