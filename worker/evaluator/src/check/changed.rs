@@ -1,6 +1,8 @@
 //! Cases that change a single tensor, all of it or a few elements: a program whose outputs do not follow leaves that tensor out, or
 //! remembers results and looks at a part of its inputs only.
 
+use std::time::{Duration, Instant};
+
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, Distribution};
 
 use super::beside_reference::call_reference;
@@ -16,6 +18,10 @@ use crate::program::{Given, Program};
 
 /// Most tensors of a kind that are changed one at a time; of more, these many are chosen at random.
 const MAX_CHANGED_TENSORS: usize = 16;
+
+/// Changes of a kind of tensors that are made whatever time it takes, and the time that is taken for more.
+const FEWEST_CHANGES: usize = 6;
+const CHANGING_TIME: Duration = Duration::from_secs(1);
 
 /// Factors by which what is changed is scaled, until the reference's outputs change by [`MATTERS`] tolerances.
 const SCALES: [f32; 4] = [1.0, 8.0, 64.0, 512.0];
@@ -43,10 +49,13 @@ enum Changed {
     Weight(usize, Change),
 }
 
-/// The numbers of so many tensors, several times over where they are few.
+/// The numbers of so many tensors, several times over where they are few. Where calls take long, the time ends it.
 fn rounds(numbers: &[usize], most: usize) -> impl Iterator<Item = usize> {
     let count = (MAX_CHANGED_TENSORS / numbers.len().max(1)).clamp(1, most);
-    numbers.iter().copied().cycle().take(numbers.len() * count)
+    let all = numbers.iter().copied().cycle().take(numbers.len() * count).enumerate();
+    let started = Instant::now();
+    all.take_while(move |(position, _)| *position < FEWEST_CHANGES || started.elapsed() < CHANGING_TIME)
+        .map(|(_, number)| number)
 }
 
 /// The draw of a tensor that is changed.

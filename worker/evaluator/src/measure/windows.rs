@@ -157,18 +157,14 @@ pub(super) fn time_window<M: Memory>(
     let stopped_ns = nanoseconds(memory.null_operation()?);
     #[expect(clippy::cast_precision_loss, reason = "times of calls are far below 2^53 nanoseconds")]
     let events_ns = window.events_ns as f64;
-    Ok(match before.zip(program.processor_time()) {
-        // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
-        Some((before, after)) => {
-            let worked = after.saturating_sub(before);
-            let waited_ns = nanoseconds(window.elapsed.saturating_sub(worked));
-            WindowTimes { calls_ns: nanoseconds(worked), events_ns, waited_ns, ..WindowTimes::default() }
-        }
-        None => {
-            let calls_ns = nanoseconds(window.elapsed);
-            WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns, waited_ns: 0.0 }
-        }
-    })
+    let Some((before, after)) = before.zip(program.processor_time()) else {
+        let calls_ns = nanoseconds(window.elapsed);
+        return Ok(WindowTimes { prepare_ns, calls_ns, after_ns, stopped_ns, events_ns, waited_ns: 0.0 });
+    };
+    // All that the process did is in it; what the evaluator's operations took says how busy the machine is.
+    let worked = after.saturating_sub(before);
+    let waited_ns = nanoseconds(window.elapsed.saturating_sub(worked));
+    Ok(WindowTimes { calls_ns: nanoseconds(worked), events_ns, waited_ns, ..WindowTimes::default() })
 }
 
 /// Calls a program once for each set of inputs, untimed. It is stopped before and after.
