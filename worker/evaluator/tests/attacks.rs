@@ -15,6 +15,7 @@ use nightshift_evaluator::context::{ExecutionContext, Place};
 use nightshift_evaluator::memory::HostMemory;
 use nightshift_evaluator::seeds::SecretSeeds;
 use nightshift_protocol::attempt::CheckReport;
+use nightshift_protocol::task::{Distribution, TaskSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::{CancelFlag, JailedCommand, Limits, ProcessResult, SandboxChoice, run_jailed};
 use workshop::{REFERENCE, ROADS, Workshop, host, limits, program, task};
@@ -28,13 +29,17 @@ static ORACLE: LazyLock<(Workshop, PathBuf, PathBuf)> = LazyLock::new(|| {
 });
 
 fn check_on(means: SandboxChoice, preamble: &str, body: &str) -> CheckReport {
+    check_of(&task(), means, preamble, body)
+}
+
+fn check_of(task: &TaskSpec, means: SandboxChoice, preamble: &str, body: &str) -> CheckReport {
     let workshop = Workshop::new();
     let candidate = workshop.library("candidate", &program(preamble, body), &[]);
     let (_, reference, truth) = &*ORACLE;
     let libraries = Libraries { candidate, reference: reference.clone(), truth: truth.clone() };
     let (host, cancel, memory) = (host(means), CancelFlag::default(), HostMemory::new(None));
     let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
-    check(&context, &task(), &libraries, true, &mut SecretSeeds::from_os().unwrap()).unwrap()
+    check(&context, task, &libraries, true, &mut SecretSeeds::from_os().unwrap()).unwrap()
 }
 
 fn assert_nothing_found(preamble: &str, search: &str) {
@@ -200,4 +205,21 @@ fn a_source_that_exhausts_the_compiler_is_ended() {
 fn a_source_cannot_read_secrets_through_the_assembler() {
     let (result, _) = compile_hostile("asm(\".incbin \\\"/etc/passwd\\\"\");");
     assert_eq!(result.end, ProcessEnd::Exited { status: 1 }, "{}", String::from_utf8_lossy(&result.stderr));
+}
+
+#[test]
+fn code_for_one_distribution_is_found_by_inputs_of_other_sizes_and_signs() {
+    let mut task = task();
+    task.inputs[0].distribution = Distribution::Uniform { low: 1.0, high: 2.0 };
+    for (case, value) in [
+        ("scaled_up", "std::min(x[i], 4.0f)"),
+        ("scaled_down", "x[i] > -0.5f && x[i] < 0.5f ? 0.0f : x[i]"),
+        ("signs_flipped", "std::abs(x[i])"),
+    ] {
+        let preamble = "#include <algorithm>\n#include <cmath>";
+        let body = format!("EVERY(const float v = {value}; y[i] = v * w[c] + b[c])");
+        let report = check_of(&task, SandboxChoice::Best, preamble, &body);
+        let failed = |name: &str| report.cases.iter().any(|case| case.inputs == name && !case.passed);
+        assert!(failed(case) && !failed("declared"), "{case}: {:?}", report.cases);
+    }
 }
