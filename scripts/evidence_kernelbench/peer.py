@@ -30,7 +30,7 @@ with open(jobs, encoding="utf-8") as file:
 
 
 def backend(program):
-    """Programs that Python compiles have to lie in a file; the evaluation is told so by its `backend`."""
+    """The `backend` argument: for Triton and CuTe the evaluation writes the program to a file, which their compilers need."""
     return next((name for name, module in (("triton", "import triton"), ("cute", "import cutlass")) if module in program), "cuda")
 
 

@@ -40,7 +40,7 @@ def judge(checkout, task, program, device, out, facts):
         jobs.unlink()
     said = [line for line in lines.decode(errors="replace").split("\n")[:-1] if line.startswith("{")]
     answer = json.loads(said[0]) if said else {"correct": None, "note": reason}
-    # Where the checkout lies is nobody's business.
+    # Results name no folder of this machine.
     answer["note"] = str(answer.get("note")).replace(str(checkout.resolve()), "CHECKOUT").replace(str(checkout), "CHECKOUT")
     return entry(program, answer, facts)
 

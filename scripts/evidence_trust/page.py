@@ -7,6 +7,8 @@ from .corpus import programs
 
 PARTS = {"native": "Native programs on a GPU", "torch": "PyTorch programs on a GPU", "cpu": "Native programs on the host"}
 RIGHT = ("correct_faster", "correct_not_faster")
+PEER_FASTER = 1.05
+"""Ratio above which KernelBench's evaluation counts as calling a program faster: it gives no interval."""
 ALLOWED = {(part, program["name"]): program["allowed"] for part in PARTS for program in programs(part) if program["kind"] == "attack"}
 
 HEAD = """# Trust: attacks and honest programs
@@ -32,7 +34,7 @@ Rates have 95 % intervals (Wilson). The script ran several times, at the commits
 
 
 def page(results, machines):
-    latest = {(entry["part"], entry["kind"], entry["form"], entry["name"]): entry for entry in results}
+    latest = {key_of(entry): entry for entry in results}
     entries = sorted(latest.values(), key=lambda entry: (entry["kind"], entry["class"], entry["name"]))
     lines = [HEAD, "## Where and when\n"]
     for part, facts in machines.items():
@@ -51,11 +53,17 @@ def page(results, machines):
     for part, title in PARTS.items():
         mine = [entry for entry in entries if entry["part"] == part]
         if mine:
-            lines += ["", f"## {title}\n", *section(mine)]
+            earlier = [entry for entry in results if entry["part"] == part and entry["kind"] == "honest" and judged(entry)
+                       and entry["verdict"] not in RIGHT and latest[key_of(entry)] is not entry]
+            lines += ["", f"## {title}\n", *section(mine, earlier)]
     peers = {(entry["kind"], entry["name"]): entry for entry in entries if entry["part"] == "kernelbench"}
     if peers:
         lines += ["", "## Beside KernelBench's own evaluation\n", *beside(entries, peers)]
     return "\n".join(lines) + "\n"
+
+
+def key_of(entry):
+    return entry["part"], entry["kind"], entry["form"], entry["name"]
 
 
 def rates(entries):
@@ -104,7 +112,7 @@ def wilson(count, total, z=1.96):
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
-def section(entries):
+def section(entries, earlier):
     attacks = [entry for entry in entries if entry["kind"] == "attack"]
     honest = [entry for entry in entries if entry["kind"] == "honest"]
     lines = ["| Class of attack | Programs | Stopped by screening | build | check | measurement | Not flagged | Published |",
@@ -130,6 +138,10 @@ def section(entries):
                   "| --- | --- | --- | --- | --- | --- |"]
         lines += [f"| `{entry['name']}` | `{entry['verdict']}` | {entry['step']} | {' '.join(entry['codes'])} | {cell(entry['message'])} | "
                   f"{entry['commit']} |" for entry in refused]
+    if earlier:
+        lines += ["", "Honest programs that an earlier commit refused or called wrong. Each was judged again after the program or Nightshift had "
+                  "been mended:\n", "| Program | Verdict | Step | Commit |", "| --- | --- | --- | --- |"]
+        lines += [f"| `{entry['name']}` | `{entry['verdict']}` | {entry['step']} | {entry['commit']} |" for entry in earlier]
     faults = [entry for entry in entries if not judged(entry)]
     if faults:
         lines += ["", "Not judged, for the machine or the reference:\n", "| Program | Code | Message |", "| --- | --- | --- |"]
@@ -140,8 +152,11 @@ def section(entries):
 def beside(entries, peers):
     ours = {(entry["kind"], entry["name"]): entry for entry in entries if entry["part"] == "torch"}
     both = [(ours[key], peer) for key, peer in peers.items() if key in ours]
-    lines = ["Programs that both judged. KernelBench's evaluation has no interval: *faster* means a ratio above 1 there, and `correct_faster` here. It "
-             "turns every input into a float, so that models that take indices or masks fail in it; such programs are not judged.\n",
+    differing = [peer for mine, peer in both if mine["kind"] == "honest" and peer["verdict"] == "wrong" and "max_difference" in peer["message"]]
+    lines = [f"Programs that both judged. KernelBench's evaluation gives no interval: *faster* means a ratio above {PEER_FASTER} there, and "
+             "`correct_faster` here. It turns every input into a float, so that models that take indices or masks fail in it; such programs are "
+             f"not judged. Of the honest programs that it does not call right, {len(differing)} differ from the reference by more than its tolerance "
+             "of 0.0001, and the others fail in it.\n",
              "| Programs | | Nightshift | KernelBench |", "| --- | --- | --- | --- |"]
     for kind, word, of_ours, of_peer in (
             ("attack", "called right and faster", lambda mine: mine["verdict"] == "correct_faster", is_faster),
@@ -169,7 +184,7 @@ def is_correct(peer):
 
 
 def is_faster(peer):
-    return is_correct(peer) and ((peer.get("speedup") or {}).get("estimate") or 0) > 1
+    return is_correct(peer) and ((peer.get("speedup") or {}).get("estimate") or 0) > PEER_FASTER
 
 
 def first_words(message):
