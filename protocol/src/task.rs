@@ -522,6 +522,14 @@ pub struct ConcreteShapes {
     pub outputs: Vec<ConcreteTensor>,
 }
 
+impl ConcreteShapes {
+    /// Returns the size of all tensors in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.inputs.iter().chain(&self.params).chain(&self.outputs).map(ConcreteTensor::size_bytes).sum()
+    }
+}
+
 impl TaskSpec {
     /// Whether the reference is a file of Python, with a model of `PyTorch`.
     #[must_use]

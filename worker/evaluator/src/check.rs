@@ -25,7 +25,7 @@ use crate::golden::Recording;
 use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
 use crate::program::context::{ExecutionContext, Place};
-use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes, total_bytes};
+use crate::program::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};
 use crate::seeds::SecretSeeds;
 
 /// The three built programs of a check.
@@ -158,16 +158,16 @@ fn check_with<M: Memory>(
     Ok(report)
 }
 
-/// Calls for which a candidate gets buffers: two, so that inputs have other addresses once, where tensors are not large.
+/// Returns for how many calls a candidate gets buffers: two, so that a case can use other addresses, unless tensors are large.
 fn calls_of(shapes: &[ConcreteShapes]) -> usize {
-    if shapes.iter().any(|shapes| total_bytes(shapes) >= ONE_CALL_BYTES) { 1 } else { 2 }
+    if shapes.iter().any(|shapes| shapes.size_bytes() >= ONE_CALL_BYTES) { 1 } else { 2 }
 }
 
 /// Returns the shapes of a task, the smallest first.
 pub(crate) fn smallest_first(spec: &TaskSpec) -> Result<Vec<ConcreteShapes>, StepFailure> {
     let shapes = spec.all_shapes();
     let mut shapes = shapes.map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
-    shapes.sort_by_key(total_bytes);
+    shapes.sort_by_key(ConcreteShapes::size_bytes);
     Ok(shapes)
 }
 

@@ -9,7 +9,7 @@ mod gpu;
 #[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
 mod module;
 #[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
-pub(crate) mod shared_memory;
+mod shared_memory;
 #[expect(unsafe_code, reason = "the driver's interface is a foreign one")]
 pub(crate) mod stream;
 

@@ -18,8 +18,7 @@ pub use self::device::DeviceMemory;
 pub use self::host::HostMemory;
 pub(crate) use self::host::{anonymous_memory, map_shared};
 use crate::compare::TensorComparison;
-use crate::device::DeviceError;
-use crate::device::Exported;
+use crate::device::{DeviceError, Exported};
 use crate::draw::Draw;
 use crate::layout::{Layout, Placed, Region};
 use crate::tensor::HostTensor;
@@ -81,7 +80,7 @@ pub trait Memory {
     /// Allocates shared memory of so many bytes.
     fn allocate(&self, size: usize) -> Result<Self::Shared, MemoryError>;
 
-    /// Returns what another process maps the memory by.
+    /// Exports the memory to another process.
     fn export(&self, shared: &Self::Shared) -> Result<Exported, MemoryError>;
 
     /// Draws a tensor at its place.

@@ -12,4 +12,4 @@ pub use self::error::ProgramError;
 pub(crate) use self::given::Given;
 pub use self::pool::{ProcessDemand, ProcessPool, Slot};
 pub(crate) use self::process::Window;
-pub(crate) use self::run::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes, total_bytes};
+pub(crate) use self::run::{Launched, Program, ProgramFile, ProgramOptions, shared_bytes};

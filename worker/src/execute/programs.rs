@@ -14,7 +14,7 @@ use nightshift_protocol::attempt::BuildReport;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::profile::Profile;
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, ShapeError, Target, TaskBundle};
+use nightshift_protocol::task::{ConcreteShapes, ShapeError, Target, TaskBundle};
 use nightshift_sandbox::process::{JailedCommand, ProcessError, run_jailed_on_device};
 use nightshift_toolchain::build::{Role, disk_failure};
 
@@ -96,14 +96,10 @@ impl Step<'_> {
             return Ok(StepOutput::Sanitized { report: Box::new(profilers::nothing_sanitized(checks)) });
         }
         let shapes = task.spec.all_shapes().map_err(|error| not_usable(&error))?;
-        let bytes = |shapes: &ConcreteShapes| {
-            let tensors = shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs);
-            tensors.map(ConcreteTensor::size_bytes).sum::<u64>()
-        };
-        let default = shapes.first().map(bytes);
-        let smallest = shapes.into_iter().min_by_key(bytes).ok_or_else(|| no_device(task))?;
+        let default = shapes.first().map(ConcreteShapes::size_bytes);
+        let smallest = shapes.into_iter().min_by_key(ConcreteShapes::size_bytes).ok_or_else(|| no_device(task))?;
         // How long a call takes is known of the default shape alone.
-        let call_ns = checks.shared_memory_call_ns.filter(|_| default == Some(bytes(&smallest)));
+        let call_ns = checks.shared_memory_call_ns.filter(|_| default == Some(smallest.size_bytes()));
         let checks = &Checks { shared_memory_call_ns: call_ns, ..*checks };
         let device = self.device(task, &[library])?.ok_or_else(|| no_device(task))?;
         let report = self.replayed(task, library, &device, &smallest, DeviceMode::Tool, |profilers, replay| {

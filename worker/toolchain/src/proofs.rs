@@ -1,15 +1,15 @@
-//! Compilers that built a program once are not asked for it at each start: that takes half a second and more.
+//! Remembers which compilers built a test program. Building it again at each start takes half a second and more.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// Where it is kept that compilers work, as they are.
+/// A file that exists once compilers built the test program.
 #[derive(Debug)]
 pub(crate) struct Proof(PathBuf);
 
 impl Proof {
-    /// A proof in a folder, named by the compilers as they lie on the disk, and by everything else that a build depends on. None where
-    /// none is kept, or a compiler cannot be looked at.
+    /// Returns the proof of these compilers in a folder. Its name is a hash of the compilers' files and of everything else that a build
+    /// depends on. Returns nothing without a folder, or if a compiler cannot be read.
     pub(crate) fn of(folder: Option<&Path>, programs: &[&Path], parts: &[&str]) -> Option<Self> {
         let mut hasher = blake3::Hasher::new();
         for program in programs {
@@ -23,7 +23,7 @@ impl Proof {
         Some(Self(folder?.join(hasher.finalize().to_hex().as_str())))
     }
 
-    /// Whether these compilers were proven before.
+    /// Returns whether these compilers built the program before.
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_file()
     }

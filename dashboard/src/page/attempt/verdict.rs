@@ -31,7 +31,8 @@ pub(super) fn section(attempt: &Attempt) -> AnyView {
     let answers = table(&["Question", "Answer", "Because"], &rows);
     let evidence = evidence(attempt);
     let found = if attempt.findings.is_empty() && attempt.check.is_none() {
-        view! { <p class="quiet">"None so far. The program did not run: nobody saw what it does."</p> }.into_any()
+        view! { <p class="quiet">"None so far. The program did not run: nothing is known about what it does."</p> }
+            .into_any()
     } else {
         findings(&attempt.findings)
     };
@@ -133,7 +134,7 @@ fn fast(attempt: &Attempt) -> String {
 /// Findings, the gravest first, with the lines that they are about.
 pub(crate) fn findings(findings: &[Finding]) -> AnyView {
     if findings.is_empty() {
-        return view! { <p class="quiet">"Nothing was noticed about the program."</p> }.into_any();
+        return view! { <p class="quiet">"No cheating detected."</p> }.into_any();
     }
     let mut sorted: Vec<&Finding> = findings.iter().collect();
     sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

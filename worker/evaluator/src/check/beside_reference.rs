@@ -124,7 +124,7 @@ impl<M: Memory> Check<'_, M> {
         Ok(())
     }
 
-    /// Fails where the reference, which was called last on these inputs, does not agree with itself: no program can agree with it then.
+    /// Calls the reference again on the inputs of its last call, and fails if its results differ: no program can agree with it.
     pub(super) fn blame_reference(
         &self,
         reference: &mut Program<M>,

@@ -41,9 +41,9 @@ pub(super) struct Check<'a, M: Memory> {
     pub(super) spec: &'a TaskSpec,
     pub(super) file: &'a ProgramFile<'a>,
     pub(super) options: ProgramOptions<'a>,
-    /// Calls for which the candidate has buffers.
+    /// Number of calls for which the candidate has buffers.
     pub(super) calls: usize,
-    /// Whether these are the first shapes: weights have unusual sizes there before the first call.
+    /// Whether these shapes are the first ones of the check.
     pub(super) is_first: bool,
     pub(super) mattered: &'a mut Mattered,
     pub(super) seeds: &'a mut SecretSeeds,
@@ -153,9 +153,9 @@ impl<M: Memory> Check<'_, M> {
         );
         let mut seen = Seen::default();
         let mut scaled = if on_host { Vec::new() } else { self.chosen_weights(shapes.params.len()) };
-        // The weights of a program's first call have sizes that it cannot expect.
-        let is_first = self.is_first && number == 0;
-        let after_first = if is_first { scaled.split_off(scaled.len().min(1)) } else { std::mem::take(&mut scaled) };
+        // One weight of the program's first call has a size that the program cannot expect.
+        let before_first_call = usize::from(self.is_first && number == 0);
+        let after_first = scaled.split_off(scaled.len().min(before_first_call));
         if let Expected::Live(oracle) = &mut *expected {
             self.changed_weights(shapes, candidate, oracle, (&weights, &inputs), (&scaled, Change::All), &mut seen)?;
         }

@@ -117,7 +117,7 @@ pub struct Gpu {
     pub(crate) kernels: Kernels,
     pub(crate) flush: DeviceBuffer,
     blocks: u32,
-    /// Whether memory is exported by descriptors.
+    /// Whether the driver exports memory by file descriptors.
     pub(crate) exports_descriptors: bool,
     // Last, so that everything else is freed before the context goes.
     pub(crate) context: Context,
@@ -140,7 +140,7 @@ impl Gpu {
         Ok(Self { kernels, flush, blocks, exports_descriptors, context })
     }
 
-    /// The same as on a driver that cannot export memory by descriptors.
+    /// Treats the driver as one that cannot export memory by file descriptors.
     #[must_use]
     pub fn without_descriptors(self) -> Self {
         Self { exports_descriptors: false, ..self }

@@ -18,7 +18,7 @@ const GRANULARITY_BYTES: usize = 2 << 20;
 /// Bytes of a handle.
 const HANDLE_BYTES: usize = 64;
 
-/// What another process maps the memory by.
+/// Names shared memory for another process.
 #[derive(Debug)]
 pub enum Exported {
     /// A file descriptor of the driver's virtual memory interface.
@@ -37,7 +37,7 @@ pub struct SharedMemory {
     pub(crate) size: usize,
 }
 
-/// How this process has it.
+/// How this process obtained the memory.
 #[derive(Debug, Clone, Copy)]
 enum Held {
     /// Mapped by the virtual memory interface.
@@ -130,7 +130,7 @@ impl SharedMemory {
         }
     }
 
-    /// Returns what another process can map it by.
+    /// Exports the memory to another process.
     pub(crate) fn export(&self) -> Outcome<Exported> {
         // SAFETY: the pointers are valid for their calls, and the driver writes a descriptor or a handle to them.
         unsafe {

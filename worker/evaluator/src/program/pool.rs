@@ -51,12 +51,12 @@ impl TrustedProgram {
     }
 }
 
-/// Processes that will be asked for, where that is known: then none is started that nobody needs.
+/// Number of processes that known programs need. The pool starts no others ahead of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProcessDemand {
-    /// Those that run libraries.
+    /// Processes that run libraries.
     pub native: usize,
-    /// Pythons.
+    /// Python processes.
     pub python: usize,
 }
 
@@ -127,7 +127,7 @@ impl State {
         spare.chain(starting).chain(self.resident.iter().map(|resident| weight(&resident.process.kind))).sum()
     }
 
-    /// Processes of a kind that are to wait.
+    /// Returns how many processes of a kind the pool starts ahead of time.
     fn spare_wanted(&mut self, kind: &ProcessKind) -> usize {
         let most = if kind.python { SPARE_PYTHON } else { SPARE_NATIVE };
         self.demand.as_mut().map_or(most, |demand| most.min(*demand.of(kind)))
@@ -353,7 +353,7 @@ impl ProcessPool {
         self.shared.end(over);
     }
 
-    /// Starts the first processes of a known demand, which get to the device in this way.
+    /// Starts the first processes of a known demand on a device.
     pub fn start_ahead(&self, device: &DeviceAccess) {
         let demand = self.shared.state().demand.unwrap_or_default();
         for (python, wanted) in [(false, demand.native), (true, demand.python)] {

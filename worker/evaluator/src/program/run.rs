@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
-use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, PYTHON_EXTENSION, TRIMMED_BYTES, TaskSpec, TorchSpec};
+use nightshift_protocol::task::{ConcreteShapes, PYTHON_EXTENSION, TRIMMED_BYTES, TaskSpec, TorchSpec};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::ProgramError;
@@ -413,7 +413,7 @@ impl<M: Memory> Program<M> {
 
     /// Lets a device free what the program does not use, where its tensors are large. For trusted programs.
     pub(crate) fn trim_where_large(&mut self) -> Result<(), ProgramError> {
-        if total_bytes(&self.shapes[self.shape]) >= TRIMMED_BYTES { self.trim() } else { Ok(()) }
+        if self.shapes[self.shape].size_bytes() >= TRIMMED_BYTES { self.trim() } else { Ok(()) }
     }
 
     fn trim(&mut self) -> Result<(), ProgramError> {
@@ -465,9 +465,4 @@ fn layouts(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> Vec<Layout> 
 /// Returns the size of the memory that a program will share with the evaluator.
 pub(crate) fn shared_bytes(file: &ProgramFile<'_>, options: &ProgramOptions<'_>) -> usize {
     layouts(file, options).iter().map(|layout| layout.total_bytes).max().unwrap_or(0)
-}
-
-/// Bytes of all tensors of a call.
-pub(crate) fn total_bytes(shapes: &ConcreteShapes) -> u64 {
-    shapes.inputs.iter().chain(&shapes.params).chain(&shapes.outputs).map(ConcreteTensor::size_bytes).sum()
 }

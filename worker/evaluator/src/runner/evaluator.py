@@ -2,8 +2,8 @@
 same socket, control page and shared memory. The program can change this code, so the evaluator trusts nothing that it says:
 values are read from shared memory while this process is stopped, and times are those of the evaluator's clock.
 
-Run as: python -I -B -c SOURCE START, where SOURCE is `arguments.py` of the toolchain with this file behind it, and START is JSON: {"plan", "channel", "page"}, or {"plan", "replay"} to repeat one call
-between the marks that profilers look for.
+Run as: python -I -B -c SOURCE START. SOURCE is `arguments.py` of the toolchain with this file behind it. START is JSON: {"plan",
+"channel", "page"}, or {"plan", "replay"} to repeat one call between the marks that profilers look for.
 """
 
 import base64
@@ -465,7 +465,7 @@ class Runner:
     def run(self, count):
         """So many calls; each leaves its results in shared memory before the next one begins."""
         on_device = self.on_device
-        # Else the results of two calls would take memory.
+        # Frees the results of the last call, so that those of two calls never take memory at the same time.
         self.workload = None
         gc.disable()
         try:

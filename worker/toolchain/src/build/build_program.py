@@ -71,15 +71,15 @@ import traceback
 import torch
 import torch.utils.cpp_extension as cpp
 
-built, failures, found = [], [], os.path.join(options["folder"], "found")
+built, failures, found = [], [], os.path.join(options["folder"], "found.json")
 
 
 class Found(BaseException):
-    """An extension would be used now: there is nothing more to be seen without a GPU."""
+    """Raised where a program uses an extension, which needs a GPU."""
 
 
 class StandIn:
-    """What an extension is while its build is looked for: nothing of it is run."""
+    """Takes the place of an extension: the build runs no code of it."""
 
     def __getattr__(self, name):
         return self
@@ -106,13 +106,18 @@ def building(original):
         if len(libraries) != 1:
             raise RuntimeError(f"the extension `{name}` left {len(libraries)} libraries")
         built.append({"name": name, "path": os.path.join(folder, libraries[0])})
-        return StandIn() if is_looking else made
+        if not is_looking:
+            return made
+        # At once, as the process may crash later.
+        with open(found, "w", encoding="utf-8") as file:
+            json.dump(built, file)
+        return StandIn()
 
     return build
 
 
 def look(kind):
-    """Makes the model and calls it, without memory where it allows that, until it builds its extensions."""
+    """Constructs the model and calls it until it uses an extension. Tensors have no memory, if the constructor allows that."""
     arguments = decoded(options["init"])
     for device in ("meta", "cpu"):
         try:
@@ -121,7 +126,7 @@ def look(kind):
                 tensors = iter([torch.empty(entry["shape"], dtype=getattr(torch, entry["dtype"]), device="meta")
                                 for entry in options["inputs"]])
                 call = [decoded_call(entry) for entry in options["call"] or [{"input": True}] * len(options["inputs"])]
-                # What lies on the processor is not called: the library's operators would take their time.
+                # On the processor, operators of the library would take too long.
                 if device == "meta":
                     model.eval()(*[next(tensors) if is_input else value for is_input, value in call])
         except Found:
@@ -136,13 +141,11 @@ def look(kind):
 
 
 def look_apart(kind):
-    """The same in a process of its own, which may break."""
+    """Does so in a process of its own, which may crash."""
     child = os.fork()
     if child == 0:
         try:
             look(kind)
-            with open(found, "w", encoding="utf-8") as file:
-                json.dump(built, file)
         finally:
             os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
