@@ -1,8 +1,12 @@
 //! Memory of the machine or of a GPU, divided among the steps that run at the same time. How much a step takes follows from its
 //! task's tensors ([`MemoryDemand`](nightshift_protocol::task::MemoryDemand)): a step that does not fit now waits, and one that can
-//! never fit is refused.
+//! never fit is refused. Processes that name the same folder divide the memory among all their steps.
+
+mod slots;
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +15,9 @@ use nightshift_protocol::task::usable_memory;
 
 use nightshift_sandbox::process::{CancelFlag, ProcessError};
 
-/// How often one who waits looks whether somebody wants the step to end.
+use self::slots::Slots;
+
+/// How often a step that waits looks whether it was cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A memory that steps take shares of, in the order in which they ask.
@@ -21,6 +27,8 @@ pub(crate) struct MemoryBudget {
     usable_bytes: u64,
     table: Mutex<Table>,
     changed: Condvar,
+    /// Where the slots of the memory lie, if other processes share it.
+    slots: Option<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -33,19 +41,38 @@ struct Table {
 /// A share of a memory, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
+    _here: Taken,
+    /// What other processes see as taken.
+    _slots: Vec<File>,
+}
+
+/// Bytes that count as taken in this process.
+#[derive(Debug)]
+struct Taken {
     budget: Arc<MemoryBudget>,
     bytes: u64,
 }
 
 impl MemoryBudget {
-    /// Of so many bytes; of 0 where nobody knows how many there are, which refuses nobody. `what` it is of, for people.
+    /// A memory of so many bytes that this process alone divides; with 0, an unknown size, every step fits. `what` names the memory
+    /// in messages.
     pub(crate) fn new(what: impl Into<String>, bytes: u64) -> Arc<Self> {
-        let usable_bytes = if bytes == 0 { u64::MAX } else { usable_memory(bytes) };
-        Arc::new(Self { what: what.into(), usable_bytes, table: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Self::of(what.into(), bytes, None))
     }
 
-    /// Waits until there are so many bytes, and for as many of those beside them as there are at all. Whoever asked
-    /// before has them before. `give_back` is called while he waits: what no step needs gives its memory back then.
+    /// A memory that processes divide with each other which name the same folder.
+    pub(crate) fn between_processes(what: impl Into<String>, bytes: u64, folder: &Path) -> Arc<Self> {
+        let is_known = bytes > 0;
+        Arc::new(Self::of(what.into(), bytes, is_known.then(|| folder.to_owned())))
+    }
+
+    fn of(what: String, bytes: u64, slots: Option<PathBuf>) -> Self {
+        let usable_bytes = if bytes == 0 { u64::MAX } else { usable_memory(bytes) };
+        Self { what, usable_bytes, table: Mutex::default(), changed: Condvar::new(), slots }
+    }
+
+    /// Waits until `bytes` are free, and takes them with as many of the `beside` bytes as the memory has at all. Steps are served
+    /// in the order in which they ask. `give_back` is called during the wait, so that idle processes release memory.
     pub(crate) fn take(
         self: &Arc<Self>,
         bytes: u64,
@@ -66,17 +93,29 @@ impl MemoryBudget {
             ));
         }
         let bytes = bytes.saturating_add(beside).min(self.usable_bytes);
+        let here = self.take_here(bytes, give_back, cancel)?;
+        let slots = self.take_slots(bytes, give_back, cancel)?;
+        Ok(MemoryShare { _here: here, _slots: slots })
+    }
+
+    /// Waits for the memory among the steps of this process.
+    fn take_here(
+        self: &Arc<Self>,
+        bytes: u64,
+        give_back: &dyn Fn(),
+        cancel: &CancelFlag,
+    ) -> Result<Taken, StepFailure> {
         let mut table = self.table();
         let number = table.next;
         table.next += 1;
         table.waiting.push_back(number);
         loop {
             let first = table.waiting.front() == Some(&number);
-            if first && self.has_beside(&table, bytes) {
+            if first && table.taken_bytes.saturating_add(bytes) <= self.usable_bytes {
                 table.waiting.pop_front();
                 table.taken_bytes += bytes;
                 self.changed.notify_all();
-                return Ok(MemoryShare { budget: Arc::clone(self), bytes });
+                return Ok(Taken { budget: Arc::clone(self), bytes });
             }
             if cancel.is_cancelled() {
                 table.waiting.retain(|waiting| *waiting != number);
@@ -92,8 +131,24 @@ impl MemoryBudget {
         }
     }
 
-    fn has_beside(&self, table: &Table, bytes: u64) -> bool {
-        table.taken_bytes.saturating_add(bytes) <= self.usable_bytes
+    /// Waits for the memory among processes.
+    fn take_slots(&self, bytes: u64, give_back: &dyn Fn(), cancel: &CancelFlag) -> Result<Vec<File>, StepFailure> {
+        let Some(folder) = &self.slots else { return Ok(Vec::new()) };
+        let slots = match Slots::open(folder) {
+            Ok(slots) => slots,
+            Err(error) => {
+                tracing::warn!(%error, folder = %folder.display(), "memory cannot be shared with other processes");
+                return Ok(Vec::new());
+            }
+        };
+        slots.take(bytes, self.usable_bytes, || {
+            if cancel.is_cancelled() {
+                return Err(ProcessError::Cancelled.into());
+            }
+            give_back();
+            std::thread::sleep(LOOK_EVERY);
+            Ok(())
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -101,7 +156,7 @@ impl MemoryBudget {
     }
 }
 
-impl Drop for MemoryShare {
+impl Drop for Taken {
     fn drop(&mut self) {
         let mut table = self.budget.table();
         table.taken_bytes = table.taken_bytes.saturating_sub(self.bytes);
@@ -109,13 +164,14 @@ impl Drop for MemoryShare {
     }
 }
 
-/// In GiB, with one digit behind the point.
+/// Returns a number of bytes in GiB, with one digit after the point.
 fn gib(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 30;
     format!("{}.{} GiB", tenths / 10, tenths % 10)
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::mpsc::channel;
 
@@ -204,5 +260,24 @@ mod tests {
         let second = taken(&budget, 300);
         drop((first, second));
         assert_eq!(budget.table().taken_bytes, 0);
+    }
+
+    #[test]
+    fn a_step_waits_for_the_memory_that_another_process_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = || MemoryBudget::between_processes("the memory of a GPU", 1_000, folder.path());
+        let (one, other) = (process(), process());
+        let first = taken(&one, 600);
+        drop(taken(&other, 300));
+        let cancel = CancelFlag::default();
+        let given_back = std::cell::Cell::new(0);
+        let give_back = || {
+            given_back.set(given_back.get() + 1);
+            cancel.cancel();
+        };
+        assert!(other.take(600, 0, &give_back, &cancel).is_err(), "both have 600 of 1,000 bytes");
+        assert_eq!((given_back.get(), other.table().taken_bytes), (1, 0), "a cancelled step leaves nothing taken");
+        drop(first);
+        drop(taken(&other, 600));
     }
 }

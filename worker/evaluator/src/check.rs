@@ -149,6 +149,8 @@ fn check_with<M: Memory>(
             Err(Stop::Wrong) => break,
             Err(Stop::Candidate(error)) => {
                 report.end = error.into_end()?;
+                // A GPU that is lost ends every program: that is no verdict on this one.
+                memory.null_operation()?;
                 break;
             }
             Err(Stop::Failure(failure)) => return Err(failure),

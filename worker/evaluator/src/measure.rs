@@ -161,7 +161,7 @@ fn measure_with<M: Memory>(
         &mut timer,
     ) {
         Ok(setup) => setup,
-        Err(side) => return failed(side, Vec::new()),
+        Err(side) => return failed(memory, side, Vec::new()),
     };
     let mut findings: Vec<Finding> = std::mem::take(&mut setup.findings);
     let timed =
@@ -183,7 +183,7 @@ fn measure_with<M: Memory>(
         Err(side) => {
             let said = setup.baseline.printed();
             setup.finish();
-            return failed(side, findings).map_err(|failure| with_reason(failure, &said));
+            return failed(memory, side, findings).map_err(|failure| with_reason(failure, &said));
         }
     };
     for accusation in times.accusations() {
@@ -228,12 +228,18 @@ fn time_alone<M: Memory>(
     Ok(times)
 }
 
-fn failed(side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure> {
+fn failed<M: Memory>(memory: &M, side: Side, findings: Vec<Finding>) -> Result<StepOutput, StepFailure> {
     match side {
         Side::Machine(failure) => Err(failure),
-        Side::Candidate(error) => Ok(StepOutput::MeasureFailed { end: error.into_end()?, findings }),
+        Side::Candidate(error) => {
+            let end = error.into_end()?;
+            // A GPU that is lost ends every program: that is no verdict on this one.
+            memory.null_operation()?;
+            Ok(StepOutput::MeasureFailed { end, findings })
+        }
         Side::Baseline(error) => {
             let end = error.into_end()?;
+            memory.null_operation()?;
             Err(StepFailure::retriable(REFERENCE_FAILED, format!("the baseline broke down: {}", end.describe())))
         }
     }

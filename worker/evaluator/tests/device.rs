@@ -31,38 +31,53 @@ use workshop::{REFERENCE, Workshop, host, machine, program, task};
 /// Where the driver and the kernels were built, for the process that runs the tests.
 const FOLDER: &str = "NIGHTSHIFT_TEST_DRIVER_FOLDER";
 
+/// Set for the process whose tests lose the GPU.
+const LOSES: &str = "NIGHTSHIFT_TEST_LOSES_GPU";
+
 /// Threads of one program beside another one.
 const SIDE_BY_SIDE: usize = 3;
 
 /// Findings that rest on the clock, which a machine with other work moves.
 const BY_TIME: [&str; 3] = ["work_outside_call", "calls_overlap", "baseline_disturbed"];
 
-/// The loader finds libraries by an environment that is read when a process starts: the tests run in a second process.
+/// The loader finds libraries by an environment that is read when a process starts: the tests run in other processes. The test
+/// that loses the GPU has a driver, and a process, of its own.
 fn main() -> ExitCode {
     if std::env::var_os(FOLDER).is_none() {
-        let workshop = Workshop::new();
-        workshop.library("libcuda", include_str!("fixtures/fake_driver.cpp"), &[]);
-        let folder = workshop.path().canonicalize().unwrap();
-        workshop.library("kernels", KERNELS_SOURCE, &["-ffp-contract=off"]);
-        #[expect(clippy::disallowed_methods, reason = "runs these tests once more")]
-        let status = Command::new(std::env::current_exe().unwrap())
-            .args(std::env::args_os().skip(1))
-            .env(FOLDER, &folder)
-            .env("LD_LIBRARY_PATH", &folder)
-            .status()
-            .unwrap();
-        return if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let all_passed = [TESTS, TESTS_THAT_LOSE_THE_GPU].map(passed_with_driver).iter().all(|passed| *passed);
+        return if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let trials = TESTS.map(|(name, test)| {
-        Trial::test(name, move || {
+    let tests = if std::env::var_os(LOSES).is_some() { TESTS_THAT_LOSE_THE_GPU } else { TESTS };
+    let trials = tests.iter().map(|(name, test)| {
+        Trial::test(*name, move || {
             test();
             Ok(())
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-const TESTS: [(&str, fn()); 12] = [
+/// Builds driver and kernels, and runs these tests in a process that finds them.
+fn passed_with_driver(tests: Tests) -> bool {
+    let workshop = Workshop::new();
+    workshop.library("libcuda", include_str!("fixtures/fake_driver.cpp"), &[]);
+    let folder = workshop.path().canonicalize().unwrap();
+    workshop.library("kernels", KERNELS_SOURCE, &["-ffp-contract=off"]);
+    #[expect(clippy::disallowed_methods, reason = "runs these tests once more")]
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(std::env::args_os().skip(1)).env(FOLDER, &folder).env("LD_LIBRARY_PATH", &folder);
+    if std::ptr::eq(tests, TESTS_THAT_LOSE_THE_GPU) {
+        again.env(LOSES, "1");
+    }
+    again.status().unwrap().success()
+}
+
+type Tests = &'static [(&'static str, fn())];
+
+const TESTS_THAT_LOSE_THE_GPU: Tests =
+    &[("a_gpu_that_is_lost_is_no_verdict_on_the_program", a_gpu_that_is_lost_is_no_verdict_on_the_program)];
+
+const TESTS: Tests = &[
     ("a_right_program_passes_and_is_timed", a_right_program_passes_and_is_timed),
     ("wrong_programs_are_found_as_on_the_host", wrong_programs_are_found_as_on_the_host),
     ("wrong_results_of_timed_calls_are_found", wrong_results_of_timed_calls_are_found),
@@ -246,6 +261,25 @@ fn results_that_come_after_the_work_of_the_stream_are_found() {
     assert!(codes(&report.findings).contains(&"output_late"), "{report:?}");
     let usual = |case: &&CheckCase| case.inputs != "in_stream_order";
     assert!(report.cases.iter().filter(usual).all(|case| case.passed), "{:?}", report.cases);
+}
+
+fn a_gpu_that_is_lost_is_no_verdict_on_the_program() {
+    // The program sees the loss in a call, and returns an error as if it had caused it.
+    let body = "auto wait = (int (*)())dlsym(dlopen(\"libcuda.so\", RTLD_NOW), \"cuCtxSynchronize\"); \
+                for (int i = 0; i < 5000; i++) { if (wait() != 0) return 719; usleep(1000); } HONEST";
+    let (_kept, waits) = built("waits", "#include <dlfcn.h>\n#include <unistd.h>", body);
+    let lost = PathBuf::from(std::env::var_os(FOLDER).unwrap()).join("lost");
+    let libraries = libraries(&waits);
+    let mut seeds = SecretSeeds::from_os().unwrap();
+    let judged = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            std::fs::write(&lost, "").unwrap();
+        });
+        on_device(None, |context| check(context, &spec(), &libraries, true, &mut seeds))
+    });
+    let failure = judged.unwrap_err();
+    assert_eq!(failure.code, "gpu.unusable", "{failure:?}");
 }
 
 fn an_operation_lies_between_calls_in_a_row() {

@@ -77,7 +77,8 @@ impl SharedGpus {
         demand: Option<ProcessDemand>,
     ) -> Self {
         let share = |(contexts, gpu): (u32, &Gpu)| {
-            let lock = DeviceLock::between_processes(&locks.join(&gpu.facts.uuid)).unwrap_or_else(|error| {
+            let files = locks.join(&gpu.facts.uuid);
+            let lock = DeviceLock::between_processes(&files).unwrap_or_else(|error| {
                 tracing::warn!(%error, "other processes of this kind may disturb measurements: no lock of files can be made");
                 DeviceLock::default()
             });
@@ -85,7 +86,11 @@ impl SharedGpus {
             let capacity = usize::try_from(contexts).unwrap_or(usize::MAX).saturating_mul(PROCESSES_PER_CONTEXT);
             SharedGpu {
                 pool: ProcessPool::new(host.clone(), Arc::clone(&lock), capacity, demand),
-                memory: MemoryBudget::new(format!("the memory of the {}", gpu.facts.name), gpu.facts.memory_bytes),
+                memory: MemoryBudget::between_processes(
+                    format!("the memory of the {}", gpu.facts.name),
+                    gpu.facts.memory_bytes,
+                    &files.join("memory"),
+                ),
                 context: Mutex::default(),
                 lock,
             }
@@ -258,8 +263,8 @@ impl CudaBench {
         Ok(context)
     }
 
-    /// Takes a step's share of a GPU's memory, by the number of the GPU in this machine's offers. Processes that are only kept make
-    /// room for it.
+    /// Takes a step's share of a GPU's memory, by the number of the GPU in this machine's offers. Idle processes end if the step
+    /// has to wait.
     pub(super) fn take_memory(
         &self,
         number: Option<u32>,

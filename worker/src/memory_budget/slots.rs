@@ -1,0 +1,110 @@
+//! A memory that several processes of this machine share: it is divided into slots of equal size, and each slot is a file that the
+//! process that uses it locks. The operating system frees the slots of a process that ends.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Slots of one memory: a step waits for up to a sixty-fourth more than it needs.
+const SLOTS: u64 = 64;
+
+/// The slots of one memory.
+#[derive(Debug)]
+pub(super) struct Slots {
+    /// Locked by the one process that collects slots: two that each held a part would wait for each other.
+    turn: File,
+    slots: Vec<File>,
+}
+
+impl Slots {
+    /// Opens the slots in a folder, which all processes that share the memory name.
+    pub(super) fn open(folder: &Path) -> std::io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let slots = (0..SLOTS).map(|number| open(&folder.join(format!("slot-{number}"))));
+        Ok(Self { turn: open(&folder.join("turn"))?, slots: slots.collect::<Result<_, _>>()? })
+    }
+
+    /// Locks the slots for `bytes` of `of_bytes`. While other processes hold them, calls `wait`, which returns an error to give up.
+    pub(super) fn take<E>(
+        mut self,
+        bytes: u64,
+        of_bytes: u64,
+        mut wait: impl FnMut() -> Result<(), E>,
+    ) -> Result<Vec<File>, E> {
+        let needed = u128::from(bytes) * u128::from(SLOTS);
+        let needed = usize::try_from(needed.div_ceil(u128::from(of_bytes.max(1)))).unwrap_or(usize::MAX);
+        let needed = needed.min(self.slots.len());
+        while !locked(&self.turn) {
+            wait()?;
+        }
+        let mut taken = Vec::with_capacity(needed);
+        loop {
+            for slot in std::mem::take(&mut self.slots) {
+                if taken.len() < needed && locked(&slot) { taken.push(slot) } else { self.slots.push(slot) }
+            }
+            if taken.len() == needed {
+                return Ok(taken);
+            }
+            wait()?;
+        }
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    // Other users cannot lock it.
+    File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
+}
+
+/// Returns whether this process holds the lock of the file now. Where files cannot be locked, the memory counts for this process alone.
+fn locked(file: &File) -> bool {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => true,
+        Err(Errno::WOULDBLOCK | Errno::INTR) => false,
+        Err(error) => {
+            tracing::warn!(%error, "memory cannot be shared with other processes: a file cannot be locked");
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// Gives up instead of waiting.
+    fn take_now(folder: &Path, bytes: u64) -> Option<Vec<File>> {
+        Slots::open(folder).unwrap().take(bytes, 640, || Err(())).ok()
+    }
+
+    #[test]
+    fn processes_share_a_memory_and_free_what_they_took() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = take_now(folder.path(), 400).unwrap();
+        assert_eq!(first.len(), 40);
+        assert!(take_now(folder.path(), 241).is_none(), "241 of 640 bytes beside 400");
+        let second = take_now(folder.path(), 240).unwrap();
+        assert!(take_now(folder.path(), 1).is_none());
+        drop(first);
+        assert_eq!(take_now(folder.path(), 400).unwrap().len(), 40);
+        drop(second);
+        assert_eq!(take_now(folder.path(), 10_000).unwrap().len(), 64, "more than there is takes all of it");
+    }
+
+    #[test]
+    fn slots_that_become_free_are_collected_while_later_processes_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Some(take_now(folder.path(), 400).unwrap());
+        let mut looks = 0;
+        let second = Slots::open(folder.path()).unwrap().take(600, 640, || {
+            looks += 1;
+            assert!(take_now(folder.path(), 1).is_none(), "a later process waits, however little it needs");
+            first = None;
+            Ok::<(), ()>(())
+        });
+        assert_eq!((second.unwrap().len(), looks), (60, 1));
+    }
+}
