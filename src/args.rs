@@ -322,7 +322,7 @@ pub(crate) struct Work {
     /// GPUs that it may use, by number or name as nvidia-smi prints them, separated by commas
     #[arg(long, value_name = "LIST")]
     pub(crate) devices: Option<String>,
-    /// Room for processes on this machine's GPUs: one with PyTorch takes half of a context, another one a quarter
+    /// Room for processes on this machine's GPUs: one with PyTorch takes a context, another one half of one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gpu_contexts: Option<u32>,
 }

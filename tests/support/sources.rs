@@ -26,6 +26,11 @@ pub(crate) fn root() -> PathBuf {
 
 /// Every Rust file below this folder with its text.
 pub(crate) fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+    sources_in(folder, &["rs"])
+}
+
+/// The same in languages that these extensions name.
+pub(crate) fn sources_in(folder: &Path, extensions: &[&str]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -33,7 +38,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extensions.iter().any(|known| extension == *known)) {
                 let text = std::fs::read_to_string(&path).unwrap();
                 found.push((path, text));
             }

@@ -167,15 +167,14 @@ fn measure_with<M: Memory>(
     let timed =
         setup.solo(mode, &mut timer).and_then(|()| setup.load_candidate(&mut findings, &mut timer)).and_then(|()| {
             let times = time_alone(&mut setup, mode, options, &mut findings, &mut timer)?;
-            // An accusation that rests on time alone is repeated while the driver is idle before it is made.
-            if mode == DeviceMode::Quiet || context.device().is_none() || times.accusations().is_empty() {
+            // An accusation that rests on time alone is repeated, while the driver is idle, before it is made; and so is a
+            // correction of times that other processes may have caused.
+            let may_be_disturbed = mode != DeviceMode::Quiet && context.device().is_some();
+            if !(times.accuses() || may_be_disturbed && !times.corrections().is_empty()) {
                 return Ok(times);
             }
             let mut again = time_alone(&mut setup, DeviceMode::Quiet, options, &mut findings, &mut timer)?;
-            again.replaces(
-                &times,
-                "calls seemed to take more time than they showed while other processes began or ended",
-            );
+            again.replaces(&times, "calls seemed to take more time than they showed, and were timed again");
             Ok(again)
         });
     let times = match timed {
@@ -186,8 +185,8 @@ fn measure_with<M: Memory>(
             return failed(memory, side, findings).map_err(|failure| with_reason(failure, &said));
         }
     };
-    for accusation in times.accusations() {
-        crate::breach::note(&mut findings, accusation);
+    for finding in times.corrections() {
+        crate::breach::note(&mut findings, finding);
     }
     let report = Report {
         spec,

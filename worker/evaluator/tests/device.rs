@@ -24,8 +24,8 @@ use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::StepOutput;
 use nightshift_protocol::task::TaskSpec;
 use nightshift_protocol::verdict::{CheckCase, Finding, ProcessEnd};
+use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
-use nightshift_sandbox::{DeviceAccess, Queues};
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
 
 /// Where the driver and the kernels were built, for the process that runs the tests.
@@ -124,7 +124,6 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
             nodes: Vec::new(),
             shared_nodes: None,
             library_folders: vec![folder],
-            queues: Queues::Usual,
         },
         gpu: Arc::new(gpu),
         _workshop: workshop,

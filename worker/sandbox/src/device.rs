@@ -23,19 +23,6 @@ pub const DRIVER_FOLDERS: [&str; 7] = [
 /// Files of the kernel module.
 const KERNEL_MODULE: &str = "/proc/driver/nvidia";
 
-/// Queues between the host and the GPU. A driver creates and destroys a context faster when it has fewer of them
-/// (`docs/evidence/contexts.md`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Queues {
-    /// The driver's defaults.
-    #[default]
-    Usual,
-    /// The default number for kernels and one for copies: for programs whose tensors are on the GPU already.
-    OneForCopies,
-    /// One for kernels and one for copies: for processes that are not timed.
-    One,
-}
-
 /// A GPU and how a sandboxed process reaches it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceAccess {
@@ -48,9 +35,6 @@ pub struct DeviceAccess {
     pub shared_nodes: Option<String>,
     /// Folders with the driver's libraries and with those of the toolkit.
     pub library_folders: Vec<PathBuf>,
-    /// Queues of the process.
-    #[serde(default)]
-    pub queues: Queues,
 }
 
 /// Why no GPU can be reached.
@@ -85,14 +69,7 @@ impl DeviceAccess {
             nodes: nodes.paths,
             shared_nodes: nodes.shared,
             library_folders: vec![driver],
-            queues: Queues::default(),
         })
-    }
-
-    /// Sets the queues of the process.
-    #[must_use]
-    pub fn with_queues(self, queues: Queues) -> Self {
-        Self { queues, ..self }
     }
 
     /// Adds a folder of libraries.
@@ -109,11 +86,6 @@ impl DeviceAccess {
     pub fn environment(&self) -> Vec<(String, String)> {
         let folders: Vec<String> =
             self.library_folders.iter().map(|folder| folder.to_string_lossy().into_owned()).collect();
-        let queues: &[&str] = match self.queues {
-            Queues::Usual => &[],
-            Queues::OneForCopies => &["CUDA_DEVICE_MAX_COPY_CONNECTIONS"],
-            Queues::One => &["CUDA_DEVICE_MAX_COPY_CONNECTIONS", "CUDA_DEVICE_MAX_CONNECTIONS"],
-        };
         [
             ("CUDA_VISIBLE_DEVICES", self.visible.clone()),
             ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
@@ -122,7 +94,6 @@ impl DeviceAccess {
             ("LD_LIBRARY_PATH", folders.join(":")),
         ]
         .into_iter()
-        .chain(queues.iter().map(|name| (*name, "1".to_owned())))
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
     }
@@ -173,34 +144,22 @@ fn mapped_folder() -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn access(queues: Queues) -> DeviceAccess {
+    fn access() -> DeviceAccess {
         DeviceAccess {
             visible: "GPU-1".to_owned(),
             nodes: Vec::new(),
             shared_nodes: None,
             library_folders: vec!["/a".into()],
-            queues,
         }
     }
 
     #[test]
     fn a_process_sees_one_gpu_and_keeps_no_caches() {
-        let variables = access(Queues::Usual).with_libraries("/b".into()).environment();
+        let variables = access().with_libraries("/b".into()).environment();
         let value = |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        assert_eq!(value("CUDA_DEVICE_MAX_CONNECTIONS"), None, "confirmed results use the driver's defaults");
-        assert_eq!(value("CUDA_DEVICE_MAX_COPY_CONNECTIONS"), None);
+        assert_eq!(value("CUDA_DEVICE_MAX_CONNECTIONS"), None, "programs are timed with the driver's defaults");
         assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some("GPU-1"));
         assert_eq!(value("LD_LIBRARY_PATH"), Some("/a:/b"));
         assert_eq!(value("CUDA_CACHE_DISABLE"), Some("1"));
-    }
-
-    #[test]
-    fn a_limit_on_queues_for_copies_leaves_those_for_kernels() {
-        let limited = |queues: Queues| -> Vec<String> {
-            let all = access(queues).environment().into_iter().map(|(name, _)| name);
-            all.filter(|name| name.ends_with("CONNECTIONS")).collect()
-        };
-        assert_eq!(limited(Queues::OneForCopies), ["CUDA_DEVICE_MAX_COPY_CONNECTIONS"]);
-        assert_eq!(limited(Queues::One).len(), 2);
     }
 }

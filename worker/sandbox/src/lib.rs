@@ -25,7 +25,7 @@ mod supervisor;
 mod user;
 mod wire;
 
-pub use self::device::{DRIVER_FOLDERS, DeviceAccess, DeviceMissing, Queues};
+pub use self::device::{DRIVER_FOLDERS, DeviceAccess, DeviceMissing};
 pub use self::isolation::system_calls::{python_filter, refuse_start_up_calls};
 pub use self::plan::{HostedKind, HostedMain, HostedProcess, JailPlan, Work};
 pub use self::probe::probe;

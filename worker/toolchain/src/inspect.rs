@@ -15,7 +15,12 @@ use nightshift_sandbox::process::{
 };
 
 /// Does the work, in Python.
-const SCRIPT: &str = include_str!("inspect_model.py");
+const SCRIPT: &str = concat!(
+    include_str!("inspect/file.py"),
+    include_str!("inspect/distributions.py"),
+    include_str!("inspect/operators.py"),
+    include_str!("inspect/model.py")
+);
 
 /// How that is called in the jail.
 const SCRIPT_FILE: &str = "inspect_model.py";

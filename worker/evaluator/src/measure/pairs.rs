@@ -150,13 +150,23 @@ impl PairTimes {
         pairs.map(|(baseline, candidate)| baseline / candidate).collect()
     }
 
-    /// Findings that rest on time alone.
-    pub(super) fn accusations(&self) -> Vec<Finding> {
+    /// Returns whether the program seems to compute outside of its calls, which the clock alone says.
+    pub(super) fn accuses(&self) -> bool {
+        self.outside_ns().is_some()
+    }
+
+    /// Returns the time for each call that is spent outside of it, where that is so long that it accuses the program.
+    fn outside_ns(&self) -> Option<f64> {
+        // The baseline's own windows show what the machine adds.
+        let hidden = median(&self.hidden_ns) - median(&self.hidden_baseline_ns);
+        (hidden > ACCUSED_NS.max(median(&self.candidate_ns) * ACCUSED_SHARE)).then_some(hidden)
+    }
+
+    /// Returns findings about times that were corrected, and about results that turned wrong.
+    pub(super) fn corrections(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         let call_ns = median(&self.candidate_ns);
-        // What the baseline's own windows show, too, is the machine's.
-        let hidden = median(&self.hidden_ns) - median(&self.hidden_baseline_ns);
-        if hidden > ACCUSED_NS.max(call_ns * ACCUSED_SHARE) {
+        if let Some(hidden) = self.outside_ns() {
             let message = format!(
                 "the program computes outside of its calls: {:.1} microseconds for each call, which takes {:.1} with them",
                 hidden / 1e3,

@@ -2,7 +2,7 @@
 //!
 //! Opening a device takes a process 0.2 s, and loading `PyTorch` 5 to 8 s. So processes that have run nothing yet wait for
 //! programs, and those of a task's reference and truth stay loaded from one step to the next. A process that ran a candidate is
-//! never kept. `docs/explanation/measurement.md` says what this buys.
+//! never kept.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,9 +19,6 @@ use crate::lock::{DeviceLock, DeviceMode, holds_guard};
 
 /// How long a process waits for a program, and a trusted program for its next use.
 const KEPT_FOR: Duration = Duration::from_mins(2);
-
-/// How long a trusted program stays loaded, however often it is used.
-const MAX_AGE: Duration = Duration::from_mins(15);
 
 /// Processes of a kind that wait at most.
 const SPARE_NATIVE: usize = 3;
@@ -101,7 +98,6 @@ struct State {
 struct Resident {
     process: Process,
     program: TrustedProgram,
-    loaded: Instant,
     used: Instant,
 }
 
@@ -311,14 +307,14 @@ impl ProcessPool {
             let mut state = self.shared.state();
             let found = state.resident.iter().rposition(|resident| resident.program == *program)?;
             let resident = state.resident.remove(found);
-            (resident.loaded.elapsed() < MAX_AGE && !resident.process.is_over()).then_some(resident.process)
+            (!resident.process.is_over()).then_some(resident.process)
         }?;
         let slot = self.slot(process.kind.python);
         Some((process, slot))
     }
 
     /// Keeps the process of a trusted program loaded, where there is room.
-    pub(crate) fn keep_resident(&self, process: Process, program: TrustedProgram, loaded: Instant, slot: Slot) {
+    pub(crate) fn keep_resident(&self, process: Process, program: TrustedProgram, slot: Slot) {
         drop(slot);
         let mut state = self.shared.state();
         let has_room = state.in_use + state.kept() + weight(&process.kind) <= self.shared.capacity;
@@ -328,7 +324,7 @@ impl ProcessPool {
             drop(state);
             return self.shared.end(vec![process]);
         }
-        state.resident.push(Resident { process, program, loaded, used: Instant::now() });
+        state.resident.push(Resident { process, program, used: Instant::now() });
     }
 
     /// Ends every process that is only kept: the device is in doubt.

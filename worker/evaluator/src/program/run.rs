@@ -83,7 +83,7 @@ pub(crate) struct Program<M: Memory> {
     call_timeout_ms: u64,
     /// Whether the program was called before: what `PyTorch` and its compilers do at a first call takes seconds.
     called: bool,
-    resident: Option<(TrustedProgram, Instant)>,
+    resident: Option<TrustedProgram>,
     slot: Option<Slot>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Launched {
     slot: Option<Slot>,
     /// Whether the program is loaded already.
     is_loaded: bool,
-    resident: Option<(TrustedProgram, Instant)>,
+    resident: Option<TrustedProgram>,
 }
 
 impl Launched {
@@ -125,13 +125,11 @@ impl Launched {
         };
         if let Some((mut process, slot)) = trusted.as_ref().and_then(|program| pool.checkout_resident(program)) {
             process.adopt(limits, context.cancel);
-            let resident = trusted.map(|program| (program, Instant::now()));
-            return Ok(Self { process, slot: Some(slot), is_loaded: true, resident });
+            return Ok(Self { process, slot: Some(slot), is_loaded: true, resident: trusted });
         }
         let (mut process, slot) = pool.checkout(&kind, context.cancel)?;
         process.adopt(limits, context.cancel);
-        let resident = trusted.map(|program| (program, Instant::now()));
-        Ok(Self { process, slot: Some(slot), is_loaded: false, resident })
+        Ok(Self { process, slot: Some(slot), is_loaded: false, resident: trusted })
     }
 
     /// Waits until a Python has loaded `PyTorch`, which concerns no device.
@@ -429,11 +427,11 @@ impl<M: Memory> Program<M> {
     /// Ends the program, or keeps the process of a trusted one loaded for its next use.
     pub(crate) fn finish(mut self, context: &ExecutionContext<'_>) {
         let kept = self.resident.take().zip(self.slot.take()).zip(context.pool());
-        if let Some((((program, loaded), slot), pool)) = kept
+        if let Some(((program, slot), pool)) = kept
             && !self.process.is_over()
             && self.release().is_ok()
         {
-            pool.keep_resident(self.process, program, loaded, slot);
+            pool.keep_resident(self.process, program, slot);
             return;
         }
         let _guard = context.lock(DeviceMode::Driver);

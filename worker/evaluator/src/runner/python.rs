@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::message::{PythonPlan, StartPlan};
 
 /// Answers the evaluator's messages, in Python.
-const EVALUATOR: &str = include_str!("evaluator.py");
+const EVALUATOR: &str =
+    concat!(include_str!("python/program.py"), include_str!("python/memory.py"), include_str!("python/serve.py"));
 
 /// Executes a Python in the place of this process. Returns only when that fails, with the reason. Of the descriptors the first
 /// is the channel, the second the control page.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nightshift_protocol::machine::SandboxReport;
 use nightshift_sandbox::process::{Jail, Limits, RawEnd, SandboxChoice};
-use nightshift_sandbox::{DeviceAccess, HostedKind, HostedProcess, JailPlan, Queues, Work};
+use nightshift_sandbox::{DeviceAccess, HostedKind, HostedProcess, JailPlan, Work};
 use tempfile::TempDir;
 
 use crate::machine::host;
@@ -50,13 +50,7 @@ pub(crate) fn limits() -> Limits {
 
 /// A GPU without nodes: its process gets what a process on a GPU gets, except the GPU.
 pub(crate) fn device() -> DeviceAccess {
-    DeviceAccess {
-        visible: "GPU-none".to_owned(),
-        nodes: Vec::new(),
-        shared_nodes: None,
-        library_folders: Vec::new(),
-        queues: Queues::Usual,
-    }
+    DeviceAccess { visible: "GPU-none".to_owned(), nodes: Vec::new(), shared_nodes: None, library_folders: Vec::new() }
 }
 
 /// The plan of an attacker. `payload` is the name of its program with arguments, or a script for commands.

@@ -42,7 +42,7 @@ fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> Pa
 }
 
 fn codes(times: &PairTimes) -> Vec<String> {
-    times.accusations().into_iter().map(|finding| finding.code).collect()
+    times.corrections().into_iter().map(|finding| finding.code).collect()
 }
 
 #[test]
@@ -74,7 +74,9 @@ fn a_call_that_waits_counts_with_its_wait() {
 #[test]
 fn work_outside_of_calls_is_an_accusation() {
     assert_eq!(codes(&times(600_000.0, 609_000.0, 500_000.0, 700_000.0, 700_000.0)), ["work_outside_call"]);
+    assert!(times(600_000.0, 609_000.0, 500_000.0, 700_000.0, 700_000.0).accuses());
     assert!(codes(&times(600_000.0, 609_000.0, 20_000.0, 700_000.0, 700_000.0)).is_empty());
+    assert!(!times(600_000.0, 609_000.0, 20_000.0, 700_000.0, 700_000.0).accuses());
 }
 
 #[test]

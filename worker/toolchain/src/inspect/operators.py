@@ -1,0 +1,125 @@
+# --- The operator graph -----------------------------------------------------------------------------------------------
+
+CLASSES = [
+    ("matmul", ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "linear", "matmul", "_addmm_activation")),
+    ("convolution", ("convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution", "_slow_conv2d_forward")),
+    ("attention", ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+                   "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
+                   "_scaled_dot_product_cudnn_attention")),
+    ("softmax", ("_softmax", "_log_softmax", "_safe_softmax")),
+    ("normalization", ("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit",
+                       "_native_batch_norm_legit_functional", "cudnn_batch_norm", "_batch_norm_with_update",
+                       "_batch_norm_no_update", "rms_norm", "_fused_rms_norm", "_native_batch_norm_legit_no_training")),
+    ("pooling", ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d", "avg_pool1d",
+                 "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "max_pool1d_with_indices")),
+    ("reduction", ("sum", "mean", "amax", "amin", "max", "min", "prod", "logsumexp", "argmax", "argmin", "var", "std",
+                   "var_mean", "norm", "linalg_vector_norm", "any", "all", "nll_loss_forward", "mse_loss", "l1_loss",
+                   "smooth_l1_loss", "huber_loss")),
+    ("scan", ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")),
+    ("indexing", ("index", "index_select", "gather", "scatter", "embedding", "index_put", "index_put_", "scatter_add")),
+    ("copy", ("cat", "stack", "clone", "copy_", "_to_copy", "constant_pad_nd", "repeat", "flip", "roll", "fill_", "zero_",
+              "reflection_pad2d", "upsample_nearest2d", "tril", "triu", "diag_embed", "pixel_shuffle")),
+    ("factory", ("zeros", "ones", "empty", "full", "arange", "eye", "zeros_like", "ones_like", "empty_like", "full_like",
+                 "new_zeros", "new_empty", "new_full", "new_ones", "scalar_tensor", "lift_fresh", "empty_strided",
+                 "new_empty_strided", "linspace")),
+    ("random", ("rand", "randn", "bernoulli", "bernoulli_", "native_dropout", "rand_like", "randn_like", "normal_",
+                "uniform_", "randint", "randperm", "multinomial", "normal")),
+]
+CLASS_OF = {name: class_name for class_name, names in CLASSES for name in names}
+
+
+class Operators(TorchDispatchMode):
+    """Writes down every operator that computes something."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.random = [], set()
+        # By tensor: which operators made what is in it.
+        self.makers = WeakTensorKeyDictionary()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        packet = func._overloadpacket
+        name = packet.__name__
+        is_view = getattr(func, "is_view", False) or name in ("detach", "_unsafe_view", "alias", "lift_fresh", "_reshape_alias")
+        class_name = CLASS_OF.get(name, "elementwise")
+        if class_name == "random" and not (name == "native_dropout" and len(args) > 1 and args[1] == 0.0):
+            self.random.add(name)
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        results = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        makers = frozenset().union(*(self.makers.get(tensor, ()) for tensor in tensors))
+        counts = not is_view and class_name != "factory" and func.namespace != "prim"
+        for made in results:
+            self.makers[made] = frozenset([len(self.seen)]) if counts else makers
+        if counts:
+            self.seen.append({
+                "name": name, "class": class_name, "flops": flops_of(packet, args, kwargs, result, class_name),
+                "bytes": float(sum(nbytes(tensor) for tensor in tensors + results)),
+                "inputs": [list(tensor.shape) for tensor in tensors],
+                "outputs": [list(tensor.shape) for tensor in results],
+                "makers": makers,
+            })
+        return result
+
+
+def flops_of(packet, args, kwargs, result, class_name):
+    try:
+        from torch.utils.flop_counter import flop_registry
+
+        if packet in flop_registry:
+            return float(flop_registry[packet](*args, **kwargs, out_val=result))
+    except Exception:
+        return None
+    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)]
+    largest = float(max((leaf.numel() for leaf in leaves), default=0))
+    if class_name in ("copy", "indexing"):
+        return 0.0
+    return largest * {"softmax": 5.0, "normalization": 8.0}.get(class_name, 1.0)
+
+
+def named_operators(seen):
+    """At most so many, each with a name of its own and those that it reads from; what is alike in a longer list is told together."""
+    import re
+
+    folded, place = [], []
+    if len(seen) > MAX_OPERATORS:
+        # What is alike, told once with its number.
+        keys = {}
+        for operator in seen:
+            at = keys.setdefault((operator["name"], str(operator["inputs"])), len(folded))
+            place.append(at)
+            if at == len(folded):
+                folded.append({**operator, "count": 1})
+                continue
+            entry = folded[at]
+            entry["count"] += 1
+            entry["makers"] |= operator["makers"]
+            for key in ("flops", "bytes"):
+                entry[key] = None if entry[key] is None or operator[key] is None else entry[key] + operator[key]
+        folded = folded[:MAX_OPERATORS]
+    else:
+        folded = [{**operator, "count": 1} for operator in seen]
+        place = list(range(len(seen)))
+    counts, names = {}, []
+    for operator in folded:
+        base = re.sub(r"[^A-Za-z0-9_]", "_", operator["name"]).strip("_") or "operator"
+        base = f"op_{base}" if base[0].isdigit() else base
+        counts[base] = counts.get(base, 0) + 1
+        names.append((base if counts[base] == 1 else f"{base}_{counts[base]}")[:64])
+    named = []
+    for number, operator in enumerate(folded):
+        after = sorted({place[maker] for maker in operator["makers"]} - {number})
+        named.append({
+            "name": names[number], "class": operator["class"], "flops": operator["flops"], "bytes": operator["bytes"],
+            "inputs": operator["inputs"], "outputs": operator["outputs"], "count": operator["count"],
+            "after": [names[maker] for maker in after if maker < len(names)],
+        })
+    return named
+
+
+def only_a_copy(inputs, outputs, bytes_):
+    """Of a model that computes nothing: its results have to be written all the same."""
+    shapes = lambda tensors: [list(tensor.shape) for tensor in tensors]
+    return [{"name": "copy", "class": "copy", "flops": 0.0, "bytes": float(bytes_), "inputs": shapes(inputs),
+             "outputs": shapes(outputs), "count": 1, "after": []}]
