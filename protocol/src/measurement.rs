@@ -33,8 +33,11 @@ impl Interval {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Measurement {
-    /// Baseline time by candidate time: median ratio with its bootstrap interval.
+    /// Baseline time by candidate time, with its interval: the geometric mean over pairs of processes of the median ratio.
     pub speedup: Interval,
+    /// The speedup that each pair of processes showed. Empty in measurements from before there were several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub process_pair_speedups: Vec<f64>,
     /// Confidence level of the interval, for example 0.95.
     pub confidence: f64,
     /// Median time of one baseline call in nanoseconds.

@@ -290,7 +290,7 @@ fn the_reference_wrapped_as_a_program_is_as_fast_as_itself(bench: &Bench) {
     let spec = programs::larger_task();
     let reference = bench.file("reference.py", &programs::larger());
     let wrapped = bench.file("wrapped.py", &programs::larger().replace("class Model(", "class ModelNew("));
-    let options = MeasureOptions { max_pairs: 41, ..MeasureOptions::on_host(false) };
+    let options = MeasureOptions { max_windows: 41, ..MeasureOptions::on_host(false) };
     let programs = Programs { candidate: &wrapped, baseline: &reference, truth: &reference, baseline_label: "eager" };
     let machine = workshop::machine();
     let output = bench.evaluate(|context| measure(context, &spec, &programs, &machine, false, &options));

@@ -241,7 +241,7 @@ fn confirmed(attempt: &mut Attempt, measurement: Measurement, findings: Vec<Find
         let Interval { low, high, .. } = measurement.speedup;
         attempt.findings.push(note(
             "confirmation_imprecise".to_owned(),
-            format!("the confirmation was noisy ({low:.3}x to {high:.3}x): it can only lower the speedup"),
+            format!("the confirmation was not precise: the speedup lies between {low:.3}x and {high:.3}x"),
         ));
     }
     attempt.confirmation = Some(measurement);

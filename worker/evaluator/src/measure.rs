@@ -7,6 +7,7 @@ mod cores;
 mod floor;
 mod later;
 mod pairs;
+mod process_pairs;
 mod report;
 mod setup;
 mod verify;
@@ -16,17 +17,18 @@ mod windows;
 use std::path::Path;
 use std::time::Instant;
 
-use nightshift_protocol::machine::MachineFacts;
+use nightshift_protocol::machine::{MachineFacts, SandboxReport};
 use nightshift_protocol::step::{StepFailure, StepOutput};
-use nightshift_protocol::task::TaskSpec;
+use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
 pub use self::cores::OneCore;
 pub use self::floor::{add_floor, floor_ns};
 use self::later::later_calls;
 use self::pairs::{PairTimes, time_pairs};
+use self::process_pairs::ProcessPairs;
 use self::report::Report;
-use self::setup::Setup;
+use self::setup::{Basis, Setup};
 pub(crate) use self::windows::median_call_ns;
 use crate::check::{REFERENCE_FAILED, with_reason};
 use crate::lock::DeviceMode;
@@ -34,7 +36,6 @@ use crate::memory::{DeviceMemory, Memory, MemoryError};
 use crate::phases::PhaseTimer;
 use crate::program::ProgramError;
 use crate::program::context::{ExecutionContext, Place};
-use crate::seeds::SecretSeeds;
 
 /// The code of a measurement that something else on the machine disturbed, and how often it is tried.
 const DISTURBED: &str = "gpu.disturbed";
@@ -59,15 +60,17 @@ pub struct Programs<'a> {
 /// How long and how precisely to measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasureOptions {
-    /// Whether a published number rests on it: then the driver is idle, and the baseline has a new process.
+    /// Whether a published number rests on it: then the driver is idle, and the baseline has new processes.
     pub confirms: bool,
-    /// Pairs that are timed even when the precision is reached before.
-    pub min_pairs: usize,
-    /// Most pairs.
-    pub max_pairs: usize,
+    /// Pairs of processes, each of which has a process of the candidate and one of the baseline.
+    pub process_pairs: usize,
+    /// Windows of each program that a pair of processes is timed for, even when the precision is reached before.
+    pub min_windows: usize,
+    /// Most windows of each program in a pair of processes.
+    pub max_windows: usize,
     /// Half the width of the interval by the estimate at which the measurement is precise.
     pub wanted_relative_half_width: f64,
-    /// Wall time of the pairs in milliseconds; the smallest number of pairs may overrun it threefold.
+    /// Wall time of the windows of a pair of processes in milliseconds; the smallest number of them may overrun it threefold.
     pub max_wall_ms: u64,
 }
 
@@ -75,19 +78,51 @@ impl MeasureOptions {
     /// Returns the options of a first measurement, which decides whether a confirmation is worth its time.
     #[must_use]
     pub fn first() -> Self {
-        Self { confirms: false, min_pairs: 12, max_pairs: 60, max_wall_ms: 100, ..Self::confirmation() }
+        Self {
+            confirms: false,
+            process_pairs: 1,
+            min_windows: 12,
+            max_windows: 60,
+            wanted_relative_half_width: 0.01,
+            max_wall_ms: 100,
+        }
     }
 
     /// Returns the options of a measurement on which a published number rests.
     #[must_use]
     pub fn confirmation() -> Self {
-        Self { confirms: true, min_pairs: 30, max_pairs: 300, wanted_relative_half_width: 0.005, max_wall_ms: 400 }
+        Self {
+            confirms: true,
+            process_pairs: 3,
+            min_windows: 12,
+            max_windows: 100,
+            wanted_relative_half_width: 0.02,
+            max_wall_ms: 150,
+        }
     }
 
-    /// Returns the options of measurements on the host, whose calls vary more.
+    /// Returns the options of measurements on the host, where times differ more from process to process.
     #[must_use]
     pub fn on_host(confirms: bool) -> Self {
-        Self { confirms, min_pairs: 11, max_pairs: 151, wanted_relative_half_width: 0.02, max_wall_ms: 1_800 }
+        if confirms {
+            Self {
+                confirms,
+                process_pairs: 5,
+                min_windows: 6,
+                max_windows: 30,
+                wanted_relative_half_width: 0.05,
+                max_wall_ms: 400,
+            }
+        } else {
+            Self {
+                confirms,
+                process_pairs: 1,
+                min_windows: 11,
+                max_windows: 151,
+                wanted_relative_half_width: 0.02,
+                max_wall_ms: 1_000,
+            }
+        }
     }
 }
 
@@ -142,67 +177,117 @@ fn measure_with<M: Memory>(
 ) -> Result<StepOutput, StepFailure> {
     let shapes =
         spec.default_shapes().map_err(|error| StepFailure::fatal("task.shape_not_usable", error.to_string()))?;
-    let seeds = SecretSeeds::from_os()
-        .map_err(|error| StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))?;
     let mut timer = PhaseTimer::start();
-    // Measuring and measured processes share one core of the host: they never run at the same time, and no wake-up crosses cores.
-    let core = context.device().is_none().then(OneCore::take).flatten();
-    let core = core.as_ref().map(OneCore::number);
-    let mode = if options.confirms { DeviceMode::Quiet } else { DeviceMode::Exclusive };
-    let mut setup = match Setup::open(
-        context,
-        memory,
-        spec,
-        &shapes,
-        programs,
-        seeds,
-        (core, require_sandbox),
-        options,
-        &mut timer,
-    ) {
-        Ok(setup) => setup,
-        Err(side) => return failed(memory, side, Vec::new()),
-    };
-    let mut findings: Vec<Finding> = std::mem::take(&mut setup.findings);
-    let timed =
-        setup.solo(mode, &mut timer).and_then(|()| setup.load_candidate(&mut findings, &mut timer)).and_then(|()| {
-            let times = time_alone(&mut setup, mode, options, &mut findings, &mut timer)?;
-            // An accusation that rests on time alone is repeated, while the driver is idle, before it is made; and so is a
-            // correction of times that other processes may have caused.
-            let may_be_disturbed = mode != DeviceMode::Quiet && context.device().is_some();
-            if !(times.accuses() || may_be_disturbed && !times.corrections().is_empty()) {
-                return Ok(times);
+    let mut round = Round { context, memory, spec, shapes: &shapes, programs, core: None, require_sandbox, options };
+    let (mut findings, mut all) = (Vec::new(), ProcessPairs::default());
+    let mut basis = None;
+    let mut sandbox = None;
+    while all.needs_another(options) {
+        // Measuring and measured processes share one core of the host: they never run at the same time, and no wake-up crosses cores.
+        // Each pair of processes has another core, as cores differ in what else uses their caches.
+        let core = context.device().is_none().then(|| OneCore::take(all.pairs().len())).flatten();
+        round.core = core.as_ref().map(OneCore::number);
+        let timed = round.time_one_pair(basis.take(), all.pairs().is_empty(), &mut findings, &mut timer);
+        let timed = match timed {
+            Ok(timed) => timed,
+            Err(Failed { side, printed }) => {
+                return failed(memory, side, findings).map_err(|failure| with_reason(failure, &printed));
             }
-            let mut again = time_alone(&mut setup, DeviceMode::Quiet, options, &mut findings, &mut timer)?;
-            again.replaces(&times, "calls seemed to take more time than they showed, and were timed again");
-            Ok(again)
-        });
-    let times = match timed {
-        Ok(times) => times,
-        Err(side) => {
-            let said = setup.baseline.printed();
-            setup.finish();
-            return failed(memory, side, findings).map_err(|failure| with_reason(failure, &said));
-        }
-    };
-    for finding in times.corrections() {
+        };
+        basis = Some(timed.basis);
+        sandbox = Some(timed.sandbox);
+        all.add(timed.times);
+    }
+    for finding in all.corrections() {
         crate::breach::note(&mut findings, finding);
     }
+    let sandbox = sandbox.unwrap_or_default();
     let report = Report {
         spec,
         machine,
         baseline_label: programs.baseline_label,
-        sandbox: setup.candidate_sandbox(),
-        times: &times,
+        sandbox: &sandbox,
+        all: &all,
         options,
         on_device: context.device().is_some(),
     };
     let mut measurement = report.measurement();
     timer.end("statistics");
-    setup.finish();
-    timer.end("ends");
     measurement.cost = timer.phases();
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
+}
+
+/// What every pair of processes is measured with.
+#[derive(Clone, Copy)]
+struct Round<'a, M: Memory> {
+    context: &'a ExecutionContext<'a>,
+    memory: &'a M,
+    spec: &'a TaskSpec,
+    shapes: &'a ConcreteShapes,
+    programs: &'a Programs<'a>,
+    core: Option<usize>,
+    require_sandbox: bool,
+    options: &'a MeasureOptions,
+}
+
+/// What was found out with one pair of processes.
+struct TimedPair {
+    times: PairTimes,
+    basis: Basis,
+    sandbox: SandboxReport,
+}
+
+/// Which side failed, and what the baseline printed.
+struct Failed {
+    side: Side,
+    printed: String,
+}
+
+impl From<Side> for Failed {
+    fn from(side: Side) -> Self {
+        Self { side, printed: String::new() }
+    }
+}
+
+impl<M: Memory> Round<'_, M> {
+    /// Starts a process of each program, times windows of both, and ends the processes. Later calls are made with the first pair.
+    fn time_one_pair(
+        &self,
+        basis: Option<Basis>,
+        is_first: bool,
+        findings: &mut Vec<Finding>,
+        timer: &mut PhaseTimer,
+    ) -> Result<TimedPair, Failed> {
+        let (context, options) = (self.context, self.options);
+        let mode = if options.confirms { DeviceMode::Quiet } else { DeviceMode::Exclusive };
+        let mut setup = Setup::open(self, basis, timer)?;
+        let timed = setup.solo(mode, timer).and_then(|()| setup.load_candidate(findings, timer)).and_then(|()| {
+            let times = time_alone(&mut setup, mode, options, is_first, findings, timer)?;
+            // Where other processes may have begun or ended meanwhile, a correction of times is looked for again.
+            if mode == DeviceMode::Quiet || context.device().is_none() || times.corrections().is_empty() {
+                return Ok(times);
+            }
+            let mut again = time_alone(&mut setup, DeviceMode::Quiet, options, is_first, findings, timer)?;
+            again.replaces(
+                &times,
+                "calls seemed to take more time than they showed while other processes began or ended",
+            );
+            Ok(again)
+        });
+        match timed {
+            Ok(times) => {
+                let (basis, sandbox) = (setup.basis(), setup.candidate_sandbox().clone());
+                setup.finish();
+                timer.end("ends");
+                Ok(TimedPair { times, basis, sandbox })
+            }
+            Err(side) => {
+                let printed = setup.baseline.printed();
+                setup.finish();
+                Err(Failed { side, printed })
+            }
+        }
+    }
 }
 
 /// The part during which nothing else may use the device, and calls after it.
@@ -210,6 +295,7 @@ fn time_alone<M: Memory>(
     setup: &mut Setup<'_, M>,
     mode: DeviceMode,
     options: &MeasureOptions,
+    is_first: bool,
     findings: &mut Vec<Finding>,
     timer: &mut PhaseTimer,
 ) -> Result<PairTimes, Side> {
@@ -219,7 +305,7 @@ fn time_alone<M: Memory>(
     let (mut times, mut verifier) = time_pairs(setup, options, findings, timer)?;
     times.alone = started.elapsed();
     drop(guard);
-    if options.confirms {
+    if options.confirms && is_first {
         later_calls(setup, times.calls, &mut verifier, findings)?;
         times.take_later(&verifier);
         timer.end("later calls");

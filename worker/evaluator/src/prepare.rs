@@ -101,7 +101,7 @@ fn prepare_with<M: Memory>(
         cost: Vec::new(),
     };
     let on_device = context.device().is_some();
-    let core = if on_device { None } else { OneCore::take() };
+    let core = if on_device { None } else { OneCore::take(0) };
     let core = core.as_ref().map(OneCore::number);
     // On the host a process is cheap, and each shape gets a new one.
     let groups: Vec<&[ConcreteShapes]> = if on_device { vec![&shapes] } else { shapes.chunks(1).collect() };

@@ -157,7 +157,8 @@ impl Step<'_> {
             baseline_label: &label,
         };
         let machine = device.machine(&self.bench.machine);
-        let options = MeasureOptions { confirms: false, ..MeasureOptions::confirmation() };
+        // One pair of processes: each would compile the model anew.
+        let options = MeasureOptions { confirms: false, process_pairs: 1, ..MeasureOptions::confirmation() };
         let measured = measure(context, &spec, &programs, &machine, false, &options);
         let (measurement, reason) = match measured {
             Ok(StepOutput::Measured { measurement, findings }) if findings.is_empty() => (Some(measurement), None),

@@ -121,10 +121,10 @@ impl Bench<'_> {
         let max_wall_ms = ROUND_WALL_MS << (round - 1).min(16);
         let device = step.device(task, &[candidate, &self.reference, &self.truth])?;
         let place = step.place(device.as_ref());
-        let pairs = if device.is_some() { DEVICE_PAIRS } else { HOST_PAIRS } * longer;
+        let windows = if device.is_some() { DEVICE_PAIRS } else { HOST_PAIRS } * longer;
         let options = MeasureOptions {
-            min_pairs: pairs,
-            max_pairs: pairs,
+            min_windows: windows,
+            max_windows: windows,
             wanted_relative_half_width: WANTED_RELATIVE_HALF_WIDTH,
             max_wall_ms,
             ..MeasureOptions::first()

@@ -67,6 +67,10 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
     let axis = if far_apart { Axis::log(label, Unit::Nanoseconds) } else { Axis::linear(label, Unit::Nanoseconds) };
     let drawn = histogram(&caption, &axis, &groups).view();
     let imprecise = if m.precise { "" } else { ", wanted precision not reached" };
+    let process_pairs = (m.process_pair_speedups.len() > 1).then(|| {
+        let each: Vec<String> = m.process_pair_speedups.iter().map(|speedup| format!("{speedup:.3}x")).collect();
+        format!("{}: {}", each.len(), each.join(", "))
+    });
     let pairs = m.candidate_samples_ns.len();
     let cv = format!(
         "{pairs} interleaved pairs, coefficient of variation {} (baseline) and {} (candidate)",
@@ -75,6 +79,7 @@ fn measured(title: &'static str, m: &Measurement) -> AnyView {
     );
     let sums = facts(&[
         ("Speedup", format!("{} at {:.0} % confidence{imprecise}", speedup(m.speedup), m.confidence * 100.0).into()),
+        ("Pairs of processes", process_pairs.into()),
         ("Candidate", format!("{}, median", show(m.candidate_median_ns, Unit::Nanoseconds)).into()),
         ("Baseline", format!("{}, median; {}", show(m.baseline_median_ns, Unit::Nanoseconds), m.baseline).into()),
         ("Samples", cv.into()),

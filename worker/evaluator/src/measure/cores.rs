@@ -10,16 +10,20 @@ pub struct OneCore {
 }
 
 impl OneCore {
-    /// Takes the last core that this thread may use. Returns nothing when there is only one, or the system does not tell.
+    /// Takes a core that this thread may use: the last one for number 0, the one before it for number 1, and so on. Returns nothing
+    /// when there is only one, or the system does not tell.
     #[must_use]
-    pub fn take() -> Option<Self> {
+    pub fn take(number: usize) -> Option<Self> {
         let before = sched_getaffinity(None).ok()?;
-        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core));
-        let (_, last) = (cores.next()?, cores.next_back()?);
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core)).collect();
+        if cores.len() < 2 {
+            return None;
+        }
+        let core = cores[cores.len() - 1 - number % cores.len()];
         let mut only = CpuSet::new();
-        only.set(last);
+        only.set(core);
         sched_setaffinity(None, &only).ok()?;
-        Some(Self { before, core: last })
+        Some(Self { before, core })
     }
 
     /// The core.
@@ -43,11 +47,15 @@ mod tests {
     fn the_thread_gets_its_cores_back() {
         let cores = |set: &CpuSet| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).count();
         let Ok(before) = sched_getaffinity(None) else { panic!("the cores of this thread") };
-        if let Some(one) = OneCore::take() {
-            let Ok(during) = sched_getaffinity(None) else { panic!("the cores of this thread") };
-            assert_eq!(cores(&during), 1);
-            assert!(during.is_set(one.number()));
-        } else {
+        let mut taken = std::collections::BTreeSet::new();
+        for number in 0..cores(&before) {
+            if let Some(one) = OneCore::take(number) {
+                let Ok(during) = sched_getaffinity(None) else { panic!("the cores of this thread") };
+                assert_eq!(cores(&during), 1);
+                assert!(during.is_set(one.number()) && taken.insert(one.number()), "each number has a core of its own");
+            }
+        }
+        if taken.is_empty() {
             assert_eq!(cores(&before), 1);
         }
         let Ok(after) = sched_getaffinity(None) else { panic!("the cores of this thread") };

@@ -19,6 +19,9 @@ use crate::program::context::DeviceMonitor;
 use crate::runner::control::WindowKind;
 use crate::statistics::{bootstrap_median, median};
 
+/// The code of work outside of calls.
+pub(super) const WORK_OUTSIDE_CALL: &str = "work_outside_call";
+
 /// Pairs before those that count.
 const WARM_UP_PAIRS: usize = 3;
 
@@ -43,6 +46,10 @@ const OVERTIME: u32 = 3;
 
 /// Resamples of the interval that decides whether to go on.
 const INTERIM_RESAMPLES: usize = 200;
+
+/// Share of the wanted width of the interval at which a pair of processes has windows enough: what differs between such pairs adds
+/// to it.
+const OWN_SHARE: f64 = 0.5;
 
 /// One window of so many is searched for broken rules.
 const SEARCHED_WINDOWS: usize = 4;
@@ -94,6 +101,7 @@ pub(super) struct PairTimes {
     /// Verified calls after the timed ones.
     pub(super) later_calls: u64,
     turned_wrong: bool,
+    pub(super) wrong: bool,
     pub(super) conditions: Option<DeviceConditions>,
     pub(super) rejected: u32,
     pub(super) rejected_because: Vec<String>,
@@ -172,7 +180,7 @@ impl PairTimes {
                 hidden / 1e3,
                 call_ns / 1e3
             );
-            found.push(violation("work_outside_call", message));
+            found.push(violation(WORK_OUTSIDE_CALL, message));
         }
         if let Some(overlap) = self.overlap_ns() {
             let message = format!(
@@ -225,7 +233,7 @@ pub(super) fn time_pairs<M: Memory>(
     findings: &mut Vec<Finding>,
     timer: &mut PhaseTimer,
 ) -> Result<(PairTimes, OutputVerifier), Side> {
-    let candidate_ns = setup.pilot(true)?;
+    let candidate_ns = setup.pilot()?;
     let calls = setup.choose_calls(candidate_ns);
     let usual = setup.usual(calls)?;
     let usual_lone = if calls > 1 { Some(setup.usual(1)?) } else { None };
@@ -252,6 +260,7 @@ pub(super) fn time_pairs<M: Memory>(
         verified_calls: 0,
         later_calls: 0,
         turned_wrong: false,
+        wrong: false,
         conditions: before.as_ref().map(|observed| observed.conditions.clone()),
         rejected: 0,
         rejected_because: Vec::new(),
@@ -262,11 +271,12 @@ pub(super) fn time_pairs<M: Memory>(
         pairs.pair(WindowKind::Calls, calls, findings)?;
     }
     let (limit, started) = (Duration::from_millis(options.max_wall_ms), Instant::now());
-    let fewest = match (options.confirms, pairs.setup.call_bytes() > LARGE_CALL_BYTES) {
+    let of_all = match (options.confirms, pairs.setup.call_bytes() > LARGE_CALL_BYTES) {
         (false, _) => FEWEST_PAIRS,
         (true, false) => CONFIRMED_PAIRS.0,
         (true, true) => CONFIRMED_PAIRS.1,
     };
+    let fewest = of_all.div_ceil(options.process_pairs.max(1));
     let mut rejected_blocks = 0;
     while !pairs.is_over() {
         let mut block = Vec::with_capacity(BLOCK);
@@ -295,15 +305,15 @@ pub(super) fn time_pairs<M: Memory>(
         }
         times.take(&block, &usual);
         let (count, elapsed) = (times.candidate_ns.len(), started.elapsed());
-        let enough = count >= options.min_pairs.max(fewest);
-        if count >= options.max_pairs.max(fewest)
+        let enough = count >= options.min_windows.max(fewest);
+        if count >= options.max_windows.max(fewest)
             || (count >= fewest && ((enough && elapsed > limit) || elapsed > limit * OVERTIME))
         {
             break;
         }
         if enough {
             let interim = bootstrap_median(&times.ratios(), CONFIDENCE, INTERIM_RESAMPLES);
-            if interim.relative_half_width() <= options.wanted_relative_half_width {
+            if interim.relative_half_width() <= options.wanted_relative_half_width * OWN_SHARE {
                 break;
             }
         }
@@ -320,7 +330,7 @@ pub(super) fn time_pairs<M: Memory>(
         times.give_back(too_much_ns, too_much_lone_ns)?;
     }
     (times.timed_calls, times.verified_calls) = (verifier.made, verifier.verified);
-    times.turned_wrong = verifier.turned_wrong();
+    (times.turned_wrong, times.wrong) = (verifier.turned_wrong(), verifier.is_over());
     timer.end("pairs");
     Ok((times, verifier))
 }
@@ -329,7 +339,12 @@ impl PairTimes {
     /// Takes what calls after the timed ones showed.
     pub(super) fn take_later(&mut self, verifier: &OutputVerifier) {
         self.later_calls = verifier.verified - self.verified_calls;
-        self.turned_wrong = verifier.turned_wrong();
+        (self.turned_wrong, self.wrong) = (verifier.turned_wrong(), verifier.is_over());
+    }
+
+    /// Returns whether so many calls were wrong that no more are made.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.wrong
     }
 
     /// Adds what was subtracted too much from each window of the candidate and of the baseline, and from their lone calls.
@@ -428,4 +443,4 @@ impl<M: Memory> Pairs<'_, '_, M> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

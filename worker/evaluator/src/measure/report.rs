@@ -1,23 +1,15 @@
 //! The result of a measurement.
 
+use std::time::Duration;
+
 use nightshift_protocol::machine::{MachineFacts, SandboxReport};
-use nightshift_protocol::measurement::{DeviceMeasurement, Interval, Measurement, TimePair, Verification};
+use nightshift_protocol::measurement::{DeviceMeasurement, Measurement, TimePair, Verification};
 use nightshift_protocol::task::TaskSpec;
 
 use super::pairs::PairTimes;
+use super::process_pairs::ProcessPairs;
 use super::{CONFIDENCE, MeasureOptions};
-use crate::statistics::{bootstrap_median, coefficient_of_variation, median};
-
-/// Resamples of the interval.
-const RESAMPLES: usize = 2_000;
-
-/// What differs from process to process and not from call to call, as a share: where pages and tables happen to lie. No number of
-/// pairs of windows of one pair of processes shows it.
-const BETWEEN_PROCESSES_ON_HOST: f64 = 0.01;
-const BETWEEN_PROCESSES_ON_DEVICE: f64 = 0.003;
-
-/// The same of each call on a device, in nanoseconds.
-const BETWEEN_PROCESSES_NS: f64 = 150.0;
+use crate::statistics::{coefficient_of_variation, median};
 
 /// What a measurement is made of.
 pub(super) struct Report<'a> {
@@ -25,7 +17,7 @@ pub(super) struct Report<'a> {
     pub(super) machine: &'a MachineFacts,
     pub(super) baseline_label: &'a str,
     pub(super) sandbox: &'a SandboxReport,
-    pub(super) times: &'a PairTimes,
+    pub(super) all: &'a ProcessPairs,
     pub(super) options: &'a MeasureOptions,
     pub(super) on_device: bool,
 }
@@ -33,19 +25,19 @@ pub(super) struct Report<'a> {
 impl Report<'_> {
     /// Returns the measurement, without the time of its phases.
     pub(super) fn measurement(&self) -> Measurement {
-        let times = self.times;
-        let (candidate, baseline) = (times.counted_candidate_ns(), times.counted_baseline_ns());
-        let own = bootstrap_median(&times.ratios(), CONFIDENCE, RESAMPLES);
-        let precise = times.steady
-            && candidate.len() >= self.options.min_pairs
-            && own.relative_half_width() <= self.options.wanted_relative_half_width.max(0.01);
-        let between = self.between_processes(median(&candidate).min(median(&baseline)));
-        let speedup = Interval { low: own.low * (1.0 - between), high: own.high * (1.0 + between), ..own };
+        let all = self.all;
+        let (candidate, baseline) = (all.all(PairTimes::counted_candidate_ns), all.all(PairTimes::counted_baseline_ns));
+        let speedup = all.speedup();
+        let precise = all.pairs().iter().all(|pair| pair.steady)
+            && candidate.len() >= self.options.min_windows
+            && speedup.relative_half_width() <= self.options.wanted_relative_half_width;
         let candidate_median_ns = median(&candidate);
         let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
-        let events = median(&times.events_candidate_ns);
+        let events = median(&all.all(|pair| pair.events_candidate_ns.clone()));
+        let sum = |of: fn(&PairTimes) -> u64| all.pairs().iter().map(of).sum::<u64>();
         Measurement {
             speedup,
+            process_pair_speedups: all.speedups(),
             confidence: CONFIDENCE,
             baseline_median_ns: median(&baseline),
             candidate_median_ns,
@@ -62,38 +54,39 @@ impl Report<'_> {
             machine: self.machine.clone(),
             device: self.on_device.then(|| Box::new(self.device())),
             verification: Some(Verification {
-                timed_calls: times.timed_calls,
-                verified_calls: times.verified_calls,
-                later_calls: times.later_calls,
+                timed_calls: sum(|pair| pair.timed_calls),
+                verified_calls: sum(|pair| pair.verified_calls),
+                later_calls: sum(|pair| pair.later_calls),
                 compared_share: 1.0,
             }),
             cost: Vec::new(),
         }
     }
 
-    fn between_processes(&self, call_ns: f64) -> f64 {
-        if self.on_device {
-            BETWEEN_PROCESSES_ON_DEVICE + BETWEEN_PROCESSES_NS / call_ns.max(BETWEEN_PROCESSES_NS)
-        } else {
-            BETWEEN_PROCESSES_ON_HOST
-        }
-    }
-
     fn device(&self) -> DeviceMeasurement {
-        let times = self.times;
+        let (all, pairs) = (self.all, self.all.pairs());
         let pair = |candidate: &[f64], baseline: &[f64]| {
             let pair = TimePair { baseline_ns: median(baseline), candidate_ns: median(candidate) };
             (!candidate.is_empty() && pair.candidate_ns > 0.0).then_some(pair)
         };
+        let mut rejected_because: Vec<String> = Vec::new();
+        for reason in pairs.iter().flat_map(|pair| &pair.rejected_because) {
+            if !rejected_because.contains(reason) {
+                rejected_because.push(reason.clone());
+            }
+        }
         DeviceMeasurement {
-            exclusive_ms: times.alone.as_secs_f64() * 1e3,
-            calls_per_sample: Some(u32::try_from(times.calls).unwrap_or(u32::MAX)),
-            lone: pair(&times.lone_candidate_ns, &times.lone_baseline_ns),
-            device_time: pair(&times.events_candidate_ns, &times.events_baseline_ns),
+            exclusive_ms: pairs.iter().map(|pair| pair.alone).sum::<Duration>().as_secs_f64() * 1e3,
+            calls_per_sample: pairs.first().map(|pair| u32::try_from(pair.calls).unwrap_or(u32::MAX)),
+            lone: pair(&all.all(|pair| pair.lone_candidate_ns.clone()), &all.all(|pair| pair.lone_baseline_ns.clone())),
+            device_time: pair(
+                &all.all(|pair| pair.events_candidate_ns.clone()),
+                &all.all(|pair| pair.events_baseline_ns.clone()),
+            ),
             floor_ns: None,
-            rejected_samples: times.rejected,
-            rejected_because: times.rejected_because.clone(),
-            conditions: times.conditions.clone(),
+            rejected_samples: pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.rejected)),
+            rejected_because,
+            conditions: pairs.first().and_then(|pair| pair.conditions.clone()),
         }
     }
 }

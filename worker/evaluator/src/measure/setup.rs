@@ -2,12 +2,13 @@
 //! loaded.
 
 use nightshift_protocol::machine::SandboxReport;
+use nightshift_protocol::step::StepFailure;
 use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, TaskSpec};
 use nightshift_protocol::verdict::Finding;
 
 use super::weights::{reference_error, weights};
 use super::windows::{Usual, draws_of, per_call, quietest_times, time_window, usual_times};
-use super::{MeasureOptions, Programs, Side};
+use super::{Round, Side};
 use crate::breach::note;
 use crate::check::{Limits, SMALLEST_REFERENCE_ERROR};
 use crate::draw::Draw;
@@ -84,14 +85,28 @@ pub(super) struct Solo {
     usual: (Usual, Usual),
 }
 
-/// Everything that a measurement works with.
+/// What all pairs of processes of a measurement have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Basis {
+    weights: Vec<Draw>,
+    limits: Limits,
+    /// The baseline's time of a lone call.
+    baseline_ns: f64,
+    /// On the host: usual times of windows of so many calls, for the candidate and for the baseline.
+    usual: Vec<(usize, (Usual, Usual))>,
+}
+
+fn internal(message: &str) -> Side {
+    Side::Machine(StepFailure::fatal("worker.internal", message))
+}
+
+/// Everything that a pair of processes is measured with.
 pub(super) struct Setup<'a, M: Memory> {
     pub(super) context: &'a ExecutionContext<'a>,
     pub(super) memory: &'a M,
     pub(super) spec: &'a TaskSpec,
     pub(super) shapes: &'a ConcreteShapes,
     pub(super) seeds: SecretSeeds,
-    pub(super) findings: Vec<Finding>,
     pub(super) candidate: Program<M>,
     pub(super) baseline: Program<M>,
     /// A process of the candidate's kind without a program, where the baseline is of another kind.
@@ -103,24 +118,19 @@ pub(super) struct Setup<'a, M: Memory> {
     pub(super) limits: Limits,
     pub(super) calls: Calls,
     solo: Vec<Solo>,
+    usual_on_host: Vec<(usize, (Usual, Usual))>,
     /// The baseline's time of a lone call.
     baseline_ns: f64,
 }
 
 impl<'a, M: Memory> Setup<'a, M> {
-    /// Starts the processes, loads the trusted programs and chooses the weights. Nothing of the candidate runs yet.
-    #[expect(clippy::too_many_arguments, reason = "each is a fact of its own that the caller has at hand")]
-    pub(super) fn open(
-        context: &'a ExecutionContext<'a>,
-        memory: &'a M,
-        spec: &'a TaskSpec,
-        shapes: &'a ConcreteShapes,
-        programs: &Programs<'a>,
-        mut seeds: SecretSeeds,
-        (core, require_sandbox): (Option<usize>, bool),
-        options: &MeasureOptions,
-        timer: &mut PhaseTimer,
-    ) -> Result<Self, Side> {
+    /// Starts the processes, loads the trusted programs and chooses the weights. Nothing of the candidate runs yet. With the basis of
+    /// an earlier pair of processes, its weights and limits are used again, and the truth is not needed.
+    pub(super) fn open(round: &Round<'a, M>, basis: Option<Basis>, timer: &mut PhaseTimer) -> Result<Self, Side> {
+        let Round { context, memory, spec, shapes, programs, core, require_sandbox, options } = *round;
+        let mut seeds = SecretSeeds::from_os().map_err(|error| {
+            Side::Machine(StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))
+        })?;
         let all = std::slice::from_ref(shapes);
         let candidate_file = ProgramFile { path: programs.candidate, trusted: false, double: false };
         let baseline_file = ProgramFile { path: programs.baseline, trusted: true, double: false };
@@ -138,61 +148,88 @@ impl<'a, M: Memory> Setup<'a, M> {
             let most = ProgramOptions { calls: most_calls(shapes), ..*options };
             Launched::start(context, file, options, shared_bytes(file, &most))
         };
+        let start_if = |needed: bool, file: &ProgramFile<'_>, options: &ProgramOptions<'_>| {
+            needed.then(|| start(file, options)).transpose().map_err(Side::Baseline)
+        };
         let mut candidate = start(&candidate_file, &of_candidate).map_err(Side::Candidate)?;
         let mut baseline = start(&baseline_file, &of_baseline).map_err(Side::Baseline)?;
-        let mut truth = start(&truth_file, &of_truth).map_err(Side::Baseline)?;
-        let mut control =
-            if needs_control { Some(start(&candidate_file, &of_candidate).map_err(Side::Baseline)?) } else { None };
-        for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
+        let mut truth = start_if(basis.is_none(), &truth_file, &of_truth)?;
+        let mut control = start_if(needs_control, &candidate_file, &of_candidate)?;
+        for process in [&mut baseline].into_iter().chain(&mut truth).chain(&mut control) {
             process.load_runtime().map_err(Side::Baseline)?;
         }
         candidate.load_runtime().map_err(Side::Candidate)?;
         let guard = context.lock(DeviceMode::Driver);
-        for process in [&mut baseline, &mut truth].into_iter().chain(&mut control) {
+        for process in [&mut baseline].into_iter().chain(&mut truth).chain(&mut control) {
             process.make_ready().map_err(Side::Baseline)?;
         }
         candidate.make_ready().map_err(Side::Candidate)?;
         timer.end("processes");
-        let mut baseline = Program::attach(memory, baseline, &baseline_file, &of_baseline).map_err(Side::Baseline)?;
-        let mut truth = Program::attach(memory, truth, &truth_file, &of_truth).map_err(Side::Baseline)?;
-        let control = control.map(|control| Program::attach(memory, control, &candidate_file, &of_baseline));
-        let control = control.transpose().map_err(Side::Baseline)?;
+        let attach = |process, file: &ProgramFile<'_>, options: &ProgramOptions<'_>| {
+            Program::attach(memory, process, file, options).map_err(Side::Baseline)
+        };
+        let mut baseline = attach(baseline, &baseline_file, &of_baseline)?;
+        let mut truth = truth.map(|truth| attach(truth, &truth_file, &of_truth)).transpose()?;
+        let control = control.map(|control| attach(control, &candidate_file, &of_baseline)).transpose()?;
         let candidate = Program::attach(memory, candidate, &candidate_file, &of_candidate).map_err(Side::Candidate)?;
         baseline.load(context, &baseline_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
-        truth.load(context, &truth_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
+        if let Some(truth) = &mut truth {
+            truth.load(context, &truth_file, spec.torch.as_ref()).map_err(Side::Baseline)?;
+        }
         drop(guard);
         timer.end("programs");
         let guard = context.lock(DeviceMode::Work);
-        let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
-        let error = reference_error(memory, spec, shapes, (&mut baseline, &mut truth), &weights, &mut seeds)?;
+        let basis = match (basis, &mut truth) {
+            (Some(basis), _) => {
+                baseline.init(memory, Given::Drawn(&basis.weights)).map_err(Side::Baseline)?;
+                basis
+            }
+            (None, None) => return Err(internal("a measurement has no truth")),
+            (None, Some(truth)) => {
+                let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
+                let error = reference_error(memory, spec, shapes, (&mut baseline, truth), &weights, &mut seeds)?;
+                let limits = Limits::against_reference(&spec.tolerance, error.max(SMALLEST_REFERENCE_ERROR));
+                let calls = (context.device().is_some(), PILOTS);
+                let baseline_ns = super::median_call_ns(memory, &mut baseline, shapes.inputs.len(), &mut seeds, calls)
+                    .map_err(Side::Baseline)?;
+                Basis { weights, limits, baseline_ns, usual: Vec::new() }
+            }
+        };
         drop(guard);
-        truth.finish(context);
+        if let Some(truth) = truth {
+            truth.finish(context);
+        }
         timer.end("first_calls");
         let call_bytes = bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs);
-        let mut setup = Self {
+        Ok(Self {
             context,
             memory,
             spec,
             shapes,
             seeds,
-            findings: Vec::new(),
             candidate,
             baseline,
             control,
             candidate_file,
             baseline_file,
             options: of_candidate,
-            weights,
-            limits: Limits::against_reference(&spec.tolerance, error.max(SMALLEST_REFERENCE_ERROR)),
-            calls: Calls { usual: 1, most: 1 },
+            weights: basis.weights,
+            limits: basis.limits,
+            usual_on_host: basis.usual,
+            calls: Calls::new(basis.baseline_ns, call_bytes),
             solo: Vec::new(),
-            baseline_ns: 0.0,
-        };
-        let guard = context.lock(DeviceMode::Work);
-        setup.baseline_ns = setup.pilot(false)?;
-        drop(guard);
-        setup.calls = Calls::new(setup.baseline_ns, call_bytes);
-        Ok(setup)
+            baseline_ns: basis.baseline_ns,
+        })
+    }
+
+    /// What the next pair of processes of the same measurement uses again.
+    pub(super) fn basis(&self) -> Basis {
+        Basis {
+            weights: self.weights.clone(),
+            limits: self.limits,
+            baseline_ns: self.baseline_ns,
+            usual: self.usual_on_host.clone(),
+        }
     }
 
     /// Bytes of inputs and outputs of one call.
@@ -215,25 +252,17 @@ impl<'a, M: Memory> Setup<'a, M> {
         self.candidate.sandbox()
     }
 
-    /// The median time of a lone call of a program, in nanoseconds.
-    pub(super) fn pilot(&mut self, of_candidate: bool) -> Result<f64, Side> {
-        let inputs = self.shapes.inputs.len();
-        let on_device = self.on_device();
-        let (memory, seeds) = (self.memory, &mut self.seeds);
-        if of_candidate {
-            let usual = {
-                let trusted = self.control.as_mut().unwrap_or(&mut self.baseline);
-                usual_times(memory, trusted, (1, inputs), seeds, on_device)?
-            };
-            let mut times = Vec::new();
-            for _ in 0..PILOTS {
-                let draws = draws_of(1, inputs, seeds);
-                let window = time_window(memory, &mut self.candidate, WindowKind::Calls, (&draws, 1), on_device);
-                times.push(window.map_err(Side::Candidate)?.net_ns(&usual));
-            }
-            return Ok(median(&times));
+    /// Returns the median time of a lone call of the candidate, in nanoseconds.
+    pub(super) fn pilot(&mut self) -> Result<f64, Side> {
+        let (usual, _) = self.usual(1)?;
+        let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
+        let mut times = Vec::new();
+        for _ in 0..PILOTS {
+            let draws = draws_of(1, inputs, &mut self.seeds);
+            let window = time_window(self.memory, &mut self.candidate, WindowKind::Calls, (&draws, 1), on_device);
+            times.push(window.map_err(Side::Candidate)?.net_ns(&usual));
         }
-        super::median_call_ns(memory, &mut self.baseline, inputs, seeds, (on_device, PILOTS)).map_err(Side::Baseline)
+        Ok(median(&times))
     }
 
     /// Times the baseline while the candidate is not loaded.
@@ -335,6 +364,9 @@ impl<'a, M: Memory> Setup<'a, M> {
         if let Some(solo) = self.solo.iter().find(|solo| solo.calls == calls) {
             return Ok(solo.usual);
         }
+        if let Some((_, usual)) = self.usual_on_host.iter().find(|(known, _)| *known == calls) {
+            return Ok(*usual);
+        }
         let (inputs, on_device) = (self.shapes.inputs.len(), self.on_device());
         let memory = self.memory;
         let baseline = usual_times(memory, &mut self.baseline, (calls, inputs), &mut self.seeds, on_device)?;
@@ -342,6 +374,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             None => baseline,
             Some(control) => usual_times(memory, control, (calls, inputs), &mut self.seeds, on_device)?,
         };
+        self.usual_on_host.push((calls, (candidate, baseline)));
         Ok((candidate, baseline))
     }
 

@@ -15,7 +15,7 @@ fn what_was_subtracted_too_much_is_given_back() {
     );
 }
 
-fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> PairTimes {
+pub(in crate::measure) fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> PairTimes {
     PairTimes {
         calls: 4,
         candidate_ns: vec![candidate; 5],
@@ -33,6 +33,7 @@ fn times(candidate: f64, lone: f64, hidden: f64, baseline: f64, solo: f64) -> Pa
         verified_calls: 20,
         later_calls: 0,
         turned_wrong: false,
+        wrong: false,
         conditions: None,
         rejected: 0,
         rejected_because: Vec::new(),

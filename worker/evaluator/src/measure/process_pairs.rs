@@ -1,0 +1,115 @@
+//! The pairs of processes of a measurement, and what they say together.
+
+use nightshift_protocol::measurement::Interval;
+use nightshift_protocol::verdict::Finding;
+
+use super::pairs::{PairTimes, WORK_OUTSIDE_CALL};
+use super::{CONFIDENCE, MeasureOptions};
+use crate::statistics::{bootstrap_groups, median};
+
+/// Resamples of the interval.
+const RESAMPLES: usize = 2_000;
+
+/// A program whose first pair of processes has an interval below this is slower whatever other pairs say.
+const CLEARLY_SLOWER: f64 = 0.9;
+
+/// What was timed with each pair of processes.
+#[derive(Default)]
+pub(super) struct ProcessPairs {
+    pairs: Vec<PairTimes>,
+}
+
+impl ProcessPairs {
+    pub(super) fn add(&mut self, times: PairTimes) {
+        self.pairs.push(times);
+    }
+
+    pub(super) fn pairs(&self) -> &[PairTimes] {
+        &self.pairs
+    }
+
+    /// Returns whether another pair of processes has to be timed.
+    pub(super) fn needs_another(&self, options: &MeasureOptions) -> bool {
+        let count = self.pairs.len();
+        if self.pairs.iter().any(PairTimes::is_wrong) || count >= options.process_pairs {
+            return false;
+        }
+        match &*self.pairs {
+            // An accusation that rests on time alone has to be supported by a second pair.
+            [only] if self.speedup().high < CLEARLY_SLOWER => only.accuses(),
+            _ => true,
+        }
+    }
+
+    /// Returns the speedup with its interval.
+    pub(super) fn speedup(&self) -> Interval {
+        let ratios: Vec<Vec<f64>> = self.pairs.iter().map(PairTimes::ratios).collect();
+        bootstrap_groups(&ratios, CONFIDENCE, RESAMPLES)
+    }
+
+    /// Returns the speedup that each pair of processes showed.
+    pub(super) fn speedups(&self) -> Vec<f64> {
+        self.pairs.iter().map(|pair| median(&pair.ratios())).collect()
+    }
+
+    /// Returns values of all pairs in the order in which they were taken.
+    pub(super) fn all<'a, T: 'a + Clone>(&'a self, of: impl Fn(&'a PairTimes) -> Vec<T>) -> Vec<T> {
+        self.pairs.iter().flat_map(of).collect()
+    }
+
+    /// Returns findings about times that were corrected, and about results that turned wrong. Work outside of calls counts when two
+    /// pairs of processes show it, or the only one, which was timed twice then.
+    pub(super) fn corrections(&self) -> Vec<Finding> {
+        let accused = self.pairs.iter().filter(|pair| pair.accuses()).count();
+        let is_supported = accused >= self.pairs.len().min(2);
+        let found = self.pairs.iter().flat_map(PairTimes::corrections);
+        found.filter(|finding| is_supported || finding.code != WORK_OUTSIDE_CALL).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pairs::tests::times;
+    use super::*;
+
+    /// Pairs of processes with these speedups, whose windows agree.
+    fn pairs(speedups: &[f64]) -> ProcessPairs {
+        ProcessPairs {
+            pairs: speedups.iter().map(|speedup| times(1e6, 1e6, 0.0, 1e6 * speedup, 1e6 * speedup)).collect(),
+        }
+    }
+
+    fn needs_another(speedups: &[f64]) -> bool {
+        pairs(speedups).needs_another(&MeasureOptions { process_pairs: 3, ..MeasureOptions::confirmation() })
+    }
+
+    #[test]
+    fn a_measurement_has_as_many_pairs_of_processes_as_its_options_say() {
+        assert!(needs_another(&[]) && needs_another(&[2.0]) && needs_another(&[2.0, 2.0]));
+        assert!(!needs_another(&[2.0, 2.0, 2.0]));
+        let mut wrong = pairs(&[2.0, 2.0]);
+        wrong.pairs[0].wrong = true;
+        assert!(!wrong.needs_another(&MeasureOptions::confirmation()), "a wrong program is not timed further");
+    }
+
+    #[test]
+    fn one_pair_shows_that_a_program_is_clearly_slower() {
+        assert!(!needs_another(&[0.5]) && needs_another(&[0.95]));
+        let mut accused = ProcessPairs { pairs: vec![times(1e6, 1e6, 3e5, 5e5, 5e5)] };
+        let options = MeasureOptions::confirmation();
+        assert!(accused.needs_another(&options), "one pair is not enough for an accusation");
+        accused.add(times(1e6, 1e6, 0.0, 5e5, 5e5));
+        assert!(accused.corrections().is_empty(), "the second pair does not support it");
+        accused.add(times(1e6, 1e6, 3e5, 5e5, 5e5));
+        assert!(accused.corrections().iter().any(|finding| finding.code == WORK_OUTSIDE_CALL));
+    }
+
+    #[test]
+    fn the_interval_covers_what_differs_between_processes() {
+        let all = pairs(&[2.0, 2.2, 1.8, 2.1, 1.9]);
+        let speedup = all.speedup();
+        assert!(speedup.low < 1.9 && speedup.high > 2.1, "{speedup:?}");
+        assert_eq!(all.speedups().len(), 5);
+        assert!(pairs(&[2.0]).speedup().relative_half_width() < 1e-9, "one pair shows nothing of it");
+    }
+}
