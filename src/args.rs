@@ -13,9 +13,10 @@ mod verify;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use nightshift_optimizer::strategy::{DEFAULT_STRATEGY, MAX_ATTEMPTS, MAX_CANDIDATES_PER_ROUND, is_known, known_names};
-use nightshift_protocol::task::Target;
+use nightshift_protocol::task::{PrecisionPolicy, Target};
 use nightshift_protocol::tunable::MAX_CONFIGURATIONS;
 
 use crate::config::Flags;
@@ -249,6 +250,9 @@ pub(crate) struct Run {
     /// Neither use what other runs learned, nor leave anything to them
     #[arg(long)]
     pub(crate) no_lessons: bool,
+    /// How precise programs have to be, in the place of what the tasks say
+    #[arg(long, value_name = "NAME", value_parser = policy())]
+    pub(crate) policy: Option<PrecisionPolicy>,
     /// Stop a run when the lower bound of its confirmed speedup reaches this
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) target_speedup: Option<f64>,
@@ -288,6 +292,11 @@ fn target(text: &str) -> Result<Target, String> {
         let names: Vec<&str> = Target::ALL.iter().map(|target| target.as_str()).collect();
         format!("expected one of {}", names.join(", "))
     })
+}
+
+fn policy() -> impl TypedValueParser<Value = PrecisionPolicy> {
+    PossibleValuesParser::new(PrecisionPolicy::ALL.map(PrecisionPolicy::as_str))
+        .map(|name| PrecisionPolicy::ALL.into_iter().find(|policy| policy.as_str() == name).unwrap_or_default())
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

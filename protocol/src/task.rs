@@ -1,6 +1,7 @@
 //! A task: one program to make faster, with its reference, contract, tolerance and limits.
 
 mod memory;
+mod precision;
 mod torch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ pub use self::memory::{
     LARGE_CALL_BYTES, MAX_CALLS_OF_A_WINDOW, MAX_ROTATED_BYTES, MemoryDemand, ONE_CALL_BYTES, TRIMMED_BYTES,
     usable_memory,
 };
+pub use self::precision::PrecisionPolicy;
 pub use self::torch::{HANDED_OVER_AS_I32, PYTHON_EXTENSION, TaskProblem, TorchSpec};
 use crate::needs::ComputeCapability;
 
@@ -430,6 +432,9 @@ pub struct TaskSpec {
     pub outputs: Vec<TensorSpec>,
     /// When an output counts as right.
     pub tolerance: Tolerance,
+    /// How precise programs have to be, beside the tolerance.
+    #[serde(default, skip_serializing_if = "PrecisionPolicy::is_default")]
+    pub precision: PrecisionPolicy,
     /// Operators of the reference, in execution order.
     #[serde(default)]
     pub operators: Vec<OperatorSpec>,

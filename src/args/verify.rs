@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use nightshift_protocol::task::Target;
+use nightshift_protocol::task::{PrecisionPolicy, Target};
 
 use super::files::Precision;
 
@@ -35,6 +35,9 @@ pub(crate) struct Verify {
     /// Compare with this program instead of the reference; it has to be right itself
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
+    /// How precise programs have to be, in the place of what the task says
+    #[arg(long, value_name = "NAME", value_parser = super::policy())]
+    pub(crate) policy: Option<PrecisionPolicy>,
     /// Judge at this shape of the task alone
     #[arg(long, value_name = "NAME")]
     pub(crate) shape: Option<String>,

@@ -40,7 +40,12 @@ pub(super) struct Campaign {
 pub(super) async fn run(context: &Context, args: Run) -> Result<ExitCode> {
     let (max_attempts, candidates_per_round) = groups(&args)?;
     let models = models::models(context, &args.models)?;
-    let tasks = args.tasks.iter().map(|text| task(text)).collect::<Result<Vec<_>>>()?;
+    let mut tasks = args.tasks.iter().map(|text| task(text)).collect::<Result<Vec<_>>>()?;
+    if let Some(policy) = args.policy {
+        for task in &mut tasks {
+            task.bundle.spec = task.bundle.spec.clone().under(policy);
+        }
+    }
     unique(&tasks)?;
     if context.config().server.url.is_none() {
         // Better said now than by the first step that needs it.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use nightshift_optimizer::task_file::{MAX_TASK_FILE_BYTES, TASK_FILE, TaskError, parse_spec};
 use nightshift_protocol::task::{
-    CandidateForm, Dim, Distribution, OperatorSpec, TASK_SCHEMA, Target, TaskGoal, TaskLimits, TaskSpec, TensorSpec,
-    Tolerance, TorchSpec,
+    CandidateForm, Dim, Distribution, OperatorSpec, PrecisionPolicy, TASK_SCHEMA, Target, TaskGoal, TaskLimits,
+    TaskSpec, TensorSpec, Tolerance, TorchSpec,
 };
 use nightshift_toolchain::inspect::{FoundTensor, Inspection};
 use serde_json::{Value, json};
@@ -82,6 +82,7 @@ pub(crate) fn spec(file: &ModelFile, found: &Inspection, wish: &Wish) -> TaskSpe
         params: tensors(&found.params),
         outputs: tensors(&found.outputs),
         tolerance: Tolerance { atol: tolerance, rtol: tolerance, reference_error_factor: 64.0 },
+        precision: PrecisionPolicy::default(),
         operators: found
             .operators
             .iter()

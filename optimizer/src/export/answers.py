@@ -127,8 +127,6 @@ def write(folder, name, tensor, dtype):
 
 
 def main(folder, shape_name, draws, samples):
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
     if DEVICE == "cpu":
         # As the candidate has.
         torch.set_num_threads(1)

@@ -24,7 +24,12 @@ pub(crate) struct TaskView {
     variants: Vec<String>,
     atol: String,
     rtol: String,
-    reference_error_factor: f64,
+    /// None where the tolerance alone decides.
+    reference_error_factor: Option<f64>,
+    policy: &'static str,
+    policy_allows: &'static str,
+    /// Whether the policy allows values to be rounded.
+    is_rounded: bool,
     operators: Vec<OperatorView>,
     flops: Option<String>,
     bytes: Option<String>,
@@ -77,6 +82,7 @@ impl TaskView {
                 format!("{}: {}", variant.name, dims.join(", "))
             })
             .collect();
+        let tolerance = spec.effective_tolerance();
         Ok(Self {
             title: spec.title.clone(),
             description: spec.description.trim().to_owned(),
@@ -87,9 +93,12 @@ impl TaskView {
             libraries: spec.libraries.iter().map(|library| library.as_str()).collect(),
             tensors,
             variants,
-            atol: format!("{:e}", spec.tolerance.atol),
-            rtol: format!("{:e}", spec.tolerance.rtol),
-            reference_error_factor: spec.tolerance.reference_error_factor,
+            atol: format!("{:e}", tolerance.atol),
+            rtol: format!("{:e}", tolerance.rtol),
+            reference_error_factor: spec.precision.limits_by_reference().then_some(tolerance.reference_error_factor),
+            policy: spec.precision.as_str(),
+            policy_allows: spec.precision.allows(),
+            is_rounded: spec.precision.dropped_bits().is_some(),
             operators: spec
                 .operators
                 .iter()

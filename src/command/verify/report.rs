@@ -8,7 +8,7 @@ use nightshift_protocol::evidence::Evidence;
 use nightshift_protocol::machine::MachineFacts;
 use nightshift_protocol::measurement::Measurement;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::TaskBundle;
+use nightshift_protocol::task::{PrecisionPolicy, TaskBundle};
 use nightshift_protocol::verdict::{Finding, Severity};
 use nightshift_worker::execute::Judgement;
 use serde::Serialize;
@@ -36,6 +36,8 @@ pub(super) struct Judged {
 #[derive(Serialize)]
 pub(super) struct Report {
     task: String,
+    /// How precise programs have to be.
+    precision: PrecisionPolicy,
     /// What programs were compared with.
     against: String,
     machine: MachineFacts,
@@ -74,7 +76,13 @@ impl Judged {
 impl Report {
     pub(super) fn new(task: &TaskBundle, against: Option<PathBuf>, machine: MachineFacts, judged: Vec<Judged>) -> Self {
         let against = against.map_or_else(|| task.spec.reference.clone(), |path| path.display().to_string());
-        Self { task: task.spec.name.clone(), against, machine, programs: judged.into_iter().map(Program::of).collect() }
+        Self {
+            task: task.spec.name.clone(),
+            precision: task.spec.precision,
+            against,
+            machine,
+            programs: judged.into_iter().map(Program::of).collect(),
+        }
     }
 
     /// Whether so many programs were judged, none of them cut short by a signal.
@@ -115,8 +123,9 @@ impl Report {
             }
         }
         output.text(&format!(
-            "compared with {}; sandbox in force: {}",
+            "compared with {}; precision policy {}; sandbox in force: {}",
             printable(&self.against),
+            self.precision.as_str(),
             self.machine.sandbox.summary()
         ))
     }

@@ -37,6 +37,10 @@ pub(super) fn load(args: &Verify, config: &WorkerConfig, cancel: &CancelFlag, ou
         examples::one(&args.task)?.bundle
     };
     fit(args, &bundle.spec)?;
+    let bundle = match args.policy {
+        Some(policy) => TaskBundle { spec: bundle.spec.under(policy), ..bundle },
+        None => bundle,
+    };
     let Some(shape) = &args.shape else { return Ok(bundle) };
     let spec = bundle.spec.at_shape(shape).ok_or_else(|| {
         let names: Vec<&str> = bundle.spec.shape_names().collect();

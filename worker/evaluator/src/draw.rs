@@ -48,6 +48,8 @@ pub struct Draw {
     pub scale: f32,
     /// A few elements that are others.
     pub few: Option<Few>,
+    /// Low bits of the significand of 32-bit floats that values are rounded to have as zeros.
+    pub dropped_bits: u32,
 }
 
 /// A few elements of a tensor, at places that a program cannot expect.
@@ -65,7 +67,7 @@ impl Draw {
     /// Draws as the task declares it.
     #[must_use]
     pub fn declared(seed: u64) -> Self {
-        Self { seed, kind: InputKind::Declared, scale: 1.0, few: None }
+        Self { seed, kind: InputKind::Declared, scale: 1.0, few: None, dropped_bits: 0 }
     }
 
     /// The same but for a few elements.
@@ -74,11 +76,17 @@ impl Draw {
         Self { few: Some(few), ..self }
     }
 
+    /// The same, with values that are rounded so that so many low bits of their significands are zeros.
+    #[must_use]
+    pub fn rounded(self, dropped_bits: u32) -> Self {
+        Self { dropped_bits, ..self }
+    }
+
     /// Returns one draw for each of so many tensors.
     #[must_use]
     pub fn all(count: usize, seed: u64, kind: InputKind) -> Vec<Self> {
         let mut seeds = SecretSeeds::fixed(seed);
-        (0..count).map(|_| Self { seed: seeds.draw(), kind, scale: 1.0, few: None }).collect()
+        (0..count).map(|_| Self { seed: seeds.draw(), kind, scale: 1.0, few: None, dropped_bits: 0 }).collect()
     }
 
     /// The factor of the values.
@@ -103,7 +111,8 @@ pub fn draw_on_host(tensor: &ConcreteTensor, draw: Draw) -> HostTensor {
             let mut random = ChaCha8Rng::seed_from_u64(few.seed);
             random.set_stream(u64::try_from(number).unwrap_or(0));
             let mut others = vec![0.0; values.len()];
-            let others_draw = Draw { seed: few.seed, kind: InputKind::Declared, scale: few.scale, few: None };
+            let others_draw =
+                Draw { seed: few.seed, kind: InputKind::Declared, scale: few.scale, few: None, dropped_bits: 0 };
             draw_values(&mut random, tensor, others_draw, &mut others);
             for (value, other) in values.iter_mut().zip(others) {
                 if random.random_range(0..few.one_in.max(1)) == 0 {
@@ -111,9 +120,22 @@ pub fn draw_on_host(tensor: &ConcreteTensor, draw: Draw) -> HostTensor {
                 }
             }
         }
+        if draw.dropped_bits > 0 && tensor.dtype != DType::I32 {
+            for value in &mut values {
+                *value = rounded(*value, draw.dropped_bits);
+            }
+        }
         element.narrow(&values, place);
     });
     HostTensor::new(element, bytes)
+}
+
+/// Rounds a value to the nearest 32-bit float with so many low bits of zeros, away from zero in the middle.
+#[expect(clippy::cast_possible_truncation, reason = "tensors are drawn in single precision")]
+fn rounded(value: f64, dropped_bits: u32) -> f64 {
+    let half = (1_u32 << dropped_bits) >> 1;
+    let bits = (value as f32).to_bits().wrapping_add(half) >> dropped_bits << dropped_bits;
+    f64::from(f32::from_bits(bits))
 }
 
 fn draw_values(random: &mut ChaCha8Rng, tensor: &ConcreteTensor, draw: Draw, values: &mut [f64]) {
@@ -190,6 +212,24 @@ mod tests {
 
     fn mean(values: &[f64]) -> f64 {
         values.iter().sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn values_are_rounded_to_the_nearest_that_the_format_has() {
+        for (value, dropped, expected) in [
+            (1.0 + 2.0_f64.powi(-11), 13, 1.0 + 2.0_f64.powi(-10)),
+            (1.0 + 2.0_f64.powi(-12), 13, 1.0),
+            (-1.0 - 2.0_f64.powi(-8), 16, -1.0 - 2.0_f64.powi(-7)),
+            (0.0, 16, 0.0),
+        ] {
+            assert!((rounded(value, dropped) - expected).abs() < 1e-12, "{value} without {dropped} bits");
+        }
+        let tensor = tensor(DType::F32, Distribution::default());
+        let exact = draw_on_host(&tensor, Draw::declared(7)).view().to_f64();
+        let coarse = draw_on_host(&tensor, Draw::declared(7).rounded(13)).view().to_f64();
+        let errors = exact.iter().zip(&coarse).map(|(exact, coarse)| ((exact - coarse) / exact).abs());
+        let largest = errors.fold(0.0, f64::max);
+        assert!(largest > 3e-4 && largest <= 2.0_f64.powi(-11), "{largest}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl<M: Memory> Check<'_, M> {
         let _guard = self.context.lock(DeviceMode::Work);
         self.init_both(candidate, oracle, weights)?;
         let draws = Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
-        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         if !call_reference(self.memory, &mut oracle.reference, &draws)? {
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl<M: Memory> Check<'_, M> {
         self.init_both(candidate, oracle, weights)?;
         let mut draw = || Draw::all(shapes.inputs.len(), self.seeds.draw(), InputKind::Declared);
         let (first, second) = (draw(), draw());
-        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         if !call_reference(self.memory, &mut oracle.reference, &second)? {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl<M: Memory> Check<'_, M> {
         shapes: &ConcreteShapes,
         inputs: &[Draw],
     ) -> Result<(), Stop> {
-        let (memory, tolerance) = (self.memory, &self.spec.tolerance);
+        let (memory, tolerance) = (self.memory, &self.spec.effective_tolerance());
         let first = reference.keep_outputs(memory, 0)?;
         call_reference(memory, reference, inputs)?;
         let first: Vec<Operand<'_, M>> = first.iter().map(Operand::Copied).collect();

@@ -254,7 +254,7 @@ impl<M: Memory> Check<'_, M> {
         seen: &mut Seen,
         record: Option<&mut Vec<Option<Recorded>>>,
     ) -> Result<(), Stop> {
-        let (memory, tolerance) = (self.memory, &case.tolerance(&self.spec.tolerance));
+        let (memory, tolerance) = (self.memory, &case.tolerance(&self.spec.effective_tolerance()));
         let _guard = self.context.lock(DeviceMode::Work);
         let (answer, copied) = match expected {
             Expected::Live(oracle) => {

@@ -105,7 +105,7 @@ impl<M: Memory> Check<'_, M> {
             return Ok(());
         }
         let _guard = self.context.lock(DeviceMode::Work);
-        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        let limits = Limits::against_reference(&self.spec.effective_tolerance(), seen.reference_error);
         self.init_both(candidate, oracle, weights)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
         for number in rounds(&numbers, MAX_ROUNDS) {
@@ -140,9 +140,14 @@ impl<M: Memory> Check<'_, M> {
             return Ok(());
         }
         let _guard = self.context.lock(DeviceMode::Work);
-        let limits = Limits::against_reference(&self.spec.tolerance, seen.reference_error);
+        let tolerance = self.spec.effective_tolerance();
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
+        let expected: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
+        let draws = (&weights.draws[..], &inputs.draws[..]);
+        let rounding = oracle.rounding_error(self.memory, shapes, draws, &expected, &tolerance)?;
+        seen.reference_error = seen.reference_error.max(rounding);
+        let limits = Limits::against_reference(&tolerance, seen.reference_error);
         let most = if change == Change::All { 1 } else { MAX_ROUNDS };
         for number in rounds(numbers, most) {
             let given = (&weights.draws[..], &inputs.draws[..]);
@@ -172,7 +177,7 @@ impl<M: Memory> Check<'_, M> {
         (zero, nearly): (&[Draw], &[Draw]),
     ) -> Result<bool, Stop> {
         let _guard = self.context.lock(DeviceMode::Work);
-        let limits = Limits::against_reference(&self.spec.tolerance, 0.0);
+        let limits = Limits::against_reference(&self.spec.effective_tolerance(), 0.0);
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(outputs) = self.usual_outputs(&mut oracle.reference, zero)? else { return Ok(false) };
         if !call_reference(self.memory, &mut oracle.reference, nearly)? {

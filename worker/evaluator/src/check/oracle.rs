@@ -4,12 +4,13 @@ use std::path::Path;
 
 use nightshift_protocol::last_words::last_words;
 use nightshift_protocol::step::StepFailure;
-use nightshift_protocol::task::ConcreteShapes;
+use nightshift_protocol::task::{ConcreteShapes, PrecisionPolicy, Tolerance};
 use nightshift_protocol::verdict::ProcessEnd;
 
 use super::judge::{all_finite, compare_outputs};
 use super::{launch, open};
 use crate::breach::Breach;
+use crate::draw::Draw;
 use crate::memory::{Memory, MemoryError, Operand};
 use crate::program::context::ExecutionContext;
 use crate::program::{Given, Launched, Program, ProgramError, ProgramFile, ProgramOptions};
@@ -76,6 +77,9 @@ pub(crate) struct Answer {
 pub(crate) struct Oracle<M: Memory> {
     pub(crate) reference: Program<M>,
     pub(crate) truth: Program<M>,
+    /// Low bits of significands that the task's policy allows to be dropped.
+    dropped_bits: Option<u32>,
+    weights: Vec<Draw>,
 }
 
 /// Reference and truth whose processes may still be starting.
@@ -93,8 +97,9 @@ impl<'a> LaunchedOracle<'a> {
         truth: &'a Path,
         options: &ProgramOptions<'_>,
     ) -> Result<Self, OracleError> {
-        let reference = ProgramFile { path: reference, trusted: true, double: false };
-        let truth = ProgramFile { path: truth, trusted: true, double: true };
+        let strict = options.spec.precision == PrecisionPolicy::Strict;
+        let reference = ProgramFile { path: reference, trusted: true, double: false, strict };
+        let truth = ProgramFile { path: truth, trusted: true, double: true, strict: false };
         Ok(Self {
             reference: (reference, launch(context, &reference, options)?),
             truth: (truth, launch(context, &truth, options)?),
@@ -118,6 +123,8 @@ impl<'a> LaunchedOracle<'a> {
         Ok(Oracle {
             reference: open(context, memory, first, &reference, &options)?,
             truth: open(context, memory, second, &truth, &options)?,
+            dropped_bits: options.spec.precision.dropped_bits(),
+            weights: Vec::new(),
         })
     }
 }
@@ -131,8 +138,30 @@ impl<M: Memory> Oracle<M> {
 
     /// Hands both the weights.
     pub(crate) fn init(&mut self, memory: &M, params: Given<'_>) -> Result<(), OracleError> {
+        if let Given::Drawn(draws) = params {
+            self.weights = draws.to_vec();
+        }
         self.reference.init(memory, params)?;
         Ok(self.truth.init(memory, params)?)
+    }
+
+    /// Returns how far the reference's outputs are from the expected ones with inputs and weights that are rounded as the task's policy
+    /// allows; 0 if it allows nothing. The reference has the exact weights again afterwards, and other outputs.
+    pub(crate) fn rounding_error(
+        &mut self,
+        memory: &M,
+        shapes: &ConcreteShapes,
+        (weights, inputs): (&[Draw], &[Draw]),
+        expected: &[Operand<'_, M>],
+        tolerance: &Tolerance,
+    ) -> Result<f64, OracleError> {
+        let Some(bits) = self.dropped_bits else { return Ok(0.0) };
+        let rounded = |draws: &[Draw]| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
+        self.reference.init(memory, Given::Drawn(&rounded(weights)))?;
+        call(memory, &mut self.reference, Given::Drawn(&rounded(inputs)))?;
+        let found = compare_outputs(memory, &self.reference.outputs(0), expected, &shapes.outputs, tolerance)?;
+        self.reference.init(memory, Given::Drawn(weights))?;
+        Ok(if found.largest_error.is_finite() { found.largest_error } else { 0.0 })
     }
 
     /// Calls both. Returns nothing when an output is not finite: such inputs ask nothing that could be answered.
@@ -141,15 +170,12 @@ impl<M: Memory> Oracle<M> {
         memory: &M,
         shapes: &ConcreteShapes,
         inputs: Given<'_>,
-        tolerance: &nightshift_protocol::task::Tolerance,
+        tolerance: &Tolerance,
         look_for_breaches: bool,
     ) -> Result<Option<Answer>, OracleError> {
         let mut breaches = Vec::new();
         for program in [&mut self.reference, &mut self.truth] {
-            program.renew_poison(memory)?;
-            program.prepare(memory, 0, inputs)?;
-            memory.null_operation()?;
-            program.call(1)?;
+            call(memory, program, inputs)?;
             if look_for_breaches {
                 breaches.extend(program.breaches(memory, 1)?);
             }
@@ -160,7 +186,17 @@ impl<M: Memory> Oracle<M> {
         }
         let (reference, truth) = (self.reference.outputs(0), self.truth.outputs(0));
         let found = compare_outputs(memory, &reference, &truth, &shapes.outputs, tolerance)?;
-        Ok(Some(Answer { reference_error: found.largest_error.min(f64::MAX), breaches }))
+        let mut reference_error = found.largest_error.min(f64::MAX);
+        if let (Some(_), Given::Drawn(drawn)) = (self.dropped_bits, inputs) {
+            let kept = self.truth.keep_outputs(memory, 0)?;
+            let expected: Vec<Operand<'_, M>> = kept.iter().map(Operand::Copied).collect();
+            let weights = self.weights.clone();
+            let error = self.rounding_error(memory, shapes, (&weights, drawn), &expected, tolerance)?;
+            reference_error = reference_error.max(error);
+            call(memory, &mut self.reference, inputs)?;
+            self.reference.trim_where_large()?;
+        }
+        Ok(Some(Answer { reference_error, breaches }))
     }
 
     /// The truth's outputs to the last inputs.
@@ -182,4 +218,13 @@ impl<M: Memory> Oracle<M> {
         }
         printed
     }
+}
+
+/// Calls a trusted program once.
+fn call<M: Memory>(memory: &M, program: &mut Program<M>, inputs: Given<'_>) -> Result<(), OracleError> {
+    program.renew_poison(memory)?;
+    program.prepare(memory, 0, inputs)?;
+    memory.null_operation()?;
+    program.call(1)?;
+    Ok(())
 }

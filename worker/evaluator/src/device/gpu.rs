@@ -43,6 +43,8 @@ pub(crate) struct DrawArgs {
     pub(crate) few_factor: f32,
     pub(crate) few_seed: u64,
     pub(crate) few_one_in: u64,
+    pub(crate) dropped_bits: u32,
+    pub(crate) unused: u32,
 }
 
 /// Argument of `ns_compare`, `ns_find_worst` and `ns_differ`.

@@ -174,6 +174,8 @@ struct DrawArgs {
     float few_factor;
     uint64_t few_seed;
     uint64_t few_one_in;   /* one of so many elements follows from the seed above, and has the factor above; 0: none */
+    uint32_t dropped_bits; /* low bits of the significand that floats are rounded to have as zeros */
+    uint32_t unused;
 };
 
 DEVICE double value_of(const DrawArgs &a, uint64_t i) {
@@ -214,6 +216,12 @@ DEVICE double value_of(const DrawArgs &a, uint64_t i) {
     }
     value = sum(product(value, factor), 0.0f); /* zeros have no sign */
     if (flip) value = -value;
+    if (a.dropped_bits) {
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        bits = (bits + ((1u << a.dropped_bits) >> 1)) >> a.dropped_bits << a.dropped_bits;
+        memcpy(&value, &bits, 4);
+    }
     return (double)value;
 }
 

@@ -132,9 +132,9 @@ impl<'a, M: Memory> Setup<'a, M> {
             Side::Machine(StepFailure::retriable("process.os", format!("drawing random numbers: {error}")))
         })?;
         let all = std::slice::from_ref(shapes);
-        let candidate_file = ProgramFile { path: programs.candidate, trusted: false, double: false };
-        let baseline_file = ProgramFile { path: programs.baseline, trusted: true, double: false };
-        let truth_file = ProgramFile { path: programs.truth, trusted: true, double: true };
+        let candidate_file = ProgramFile { path: programs.candidate, trusted: false, double: false, strict: false };
+        let baseline_file = ProgramFile { path: programs.baseline, trusted: true, double: false, strict: false };
+        let truth_file = ProgramFile { path: programs.truth, trusted: true, double: true, strict: false };
         let of_candidate =
             ProgramOptions { spec, shapes: all, calls: 1, core, require_sandbox, may_be_resident: false };
         // A Python is slow to start, and the process of a first measurement's baseline may have served before: a number is
@@ -188,7 +188,8 @@ impl<'a, M: Memory> Setup<'a, M> {
             (None, Some(truth)) => {
                 let weights = weights(memory, spec, shapes, &mut baseline, &mut seeds).map_err(Side::Baseline)?;
                 let error = reference_error(memory, spec, shapes, (&mut baseline, truth), &weights, &mut seeds)?;
-                let limits = Limits::against_reference(&spec.tolerance, error.max(SMALLEST_REFERENCE_ERROR));
+                let limits =
+                    Limits::against_reference(&spec.effective_tolerance(), error.max(SMALLEST_REFERENCE_ERROR));
                 let calls = (context.device().is_some(), PILOTS);
                 let baseline_ns = super::median_call_ns(memory, &mut baseline, shapes.inputs.len(), &mut seeds, calls)
                     .map_err(Side::Baseline)?;

@@ -66,7 +66,8 @@ pub(super) fn weights<M: Memory>(
             let outputs = baseline.outputs(0);
             let mut matters = false;
             for ((output, usual), place) in outputs.iter().zip(&usual).zip(&places) {
-                matters |= memory.differ((*output, Operand::Copied(usual)), place, &spec.tolerance, MATTERS)?;
+                matters |=
+                    memory.differ((*output, Operand::Copied(usual)), place, &spec.effective_tolerance(), MATTERS)?;
             }
             if matters {
                 found = Some(tried[number]);
@@ -93,21 +94,33 @@ pub(super) fn reference_error<M: Memory>(
     seeds: &mut SecretSeeds,
 ) -> Result<f64, Side> {
     let mut largest = 0.0_f64;
+    let tolerance = spec.effective_tolerance();
+    let exact = |draws: &[Draw]| draws.to_vec();
+    let rounded = |draws: &[Draw], bits: u32| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
+    let call = |program: &mut Program<M>, inputs: &[Draw]| -> Result<(), ProgramError> {
+        program.renew_poison(memory)?;
+        program.prepare(memory, 0, Given::Drawn(inputs))?;
+        memory.null_operation()?;
+        program.call(1)?;
+        program.trim_where_large()
+    };
     let mut find = || -> Result<(), ProgramError> {
         truth.init(memory, Given::Drawn(weights))?;
         for _ in 0..ERROR_SETS {
             let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
-            for program in [&mut *baseline, &mut *truth] {
-                program.renew_poison(memory)?;
-                program.prepare(memory, 0, Given::Drawn(&inputs))?;
-                memory.null_operation()?;
-                program.call(1)?;
-                program.trim_where_large()?;
-            }
-            for (output, expected) in baseline.outputs(0).into_iter().zip(truth.outputs(0)) {
-                let error = memory.compare(output, expected, &spec.tolerance)?.largest_error;
-                // Without a finite answer there is no error.
-                largest = if error.is_finite() { largest.max(error) } else { largest };
+            call(truth, &inputs)?;
+            // What the task's policy allows to be rounded, first; the baseline keeps the exact weights.
+            let allowed = spec.precision.dropped_bits().map(|bits| (rounded(weights, bits), rounded(&inputs, bits)));
+            for (weights, inputs) in allowed.iter().cloned().chain([(exact(weights), exact(&inputs))]) {
+                if allowed.is_some() {
+                    baseline.init(memory, Given::Drawn(&weights))?;
+                }
+                call(baseline, &inputs)?;
+                for (output, expected) in baseline.outputs(0).into_iter().zip(truth.outputs(0)) {
+                    let error = memory.compare(output, expected, &tolerance)?.largest_error;
+                    // Without a finite answer there is no error.
+                    largest = if error.is_finite() { largest.max(error) } else { largest };
+                }
             }
         }
         Ok(())

@@ -122,6 +122,8 @@ impl DeviceMemory {
             few_factor: draw.few.map_or(0.0, |few| few.scale),
             few_seed: draw.few.map_or(0, |few| few.seed),
             few_one_in: draw.few.map_or(0, |few| few.one_in.max(1)),
+            dropped_bits: draw.dropped_bits,
+            unused: 0,
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct ProgramFile<'a> {
     pub(crate) trusted: bool,
     /// Whether it computes in double precision.
     pub(crate) double: bool,
+    /// Whether a model of `PyTorch` computes without TF32, whatever its framework's default flags are.
+    pub(crate) strict: bool,
 }
 
 impl ProgramFile<'_> {
@@ -118,11 +120,7 @@ impl Launched {
             return Ok(Self { process, slot: None, is_loaded: false, resident: None });
         };
         let torch = options.spec.torch.as_ref().filter(|_| file.is_python());
-        let trusted = if file.trusted && options.may_be_resident {
-            TrustedProgram::of(file.path, torch, file.double)
-        } else {
-            None
-        };
+        let trusted = if file.trusted && options.may_be_resident { TrustedProgram::of(file, torch) } else { None };
         if let Some((mut process, slot)) = trusted.as_ref().and_then(|program| pool.checkout_resident(program)) {
             process.adopt(limits, context.cancel);
             return Ok(Self { process, slot: Some(slot), is_loaded: true, resident: trusted });
@@ -223,6 +221,7 @@ impl<M: Memory> Program<M> {
             libraries: if is_python { Vec::new() } else { libraries },
             torch,
             double: file.double,
+            strict: file.strict,
         };
         let extra_ms = if is_python { BUILD_MODEL_EXTRA_MS } else { EXTRA_MS };
         let reply = self.process.ask(Request::Load(plan), None, self.call_timeout_ms + extra_ms)?;

@@ -43,6 +43,8 @@ pub(crate) struct ProgramPlan {
     pub(crate) torch: Option<TorchSpec>,
     /// Whether a model is called in double precision.
     pub(crate) double: bool,
+    /// Whether a model is called without TF32.
+    pub(crate) strict: bool,
 }
 
 /// A message from the evaluator. The answer repeats its number.

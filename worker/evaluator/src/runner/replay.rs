@@ -106,6 +106,7 @@ impl ReplayRequest<'_> {
             libraries: if python.is_some() { Vec::new() } else { self.libraries.to_vec() },
             torch,
             double: false,
+            strict: false,
         };
         let plan = ReplayPlan { program, python, layout, tensors };
         std::fs::write(self.plan_path(folder), serde_json::to_vec(&plan).map_err(std::io::Error::other)?)

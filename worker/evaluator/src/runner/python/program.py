@@ -118,6 +118,9 @@ class Program:
     def __init__(self, plan, device):
         self.torch, self.double, self.device = plan["torch"], plan["double"], device
         path = plan["program"]
+        if plan["strict"]:
+            torch.backends.cuda.matmul.allow_tf32 = False
+            torch.backends.cudnn.allow_tf32 = False
         import importlib.util
 
         use_extensions(path)

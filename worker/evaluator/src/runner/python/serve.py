@@ -303,8 +303,6 @@ def replay(plan, replayed):
 def main():
     start = json.loads(sys.argv[1])
     plan = start["plan"]
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
     if "replay" in start:
         return replay(plan, start["replay"])
     if not plan["on_device"]:

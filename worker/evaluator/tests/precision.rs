@@ -1,0 +1,94 @@
+//! What a program may round under each precision policy, in the check and while it is timed.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "support/workshop.rs"]
+#[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+mod workshop;
+
+use std::path::PathBuf;
+
+use nightshift_evaluator::check::{Libraries, check};
+use nightshift_evaluator::context::{ExecutionContext, Place};
+use nightshift_evaluator::measure::{MeasureOptions, Programs, measure};
+use nightshift_evaluator::memory::HostMemory;
+use nightshift_evaluator::seeds::SecretSeeds;
+use nightshift_protocol::step::StepOutput;
+use nightshift_protocol::task::{PrecisionPolicy, TaskSpec};
+use nightshift_protocol::verdict::ProcessEnd;
+use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
+use workshop::{REFERENCE, Workshop, host, machine, program, task};
+
+struct Bench {
+    workshop: Workshop,
+    reference: PathBuf,
+    truth: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let workshop = Workshop::new();
+        let reference = workshop.library("reference", REFERENCE, &[]);
+        let truth = workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]);
+        Self { workshop, reference, truth }
+    }
+
+    /// A program that drops so many low bits of the significands of `x` and `w`, to the nearest.
+    fn rounding(&self, bits: u32) -> PathBuf {
+        let preamble = format!(
+            "#include <cstring>\nstatic float cut(float v) {{ uint32_t u; memcpy(&u, &v, 4); \
+             u = (u + ((1u << {bits}) >> 1)) >> {bits} << {bits}; memcpy(&v, &u, 4); return v; }}"
+        );
+        let body = "EVERY(y[i] = cut(x[i]) * cut(w[c]) + b[c])";
+        self.workshop.library(&format!("rounding{bits}"), &program(&preamble, body), &[])
+    }
+
+    /// Whether a program that drops so many bits passes the check, and the findings while it is timed.
+    fn judge(&self, policy: PrecisionPolicy, bits: u32) -> (bool, Vec<String>) {
+        let spec = TaskSpec { precision: policy, ..task() };
+        let candidate = self.rounding(bits);
+        let (host, cancel, memory) = (host(SandboxChoice::Best), CancelFlag::default(), HostMemory::new(None));
+        let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
+        let libraries =
+            Libraries { candidate: candidate.clone(), reference: self.reference.clone(), truth: self.truth.clone() };
+        let report = check(&context, &spec, &libraries, true, &mut SecretSeeds::from_os().unwrap()).unwrap();
+        let passed = report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed);
+        let programs =
+            Programs { candidate: &candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "" };
+        let options = MeasureOptions::on_host(false);
+        let timed = measure(&context, &spec, &programs, &machine(), true, &options).unwrap();
+        let StepOutput::Measured { findings, .. } = timed else { panic!("not measured: {timed:?}") };
+        let of_outputs =
+            findings.into_iter().map(|finding| finding.code).filter(|code| code.starts_with("timed_output"));
+        (passed, of_outputs.collect())
+    }
+}
+
+#[test]
+fn a_policy_allows_what_rounding_does_and_no_more() {
+    use PrecisionPolicy::{Bf16, Fp16, Reference, Strict, Tf32};
+    let bench = Bench::new();
+    for (policy, bits, allowed) in [
+        (Reference, 0, true),
+        (Reference, 13, false),
+        (Strict, 13, false),
+        (Tf32, 13, true),
+        (Fp16, 13, true),
+        (Tf32, 18, false),
+        (Bf16, 16, true),
+        (Bf16, 21, false),
+    ] {
+        let (passed, timed) = bench.judge(policy, bits);
+        assert_eq!((passed, timed.is_empty()), (allowed, allowed), "{policy:?} without {bits} bits: {timed:?}");
+    }
+}
+
+#[test]
+fn the_tolerance_of_kernelbench_is_the_only_limit_under_its_policies() {
+    let bench = Bench::new();
+    // Off by about 1e-4 of the product: within 0.01, and not within 0.0001 where the product is large.
+    assert!(!bench.judge(PrecisionPolicy::Kernelbench, 13).0);
+    assert!(bench.judge(PrecisionPolicy::KernelbenchFirst, 13).0);
+    // Far beyond 64 times the reference's own error, and within 0.0001.
+    assert!(!bench.judge(PrecisionPolicy::Reference, 6).0);
+    assert!(bench.judge(PrecisionPolicy::Kernelbench, 6).0);
+}
