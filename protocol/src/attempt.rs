@@ -534,6 +534,7 @@ mod tests {
     fn measurement((low, estimate, high): (f64, f64, f64), precise: bool) -> Measurement {
         Measurement {
             process_pair_speedups: Vec::new(),
+            precision: crate::task::PrecisionPolicy::default(),
             speedup: Interval { estimate, low, high },
             confidence: 0.95,
             baseline_median_ns: 1.0,

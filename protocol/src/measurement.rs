@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{MachineFacts, SandboxReport};
 pub use crate::profile::Profile;
+use crate::task::PrecisionPolicy;
 
 /// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct Measurement {
     /// The speedup that each pair of processes showed. Empty in measurements from before there were several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub process_pair_speedups: Vec<f64>,
+    /// How precise the program had to be.
+    #[serde(default, skip_serializing_if = "PrecisionPolicy::is_default")]
+    pub precision: PrecisionPolicy,
     /// Confidence level of the interval, for example 0.95.
     pub confidence: f64,
     /// Median time of one baseline call in nanoseconds.

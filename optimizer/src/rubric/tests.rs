@@ -59,6 +59,7 @@ fn finding(code: &str, severity: Severity) -> Finding {
 fn measurement(speedup: f64) -> Measurement {
     Measurement {
         process_pair_speedups: Vec::new(),
+        precision: nightshift_protocol::task::PrecisionPolicy::default(),
         speedup: Interval { estimate: speedup, low: speedup * 0.98, high: speedup * 1.02 },
         confidence: 0.95,
         baseline_median_ns: 1.0,

@@ -281,6 +281,7 @@ pub(crate) fn measured(speedup: f64) -> StepOutput {
 pub(crate) fn measurement(speedup: f64) -> Measurement {
     Measurement {
         process_pair_speedups: Vec::new(),
+        precision: nightshift_protocol::task::PrecisionPolicy::default(),
         speedup: Interval { estimate: speedup, low: speedup * 0.97, high: speedup * 1.03 },
         confidence: 0.95,
         baseline_median_ns: 1.25e6,

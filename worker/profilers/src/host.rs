@@ -207,6 +207,7 @@ mod tests {
         let hardware = nightshift_toolchain::machine::read_hardware(Path::new("/nowhere"), None);
         Measurement {
             process_pair_speedups: Vec::new(),
+            precision: nightshift_protocol::task::PrecisionPolicy::default(),
             speedup: Interval { estimate: 2.0, low: 1.9, high: 2.1 },
             confidence: 0.95,
             baseline_median_ns: candidate_median_ns * 2.0,

@@ -14,13 +14,12 @@ const FAR_APART: f64 = 3.0;
 /// The section; none when it was never timed.
 pub(super) fn section(attempt: &Attempt) -> Option<AnyView> {
     let published = attempt.published()?;
-    let assured = attempt.assured_speedup().map(|low| show(low, Unit::Times));
     let sums = facts(&[
         (
             "Speedup",
             format!("{} at {:.0} % confidence", speedup(published.speedup), published.confidence * 100.0).into(),
         ),
-        ("At least, by every measurement", assured.into()),
+        ("Precision policy", published.precision.as_str().to_owned().into()),
         (
             "Gain of its change",
             attempt

@@ -38,6 +38,7 @@ impl Report<'_> {
         Measurement {
             speedup,
             process_pair_speedups: all.speedups(),
+            precision: self.spec.precision,
             confidence: CONFIDENCE,
             baseline_median_ns: median(&baseline),
             candidate_median_ns,
