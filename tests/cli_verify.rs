@@ -111,7 +111,7 @@ fn a_right_program_is_in_the_table_with_its_speedup_and_its_verified_calls() {
     let (verified, timed) = cells[5].split_once(" of ").unwrap_or_else(|| panic!("calls verified:\n{text}"));
     assert_eq!(verified, timed, "every timed call is verified:\n{text}");
     assert!(timed.parse::<u64>().unwrap() >= 16, "{text}");
-    assert!(text.contains("compared with reference.cpp; sandbox in force: "), "{text}");
+    assert!(text.contains("compared with reference.cpp; precision policy reference; sandbox in force: "), "{text}");
 }
 
 #[test]

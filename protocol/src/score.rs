@@ -53,7 +53,7 @@ pub struct RewardInputs {
     /// The published speedup; none when it was not timed.
     #[serde(default)]
     pub speedup: Option<f64>,
-    /// What every measurement supports: the lowest lower bound.
+    /// The lower bound of the published speedup.
     #[serde(default)]
     pub assured_speedup: Option<f64>,
     /// Sum of the judge's scores; none when the judge was not available or not asked.

@@ -16,7 +16,9 @@ use nightshift_protocol::task::{CandidateForm, PYTHON_EXTENSION, Target, TaskBun
 use nightshift_protocol::verdict::Severity;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_worker::artifacts::MemoryArtifacts;
-use nightshift_worker::execute::{Judgement, ProcessDemand, Submission, Verifier, VerifyOptions, Workbench};
+use nightshift_worker::execute::{
+    Judgement, MeasureOptions, ProcessDemand, Submission, Verifier, VerifyOptions, Workbench,
+};
 
 use self::report::{Judged, Report};
 use crate::args::Verify;
@@ -196,8 +198,9 @@ fn demand(
     for (_, Submission { form, .. }) in submissions {
         // For the check, and for the measurement with its baseline; where that is of another form, an empty process tells what
         // surrounds the calls of the program.
-        add(*form, if *form == baseline { 2 } else { 3 });
-        add(baseline, 1);
+        let pairs = MeasureOptions::confirmation().process_pairs;
+        add(*form, 1 + pairs * if *form == baseline { 1 } else { 2 });
+        add(baseline, pairs);
     }
     demand
 }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use nightshift_evaluator::check::Libraries;
+pub use nightshift_evaluator::measure::MeasureOptions;
 pub use nightshift_evaluator::program::ProcessDemand;
 use nightshift_profilers::Checks;
 use nightshift_profilers::host::Peaks;

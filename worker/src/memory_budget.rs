@@ -94,7 +94,7 @@ impl MemoryBudget {
         }
         let bytes = bytes.saturating_add(beside).min(self.usable_bytes);
         let here = self.take_here(bytes, give_back, cancel)?;
-        let slots = self.take_slots(bytes, give_back, cancel)?;
+        let slots = self.take_slots(bytes, cancel)?;
         Ok(MemoryShare { _here: here, _slots: slots })
     }
 
@@ -132,7 +132,7 @@ impl MemoryBudget {
     }
 
     /// Waits for the memory among processes.
-    fn take_slots(&self, bytes: u64, give_back: &dyn Fn(), cancel: &CancelFlag) -> Result<Vec<File>, StepFailure> {
+    fn take_slots(&self, bytes: u64, cancel: &CancelFlag) -> Result<Vec<File>, StepFailure> {
         let Some(folder) = &self.slots else { return Ok(Vec::new()) };
         let slots = match Slots::open(folder) {
             Ok(slots) => slots,
@@ -145,7 +145,6 @@ impl MemoryBudget {
             if cancel.is_cancelled() {
                 return Err(ProcessError::Cancelled.into());
             }
-            give_back();
             std::thread::sleep(LOOK_EVERY);
             Ok(())
         })
@@ -270,13 +269,14 @@ mod tests {
         let first = taken(&one, 600);
         drop(taken(&other, 300));
         let cancel = CancelFlag::default();
-        let given_back = std::cell::Cell::new(0);
-        let give_back = || {
-            given_back.set(given_back.get() + 1);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| other.take(600, 0, &|| (), &cancel).map(drop));
+            std::thread::sleep(SHORT);
+            assert!(!waits.is_finished(), "both have 600 of 1,000 bytes");
             cancel.cancel();
-        };
-        assert!(other.take(600, 0, &give_back, &cancel).is_err(), "both have 600 of 1,000 bytes");
-        assert_eq!((given_back.get(), other.table().taken_bytes), (1, 0), "a cancelled step leaves nothing taken");
+            assert!(waits.join().is_ok_and(|waited| waited.is_err()));
+        });
+        assert_eq!(other.table().taken_bytes, 0, "a cancelled step leaves nothing taken");
         drop(first);
         drop(taken(&other, 600));
     }

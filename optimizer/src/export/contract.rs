@@ -44,7 +44,7 @@ struct Shapes {
 pub(super) fn header(spec: &TaskSpec, shapes: &[ConcreteShapes]) -> String {
     let mut text =
         format!("// The contract of the task {}: its tensors, their shapes, and the tolerance.\n{TYPES}", spec.name);
-    let tolerance = &spec.tolerance;
+    let tolerance = spec.effective_tolerance();
     // Writing to a text does not fail.
     let _ = writeln!(text, "inline constexpr const char *TASK = {};", quote::cpp(&spec.name));
     let _ = writeln!(text, "inline constexpr double ATOL = {:?};", tolerance.atol);

@@ -193,7 +193,7 @@ pub(super) fn confirmed_estimate(attempt: &Attempt) -> Option<f64> {
     attempt.speedup().map(|speedup| speedup.estimate)
 }
 
-/// The speedup that targets are compared with: what measurement and confirmation both support.
+/// The speedup that targets are compared with: the lower bound of the confirmation.
 pub(super) fn confirmed_low(attempt: &Attempt) -> Option<f64> {
     attempt.confirmation.as_ref()?;
     attempt.assured_speedup()

@@ -120,7 +120,8 @@ pub fn draw_on_host(tensor: &ConcreteTensor, draw: Draw) -> HostTensor {
                 }
             }
         }
-        if draw.dropped_bits > 0 && tensor.dtype != DType::I32 {
+        let is_label = matches!(tensor.distribution, Distribution::Steps { .. });
+        if draw.dropped_bits > 0 && tensor.dtype != DType::I32 && !is_label {
             for value in &mut values {
                 *value = rounded(*value, draw.dropped_bits);
             }

@@ -198,7 +198,7 @@ fn measure_with<M: Memory>(
         sandbox = Some(timed.sandbox);
         all.add(timed.times);
     }
-    for finding in all.corrections() {
+    for finding in all.corrections(options) {
         crate::breach::note(&mut findings, finding);
     }
     let sandbox = sandbox.unwrap_or_default();

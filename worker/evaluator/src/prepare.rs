@@ -23,8 +23,8 @@ use crate::seeds::SecretSeeds;
 /// Timed calls of the reference.
 const TIMED_CALLS: usize = 7;
 
-/// A reference whose error is more than this share of the truth says nothing about programs.
-const MEANINGLESS_SHARE: f64 = 0.25;
+/// A reference that is so many tolerances away from the truth says nothing about programs.
+const MEANINGLESS_ERROR: f64 = 1_000.0;
 
 /// Most that results of equal calls may be apart on a device, in tolerances.
 const MAX_APART: f64 = 0.5;
@@ -228,13 +228,11 @@ impl<M: Memory> Examination<'_, M> {
         self.ask(&inputs, false)?;
         self.look_for_differences(&first)?;
         self.facts.reference_normalized_error = self.facts.reference_normalized_error.max(error);
-        // A reference that misses the tolerance widens it; one that has no digits right leaves nothing to compare with.
-        let share = error * self.tolerance.rtol;
-        if share > MEANINGLESS_SHARE {
+        // A reference that misses the tolerance widens it; one that misses it by far leaves nothing to compare with.
+        if error > MEANINGLESS_ERROR {
             let message = format!(
-                "the reference is {:.0} % away from the truth in double precision: nothing can be compared with it; make the reference \
-                 more precise, or its inputs smaller",
-                share * 100.0
+                "the reference is {error:.0} times the tolerance away from the truth in double precision, and nothing can be compared with \
+                 it: allow more, or make the reference more precise"
             );
             return Err(self.rejected("task.reference_meaningless", &message));
         }
@@ -261,7 +259,7 @@ impl<M: Memory> Examination<'_, M> {
             )
         })?;
         let breaches = answer.breaches.iter().map(|breach| breach.finding().message).collect();
-        Ok((answer.reference_error, breaches))
+        Ok((answer.own_error, breaches))
     }
 
     fn rejected(&self, code: &'static str, message: &str) -> Stop {

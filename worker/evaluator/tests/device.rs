@@ -34,6 +34,9 @@ const FOLDER: &str = "NIGHTSHIFT_TEST_DRIVER_FOLDER";
 /// Set for the process whose tests lose the GPU.
 const LOSES: &str = "NIGHTSHIFT_TEST_LOSES_GPU";
 
+/// How often a measurement is tried whose windows are to have several calls.
+const TRIES: usize = 8;
+
 /// Threads of one program beside another one.
 const SIDE_BY_SIDE: usize = 3;
 
@@ -44,7 +47,7 @@ const BY_TIME: [&str; 3] = ["work_outside_call", "calls_overlap", "baseline_dist
 /// that loses the GPU has a driver, and a process, of its own.
 fn main() -> ExitCode {
     if std::env::var_os(FOLDER).is_none() {
-        let all_passed = [TESTS, TESTS_THAT_LOSE_THE_GPU].map(passed_with_driver).iter().all(|passed| *passed);
+        let all_passed = [false, true].map(passed_with_driver).iter().all(|passed| *passed);
         return if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let tests = if std::env::var_os(LOSES).is_some() { TESTS_THAT_LOSE_THE_GPU } else { TESTS };
@@ -57,8 +60,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// Builds driver and kernels, and runs these tests in a process that finds them.
-fn passed_with_driver(tests: Tests) -> bool {
+/// Builds driver and kernels, and runs the tests, or those that lose the GPU, in a process that finds them.
+fn passed_with_driver(loses_the_gpu: bool) -> bool {
     let workshop = Workshop::new();
     workshop.library("libcuda", include_str!("fixtures/fake_driver.cpp"), &[]);
     let folder = workshop.path().canonicalize().unwrap();
@@ -66,7 +69,7 @@ fn passed_with_driver(tests: Tests) -> bool {
     #[expect(clippy::disallowed_methods, reason = "runs these tests once more")]
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(std::env::args_os().skip(1)).env(FOLDER, &folder).env("LD_LIBRARY_PATH", &folder);
-    if std::ptr::eq(tests, TESTS_THAT_LOSE_THE_GPU) {
+    if loses_the_gpu {
         again.env(LOSES, "1");
     }
     again.status().unwrap().success()
@@ -191,7 +194,7 @@ fn checked(shared: Option<&Shared>, candidate: &Path) -> CheckReport {
 fn raced(shared: Option<&Shared>, candidate: &Path, confirms: bool) -> (Measurement, Vec<Finding>) {
     let programs =
         Programs { candidate, baseline: &GROUND.reference, truth: &GROUND.truth, baseline_label: "the reference" };
-    let options = MeasureOptions { confirms, ..MeasureOptions::first() };
+    let options = MeasureOptions { confirms, process_pairs: if confirms { 2 } else { 1 }, ..MeasureOptions::first() };
     let output = on_device(shared, |context| measure(context, &spec(), &programs, &machine(), true, &options));
     match output.unwrap() {
         StepOutput::Measured { measurement, findings } => (*measurement, findings),
@@ -285,10 +288,13 @@ fn an_operation_lies_between_calls_in_a_row() {
     let body = "auto operations = (long (*)())dlsym(dlopen(\"libcuda.so\", RTLD_NOW), \"fake_operations\"); \
                 long now = operations(); if (now == seen) return 9; seen = now; HONEST";
     let (_kept, looks) = built("looks", "#include <dlfcn.h>\nstatic long seen;", body);
-    let (measurement, findings) = raced(None, &looks, true);
-    assert!(codes(&findings).is_empty(), "{findings:?}");
-    let calls = measurement.device.and_then(|device| device.calls_per_sample);
-    assert!(calls > Some(1), "{calls:?}");
+    // A busy machine makes calls look so long that each has a window of its own: then there is no row.
+    let calls = (0..TRIES).find_map(|_| {
+        let (measurement, findings) = raced(None, &looks, true);
+        assert!(codes(&findings).is_empty(), "{findings:?}");
+        measurement.device.and_then(|device| device.calls_per_sample).filter(|calls| *calls > 1)
+    });
+    assert!(calls.is_some(), "no window has several calls");
 }
 
 fn a_program_that_turns_wrong_late_is_found() {

@@ -5,7 +5,7 @@
 #[expect(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 mod workshop;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nightshift_evaluator::check::{Libraries, check};
 use nightshift_evaluator::context::{ExecutionContext, Place};
@@ -18,6 +18,23 @@ use nightshift_protocol::verdict::ProcessEnd;
 use nightshift_sandbox::process::{CancelFlag, SandboxChoice};
 use workshop::{REFERENCE, Workshop, host, machine, program, task};
 
+/// Sums that cancel: `y` is the product of `x` with itself after half of its signs were turned.
+const CANCELLING: &str = r#"
+#include "nightshift.h"
+int ns_run(void *, const ns_tensor *in, int32_t, ns_tensor *out, int32_t, void *, void *) {
+    const ns_real *x = (const ns_real *)in[0].data, *w = (const ns_real *)in[1].data;
+    ns_real *y = (ns_real *)out[0].data;
+    int64_t rows = in[0].shape[0], columns = in[0].shape[1];
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            ns_real sum = 0;
+            for (int64_t k = 0; k < columns; k++) sum += x[r * columns + k] * w[(c + k) % columns] * ((c * k) % 3 ? 1 : -1);
+            y[r * columns + c] = sum;
+        }
+    return 0;
+}
+"#;
+
 struct Bench {
     workshop: Workshop,
     reference: PathBuf,
@@ -25,10 +42,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    fn new(reference: &str) -> Self {
         let workshop = Workshop::new();
-        let reference = workshop.library("reference", REFERENCE, &[]);
-        let truth = workshop.library("truth", REFERENCE, &["-DNS_REAL=double"]);
+        let truth = workshop.library("truth", reference, &["-DNS_REAL=double"]);
+        let reference = workshop.library("reference", reference, &[]);
         Self { workshop, reference, truth }
     }
 
@@ -44,16 +61,18 @@ impl Bench {
 
     /// Whether a program that drops so many bits passes the check, and the findings while it is timed.
     fn judge(&self, policy: PrecisionPolicy, bits: u32) -> (bool, Vec<String>) {
+        self.judge_program(policy, &self.rounding(bits))
+    }
+
+    fn judge_program(&self, policy: PrecisionPolicy, candidate: &Path) -> (bool, Vec<String>) {
         let spec = TaskSpec { precision: policy, ..task() };
-        let candidate = self.rounding(bits);
         let (host, cancel, memory) = (host(SandboxChoice::Best), CancelFlag::default(), HostMemory::new(None));
         let context = ExecutionContext { host: &host, cancel: &cancel, place: Place::Host(&memory) };
         let libraries =
-            Libraries { candidate: candidate.clone(), reference: self.reference.clone(), truth: self.truth.clone() };
+            Libraries { candidate: candidate.to_owned(), reference: self.reference.clone(), truth: self.truth.clone() };
         let report = check(&context, &spec, &libraries, true, &mut SecretSeeds::from_os().unwrap()).unwrap();
         let passed = report.end == ProcessEnd::Finished && report.cases.iter().all(|case| case.passed);
-        let programs =
-            Programs { candidate: &candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "" };
+        let programs = Programs { candidate, baseline: &self.reference, truth: &self.truth, baseline_label: "" };
         let options = MeasureOptions::on_host(false);
         let timed = measure(&context, &spec, &programs, &machine(), true, &options).unwrap();
         let StepOutput::Measured { findings, .. } = timed else { panic!("not measured: {timed:?}") };
@@ -66,7 +85,7 @@ impl Bench {
 #[test]
 fn a_policy_allows_what_rounding_does_and_no_more() {
     use PrecisionPolicy::{Bf16, Fp16, Reference, Strict, Tf32};
-    let bench = Bench::new();
+    let bench = Bench::new(REFERENCE);
     for (policy, bits, allowed) in [
         (Reference, 0, true),
         (Reference, 13, false),
@@ -84,11 +103,28 @@ fn a_policy_allows_what_rounding_does_and_no_more() {
 
 #[test]
 fn the_tolerance_of_kernelbench_is_the_only_limit_under_its_policies() {
-    let bench = Bench::new();
+    let bench = Bench::new(REFERENCE);
     // Off by about 1e-4 of the product: within 0.01, and not within 0.0001 where the product is large.
     assert!(!bench.judge(PrecisionPolicy::Kernelbench, 13).0);
     assert!(bench.judge(PrecisionPolicy::KernelbenchFirst, 13).0);
     // Far beyond 64 times the reference's own error, and within 0.0001.
     assert!(!bench.judge(PrecisionPolicy::Reference, 6).0);
     assert!(bench.judge(PrecisionPolicy::Kernelbench, 6).0);
+}
+
+#[test]
+fn outputs_of_zeros_pass_under_no_policy() {
+    let bench = Bench::new(CANCELLING);
+    let zeros = bench.workshop.library("zeros", &program("", "EVERY(y[i] = 0)"), &[]);
+    // All outputs a tenth too small.
+    let shrunk = CANCELLING.replace("= sum;", "= sum * ns_real(0.9);");
+    let shrunk = bench.workshop.library("shrunk", &shrunk, &[]);
+    for policy in PrecisionPolicy::ALL {
+        let (passed, timed) = bench.judge_program(policy, &zeros);
+        assert!(!passed && !timed.is_empty(), "zeros pass under {policy:?}");
+        let (passed, timed) = bench.judge_program(policy, &shrunk);
+        assert!(!passed && !timed.is_empty(), "shrunk results pass under {policy:?}");
+        let (passed, timed) = bench.judge_program(policy, &bench.reference);
+        assert!(passed && timed.is_empty(), "the reference fails under {policy:?}: {timed:?}");
+    }
 }

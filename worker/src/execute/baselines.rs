@@ -21,6 +21,9 @@ use super::golden::is_recorded;
 use super::step::{Step, secret_seeds};
 use crate::reference_cache::{Findings, KnownReference, ReferenceCache, is_whole};
 
+/// Rules by which references are examined and timed: what was found out under others is not used again. 2: default flags of `PyTorch`.
+const RULES: u32 = 2;
+
 /// What the baseline is called.
 const COMPILED: &str = "torch.compile";
 
@@ -110,7 +113,7 @@ impl Step<'_> {
         let (title, description, goal, form) = Default::default();
         let spec = TaskSpec { title, description, goal, form, ..task.spec.clone() };
         Some(key(&json!({
-            "release": env!("CARGO_PKG_VERSION"), "spec": spec, "recorded": is_recorded(&task.spec), "source": task.reference_source, "machine": machine,
+            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "spec": spec, "recorded": is_recorded(&task.spec), "source": task.reference_source, "machine": machine,
             "python": python.toolchain().fingerprint, "profiles": cuda.map(|cuda| cuda.profiles), "nsys": nsys,
         })))
     }
@@ -123,7 +126,7 @@ impl Step<'_> {
         let python = self.bench.host.python().ok()?;
         let profilers = self.cuda().ok()?.profilers();
         Some(key(&json!({
-            "release": env!("CARGO_PKG_VERSION"), "source": task.reference_source, "torch": task.spec.torch,
+            "release": env!("CARGO_PKG_VERSION"), "rules": RULES, "precision": task.spec.precision, "source": task.reference_source, "torch": task.spec.torch,
             "dims": task.spec.dims, "inputs": task.spec.inputs, "params": task.spec.params, "outputs": task.spec.outputs,
             "flops": task.spec.flops, "bytes": task.spec.bytes,
             "python": python.toolchain().fingerprint, "device": device.facts,

@@ -12,6 +12,9 @@ pub(crate) const SMALLEST_REFERENCE_ERROR: f64 = 1e-4;
 /// little of the digits that both had.
 const ROOM_BESIDE_REFERENCE: f64 = 4.0;
 
+/// The relative part of a tolerance is widened up to this, and no further.
+const MAX_WIDENED_RTOL: f64 = 0.01;
+
 /// Other inputs may be a little harder than those of the check.
 const SLACK: f64 = 2.0;
 
@@ -30,7 +33,9 @@ impl Limits {
     /// Returns the limits for outputs that are compared with the truth, given the reference's own normalized error.
     pub(crate) fn against_truth(tolerance: &Tolerance, reference_error: f64) -> Self {
         let widened = (reference_error * ROOM_BESIDE_REFERENCE).max(1.0);
-        let tolerance = Tolerance { atol: tolerance.atol * widened, rtol: tolerance.rtol * widened, ..*tolerance };
+        // The reference's error is the largest near zero, where sums cancel. It is a distance, and no share of large values.
+        let rtol = (tolerance.rtol * widened).min(tolerance.rtol.max(MAX_WIDENED_RTOL));
+        let tolerance = Tolerance { atol: tolerance.atol * widened, rtol, ..*tolerance };
         let allowed = allowed_error(reference_error / widened, tolerance.reference_error_factor);
         Self { tolerance, widened, allowed }
     }
@@ -114,6 +119,10 @@ mod tests {
     fn a_reference_that_misses_the_tolerance_widens_it() {
         let limits = Limits::against_truth(&TOLERANCE, 3.0);
         assert!(close(limits.widened, 12.0) && close(limits.tolerance.atol, 0.012) && close(limits.allowed, 1.0));
+        assert!(close(limits.tolerance.rtol, 0.01), "no program may be 12 % off: {limits:?}");
+        let fine = Tolerance { rtol: 1e-4, ..TOLERANCE };
+        assert!(close(Limits::against_truth(&fine, 3.0).tolerance.rtol, 0.0012));
+        assert!(close(Limits::against_truth(&fine, 300.0).tolerance.rtol, 0.01));
         assert!(close(Limits::against_truth(&TOLERANCE, 0.1).widened, 1.0));
     }
 

@@ -66,8 +66,10 @@ pub(crate) fn with_reason(mut failure: StepFailure, printed: &str) -> StepFailur
 /// What the two said to one set of inputs. Their outputs lie in their own memory until the next call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
-    /// The reference's largest normalized error.
+    /// The reference's largest normalized error, or the one that rounding makes which the task's policy allows.
     pub(crate) reference_error: f64,
+    /// The reference's own one.
+    pub(crate) own_error: f64,
     /// Rules that reference or truth broke.
     pub(crate) breaches: Vec<Breach>,
 }
@@ -186,7 +188,8 @@ impl<M: Memory> Oracle<M> {
         }
         let (reference, truth) = (self.reference.outputs(0), self.truth.outputs(0));
         let found = compare_outputs(memory, &reference, &truth, &shapes.outputs, tolerance)?;
-        let mut reference_error = found.largest_error.min(f64::MAX);
+        let own_error = found.largest_error.min(f64::MAX);
+        let mut reference_error = own_error;
         if let (Some(_), Given::Drawn(drawn)) = (self.dropped_bits, inputs) {
             let kept = self.truth.keep_outputs(memory, 0)?;
             let expected: Vec<Operand<'_, M>> = kept.iter().map(Operand::Copied).collect();
@@ -196,7 +199,7 @@ impl<M: Memory> Oracle<M> {
             call(memory, &mut self.reference, inputs)?;
             self.reference.trim_where_large()?;
         }
-        Ok(Some(Answer { reference_error, breaches }))
+        Ok(Some(Answer { reference_error, own_error, breaches }))
     }
 
     /// The truth's outputs to the last inputs.

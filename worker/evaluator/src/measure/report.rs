@@ -28,7 +28,8 @@ impl Report<'_> {
         let all = self.all;
         let (candidate, baseline) = (all.all(PairTimes::counted_candidate_ns), all.all(PairTimes::counted_baseline_ns));
         let speedup = all.speedup();
-        let precise = all.pairs().iter().all(|pair| pair.steady)
+        let precise = all.pairs().len() == self.options.process_pairs
+            && all.pairs().iter().all(|pair| pair.steady)
             && candidate.len() >= self.options.min_windows
             && speedup.relative_half_width() <= self.options.wanted_relative_half_width;
         let candidate_median_ns = median(&candidate);

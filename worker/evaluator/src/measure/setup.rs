@@ -92,8 +92,6 @@ pub(super) struct Basis {
     limits: Limits,
     /// The baseline's time of a lone call.
     baseline_ns: f64,
-    /// On the host: usual times of windows of so many calls, for the candidate and for the baseline.
-    usual: Vec<(usize, (Usual, Usual))>,
 }
 
 fn internal(message: &str) -> Side {
@@ -193,7 +191,7 @@ impl<'a, M: Memory> Setup<'a, M> {
                 let calls = (context.device().is_some(), PILOTS);
                 let baseline_ns = super::median_call_ns(memory, &mut baseline, shapes.inputs.len(), &mut seeds, calls)
                     .map_err(Side::Baseline)?;
-                Basis { weights, limits, baseline_ns, usual: Vec::new() }
+                Basis { weights, limits, baseline_ns }
             }
         };
         drop(guard);
@@ -216,7 +214,7 @@ impl<'a, M: Memory> Setup<'a, M> {
             options: of_candidate,
             weights: basis.weights,
             limits: basis.limits,
-            usual_on_host: basis.usual,
+            usual_on_host: Vec::new(),
             calls: Calls::new(basis.baseline_ns, call_bytes),
             solo: Vec::new(),
             baseline_ns: basis.baseline_ns,
@@ -225,12 +223,7 @@ impl<'a, M: Memory> Setup<'a, M> {
 
     /// What the next pair of processes of the same measurement uses again.
     pub(super) fn basis(&self) -> Basis {
-        Basis {
-            weights: self.weights.clone(),
-            limits: self.limits,
-            baseline_ns: self.baseline_ns,
-            usual: self.usual_on_host.clone(),
-        }
+        Basis { weights: self.weights.clone(), limits: self.limits, baseline_ns: self.baseline_ns }
     }
 
     /// Bytes of inputs and outputs of one call.

@@ -4,6 +4,7 @@
 //! programs, and those of a task's reference and truth stay loaded from one step to the next. A process that ran a candidate is
 //! never kept.
 
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,6 @@ use nightshift_sandbox::DeviceAccess;
 use nightshift_sandbox::process::CancelFlag;
 use nightshift_toolchain::Host;
 
-use super::ProgramFile;
 use super::process::{Process, ProcessKind, ProcessLimits};
 use crate::lock::{DeviceLock, DeviceMode, holds_guard};
 
@@ -43,9 +43,9 @@ pub(crate) struct TrustedProgram {
 
 impl TrustedProgram {
     /// Names a program by its bytes; none where they cannot be read.
-    pub(crate) fn of(file: &ProgramFile<'_>, torch: Option<&TorchSpec>) -> Option<Self> {
-        let program = ArtifactHash::of(&std::fs::read(file.path).ok()?);
-        Some(Self { program, torch: torch.cloned(), double: file.double, strict: file.strict })
+    pub(crate) fn of(program: &Path, torch: Option<&TorchSpec>, (double, strict): (bool, bool)) -> Option<Self> {
+        let program = ArtifactHash::of(&std::fs::read(program).ok()?);
+        Some(Self { program, torch: torch.cloned(), double, strict })
     }
 }
 

@@ -120,7 +120,11 @@ impl Launched {
             return Ok(Self { process, slot: None, is_loaded: false, resident: None });
         };
         let torch = options.spec.torch.as_ref().filter(|_| file.is_python());
-        let trusted = if file.trusted && options.may_be_resident { TrustedProgram::of(file, torch) } else { None };
+        let trusted = if file.trusted && options.may_be_resident {
+            TrustedProgram::of(file.path, torch, (file.double, file.strict))
+        } else {
+            None
+        };
         if let Some((mut process, slot)) = trusted.as_ref().and_then(|program| pool.checkout_resident(program)) {
             process.adopt(limits, context.cancel);
             return Ok(Self { process, slot: Some(slot), is_loaded: true, resident: trusted });
