@@ -339,7 +339,7 @@ mod tests {
         let mut look = Look { view: DiffView::Split, ..Look::default() };
         let all = html(&look, compared(&[3, 4]), &sources);
         assert!(all.contains("class=\"differs\"") && all.contains("class=\"equal\"") && all.contains("diff split"));
-        assert!(all.contains("<td class=\"top\"><strong>1.51×"), "the faster one is marked");
+        assert!(all.contains("<td class=\"top\"><strong>1.53×"), "the faster one is marked");
         assert!(all.contains("their best value is bold"), "{all}");
         let equal = all.matches("<tr class=\"equal\"").count();
         assert!(all.contains(&format!("{equal} facts are")), "those that are shown are counted: {equal} in {all}");
