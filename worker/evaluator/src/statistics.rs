@@ -109,60 +109,7 @@ pub fn bootstrap_groups(groups: &[Vec<f64>], confidence: f64, resamples: usize) 
     Interval { estimate, low: bound(tail).min(estimate), high: bound(1.0 - tail).max(estimate) }
 }
 
-/// The mean of what is left when this share of the samples is dropped at either end; 0 without samples. Clocks that tick
-/// coarsely give few different values, between which a median jumps and a mean does not.
-#[must_use]
-pub fn trimmed_mean(samples: &[f64], share: f64) -> f64 {
-    let mut samples = samples.to_vec();
-    trimmed_mean_in_place(&mut samples, share)
-}
-
-fn trimmed_mean_in_place(samples: &mut [f64], share: f64) -> f64 {
-    let count = samples.len();
-    if count == 0 {
-        return 0.0;
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than half of the samples")]
-    let dropped = (as_float(count) * share.clamp(0.0, 0.49)) as usize;
-    let mut kept = samples;
-    if dropped > 0 {
-        kept.select_nth_unstable_by(dropped, f64::total_cmp);
-        kept = &mut kept[dropped..];
-        let last = kept.len() - dropped;
-        kept.select_nth_unstable_by(last, f64::total_cmp);
-        kept = &mut kept[..last];
-    }
-    kept.iter().sum::<f64>() / as_float(kept.len())
-}
-
-/// The ratio of two trimmed means with its percentile bootstrap interval. Samples are drawn in pairs, since those of a
-/// pair were taken moments apart.
-#[must_use]
-pub fn bootstrap_ratio(above: &[f64], below: &[f64], share: f64, confidence: f64, resamples: usize) -> Interval {
-    let count = above.len().min(below.len());
-    let ratio = |above: f64, below: f64| if below.abs() > f64::MIN_POSITIVE { above / below } else { 0.0 };
-    let estimate = ratio(trimmed_mean(above, share), trimmed_mean(below, share));
-    if count < 2 || resamples == 0 {
-        return Interval { estimate, low: estimate, high: estimate };
-    }
-    let mut random = ChaCha8Rng::seed_from_u64(BOOTSTRAP_SEED);
-    let (mut drawn_above, mut drawn_below) = (vec![0.0; count], vec![0.0; count]);
-    let mut ratios: Vec<f64> = (0..resamples)
-        .map(|_| {
-            for (slot_above, slot_below) in drawn_above.iter_mut().zip(&mut drawn_below) {
-                let drawn = random.random_range(0..count);
-                (*slot_above, *slot_below) = (above[drawn], below[drawn]);
-            }
-            ratio(trimmed_mean_in_place(&mut drawn_above, share), trimmed_mean_in_place(&mut drawn_below, share))
-        })
-        .collect();
-    ratios.sort_unstable_by(f64::total_cmp);
-    let tail = (1.0 - confidence) / 2.0;
-    Interval { estimate, low: quantile(&ratios, tail), high: quantile(&ratios, 1.0 - tail) }
-}
-
-/// The quantile of sorted values, between neighbours by linear interpolation.
-/// Returns the value below which a share of sorted samples lies.
+/// Returns the value below which a share of sorted samples lies, between neighbours by linear interpolation.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let position = share.clamp(0.0, 1.0) * as_float(last);
@@ -211,32 +158,6 @@ mod tests {
         assert!(close(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.5), 3.0));
         assert!(close(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.125), 1.5));
         assert!(close(quantile(&[7.0], 0.9), 7.0));
-    }
-
-    #[test]
-    fn a_trimmed_mean_forgets_the_ends_and_nothing_else() {
-        assert!(close(trimmed_mean(&[], 0.1), 0.0));
-        assert!(close(trimmed_mean(&[1.0, 2.0, 6.0], 0.0), 3.0));
-        let mut samples: Vec<f64> = (1..=8).map(f64::from).collect();
-        samples.extend([1e9, -1e9]);
-        assert!(close(trimmed_mean(&samples, 0.1), 4.5));
-    }
-
-    #[test]
-    fn the_interval_of_a_ratio_covers_it_about_as_often_as_it_says() {
-        let mut random = ChaCha8Rng::seed_from_u64(12);
-        let Ok(normal) = Normal::new(4.0, 0.2) else { panic!("a valid distribution") };
-        let trials = 200;
-        let covered = (0..trials)
-            .filter(|_| {
-                let mut draw = || (0..61).map(|_| normal.sample(&mut random)).collect::<Vec<f64>>();
-                let (above, below) = (draw(), draw());
-                let interval = bootstrap_ratio(&above, &below, 0.1, 0.95, 300);
-                assert!(interval.low <= interval.estimate && interval.estimate <= interval.high);
-                interval.low <= 1.0 && 1.0 <= interval.high
-            })
-            .count();
-        assert!((180..=199).contains(&covered), "{covered} of {trials}");
     }
 
     /// How many of the intervals of repeated measurements contain the true value, in percent: groups differ by `between`, and

@@ -63,11 +63,7 @@ fn try_in<M: Memory>(
         let weights = Draw::all(shapes.params.len(), seeds.draw(), InputKind::Declared);
         let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
         program.init(memory, Given::Drawn(&weights))?;
-        program.renew_poison(memory)?;
-        program.prepare(memory, 0, Given::Drawn(&inputs))?;
-        memory.null_operation()?;
-        program.call(1)?;
-        Ok(())
+        program.call_on(memory, Given::Drawn(&inputs))
     };
     let failed = call().is_err();
     drop(guard);

@@ -151,10 +151,7 @@ pub(super) fn call_reference<M: Memory>(
     reference: &mut Program<M>,
     inputs: &[Draw],
 ) -> Result<bool, OracleError> {
-    reference.renew_poison(memory)?;
-    reference.prepare(memory, 0, Given::Drawn(inputs))?;
-    memory.null_operation()?;
-    reference.call(1)?;
+    reference.call_on(memory, Given::Drawn(inputs))?;
     reference.trim_where_large()?;
     Ok(all_finite(memory, &reference.outputs(0))?)
 }

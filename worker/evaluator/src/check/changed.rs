@@ -8,6 +8,7 @@ use nightshift_protocol::task::{ConcreteShapes, ConcreteTensor, DType, Distribut
 use super::beside_reference::call_reference;
 use super::cases::Check;
 use super::judge::{Limits, compare_outputs, fingerprint};
+use super::oracle::rounding_error;
 use super::oracle::{Oracle, OracleError};
 use super::test_case::{Change, Material, Seen, Stop, TestCase};
 use crate::breach::{note, violation};
@@ -143,10 +144,14 @@ impl<M: Memory> Check<'_, M> {
         let tolerance = self.spec.effective_tolerance();
         oracle.reference.init(self.memory, weights.given()).map_err(OracleError::from)?;
         let Some(usual) = self.usual_outputs(&mut oracle.reference, &inputs.draws)? else { return Ok(()) };
-        let expected: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
-        let draws = (&weights.draws[..], &inputs.draws[..]);
-        let rounding = oracle.rounding_error(self.memory, shapes, draws, &expected, &tolerance)?;
-        seen.reference_error = seen.reference_error.max(rounding);
+        if let Some(bits) = self.spec.precision.dropped_bits() {
+            let expected: Vec<Operand<'_, M>> = usual.iter().map(Operand::Copied).collect();
+            let draws = (&weights.draws[..], &inputs.draws[..]);
+            let reference = &mut oracle.reference;
+            let error = rounding_error(self.memory, reference, bits, shapes, draws, &expected, &tolerance)
+                .map_err(OracleError::from)?;
+            seen.reference_error = seen.reference_error.max(error);
+        }
         let limits = Limits::against_reference(&tolerance, seen.reference_error);
         let most = if change == Change::All { 1 } else { MAX_ROUNDS };
         for number in rounds(numbers, most) {

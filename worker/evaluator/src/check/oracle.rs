@@ -147,25 +147,6 @@ impl<M: Memory> Oracle<M> {
         Ok(self.truth.init(memory, params)?)
     }
 
-    /// Returns how far the reference's outputs are from the expected ones with inputs and weights that are rounded as the task's policy
-    /// allows; 0 if it allows nothing. The reference has the exact weights again afterwards, and other outputs.
-    pub(crate) fn rounding_error(
-        &mut self,
-        memory: &M,
-        shapes: &ConcreteShapes,
-        (weights, inputs): (&[Draw], &[Draw]),
-        expected: &[Operand<'_, M>],
-        tolerance: &Tolerance,
-    ) -> Result<f64, OracleError> {
-        let Some(bits) = self.dropped_bits else { return Ok(0.0) };
-        let rounded = |draws: &[Draw]| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
-        self.reference.init(memory, Given::Drawn(&rounded(weights)))?;
-        call(memory, &mut self.reference, Given::Drawn(&rounded(inputs)))?;
-        let found = compare_outputs(memory, &self.reference.outputs(0), expected, &shapes.outputs, tolerance)?;
-        self.reference.init(memory, Given::Drawn(weights))?;
-        Ok(if found.largest_error.is_finite() { found.largest_error } else { 0.0 })
-    }
-
     /// Calls both. Returns nothing when an output is not finite: such inputs ask nothing that could be answered.
     pub(crate) fn ask(
         &mut self,
@@ -177,7 +158,7 @@ impl<M: Memory> Oracle<M> {
     ) -> Result<Option<Answer>, OracleError> {
         let mut breaches = Vec::new();
         for program in [&mut self.reference, &mut self.truth] {
-            call(memory, program, inputs)?;
+            program.call_on(memory, inputs)?;
             if look_for_breaches {
                 breaches.extend(program.breaches(memory, 1)?);
             }
@@ -190,13 +171,11 @@ impl<M: Memory> Oracle<M> {
         let found = compare_outputs(memory, &reference, &truth, &shapes.outputs, tolerance)?;
         let own_error = found.largest_error.min(f64::MAX);
         let mut reference_error = own_error;
-        if let (Some(_), Given::Drawn(drawn)) = (self.dropped_bits, inputs) {
-            let kept = self.truth.keep_outputs(memory, 0)?;
-            let expected: Vec<Operand<'_, M>> = kept.iter().map(Operand::Copied).collect();
-            let weights = self.weights.clone();
-            let error = self.rounding_error(memory, shapes, (&weights, drawn), &expected, tolerance)?;
+        if let (Some(bits), Given::Drawn(drawn)) = (self.dropped_bits, inputs) {
+            let (draws, expected) = ((&self.weights[..], drawn), self.truth.outputs(0));
+            let error = rounding_error(memory, &mut self.reference, bits, shapes, draws, &expected, tolerance)?;
             reference_error = reference_error.max(error);
-            call(memory, &mut self.reference, inputs)?;
+            self.reference.call_on(memory, inputs)?;
             self.reference.trim_where_large()?;
         }
         Ok(Some(Answer { reference_error, own_error, breaches }))
@@ -223,11 +202,22 @@ impl<M: Memory> Oracle<M> {
     }
 }
 
-/// Calls a trusted program once.
-fn call<M: Memory>(memory: &M, program: &mut Program<M>, inputs: Given<'_>) -> Result<(), OracleError> {
-    program.renew_poison(memory)?;
-    program.prepare(memory, 0, inputs)?;
-    memory.null_operation()?;
-    program.call(1)?;
-    Ok(())
+/// Returns how far a reference's outputs are from the expected ones with inputs and weights that lose so many low bits of their
+/// significands. The reference has the exact weights again afterwards, and outputs for rounded inputs.
+pub(crate) fn rounding_error<M: Memory>(
+    memory: &M,
+    reference: &mut Program<M>,
+    bits: u32,
+    shapes: &ConcreteShapes,
+    (weights, inputs): (&[Draw], &[Draw]),
+    expected: &[Operand<'_, M>],
+    tolerance: &Tolerance,
+) -> Result<f64, ProgramError> {
+    let rounded = |draws: &[Draw]| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
+    reference.init(memory, Given::Drawn(&rounded(weights)))?;
+    reference.call_on(memory, Given::Drawn(&rounded(inputs)))?;
+    let found = compare_outputs(memory, &reference.outputs(0), expected, &shapes.outputs, tolerance)?;
+    reference.init(memory, Given::Drawn(weights))?;
+    // Without a finite answer there is no error.
+    Ok(if found.largest_error.is_finite() { found.largest_error } else { 0.0 })
 }

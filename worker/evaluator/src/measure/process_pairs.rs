@@ -53,7 +53,7 @@ impl ProcessPairs {
     }
 
     /// Returns values of all pairs in the order in which they were taken.
-    pub(super) fn all<'a, T: 'a + Clone>(&'a self, of: impl Fn(&'a PairTimes) -> Vec<T>) -> Vec<T> {
+    pub(super) fn concat<'a, T: 'a + Clone>(&'a self, of: impl Fn(&'a PairTimes) -> Vec<T>) -> Vec<T> {
         self.pairs.iter().flat_map(of).collect()
     }
 

@@ -26,7 +26,8 @@ impl Report<'_> {
     /// Returns the measurement, without the time of its phases.
     pub(super) fn measurement(&self) -> Measurement {
         let all = self.all;
-        let (candidate, baseline) = (all.all(PairTimes::counted_candidate_ns), all.all(PairTimes::counted_baseline_ns));
+        let (candidate, baseline) =
+            (all.concat(PairTimes::counted_candidate_ns), all.concat(PairTimes::counted_baseline_ns));
         let speedup = all.speedup();
         let precise = all.pairs().len() == self.options.process_pairs
             && all.pairs().iter().all(|pair| pair.steady)
@@ -34,7 +35,7 @@ impl Report<'_> {
             && speedup.relative_half_width() <= self.options.wanted_relative_half_width;
         let candidate_median_ns = median(&candidate);
         let by_second = |amount: f64| amount / (candidate_median_ns / 1e9);
-        let events = median(&all.all(|pair| pair.events_candidate_ns.clone()));
+        let events = median(&all.concat(|pair| pair.events_candidate_ns.clone()));
         let sum = |of: fn(&PairTimes) -> u64| all.pairs().iter().map(of).sum::<u64>();
         Measurement {
             speedup,
@@ -80,10 +81,13 @@ impl Report<'_> {
         DeviceMeasurement {
             exclusive_ms: pairs.iter().map(|pair| pair.alone).sum::<Duration>().as_secs_f64() * 1e3,
             calls_per_sample: pairs.first().map(|pair| u32::try_from(pair.calls).unwrap_or(u32::MAX)),
-            lone: pair(&all.all(|pair| pair.lone_candidate_ns.clone()), &all.all(|pair| pair.lone_baseline_ns.clone())),
+            lone: pair(
+                &all.concat(|pair| pair.lone_candidate_ns.clone()),
+                &all.concat(|pair| pair.lone_baseline_ns.clone()),
+            ),
             device_time: pair(
-                &all.all(|pair| pair.events_candidate_ns.clone()),
-                &all.all(|pair| pair.events_baseline_ns.clone()),
+                &all.concat(|pair| pair.events_candidate_ns.clone()),
+                &all.concat(|pair| pair.events_baseline_ns.clone()),
             ),
             floor_ns: None,
             rejected_samples: pairs.iter().fold(0, |sum, pair| sum.saturating_add(pair.rejected)),

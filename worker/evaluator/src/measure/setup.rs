@@ -326,11 +326,8 @@ impl<'a, M: Memory> Setup<'a, M> {
         candidate.resize(memory, &self.candidate_file, &options).map_err(Side::Candidate)?;
         candidate.init(memory, Given::Drawn(&self.weights)).map_err(Side::Candidate)?;
         for number in 0..FIRST_CALLS {
-            candidate.renew_poison(memory).map_err(Side::Candidate)?;
             let draws = draws_of(1, inputs, &mut self.seeds);
-            candidate.prepare(memory, 0, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
-            memory.null_operation()?;
-            candidate.call(1).map_err(Side::Candidate)?;
+            candidate.call_on(memory, Given::Drawn(&draws[0])).map_err(Side::Candidate)?;
             if number == 0 {
                 candidate.process.freeze().map_err(Side::Candidate)?;
                 for breach in candidate.breaches(memory, 1).map_err(Side::Candidate)? {

@@ -3,6 +3,7 @@
 use nightshift_protocol::task::{ConcreteShapes, TaskSpec};
 
 use super::Side;
+use crate::check::{compare_outputs, rounding_error};
 use crate::draw::{Draw, InputKind};
 use crate::memory::{Memory, Operand};
 use crate::program::{Given, Program, ProgramError};
@@ -33,10 +34,7 @@ pub(super) fn weights<M: Memory>(
     let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
     let call = |baseline: &mut Program<M>, weights: &[Draw]| -> Result<bool, ProgramError> {
         baseline.init(memory, Given::Drawn(weights))?;
-        baseline.renew_poison(memory)?;
-        baseline.prepare(memory, 0, Given::Drawn(&inputs))?;
-        memory.null_operation()?;
-        baseline.call(1)?;
+        baseline.call_on(memory, Given::Drawn(&inputs))?;
         for output in baseline.outputs(0) {
             if !memory.is_finite(output)? {
                 return Ok(false);
@@ -93,34 +91,22 @@ pub(super) fn reference_error<M: Memory>(
     weights: &[Draw],
     seeds: &mut SecretSeeds,
 ) -> Result<f64, Side> {
-    let mut largest = 0.0_f64;
-    let tolerance = spec.effective_tolerance();
-    let exact = |draws: &[Draw]| draws.to_vec();
-    let rounded = |draws: &[Draw], bits: u32| draws.iter().map(|draw| draw.rounded(bits)).collect::<Vec<_>>();
-    let call = |program: &mut Program<M>, inputs: &[Draw]| -> Result<(), ProgramError> {
-        program.renew_poison(memory)?;
-        program.prepare(memory, 0, Given::Drawn(inputs))?;
-        memory.null_operation()?;
-        program.call(1)?;
-        program.trim_where_large()
-    };
+    let (mut largest, tolerance) = (0.0_f64, spec.effective_tolerance());
     let mut find = || -> Result<(), ProgramError> {
         truth.init(memory, Given::Drawn(weights))?;
         for _ in 0..ERROR_SETS {
             let inputs = Draw::all(shapes.inputs.len(), seeds.draw(), InputKind::Declared);
-            call(truth, &inputs)?;
-            // What the task's policy allows to be rounded, first; the baseline keeps the exact weights.
-            let allowed = spec.precision.dropped_bits().map(|bits| (rounded(weights, bits), rounded(&inputs, bits)));
-            for (weights, inputs) in allowed.iter().cloned().chain([(exact(weights), exact(&inputs))]) {
-                if allowed.is_some() {
-                    baseline.init(memory, Given::Drawn(&weights))?;
-                }
-                call(baseline, &inputs)?;
-                for (output, expected) in baseline.outputs(0).into_iter().zip(truth.outputs(0)) {
-                    let error = memory.compare(output, expected, &tolerance)?.largest_error;
-                    // Without a finite answer there is no error.
-                    largest = if error.is_finite() { largest.max(error) } else { largest };
-                }
+            for program in [&mut *baseline, &mut *truth] {
+                program.call_on(memory, Given::Drawn(&inputs))?;
+                program.trim_where_large()?;
+            }
+            let expected = truth.outputs(0);
+            let own = compare_outputs(memory, &baseline.outputs(0), &expected, &shapes.outputs, &tolerance)?;
+            // Without a finite answer there is no error.
+            largest = if own.largest_error.is_finite() { largest.max(own.largest_error) } else { largest };
+            if let Some(bits) = spec.precision.dropped_bits() {
+                let draws = (weights, &inputs[..]);
+                largest = largest.max(rounding_error(memory, baseline, bits, shapes, draws, &expected, &tolerance)?);
             }
         }
         Ok(())

@@ -422,6 +422,15 @@ impl<M: Memory> Program<M> {
         Ok(())
     }
 
+    /// Puts inputs in place and calls the program once, untimed.
+    pub(crate) fn call_on(&mut self, memory: &M, inputs: Given<'_>) -> Result<(), ProgramError> {
+        self.renew_poison(memory)?;
+        self.prepare(memory, 0, inputs)?;
+        memory.null_operation()?;
+        self.call(1)?;
+        Ok(())
+    }
+
     /// Returns the last lines that the program printed.
     pub(crate) fn printed(&self) -> String {
         self.process.printed()
