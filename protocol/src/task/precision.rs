@@ -1,4 +1,4 @@
-//! How precise a program has to be, and which arithmetic it may use for that.
+//! Precision policies of tasks: the tolerance of a program's outputs, and the arithmetic that the program may use.
 
 use serde::{Deserialize, Serialize};
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use self::between_processes::{LockFiles, Locked};
+pub use self::between_processes::{open_lock_file, try_lock_file};
 
 thread_local! {
     /// Guards that this thread holds.

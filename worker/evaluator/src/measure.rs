@@ -217,7 +217,7 @@ fn measure_with<M: Memory>(
     Ok(StepOutput::Measured { measurement: Box::new(measurement), findings })
 }
 
-/// What every pair of processes is measured with.
+/// The task, programs and options that all pairs of processes of a measurement share.
 #[derive(Clone, Copy)]
 struct Round<'a, M: Memory> {
     context: &'a ExecutionContext<'a>,
@@ -230,7 +230,7 @@ struct Round<'a, M: Memory> {
     options: &'a MeasureOptions,
 }
 
-/// What was found out with one pair of processes.
+/// The result of one pair of processes.
 struct TimedPair {
     times: PairTimes,
     basis: Basis,

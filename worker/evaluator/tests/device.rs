@@ -8,6 +8,7 @@ mod workshop;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use libtest_mimic::{Arguments, Trial};
@@ -34,7 +35,7 @@ const FOLDER: &str = "NIGHTSHIFT_TEST_DRIVER_FOLDER";
 /// Set for the process whose tests lose the GPU.
 const LOSES: &str = "NIGHTSHIFT_TEST_LOSES_GPU";
 
-/// How often a measurement is tried whose windows are to have several calls.
+/// Number of measurements that the test makes until a window has several calls.
 const TRIES: usize = 8;
 
 /// Threads of one program beside another one.
@@ -265,20 +266,34 @@ fn results_that_come_after_the_work_of_the_stream_are_found() {
     assert!(report.cases.iter().filter(usual).all(|case| case.passed), "{:?}", report.cases);
 }
 
+/// Returns whether a process of this name runs.
+fn is_running(name: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes
+        .map(|process| process.path().join("comm"))
+        .any(|comm| std::fs::read_to_string(comm).is_ok_and(|running| running.trim_end() == name))
+}
+
 fn a_gpu_that_is_lost_is_no_verdict_on_the_program() {
-    // The program sees the loss in a call, and returns an error as if it had caused it.
-    let body = "auto wait = (int (*)())dlsym(dlopen(\"libcuda.so\", RTLD_NOW), \"cuCtxSynchronize\"); \
-                for (int i = 0; i < 5000; i++) { if (wait() != 0) return 719; usleep(1000); } HONEST";
-    let (_kept, waits) = built("waits", "#include <dlfcn.h>\n#include <unistd.h>", body);
+    // The program's call names its process, waits until the GPU is lost, and returns an error as if it had caused that.
+    let body = "prctl(PR_SET_NAME, \"in-the-call\"); \
+                auto wait = (int (*)())dlsym(dlopen(\"libcuda.so\", RTLD_NOW), \"cuCtxSynchronize\"); \
+                for (auto start = time(nullptr); time(nullptr) - start < 8;) if (wait() != 0) return 719; HONEST";
+    let (_kept, waits) = built("waits", "#include <ctime>\n#include <dlfcn.h>\n#include <sys/prctl.h>", body);
     let lost = PathBuf::from(std::env::var_os(FOLDER).unwrap()).join("lost");
     let libraries = libraries(&waits);
     let mut seeds = SecretSeeds::from_os().unwrap();
+    let is_over = AtomicBool::new(false);
     let judged = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_secs(2));
+            while !is_over.load(Ordering::Relaxed) && !is_running("in-the-call") {
+                std::thread::yield_now();
+            }
             std::fs::write(&lost, "").unwrap();
         });
-        on_device(None, |context| check(context, &spec(), &libraries, true, &mut seeds))
+        let judged = on_device(None, |context| check(context, &spec(), &libraries, true, &mut seeds));
+        is_over.store(true, Ordering::Relaxed);
+        judged
     });
     let failure = judged.unwrap_err();
     assert_eq!(failure.code, "gpu.unusable", "{failure:?}");

@@ -2,11 +2,9 @@
 //! process that uses it locks. The operating system frees the slots of a process that ends.
 
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use nightshift_evaluator::lock::{open_lock_file, try_lock_file};
 
 /// Slots of one memory: a step waits for up to a sixty-fourth more than it needs.
 const SLOTS: u64 = 64;
@@ -23,8 +21,8 @@ impl Slots {
     /// Opens the slots in a folder, which all processes that share the memory name.
     pub(super) fn open(folder: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        let slots = (0..SLOTS).map(|number| open(&folder.join(format!("slot-{number}"))));
-        Ok(Self { turn: open(&folder.join("turn"))?, slots: slots.collect::<Result<_, _>>()? })
+        let slots = (0..SLOTS).map(|number| open_lock_file(&folder.join(format!("slot-{number}"))));
+        Ok(Self { turn: open_lock_file(&folder.join("turn"))?, slots: slots.collect::<Result<_, _>>()? })
     }
 
     /// Locks the slots for `bytes` of `of_bytes`. While other processes hold them, calls `wait`, which returns an error to give up.
@@ -53,21 +51,12 @@ impl Slots {
     }
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
-    // Other users cannot lock it.
-    File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
-}
-
 /// Returns whether this process holds the lock of the file now. Where files cannot be locked, the memory counts for this process alone.
 fn locked(file: &File) -> bool {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => true,
-        Err(Errno::WOULDBLOCK | Errno::INTR) => false,
-        Err(error) => {
-            tracing::warn!(%error, "memory cannot be shared with other processes: a file cannot be locked");
-            true
-        }
-    }
+    try_lock_file(file).unwrap_or_else(|error| {
+        tracing::warn!(%error, "memory cannot be shared with other processes: a file cannot be locked");
+        true
+    })
 }
 
 #[cfg(test)]

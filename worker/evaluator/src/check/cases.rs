@@ -43,7 +43,7 @@ pub(super) struct Check<'a, M: Memory> {
     pub(super) options: ProgramOptions<'a>,
     /// Number of calls for which the candidate has buffers.
     pub(super) calls: usize,
-    /// Whether these shapes are the first ones of the check.
+    /// True for the first shapes of the check.
     pub(super) is_first: bool,
     pub(super) mattered: &'a mut Mattered,
     pub(super) seeds: &'a mut SecretSeeds,

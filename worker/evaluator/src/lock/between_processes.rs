@@ -38,13 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Turnstile {
     fn new(folder: &Path, name: &str) -> std::io::Result<Self> {
         let turnstile = Self { first: folder.join(format!("{name}.next")), second: folder.join(name) };
-        open(&turnstile.first)?;
-        open(&turnstile.second)?;
+        open_lock_file(&turnstile.first)?;
+        open_lock_file(&turnstile.second)?;
         Ok(turnstile)
     }
 
     fn pass(&self, alone: bool) -> std::io::Result<File> {
-        let (first, second) = (open(&self.first)?, open(&self.second)?);
+        let (first, second) = (open_lock_file(&self.first)?, open_lock_file(&self.second)?);
         wait_for(&first, &self.first, FlockOperation::NonBlockingLockExclusive)?;
         let shared = FlockOperation::NonBlockingLockShared;
         wait_for(&second, &self.second, if alone { FlockOperation::NonBlockingLockExclusive } else { shared })?;
@@ -80,11 +80,10 @@ impl LockFiles {
 fn wait_for(file: &File, path: &Path, operation: FlockOperation) -> std::io::Result<()> {
     let (started, mut told) = (Instant::now(), false);
     loop {
-        match flock(file, operation) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(POLL),
-            Err(error) => return Err(error.into()),
+        if try_lock(file, operation)? {
+            return Ok(());
         }
+        std::thread::sleep(POLL);
         if !told && started.elapsed() > PATIENCE {
             told = true;
             tracing::warn!(file = %path.display(), "waiting for another process that judges programs on this device");
@@ -92,8 +91,22 @@ fn wait_for(file: &File, path: &Path, operation: FlockOperation) -> std::io::Res
     }
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
-    // Other users cannot hold them.
+/// Locks a file exclusively unless another process holds its lock. Returns whether it did.
+pub fn try_lock_file(file: &File) -> std::io::Result<bool> {
+    try_lock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn try_lock(file: &File, operation: FlockOperation) -> std::io::Result<bool> {
+    match flock(file, operation) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a file that processes of one user lock.
+pub fn open_lock_file(path: &Path) -> std::io::Result<File> {
+    // Other users cannot hold the lock.
     File::options().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 

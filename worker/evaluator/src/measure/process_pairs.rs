@@ -1,4 +1,4 @@
-//! The pairs of processes of a measurement, and what they say together.
+//! The pairs of processes of a measurement, and their common speedup, interval and findings.
 
 use nightshift_protocol::measurement::Interval;
 use nightshift_protocol::verdict::Finding;
@@ -13,7 +13,7 @@ const RESAMPLES: usize = 2_000;
 /// A program whose first pair of processes has an interval below this is slower whatever other pairs say.
 const CLEARLY_SLOWER: f64 = 0.5;
 
-/// What was timed with each pair of processes.
+/// Times of all pairs of processes, in the order of their measurement.
 #[derive(Default)]
 pub(super) struct ProcessPairs {
     pairs: Vec<PairTimes>,

@@ -85,7 +85,7 @@ pub(super) struct Solo {
     usual: (Usual, Usual),
 }
 
-/// What all pairs of processes of a measurement have in common.
+/// Weights, limits and the baseline's time, which all pairs of processes of a measurement share.
 #[derive(Debug, Clone)]
 pub(super) struct Basis {
     weights: Vec<Draw>,

@@ -39,7 +39,7 @@ pub(crate) struct ProgramFile<'a> {
     pub(crate) trusted: bool,
     /// Whether it computes in double precision.
     pub(crate) double: bool,
-    /// Whether a model of `PyTorch` computes without TF32, whatever its framework's default flags are.
+    /// True if a model of `PyTorch` runs with TF32 switched off.
     pub(crate) strict: bool,
 }
 

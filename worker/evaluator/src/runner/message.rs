@@ -43,7 +43,7 @@ pub(crate) struct ProgramPlan {
     pub(crate) torch: Option<TorchSpec>,
     /// Whether a model is called in double precision.
     pub(crate) double: bool,
-    /// Whether a model is called without TF32.
+    /// True if the model runs with TF32 switched off.
     pub(crate) strict: bool,
 }
 
