@@ -21,12 +21,12 @@ def steps(low, count, step=1.0):
 
 
 def around(value):
-    """A constant is drawn around itself: else a program might leave it out."""
+    """Returns a distribution around a constant, because a program could ignore a tensor that is always constant."""
     return uniform(value - 0.5, value + 0.5)
 
 
 def version(tensor):
-    """How often a tensor's memory was written to; its views are counted with it."""
+    """Returns the number of writes to a tensor and its views, or None for tensors without a version counter."""
     try:
         return tensor._version
     except RuntimeError:
@@ -34,7 +34,10 @@ def version(tensor):
 
 
 class Known:
-    """How tensors were drawn, until somebody writes to them. They are kept: else another one may get the place of one that is gone."""
+    """Stores the distributions of tensors. An entry becomes invalid when its tensor is written to.
+
+    `keep` holds references to the tensors, because Python reuses the id of a freed tensor for a new one.
+    """
 
     def __init__(self):
         super().__init__()
@@ -50,7 +53,7 @@ class Known:
 
 
 class Origins(Known, TorchFunctionMode):
-    """Remembers by which factory each tensor was made, and what became of it."""
+    """Records the factory of each tensor, and follows its distribution through later functions."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -61,7 +64,7 @@ class Origins(Known, TorchFunctionMode):
         known = self.of(source) if source is not None else None
         result = func(*args, **kwargs)
         if name in ("data", "numpy", "storage", "untyped_storage", "data_ptr", "set_", "__array__", "__dlpack__"):
-            # What is written through these is not counted.
+            # The version counter misses writes through these aliases.
             for value in args:
                 self.known.pop(id(value), None)
             return result
@@ -75,7 +78,7 @@ class Origins(Known, TorchFunctionMode):
         return result
 
     def made(self, name, result, args, kwargs):
-        """What a factory draws."""
+        """Returns the distribution and its description for the result of a known factory, or None."""
         if name in ("rand", "rand_like"):
             return uniform(0, 1), f"torch.{name}"
         if name in ("randn", "randn_like"):
@@ -107,7 +110,7 @@ class Origins(Known, TorchFunctionMode):
         return None
 
     def changed(self, name, result, args, kwargs, known):
-        """What becomes of values by a function that keeps how they are distributed, or moves and stretches it."""
+        """Returns the distribution and its description after a function that keeps, scales or shifts values, or None."""
         kind, text = known
         first = isinstance(args[0], torch.Tensor)
         source = args[0] if first else args[1]
@@ -143,7 +146,10 @@ class Origins(Known, TorchFunctionMode):
 
 
 def whole(kind):
-    """How integers are distributed that were drawn like that, as floats; a constant stays drawn around itself."""
+    """Returns the distribution of integers after a conversion to floating point, or None if it is unknown.
+
+    An interval with a single integer stands for a constant and stays unchanged.
+    """
     if kind["kind"] == "uniform":
         low, high = math.ceil(kind["low"]), math.ceil(kind["high"])
         return steps(low, high - low) if high - low > 1 else kind
@@ -151,7 +157,7 @@ def whole(kind):
 
 
 class Drawn(Known, TorchDispatchMode):
-    """Remembers how a model without storage draws its weights."""
+    """Records how a model with fake tensors initializes its weights."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -168,13 +174,13 @@ class Drawn(Known, TorchDispatchMode):
                 found = around(value), f"constant {value:g}, drawn around it"
         written = version(args[0]) if found is not None else None
         if written is not None:
-            # It is counted as written when this is over.
+            # PyTorch increments the version counter only after this function returns.
             self.note(args[0], *found, written + 1)
         return result
 
 
 class Fewer(TorchFunctionMode):
-    """Makes large tensors with fewer rows: enough of them to see what values are like."""
+    """Reduces the extents of large tensors. The remaining values suffice to estimate a distribution."""
 
     FACTORIES = {"rand", "randn", "zeros", "ones", "empty", "full", "randint", "normal"}
 
@@ -210,11 +216,11 @@ def affine(kind, factor, shift):
 
 
 def fitted(tensor):
-    """What values look like: constants are drawn around themselves."""
+    """Returns a distribution that resembles the values of a tensor, and its description."""
     values = tensor.detach().to(torch.float64).flatten()
     if values.numel() == 0:
         return normal(0, 1), "nothing, as it is empty"
-    # All are looked at for what may not be there, and some for what they are like.
+    # One NaN or infinity makes the tensor unusable, so every value is checked. A sample suffices to estimate the distribution.
     low, high = values.min().item(), values.max().item()
     if not (math.isfinite(low) and math.isfinite(high)):
         return uniform(low, high), "values that are not finite"
@@ -228,7 +234,7 @@ def fitted(tensor):
         return around(low), f"constant {low:g}, drawn around it"
     levels = values[: 1 << 16].unique()
     if levels.numel() <= MAX_LEVELS < values.numel():
-        # The others may have levels that these do not.
+        # Values outside of the prefix may have further levels.
         levels = values.unique()
     if 1 < levels.numel() <= MAX_LEVELS and values.numel() >= 4 * levels.numel():
         step = (high - low) / (levels.numel() - 1)
@@ -236,7 +242,8 @@ def fitted(tensor):
             return steps(low, levels.numel(), step), f"its {levels.numel()} values"
     mean, std = values.mean().item(), values.std(correction=0).item()
     kurtosis = ((values - mean) ** 4).mean().item() / std**4 if std > 0 else 0.0
-    # Of a bell the ends are this far away, or about: where one is missing, what is beyond it may be what the model cannot take.
+    # The extremes of n normal values lie about sqrt(2 ln n) deviations from the mean. A nearer extreme suggests truncated values,
+    # and the model may not accept values beyond it.
     reach = 0.6 * math.sqrt(2 * math.log(values.numel())) * std
     if values.numel() < 64 or kurtosis < 2.4 or mean - low < reach or high - mean < reach:
         return uniform(low, high), "the range of its values"
@@ -244,13 +251,13 @@ def fitted(tensor):
 
 
 def finite(tensor):
-    """Of a weight what there is of numbers: what is none was to be learned, or never read."""
+    """Returns the finite values of a weight. Other values await training, or the model never reads them."""
     values = tensor.detach().flatten()
     return values[values.isfinite()] if tensor.dtype.is_floating_point else values
 
 
 def rounded(kind):
-    """Six digits are enough, but for whole numbers, which may be places in a table."""
+    """Rounds a distribution to six significant digits. Whole numbers stay exact, because they may be indices into a table."""
     def short(value):
         return value if not isinstance(value, float) or value == round(value) else float(f"{value:.6g}")
     return {key: short(value) for key, value in kind.items()}

@@ -1,8 +1,11 @@
-"""Finds out what a file with `Model`, `get_inputs` and `get_init_inputs` needs: the tensors of a call, the state of the
-model, its operators. One line of JSON on the first descriptor for each stage that begins, and one with the outcome.
+"""Inspects a file that defines `Model`, `get_inputs` and `get_init_inputs`.
 
-Whatever can be known without memory is found on tensors without storage. Run as: python -I -B THIS FILE OPTIONS, where
-OPTIONS is JSON: {"file", "name", "precision", "training", "max_bytes", "seed"}.
+The inspection finds the tensors of a call, the state of the model and its operators. It writes one line of JSON to standard
+output for each stage that begins, and one line for the outcome. It uses fake tensors, which have no storage, where values are
+not needed.
+
+The script consists of `file.py`, `distributions.py`, `operators.py` and `model.py`, joined in this order.
+Run as: python -I -B SCRIPT OPTIONS. OPTIONS is JSON: {"file", "name", "precision", "training", "max_bytes", "seed"}.
 """
 
 import ast
@@ -33,13 +36,13 @@ sys.stdout = sys.stderr
 
 
 def tell(message):
-    # What is no JSON would break the other end, and not say why; nor is half of a character one.
+    # The reader skips invalid lines without an error. So NaN and infinity fail here, and lone surrogates are replaced.
     channel.write(json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
     channel.flush()
 
 
 class Unusable(Exception):
-    """The file cannot become a task, and why."""
+    """Raised if the file cannot become a task. Carries an error code, a message and a line number."""
 
     def __init__(self, code, message, line=None):
         super().__init__(message)
@@ -55,7 +58,7 @@ def stage(name):
 
 
 def line_of(error):
-    """The last line of the file that an error went through."""
+    """Returns the line number of the innermost stack frame in the inspected file, or None without such a frame."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == NAME]
     return lines[-1] if lines else None
 
@@ -75,7 +78,7 @@ def broken(error, doing):
             line,
         )
     if isinstance(error, BrokenPipeError):
-        # As it is told where the process is ended before it notices.
+        # The sandbox closes the pipe at its output limit. It reports the same code and advice if it kills the process first.
         return Unusable("task.model_fails", f"{doing} printed too much: print nothing")
     text = first_line(error)
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "not enough memory" in str(error):
@@ -143,7 +146,7 @@ def load(source):
 
 
 def encoded(value, where):
-    """A value as JSON; tuples keep that they are tuples."""
+    """Returns a value in a JSON form that preserves tuples, element types and non-finite numbers."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -172,7 +175,7 @@ def encoded(value, where):
 
 
 class OfTheFile(pickle.Unpickler):
-    """Finds classes and functions of the file itself, which no other process has."""
+    """Rejects pickles that refer to the inspected file, because no other process can import its classes and functions."""
 
     def find_class(self, module, name):
         if module in ("reference", "__main__"):
@@ -181,7 +184,7 @@ class OfTheFile(pickle.Unpickler):
 
 
 def pickled(value, where):
-    """An object that the constructor or the call wants, as a configuration is: for processes that do not have this file."""
+    """Returns an argument object, for example a configuration, as a pickle for processes without the inspected file."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     loaded = sys.modules.get("torch")
     if loaded is not None and isinstance(value, loaded.Tensor):
@@ -214,7 +217,7 @@ def refuse(failure):
     sys.exit(0)
 
 
-# Before PyTorch is there, which takes seconds.
+# Importing PyTorch takes seconds, so the script reports syntax errors first.
 try:
     text = parse()
 except Unusable as failure:

@@ -1,4 +1,4 @@
-# --- The parts together -----------------------------------------------------------------------------------------------
+# --- Inspection of the model ------------------------------------------------------------------------------------------
 
 def contract_name(name, taken):
     import re
@@ -34,7 +34,7 @@ def described(name, tensor, kind, origin, **more):
 
 
 def held(tensor):
-    """Bytes of a tensor in a task, where integers and truth values have 32 bits."""
+    """Returns the size of a tensor in a task, in bytes. Tasks store integers and truth values in 32 bits."""
     if tensor.dtype == torch.float32:
         return tensor.numel() * PRECISION.itemsize
     return tensor.numel() * (tensor.element_size() if tensor.dtype in EXACT else 4)
@@ -54,7 +54,7 @@ def check_size(count, what):
 
 
 def call_inputs(module, *modes):
-    """The inputs of a call, made under these modes."""
+    """Returns the inputs of a call, created under the given modes, and the recorded distributions."""
     torch.manual_seed(options["seed"])
     origins = Origins()
     try:
@@ -70,7 +70,7 @@ def call_inputs(module, *modes):
 
 
 def sampled_inputs(module, inputs):
-    """Smaller ones of the same kinds, where the file can be brought to make such; else nothing."""
+    """Returns smaller inputs with the same types and ranks, or None if the file cannot create them."""
     try:
         sample, _ = call_inputs(module, Fewer())
     except Unusable:
@@ -108,7 +108,10 @@ def decoded_model(module, arguments, *modes, seed=None):
 
 
 def refuse_overlaps(state):
-    """Weights are handed over one by one: of two that share a part of their memory, the second would change the first."""
+    """Raises Unusable if two weights share only a part of their memory.
+
+    The runner copies weights one by one, so loading the second weight would change the first. Identical weights are allowed.
+    """
     spans = {}
     for name, tensor in state.items():
         start = tensor.storage_offset() * tensor.element_size()
@@ -124,8 +127,11 @@ def refuse_overlaps(state):
 
 
 def computed_buffers(module, init, model, real_state):
-    """Names of buffers that are no weights: masks, tables, positions. Their values differ from each other, and are the same
-    however weights are drawn. What is constant, as running statistics are at first, a program might leave out, and is drawn."""
+    """Returns the names of buffers that the model computes, for example masks, tables and positions.
+
+    The values of such a buffer differ from each other and do not depend on the seed. A buffer with equal values, for example
+    initial running statistics, counts as a weight. The evaluator draws its values, because a program could ignore constants.
+    """
     if real_state is None:
         return []
     varied = [name for name, _ in model.named_buffers() if name in real_state and real_state[name].dtype.is_floating_point
@@ -174,7 +180,7 @@ def examine(module):
         inputs, origins = call_inputs(module, fake)
         real_inputs = None
     except Unusable:
-        # What looks at values needs some.
+        # The function may read values, which fake tensors do not have.
         inputs, origins = call_inputs(module)
         real_inputs = inputs
         notes.append("get_inputs() needs values, so that it was run as it is")
@@ -214,7 +220,7 @@ def examine(module):
         model = decoded_model(module, init, fake, drawn_weights)
         fake_model = True
     except Unusable as failure:
-        # What needs values of its own weights is built as it is, within the limits of this process.
+        # The constructor may read values of its weights. The memory limit of this process bounds the real model.
         model = decoded_model(module, init)
         fake_model = False
     state = model.state_dict(keep_vars=True)
@@ -232,7 +238,7 @@ def examine(module):
     try:
         fake_inputs = inputs if real_inputs is not inputs else [
             fake.from_tensor(value) if isinstance(value, torch.Tensor) else value for value in inputs]
-        # A model that was built as it is becomes one without storage as it is called.
+        # The mode also converts the weights of a real model to fake tensors during the call.
         outputs, watch = forward(model, fake_inputs, fake)
     except Unusable as failure:
         if state_bytes + input_bytes > REAL_VALUES_BYTES:

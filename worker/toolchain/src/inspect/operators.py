@@ -29,12 +29,12 @@ CLASS_OF = {name: class_name for class_name, names in CLASSES for name in names}
 
 
 class Operators(TorchDispatchMode):
-    """Writes down every operator that computes something."""
+    """Records every operator that computes values, without views and factories."""
 
     def __init__(self):
         super().__init__()
         self.seen, self.random = [], set()
-        # By tensor: which operators made what is in it.
+        # Maps each tensor to the indices in `seen` of the operators that produced its values.
         self.makers = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -79,12 +79,14 @@ def flops_of(packet, args, kwargs, result, class_name):
 
 
 def named_operators(seen):
-    """At most so many, each with a name of its own and those that it reads from; what is alike in a longer list is told together."""
+    """Returns at most MAX_OPERATORS operators, each with a unique name and the names of its predecessors.
+
+    In a longer list, operators with the same name and input shapes become one entry with a count.
+    """
     import re
 
     folded, place = [], []
     if len(seen) > MAX_OPERATORS:
-        # What is alike, told once with its number.
         keys = {}
         for operator in seen:
             at = keys.setdefault((operator["name"], str(operator["inputs"])), len(folded))
@@ -119,7 +121,7 @@ def named_operators(seen):
 
 
 def only_a_copy(inputs, outputs, bytes_):
-    """Of a model that computes nothing: its results have to be written all the same."""
+    """Returns a single copy operator for a model that computes nothing, because a program must still write the outputs."""
     shapes = lambda tensors: [list(tensor.shape) for tensor in tensors]
     return [{"name": "copy", "class": "copy", "flops": 0.0, "bytes": float(bytes_), "inputs": shapes(inputs),
              "outputs": shapes(outputs), "count": 1, "after": []}]

@@ -1,8 +1,8 @@
-# Shared memory, on the host or on a device. Follows `program.py`.
+# Maps shared memory on the host or on a device. The source continues `program.py`.
 
 
 class Place:
-    """One tensor in shared memory."""
+    """Describes the position, type and shape of one tensor in shared memory."""
 
     def __init__(self, placed):
         self.name, self.shape = placed["name"], placed["shape"]
@@ -10,12 +10,12 @@ class Place:
         self.offset, self.size = placed["region"]["offset"], placed["region"]["size"]
 
     def of(self, memory):
-        """The tensor itself: what is written to it is written to shared memory."""
+        """Returns the tensor as a view of shared memory."""
         return memory[self.offset:self.offset + self.size].view(self.dtype).reshape(self.shape)
 
 
 class Driver:
-    """The CUDA driver's calls that map memory of another process."""
+    """Maps device memory of another process through the CUDA driver."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -54,7 +54,7 @@ class Driver:
         _fields_ = [("reserved", ctypes.c_ubyte * 64)]
 
     def open(self, handle):
-        """Where the driver cannot export memory by descriptors."""
+        """Opens an IPC handle. The evaluator sends one if the driver cannot export memory as a file descriptor."""
         address, lazy_peer_access = ctypes.c_ulonglong(), ctypes.c_uint(1)
         opened = self.library.cuIpcOpenMemHandle_v2(ctypes.byref(address), self.Handle((ctypes.c_ubyte * 64)(*handle)), lazy_peer_access)
         self.done(opened, "opening memory of the device")
@@ -68,7 +68,7 @@ Driver.Access._fields_ = [("location", Driver.Location), ("flags", ctypes.c_int)
 
 
 class Bytes:
-    """Memory of the device, as PyTorch takes it."""
+    """Presents device memory to PyTorch through the CUDA array interface."""
 
     def __init__(self, address, size):
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3, "strides": None}

@@ -1,9 +1,11 @@
-"""Runs one program of PyTorch for an evaluator in another process: the same messages as the runner of libraries answers, on the
-same socket, control page and shared memory. The program can change this code, so the evaluator trusts nothing that it says:
-values are read from shared memory while this process is stopped, and times are those of the evaluator's clock.
+"""Runs one PyTorch program for an evaluator in another process.
 
-Run as: python -I -B -c SOURCE START. SOURCE is `arguments.py` of the toolchain with this file behind it. START is JSON: {"plan",
-"channel", "page"}, or {"plan", "replay"} to repeat one call between the marks that profilers look for.
+This process answers the messages of the evaluator like the runner of libraries, over a socket, a control page and shared memory.
+The program can change this code, so the evaluator trusts no reply. It reads values from shared memory while this process is
+stopped, and takes times from its own clock.
+
+Run as: python -I -B -c SOURCE START. SOURCE is `arguments.py` of the toolchain followed by `program.py`, `memory.py` and
+`serve.py`. START is JSON: {"plan", "channel", "page", "filter"}, or {"plan", "replay"} to repeat one call for a profiler.
 """
 
 import base64
@@ -29,7 +31,7 @@ WRONG_RESULT = 2
 RAISED = 1
 DEVICE_FAILED = -(1 << 31)
 
-# Words of the control page.
+# Positions on the control page in words of four bytes, then the commands. `control.rs` defines the same numbers.
 COMMAND, KIND, COUNT, DONE, STATUS, EVENTS_LOW, EVENTS_HIGH = 0, 1, 2, 16, 17, 18, 19
 CALLS, EMPTY, LEAVE = 1, 2, 3
 
@@ -40,11 +42,11 @@ ELEMENTS = {
 
 
 class Wrong(Exception):
-    """The program does not keep to the contract."""
+    """Raised if the program violates the contract of the task."""
 
 
 class Fault(Exception):
-    """The device failed."""
+    """Raised if the device fails, or if the system call filter cannot be installed."""
 
     def __init__(self, during, error):
         super().__init__(error)
@@ -67,14 +69,14 @@ MARKER = "#nightshift-extension "
 
 
 def extensions_of(path):
-    """The extensions that were built before: comments behind the program, each a name and a library."""
+    """Returns prebuilt extensions by name. The builder appends each one to the program as a comment: a name and a library."""
     with open(path, encoding="utf-8") as file:
         lines = [line[len(MARKER):].split() for line in file if line.startswith(MARKER)]
     return {name: base64.b64decode(text) for name, text in lines}
 
 
 def use_extensions(path):
-    """Gives the program the extensions that were built before, instead of building them now."""
+    """Replaces PyTorch's extension compiler by a function that loads the prebuilt extensions."""
     found = extensions_of(path)
     if not found:
         return
@@ -92,7 +94,7 @@ def use_extensions(path):
             file.write(found[name])
         library = f"/proc/self/fd/{descriptor}"
         if named.get("is_python_module", True) is False:
-            # PyTorch's own way to load operators follows the link, and finds no file at its end.
+            # `torch.ops.load_library` would resolve the link, which leads to an anonymous file without a path.
             ctypes.CDLL(library)
             return None
         loader = importlib.machinery.ExtensionFileLoader(name, library)
@@ -105,7 +107,7 @@ def use_extensions(path):
 
 
 def widen(model):
-    """Tensors that a module keeps outside of its state."""
+    """Converts tensors that modules keep outside of their state to double precision."""
     for module in model.modules():
         for name, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
@@ -113,7 +115,7 @@ def widen(model):
 
 
 class Program:
-    """The model of a file."""
+    """Holds the model of a program file, and the arguments that its calls receive."""
 
     def __init__(self, plan, device):
         self.torch, self.double, self.device = plan["torch"], plan["double"], device
@@ -142,14 +144,14 @@ class Program:
             model = model.double()
             widen(model)
         self.model = model
-        # What the model is compared with: a program with the reference, and the reference with the task.
+        # Error messages name the side that defines the contract: the reference for a program, task.toml for the reference.
         self.other = "the reference" if hasattr(module, "ModelNew") else "task.toml"
         self.names = None
         call = self.torch.get("call")
         self.call = [decoded_call(entry) for entry in json.loads(call)] if call else None
 
     def match(self, params):
-        """Finds the entry of the model's state for each weight: by name, else in order, where shapes agree."""
+        """Assigns each weight to an entry of the model's state: by name, or in order if a name is missing and all shapes agree."""
         state = self.model.state_dict()
         names, constants = self.torch.get("state", []), set(self.torch.get("constants", []))
         shapes = {name: list(tensor.shape) for name, tensor in state.items()}
@@ -166,7 +168,7 @@ class Program:
                 raise Wrong(f"`{name}` has the shape {shapes[name]}, and {self.other}'s has {place.shape}")
         known = set(names)
         places = {state[name].data_ptr(): name for name in names}
-        # Entries that share the memory of a weight under another name.
+        # A tied entry has the memory of a weight under another name, so it receives the same values.
         shared = {name for name, tensor in state.items() if name not in known and tensor.data_ptr() in places}
         further = [name for name, tensor in state.items() if name not in known | constants | shared
                    and tensor.dtype.is_floating_point]
@@ -178,7 +180,7 @@ class Program:
         self.untouched = {name: tensor.detach().clone() for name, tensor in state.items() if name not in known | shared}
 
     def load_state(self, weights):
-        """Hands over the weights. What the task does not name stays as the constructor made it."""
+        """Loads the weights into the model. Entries that the task does not name return to the values of the constructor."""
         state = {name: tensor.clone() for name, tensor in self.untouched.items()}
         state.update(zip(self.names, weights))
         state.update((name, state[known]) for name, known in self.shared.items())

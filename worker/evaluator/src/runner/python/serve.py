@@ -1,4 +1,4 @@
-# Answers the messages of the evaluator. Follows `memory.py`.
+# Answers the messages of the evaluator. The source continues `memory.py`.
 
 
 class Runner:
@@ -26,7 +26,7 @@ class Runner:
             self.device = torch.device("cuda", torch.cuda.current_device())
             self.driver = Driver()
             self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            # What the first use of each costs is not the program's.
+            # The first use of events and kernels is slow. The evaluator must not attribute this time to the program.
             self.events[0].record()
             torch.empty(16, dtype=torch.uint8, device=self.device).fill_(0)
             self.events[1].record()
@@ -95,7 +95,7 @@ class Runner:
         return {}
 
     def on_windows(self, asked, descriptors):
-        """Carries out windows until the page says to leave."""
+        """Runs the timed windows that the control page requests, until the page holds the command LEAVE."""
         page = self.page
         while True:
             while page[COMMAND] == self.sequence:
@@ -151,7 +151,7 @@ class Runner:
                 torch.set_default_dtype(torch.float32)
 
     def results(self, given, outputs):
-        """The tensors of a result, if they are what the contract says."""
+        """Returns the results of a call as a list. Raises Wrong if they violate the contract."""
         flat = list(given) if isinstance(given, (list, tuple)) else [given]
         other, device = self.program.other, self.program.device
         if len(flat) != len(outputs):
@@ -176,9 +176,12 @@ class Runner:
         return dtype == wanted or (self.program.double and dtype.is_floating_point and wanted == torch.float64)
 
     def run(self, count):
-        """So many calls; each leaves its results in shared memory before the next one begins."""
+        """Calls the program `count` times. Each call copies its results to shared memory before the next call begins.
+
+        Returns the status and the time between the device events in nanoseconds.
+        """
         on_device = self.on_device
-        # Frees the results of the last call, so that those of two calls never take memory at the same time.
+        # Frees the results of the previous run before the program allocates new ones.
         self.workload = None
         gc.disable()
         try:
@@ -195,14 +198,17 @@ class Runner:
                 return 0, 0
             self.events[1].record()
             self.synchronize("the call")
-            # Results of the last call: what an empty window delivers.
+            # An empty window copies these results again.
             self.workload = flat
             return 0, int(self.events[0].elapsed_time(self.events[1]) * 1e6)
         finally:
             gc.enable()
 
     def empty(self, count):
-        """The same without the program."""
+        """Copies the results of the last call `count` times without calling the program.
+
+        On a device, a write of four bytes takes the place of missing results.
+        """
         on_device, results = self.on_device, self.workload or []
         if on_device:
             self.events[0].record()
@@ -219,7 +225,7 @@ class Runner:
 
 
 def failed(error):
-    """The reply to a message that could not be carried out."""
+    """Returns the reply to a message that failed with this error."""
     if isinstance(error, Fault):
         return {"fault": {"during": error.during, "error": error.error}}
     if isinstance(error, Wrong):
@@ -232,7 +238,7 @@ def failed(error):
 
 
 def print_traceback(error):
-    """The part of a traceback that is the program's."""
+    """Prints the traceback of an error without the frames of this runner."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != "<string>"]
     lines = traceback.format_list(frames[-8:]) + traceback.format_exception_only(type(error), error)
     print("".join(lines)[-6000:], file=sys.stderr, flush=True)
@@ -246,13 +252,13 @@ def summary(error):
 
 
 def encoded(reply):
-    """JSON that every reader accepts: half of a surrogate pair, which a text of a program may hold, is no character."""
+    """Returns a reply as JSON bytes. Escapes lone surrogates, which a program's text may contain but UTF-8 cannot represent."""
     text = json.dumps(reply, ensure_ascii=False)
     return "".join(f"\\\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text).encode()
 
 
 def refuse_system_calls(program):
-    """Puts a filter of system calls in force, for all threads of this process."""
+    """Installs a seccomp filter for all threads of this process. `program` holds its instructions in hexadecimal digits."""
     libc = ctypes.CDLL(None, use_errno=True)
     instructions = bytes.fromhex(program)
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
@@ -267,7 +273,7 @@ def refuse_system_calls(program):
 
 
 def replay(plan, replayed):
-    """Repeats the call whose tensors lie in a file, with the last calls between the marks of profilers."""
+    """Repeats a call with the tensors of a file. After the warm-up, `cuProfilerStart` and `cuProfilerStop` enclose each call."""
     runner = Runner({"on_device": True}, None)
 
     def done(reply):
@@ -323,7 +329,8 @@ def main():
         reply = runner.answer(kind, asked, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        # A Python without a device is ready for programs once it has loaded PyTorch.
+        # The start needs system calls that the filter refuses. The start is complete after `open`, or without a device after `hello`,
+        # when PyTorch is loaded.
         is_ready = kind == ("open" if plan["on_device"] else "hello")
         if is_ready and not filtered and "fault" not in reply:
             filtered = True
